@@ -80,8 +80,8 @@ func (b *Broker) Status() Status {
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
-		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}
-		if session := b.sessions.of(site.Holder); session != nil {
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now))}
+		if session := b.sessions.byHolder(site.Holder); session != nil {
 			one.RTTMS = float64(session.RTT().Microseconds()) / 1000
 		}
 		if one.Measured = b.measured.get(site.Profile.Site); one.Measured != nil {

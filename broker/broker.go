@@ -190,7 +190,7 @@ func (b *Broker) joined(ctx context.Context, s *control.Session) {
 
 // replaced ends a session whose site or proxy has a newer one.
 func (b *Broker) replaced(old Holder, by control.Identity) {
-	if s := b.sessions.of(old); s != nil {
+	if s := b.sessions.byHolder(old); s != nil {
 		b.log.Warn("session replaced by a newer one of the same peer", "peer", by.String(), "old_from", s.RemoteAddr().String())
 		s.Close()
 	}
@@ -209,7 +209,7 @@ func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Sessio
 // entered is called after a session put itself into the registry. If it ended
 // meanwhile, joined may have cleared up too early, and this does it again.
 func (b *Broker) entered(s *control.Session, h Holder) error {
-	if b.sessions.of(h) != nil {
+	if b.sessions.byHolder(h) != nil {
 		return nil
 	}
 	b.registry.Leave(h, time.Now())

@@ -91,8 +91,8 @@ type OIDC struct {
 	Once    bool          `yaml:"once" default:"true" help:"Whether each token works once at this broker."`
 }
 
-// on reports whether a provider is believed.
-func (o OIDC) on() bool { return o.Issuer != "" }
+// enabled reports whether a provider is believed.
+func (o OIDC) enabled() bool { return o.Issuer != "" }
 
 // rules returns what package oidc judges by.
 func (o OIDC) rules() oidc.Rules {
@@ -104,7 +104,7 @@ func (o OIDC) rules() oidc.Rules {
 
 // Check relates the keys to each other.
 func (o OIDC) Check() error {
-	if !o.on() {
+	if !o.enabled() {
 		if o.Audience != "" {
 			return daemon.Wrong("audience", "there is no issuer; a broker that believes a provider needs both")
 		}
@@ -116,12 +116,12 @@ func (o OIDC) Check() error {
 	return nil
 }
 
-// on reports whether the broker enrols.
-func (e Enrol) on() bool { return e.Cert != "" }
+// enabled reports whether the broker enrols.
+func (e Enrol) enabled() bool { return e.Cert != "" }
 
 // Check relates the keys to each other.
 func (e Enrol) Check() error {
-	if e.Cert == "" && e.Key == "" && e.State == "" && !e.OIDC.on() {
+	if e.Cert == "" && e.Key == "" && e.State == "" && !e.OIDC.enabled() {
 		return nil
 	}
 	for _, k := range []struct {

@@ -54,8 +54,8 @@ func take(format string, args ...any) verdict {
 func reject(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
 
 func (p pair) judge(t overlay.Technique) verdict {
-	if p.inside() && t != overlay.Relay {
-		return p.judgeInside(t)
+	if p.sameSite() && t != overlay.Relay {
+		return p.judgeSameSite(t)
 	}
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		if s.Forbids(t) {
@@ -80,7 +80,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 // judgeOne is judge over the version of IP that the profiles are about.
 func (p pair) judgeOne(t overlay.Technique) verdict {
 	if meets(t) {
-		if v := p.meeting(); !v.take {
+		if v := p.needsBoth(); !v.take {
 			return v
 		}
 	}
@@ -112,11 +112,11 @@ func (p pair) port(t overlay.Technique) uint16 {
 	return 0
 }
 
-// inside reports whether both ends are nodes of one site.
-func (p pair) inside() bool { return p.asker.Site == p.target.Site }
+// sameSite reports whether both ends are nodes of one site.
+func (p pair) sameSite() bool { return p.asker.Site == p.target.Site }
 
-// judgeInside is judge for nodes of one site.
-func (p pair) judgeInside(t overlay.Technique) verdict {
+// judgeSameSite is judge for nodes of one site.
+func (p pair) judgeSameSite(t overlay.Technique) verdict {
 	switch t {
 	case overlay.Direct:
 		return take("both processes are in %s", p.asker.Site)
@@ -130,7 +130,7 @@ func (p pair) judgeInside(t overlay.Technique) verdict {
 // its gateway for every technique that leaves the site, whichever end dials.
 func (p pair) via(t overlay.Technique) overlay.Via {
 	var v overlay.Via
-	if p.inside() && t != overlay.Relay {
+	if p.sameSite() && t != overlay.Relay {
 		return v
 	}
 	if p.asker.GatewayOnly {
@@ -189,7 +189,7 @@ func dial(from, to overlay.SiteProfile) verdict {
 		return reject("%s lets no connection in", to.Site)
 	}
 	if from.Egress == overlay.EgressAny {
-		return take("%s", lets(to))
+		return take("%s", inboundText(to))
 	}
 	limit := egressLimit(from)
 	switch {
@@ -198,15 +198,15 @@ func dial(from, to overlay.SiteProfile) verdict {
 	case from.Egress != overlay.Egress443 && from.Egress != overlay.EgressHTTPProxy:
 		return reject("%s", limit)
 	case to.Inbound == overlay.InboundPorts && to.Ports.Contains(relayPort):
-		return take("%s, and %s", limit, lets(to))
+		return take("%s, and %s", limit, inboundText(to))
 	case to.Inbound == overlay.InboundPorts:
-		return reject("%s, and %s", limit, lets(to))
+		return reject("%s, and %s", limit, inboundText(to))
 	}
 	return reject("%s, and a %s of %s listens elsewhere", limit, listener(to), to.Site)
 }
 
-// lets describes an inbound rule that lets something in.
-func lets(s overlay.SiteProfile) string {
+// inboundText describes an inbound rule that lets something in.
+func inboundText(s overlay.SiteProfile) string {
 	if s.Inbound == overlay.InboundPorts {
 		return fmt.Sprintf("%s opens ports %v", s.Site, s.Ports)
 	}
@@ -253,7 +253,7 @@ func (p pair) relay() verdict {
 	if len(inTLS) > 0 {
 		how = fmt.Sprintf(" (%s inside of TLS)", strings.Join(inTLS, " and "))
 	}
-	if p.inside() {
+	if p.sameSite() {
 		return take("%s can reach a proxy on port 443%s, should its nodes not reach each other", p.asker.Site, how)
 	}
 	if p.asker.IPv6Only != p.target.IPv6Only {

@@ -194,7 +194,7 @@ func (d directory) asker(ctx context.Context) (*Site, error) {
 // plan is nil within one site.
 func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
-		if err := d.never(asker, e, before); err != nil {
+		if err := d.noPlanError(asker, e, before); err != nil {
 			d.b.counters.fault(err)
 			return &controlpb.Answer{Fault: control.Fault(err)}, nil
 		}
@@ -224,11 +224,11 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before
 	return answer, p.msg
 }
 
-// never says why there will be no link to a process that is not registered, if that
+// noPlanError says why there will be no link to a process that is not registered, if that
 // is known: it was refused, or it has left, and would get none if it came back. Of
 // the processes of a job that is refused the first that hears of it leaves, and the
 // others would wait for it. Nil: who asks is to wait.
-func (d directory) never(asker *Site, e Entry, before judged) error {
+func (d directory) noPlanError(asker *Site, e Entry, before judged) error {
 	switch {
 	case e.Refused != nil:
 		return e.Refused
@@ -261,7 +261,7 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	start, site := time.Now(), control.SessionOf(ctx).Peer().Site
 	var found [1]Entry
 	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
-	if e.Site == nil && d.never(asker, e, before) == nil { // else there is nothing to wait for
+	if e.Site == nil && d.noPlanError(asker, e, before) == nil { // else there is nothing to wait for
 		if err = d.b.waits.Take(site, 1); err == nil {
 			e, err = d.b.registry.Await(waitCtx, name)
 			d.b.waits.Give(site, 1)

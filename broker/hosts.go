@@ -29,8 +29,8 @@ type hosts struct {
 	count int
 }
 
-// known counts the nodes in the list, those that are away included.
-func (h *hosts) known() int {
+// countAll counts the nodes in the list, those that are away included.
+func (h *hosts) countAll() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
@@ -47,9 +47,9 @@ func newHosts(lease time.Duration, max int) *hosts {
 	return &hosts{lease: lease, kept: hostsKept, max: max, sites: make(map[overlay.SiteID]*siteHosts)}
 }
 
-// tell puts a site's list, which belongs to hosts from then on, in the place of
+// update puts a site's list, which belongs to hosts from then on, in the place of
 // the one before.
-func (h *hosts) tell(site overlay.SiteID, holder Holder, list []offer.Host, now time.Time) error {
+func (h *hosts) update(site overlay.SiteID, holder Holder, list []offer.Host, now time.Time) error {
 	for _, one := range list {
 		if one.Node.Site != site {
 			return fmt.Errorf("%w: %v is not of site %s", overlay.ErrForbidden, one.Node, site)
@@ -90,25 +90,25 @@ func (h *hosts) all(now time.Time) []offer.Host {
 	defer h.mu.Unlock()
 	all := make([]offer.Host, 0, h.count)
 	for _, s := range h.sites {
-		all = append(all, s.at(now, h.lease)...)
+		all = append(all, s.listAt(now, h.lease)...)
 	}
 	slices.SortFunc(all, offer.Compare)
 	return all
 }
 
-// of is all for one site.
-func (h *hosts) of(site overlay.SiteID, now time.Time) []offer.Host {
+// bySite is all for one site.
+func (h *hosts) bySite(site overlay.SiteID, now time.Time) []offer.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.sites[site]
 	if s == nil {
 		return nil
 	}
-	return s.at(now, h.lease)
+	return s.listAt(now, h.lease)
 }
 
-// at is the site's list at a time.
-func (s *siteHosts) at(now time.Time, lease time.Duration) []offer.Host {
+// listAt is the site's list at a time.
+func (s *siteHosts) listAt(now time.Time, lease time.Duration) []offer.Host {
 	list := slices.Clone(s.list)
 	unknown := s.holder == 0 && now.Sub(s.left) >= lease
 	for i := range list {
@@ -152,10 +152,10 @@ func (s sites) Hosts(ctx context.Context, req *controlpb.HostList) (*controlpb.H
 	if err != nil {
 		return nil, s.b.fail(malformed(err))
 	}
-	if err := s.b.hosts.tell(site, holder, list, time.Now()); err != nil {
+	if err := s.b.hosts.update(site, holder, list, time.Now()); err != nil {
 		return nil, s.b.fail(err)
 	}
-	if s.b.sessions.of(holder) == nil {
+	if s.b.sessions.byHolder(holder) == nil {
 		s.b.hosts.leave(holder, time.Now()) // joined may have done so before there was anything to leave
 	}
 	s.b.log.Debug("hosts told", "site", site, "hosts", len(list))

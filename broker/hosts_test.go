@@ -20,7 +20,7 @@ func hostOf(site overlay.SiteID, name string, state offer.State, silent time.Dur
 
 func tell(t *testing.T, h *hosts, holder Holder, now time.Time, list ...offer.Host) {
 	t.Helper()
-	if err := h.tell(list[0].Node.Site, holder, list, now); err != nil {
+	if err := h.update(list[0].Node.Site, holder, list, now); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,12 +54,12 @@ func TestHostsLives(t *testing.T) {
 func TestHostsRefusals(t *testing.T) {
 	h := newHosts(testLease, 3)
 	tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0), hostOf("sitea", "n2", offer.Up, 0))
-	wantErr(t, "another site's", h.tell("siteb", 2, []offer.Host{hostOf("sitea", "n1", offer.Up, 0)}, zero),
+	wantErr(t, "another site's", h.update("siteb", 2, []offer.Host{hostOf("sitea", "n1", offer.Up, 0)}, zero),
 		overlay.ErrForbidden, "not permitted: sitea/n1 is not of site siteb")
-	if err := h.tell("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Unknown, 0)}, zero); err == nil {
+	if err := h.update("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Unknown, 0)}, zero); err == nil {
 		t.Error("a site's own host may not be unknown to it")
 	}
-	wantErr(t, "too many", h.tell("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0)}, zero),
+	wantErr(t, "too many", h.update("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0)}, zero),
 		overlay.ErrOverloaded, "overloaded: with the 2 hosts of siteb there would be 4 in the list, more than its limit of 3 (limits.hosts)")
 	tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0)) // makes room
 	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0))
@@ -117,7 +117,7 @@ func TestHostsAsAModelHasThem(t *testing.T) {
 				for n := range r.IntN(4) {
 					e.list = append(e.list, hostOf(e.site, fmt.Sprintf("n%d", n), offer.State(1+r.IntN(2)), 0))
 				}
-				if err := h.tell(e.site, e.holder, slices.Clone(e.list), now); err != nil {
+				if err := h.update(e.site, e.holder, slices.Clone(e.list), now); err != nil {
 					t.Fatal(err)
 				}
 			} else {

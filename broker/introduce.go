@@ -227,7 +227,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 			return err
 		}
 	}
-	if in.frontal = d.b.sessions.of(in.entry.Site.Holder); in.frontal == nil {
+	if in.frontal = d.b.sessions.byHolder(in.entry.Site.Holder); in.frontal == nil {
 		return fmt.Errorf("%w: the frontal of %s has no session with broker %s since %v",
 			overlay.ErrUnknownSite, p.Target, d.b.name, in.entry.Site.Since.UTC().Format(time.RFC3339))
 	}
@@ -288,7 +288,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return nil, nil, err
 	}
 	in.proxy = offer.Name
-	expires := offer.at(time.Now()).Add(in.life)
+	expires := offer.renewedAt(time.Now()).Add(in.life)
 	if in.reserved {
 		message.AskerGeneration, message.LifeMs = uint64(in.askerLife), uint32(in.life.Milliseconds())
 	}

@@ -50,7 +50,7 @@ func (b *Broker) limits() []metrics.Limit {
 		{Name: "sites", Used: len(inv.Sites), Max: limits.Sites},
 		{Name: "proxies", Used: len(inv.Proxies), Max: limits.Proxies},
 		{Name: "processes", Used: processes, Max: limits.Processes},
-		{Name: "hosts", Used: b.hosts.known(), Max: limits.Hosts},
+		{Name: "hosts", Used: b.hosts.countAll(), Max: limits.Hosts},
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
 	}
 	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.introductions.Stats())...)

@@ -13,8 +13,8 @@ func meets(t overlay.Technique) bool {
 	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
 }
 
-// meeting says whether it is worth while to have both ends at work.
-func (p pair) meeting() verdict {
+// needsBoth says whether it is worth while to have both ends at work.
+func (p pair) needsBoth() verdict {
 	if p.reached {
 		return reject("%s and %s need no more than one of them to dial", p.asker.Site, p.target.Site)
 	}
@@ -46,7 +46,7 @@ func (p pair) sides(works verdict, judge func(self, peer overlay.SiteProfile) *v
 	return works
 }
 
-func against(format string, args ...any) *verdict {
+func rejectPointer(format string, args ...any) *verdict {
 	v := reject(format, args...)
 	return &v
 }
@@ -58,15 +58,15 @@ func (p pair) simultaneousOpen() verdict {
 	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		switch {
 		case self.Egress == overlay.EgressNone || self.Egress.ThroughHTTPProxy():
-			return against("%s, which carries no SYN of its own", egressLimit(self))
+			return rejectPointer("%s, which carries no SYN of its own", egressLimit(self))
 		case self.Egress.OnlyTLS():
-			return against("%s, and a link that two nodes open begins otherwise", egressLimit(self))
+			return rejectPointer("%s, and a link that two nodes open begins otherwise", egressLimit(self))
 		case stateless(self) && stateless(peer):
-			return against("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
+			return rejectPointer("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
 		case symmetric(self.NAT) && !takesAnyone(peer, peer.NAT):
-			return against("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
+			return rejectPointer("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
 		case self.Egress == overlay.Egress443 && peer.NAT.Translates() && !peer.NAT.KeepsPort:
-			return against("%s, and %s's NAT takes another", egressLimit(self), peer.Site)
+			return rejectPointer("%s, and %s's NAT takes another", egressLimit(self), peer.Site)
 		}
 		return nil
 	})
@@ -99,11 +99,11 @@ func (p pair) holePunching() verdict {
 		takesAll := takesAnyone(peer, peer.DatagramNAT()) || !peer.DatagramNAT().Translates() && peer.Filter <= overlay.FilterStateless
 		switch {
 		case !self.UDP:
-			return against("%s lets no UDP through", self.Site)
+			return rejectPointer("%s lets no UDP through", self.Site)
 		case self.UDPRate > 0 && self.UDPRate < minUDPRate:
-			return against("%s lets datagrams through at %.3g Mb/s only, and a relay is faster", self.Site, float64(self.UDPRate)/1e6)
+			return rejectPointer("%s lets datagrams through at %.3g Mb/s only, and a relay is faster", self.Site, float64(self.UDPRate)/1e6)
 		case symmetric(self.DatagramNAT()) && !takesAll:
-			return against("%s's NAT takes another UDP port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
+			return rejectPointer("%s's NAT takes another UDP port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
 		}
 		return nil
 	})

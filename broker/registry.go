@@ -162,8 +162,8 @@ type Offer struct {
 	Limit, ProjectLimit *controlpb.RateLimit
 }
 
-// at returns what the proxy's clock shows when the broker's is now.
-func (o Offer) at(now time.Time) time.Time {
+// renewedAt returns what the proxy's clock shows when the broker's is now.
+func (o Offer) renewedAt(now time.Time) time.Time {
 	if o.Clock.IsZero() {
 		return now
 	}

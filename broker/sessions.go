@@ -38,8 +38,8 @@ func (t *sessions) holder(s *control.Session) (Holder, error) {
 	return t.next, nil
 }
 
-// of returns the open session of that number, or nil.
-func (t *sessions) of(h Holder) *control.Session {
+// byHolder returns the open session of that number, or nil.
+func (t *sessions) byHolder(h Holder) *control.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open[h]

@@ -65,8 +65,8 @@ func (n sharedName) process() overlay.ProcessName {
 	return overlay.ProcessName{Job: n.Job, Rank: n.Rank}
 }
 
-// same reports whether both are the same publication.
-func (n sharedName) same(o sharedName) bool {
+// equal reports whether both are the same publication.
+func (n sharedName) equal(o sharedName) bool {
 	n.seen = o.seen
 	return n == o
 }
@@ -80,7 +80,7 @@ func newSharedNames(s *storeKeeper, lease time.Duration, log *slog.Logger) *shar
 
 // publish puts a name of a process at a site into the store, if nobody else has it.
 func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overlay.Publication) error {
-	if !n.store.on() {
+	if !n.store.enabled() {
 		return nil
 	}
 	want := sharedName{Job: p.Process.Job, Rank: p.Process.Rank, Generation: p.Generation, Site: site, Port: p.Port}
@@ -101,14 +101,14 @@ func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overla
 		r, err := n.store.Get(ctx, keyName+p.Name)
 		switch {
 		case err == nil:
-		case known && has.same(want): // it was published, and is said again; the store is away
+		case known && has.equal(want): // it was published, and is said again; the store is away
 			return nil
 		default:
 			return fmt.Errorf("%q is not published: %w", p.Name, err)
 		}
 		if has, ok := readName(r); ok && has.process() != p.Process && !n.isGone(p.Name, has) {
 			return fmt.Errorf("%w: %q belongs to %v until that unpublishes it or ends; choose another name", overlay.ErrNameTaken, p.Name, has.process())
-		} else if ok && has.same(want) {
+		} else if ok && has.equal(want) {
 			n.learn(p.Name, want)
 			return nil
 		}
@@ -138,17 +138,17 @@ func (n *sharedNames) isGone(name string, has sharedName) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	gone, ok := n.gone[name]
-	return ok && gone.same(has)
+	return ok && gone.equal(has)
 }
 
 // learn notes that a name is published, and lets those go that wait for it.
 func (n *sharedNames) learn(name string, one sharedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if gone, ok := n.gone[name]; ok && !gone.same(one) {
+	if gone, ok := n.gone[name]; ok && !gone.equal(one) {
 		delete(n.gone, name)
 	}
-	if had, ok := n.names[name]; ok && had.same(one) {
+	if had, ok := n.names[name]; ok && had.equal(one) {
 		return
 	}
 	n.remove(name)
@@ -212,7 +212,7 @@ func (n *sharedNames) lookup(name string) (p overlay.Publication, w *waiters) {
 // count returns how many names are published: in the store, if there is one, and
 // else in the registry.
 func (n *sharedNames) count(registered int) int {
-	if !n.store.on() {
+	if !n.store.enabled() {
 		return registered
 	}
 	n.mu.Lock()
@@ -230,7 +230,7 @@ func (n *sharedNames) leave(name string, w *waiters) {
 
 // follow learns what is in the store, until ctx ends.
 func (n *sharedNames) follow(ctx context.Context) {
-	if !n.store.on() {
+	if !n.store.enabled() {
 		return
 	}
 	n.store.Watch(ctx, keyName, func(changes []store.Change, whole bool) {
@@ -285,7 +285,7 @@ func (n *sharedNames) remove(name string) {
 // serve renews the leases of sites that have a session here, and deletes what is
 // over, until ctx ends.
 func (n *sharedNames) serve(ctx context.Context, registry Registry) {
-	if !n.store.on() {
+	if !n.store.enabled() {
 		return
 	}
 	tick := time.NewTicker(min(max(n.lease/4, 10*time.Millisecond), keepEvery))
@@ -438,7 +438,7 @@ func (n *sharedNames) delete(ctx context.Context, name string, one sharedName, c
 	if err != nil {
 		return err
 	}
-	if is, ok := readName(r); ok && !is.same(one) {
+	if is, ok := readName(r); ok && !is.equal(one) {
 		n.learn(name, is)
 		return nil
 	}
@@ -472,7 +472,7 @@ func (b *Broker) publish(ctx context.Context, site overlay.SiteID, holder Holder
 
 // lookupName returns a published name, from the registry or the store.
 func (b *Broker) lookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
-	if !b.store.on() {
+	if !b.store.enabled() {
 		return b.registry.LookupName(ctx, name, wait)
 	}
 	for {

@@ -156,13 +156,13 @@ func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*
 	return k, nil
 }
 
-// on reports whether there is a store.
-func (k *storeKeeper) on() bool { return k.Store != nil }
+// enabled reports whether there is a store.
+func (k *storeKeeper) enabled() bool { return k.Store != nil }
 
 // open opens the store and takes from it, and from the file of an older version,
 // what is revoked. If there is a predecessor, it has the file for a moment still.
 func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
-	if !k.on() {
+	if !k.enabled() {
 		return nil
 	}
 	if file, own := k.Store.(*store.Bolt); own {
@@ -252,7 +252,7 @@ func (k *storeKeeper) Where() string { return k.Status().Where }
 // serve keeps the store in order, and takes over what other brokers put there,
 // until ctx ends.
 func (k *storeKeeper) serve(ctx context.Context) {
-	if !k.on() {
+	if !k.enabled() {
 		return
 	}
 	tick := time.NewTicker(keepEvery)
@@ -269,7 +269,7 @@ func (k *storeKeeper) serve(ctx context.Context) {
 
 // follow takes lists that other brokers put into the store, until ctx ends.
 func (k *storeKeeper) follow(ctx context.Context) {
-	if !k.on() {
+	if !k.enabled() {
 		return
 	}
 	k.Watch(ctx, keyRevocations, func(changes []store.Change, _ bool) {
@@ -342,7 +342,7 @@ func (k *storeKeeper) takeOver(ctx context.Context) error {
 
 // status is that of the store, nil without one.
 func (k *storeKeeper) status() *store.Status {
-	if !k.on() {
+	if !k.enabled() {
 		return nil
 	}
 	s := k.Status()
@@ -351,7 +351,7 @@ func (k *storeKeeper) status() *store.Status {
 
 // close ends the store.
 func (k *storeKeeper) close() {
-	if k.on() {
+	if k.enabled() {
 		k.Store.Close()
 	}
 }

@@ -30,7 +30,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 			t.row("", "", "", "", "", "", fmt.Sprintf("measured otherwise: %s is %v, not %v", d.Field, d.Measured, d.Declared))
 		}
 	}
-	t.more(v.MoreSites, "sites")
+	t.moreRows(v.MoreSites, "sites")
 	if len(v.Pairs) > 0 {
 		t.head("from", "to", "connected by", "set-up", "carried now, in all", "failed", "tried first, or what fails")
 	}
@@ -50,7 +50,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 		}
 		t.row(r.Asker, r.Target, by, milliseconds(r.SetupMS), r.Traffic.Text(), r.Failed, why)
 	}
-	t.more(v.MorePairs, "pairs")
+	t.moreRows(v.MorePairs, "pairs")
 	flows := firstOf(s.Traffic, &v.MoreFlows)
 	if len(flows) > 0 {
 		t.head("from", "to", "carried by", "links", "rate", "in all", "waits", "held back by")
@@ -65,7 +65,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 		}
 		t.row(f.From, f.To, f.By, f.Links, bitRate(f.Rate), byteSize(f.Bytes), f.Waits, held)
 	}
-	t.more(v.MoreFlows, "lines of what was carried")
+	t.moreRows(v.MoreFlows, "lines of what was carried")
 	if len(s.Proxies) > 0 {
 		t.head("proxy", "links", "capacity", "assigned", "draining")
 	}
@@ -78,7 +78,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	for _, j := range v.JobRows {
 		t.row(j.Job, j.Total, j.Sites, j.For)
 	}
-	t.more(v.MoreJobs, "jobs")
+	t.moreRows(v.MoreJobs, "jobs")
 	return t.w.Flush()
 }
 
@@ -102,7 +102,7 @@ func (t *table) row(columns ...any) {
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 }
 
-func (t *table) more(n int, what string) {
+func (t *table) moreRows(n int, what string) {
 	if n > 0 {
 		t.line("and %d more %s", n, what)
 	}

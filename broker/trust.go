@@ -22,10 +22,10 @@ import (
 // openEnrolment opens the server that issues certificates, if the settings have one.
 // It is called before Serve.
 func (b *Broker) openEnrolment() (err error) {
-	if !b.cfg.Enrol.on() {
+	if !b.cfg.Enrol.enabled() {
 		return nil
 	}
-	if !b.store.on() {
+	if !b.store.enabled() {
 		return errors.New("enrol: used tokens must last, and there is nowhere to keep them; set store to a file, or start the broker with a state folder (STATE_DIRECTORY)")
 	}
 	b.enrolment, err = enrol.New(enrol.Settings{
@@ -49,7 +49,7 @@ func (b *Broker) openEnrolment() (err error) {
 
 // openOutside has the enrolment server believe the identity provider of the settings.
 func (b *Broker) openOutside(o OIDC) error {
-	if !o.on() {
+	if !o.enabled() {
 		return nil
 	}
 	var roots *x509.CertPool // nil: the system's

@@ -178,7 +178,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		if from != p.STUN && !slices.Contains(p.Addresses, from) {
 			continue
 		}
-		proxy := d.b.sessions.of(p.Holder)
+		proxy := d.b.sessions.byHolder(p.Holder)
 		if proxy == nil {
 			break // it left just now
 		}

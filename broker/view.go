@@ -311,7 +311,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 	both := map[direction]trafficView{}
 	for _, p := range pairs {
 		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
-		both[key] = both[key].plus(p.Traffic)
+		both[key] = both[key].add(p.Traffic)
 	}
 	for _, p := range pairs {
 		a, ok := at[p.Asker]
@@ -320,7 +320,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 			continue
 		}
 		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
-		l := mapLine{Asker: p.Asker, Target: p.Target, Kind: p.Kind, Label: cmp.Or(p.Now, p.Plan, "no path"), Title: p.sentence()}
+		l := mapLine{Asker: p.Asker, Target: p.Target, Kind: p.Kind, Label: cmp.Or(p.Now, p.Plan, "no path"), Title: p.summary()}
 		i, drawn := index[key]
 		switch {
 		case !drawn:
@@ -354,8 +354,8 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 	return m
 }
 
-// sentence tells the row in words, for those who do not see the line.
-func (p pairRow) sentence() string {
+// summary tells the row in words, for those who do not see the line.
+func (p pairRow) summary() string {
 	switch {
 	case p.Kind == "none":
 		return fmt.Sprintf("%s cannot reach %s", p.Asker, p.Target)

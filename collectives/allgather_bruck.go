@@ -15,5 +15,5 @@ func allgatherBruck(p *plan) {
 		more := min(have, p.size-have)
 		p.exchange((p.rank-have+p.size)%p.size, blocks(run, 0, more, n), (p.rank+have)%p.size, blocks(run, have, more, n))
 	}
-	p.turn(run, p.rank, n)
+	p.rotate(run, p.rank, n)
 }

@@ -9,12 +9,12 @@ package collectives
 // Best for long vectors, above all with operators that are not commutative.
 func allreduceRabenseifner(p *plan) {
 	h := p.halving(-1)
-	acc, seated := h.own()
+	acc, seated := h.ownRegion()
 	if !seated {
 		p.Receive(h.partner(), p.out)
 		return
 	}
-	me := h.seat()
+	me := h.position()
 	p.Copy(h.slice(p.out, me, h.pow2), h.scatter(acc))
 	for bit := h.pow2 / 2; bit > 0; bit /= 2 {
 		partner := h.rankOf(me ^ bit)

@@ -23,7 +23,7 @@ func allreduceRecursiveDoubling(p *plan) {
 		p.Receive(f.partner(), in)
 		p.Reduce(acc, in)
 	}
-	me := f.seat()
+	me := f.position()
 	for bit := 1; bit < f.pow2; bit *= 2 {
 		partner := f.rankOf(me ^ bit)
 		p.exchange(partner, acc, partner, in)

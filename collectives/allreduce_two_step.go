@@ -11,7 +11,7 @@ func allreduceTwoStep(p *plan) { p.allreduceOverLanes(p.flits, (*plan).twoStep) 
 
 // twoStep leaves at all ranks, in to, the reduction of a region of all ranks.
 func (p *plan) twoStep(to, own schedule.Region) {
-	own = p.aside(own)
+	own = p.scratchCopy(own)
 	for i := 1; i < p.size; i++ {
 		r := (p.rank + i) % p.size
 		p.Send(r, p.piece(own, r, p.size))

@@ -15,7 +15,7 @@ func alltoallTwoLevel(p *plan) {
 		return
 	}
 	here := g.ranks[g.mine]
-	home := p.among(here, here[0])
+	home := p.subPlan(here, here[0])
 	home.from = func(r int) schedule.Region { return p.from(here[r]) }
 	home.to = func(r int) schedule.Region { return p.to(here[r]) }
 	alltoallPairwise(home)

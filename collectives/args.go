@@ -126,13 +126,13 @@ type call struct {
 }
 
 func (a *Args) call(collective string) call {
-	return call{collective: collective, in: len(a.Send), out: len(a.Recv), inPlace: within(a.Recv, a.Send), within: within(a.Send, a.Recv),
+	return call{collective: collective, in: len(a.Send), out: len(a.Recv), inPlace: offsetIn(a.Recv, a.Send), within: offsetIn(a.Send, a.Recv),
 		sendCounts: a.SendCounts, sendDispls: a.SendDispls, recvCounts: a.RecvCounts, recvDispls: a.RecvDispls,
 		root: a.Root, elem: a.Op.Elem, commutative: a.Op.Commutative}
 }
 
-// within returns where part begins in whole, or -1 if it does not lie there.
-func within(whole, part []byte) int {
+// offsetIn returns where part begins in whole, or -1 if it does not lie there.
+func offsetIn(whole, part []byte) int {
 	if len(whole) == 0 || len(part) == 0 {
 		return -1
 	}

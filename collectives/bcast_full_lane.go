@@ -19,7 +19,7 @@ func (p *plan) overLanes(first int, far func(*plan, schedule.Region)) {
 		return
 	}
 	for i, flit := range p.pieces(p.out, p.flits) {
-		cross := (*plan).star
+		cross := (*plan).linear
 		if i < first {
 			cross = far
 		}
@@ -43,6 +43,6 @@ func (p *plan) share(g *places, j int, piece schedule.Region) {
 	case j == 0 || g.mine != g.home:
 		p.local(g, j).spread(piece)
 	case p.rank != p.root:
-		p.among(g.lanes[g.mine][1:], g.lanes[g.mine][j]).spread(piece)
+		p.subPlan(g.lanes[g.mine][1:], g.lanes[g.mine][j]).spread(piece)
 	}
 }

@@ -13,7 +13,7 @@ func bcastTwoHop(p *plan) { p.overLanes(p.flits, (*plan).twoHop) }
 // twoHop takes a region from the root to all, by way of all.
 func (p *plan) twoHop(r schedule.Region) {
 	if p.size < 3 {
-		p.star(r)
+		p.linear(r)
 		return
 	}
 	part := func(i int) schedule.Region { return p.piece(r, i, p.size-1) }

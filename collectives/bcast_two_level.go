@@ -15,7 +15,7 @@ func bcastTwoLevel(p *plan) {
 	}
 	for _, flit := range p.pieces(p.out, p.flits) {
 		if heads := p.across(g, 0); heads != nil {
-			heads.star(flit)
+			heads.linear(flit)
 		}
 		p.local(g, 0).spread(flit)
 	}

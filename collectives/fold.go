@@ -17,15 +17,15 @@ func newFold(rank, size, first int) fold {
 	return f
 }
 
-func (f fold) foldedAway() bool { return f.rank < 2*f.extra && f.rankOf(f.seat()) != f.rank }
-func (f fold) actsForTwo() bool { return f.rank < 2*f.extra && f.rankOf(f.seat()) == f.rank }
+func (f fold) foldedAway() bool { return f.rank < 2*f.extra && f.rankOf(f.position()) != f.rank }
+func (f fold) actsForTwo() bool { return f.rank < 2*f.extra && f.rankOf(f.position()) == f.rank }
 
 // partner is the rank that shares this one's seat, where one does.
 func (f fold) partner() int { return f.rank ^ 1 }
 
-func (f fold) seat() int { return f.seatOf(f.rank) }
+func (f fold) position() int { return f.positionOf(f.rank) }
 
-func (f fold) seatOf(rank int) int {
+func (f fold) positionOf(rank int) int {
 	if rank < 2*f.extra {
 		return rank / 2
 	}

@@ -27,12 +27,12 @@ func gatherBinomial(p *plan) {
 		}
 	}
 	// Only the root comes here; run starts with its own block.
-	p.turn(run, p.root, n)
+	p.rotate(run, p.root, n)
 }
 
-// turn copies blocks of n bytes each, the first of them rank first's, to their places in
+// rotate copies blocks of n bytes each, the first of them rank first's, to their places in
 // the receive buffer.
-func (p *plan) turn(run schedule.Region, first, n int) {
+func (p *plan) rotate(run schedule.Region, first, n int) {
 	above := p.size - first
 	p.Copy(blocks(p.out, first, above, n), blocks(run, 0, above, n))
 	p.Copy(blocks(p.out, 0, first, n), blocks(run, above, first, n))

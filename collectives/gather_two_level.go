@@ -18,7 +18,7 @@ func gatherTwoLevel(p *plan) {
 	for k, ranks := range g.ranks {
 		switch {
 		case k == g.home && g.mine == g.home:
-			p.among(ranks, p.root).gatherHome(ranks, p.to)
+			p.subPlan(ranks, p.root).gatherHome(ranks, p.to)
 		case k == g.home:
 		case p.rank == p.root:
 			p.receiveRow(g.lanes[k][0], p.row(ranks, p.to))

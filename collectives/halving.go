@@ -26,9 +26,9 @@ func (h halving) slice(whole schedule.Region, seat, bit int) schedule.Region {
 	return h.p.run(whole, first, first+count, h.pow2)
 }
 
-// own reduces what this rank answers for: its own vector, or that and the one of the
+// ownRegion reduces what this rank answers for: its own vector, or that and the one of the
 // rank which is folded away. It returns false to the latter.
-func (h halving) own() (acc schedule.Region, seated bool) {
+func (h halving) ownRegion() (acc schedule.Region, seated bool) {
 	p := h.p
 	switch {
 	case h.foldedAway():
@@ -45,7 +45,7 @@ func (h halving) own() (acc schedule.Region, seated bool) {
 // scatter returns the reduction of all ranks' vectors in this seat's slice, which is to
 // be read only.
 func (h halving) scatter(acc schedule.Region) schedule.Region {
-	p, me := h.p, h.seat()
+	p, me := h.p, h.position()
 	whole := schedule.Region{Len: acc.Len}
 	for bit := 1; bit < h.pow2; bit *= 2 {
 		partner := me ^ bit

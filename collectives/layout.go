@@ -45,8 +45,8 @@ func (l Layout) parts() (parts [][]int, below Layout) {
 	return nil, nil
 }
 
-// of returns the layout of some of the ranks.
-func (l Layout) of(ranks []int) Layout {
+// subLayout returns the layout of some of the ranks.
+func (l Layout) subLayout(ranks []int) Layout {
 	some := make(Layout, len(l))
 	for i, level := range l {
 		some[i] = make([]int, len(ranks))
@@ -62,7 +62,7 @@ func (l Layout) of(ranks []int) Layout {
 func (l Layout) Ordered() bool {
 	parts, below := l.parts()
 	for _, ranks := range parts {
-		if ranks[len(ranks)-1]-ranks[0] != len(ranks)-1 || !below.of(ranks).Ordered() {
+		if ranks[len(ranks)-1]-ranks[0] != len(ranks)-1 || !below.subLayout(ranks).Ordered() {
 			return false
 		}
 	}

@@ -72,7 +72,7 @@ func (p *plan) across(g *places, j int) *plan {
 	q := g.heads[j]
 	if q == nil {
 		lane := g.lane(j)
-		q = p.among(lane, lane[g.home])
+		q = p.subPlan(lane, lane[g.home])
 		g.heads[j] = q
 	}
 	return q
@@ -86,7 +86,7 @@ func (p *plan) local(g *places, j int) *plan { return p.here(g, g.lanes[g.mine][
 func (p *plan) here(g *places, root int) *plan {
 	q := g.locals[root]
 	if q == nil {
-		q = p.among(g.ranks[g.mine], root)
+		q = p.subPlan(g.ranks[g.mine], root)
 		g.locals[root] = q
 	}
 	return q
@@ -106,8 +106,8 @@ func (p *plan) spread(r schedule.Region) {
 	p.local(g, 0).spread(r)
 }
 
-// star takes a region from the root to all, straight.
-func (p *plan) star(r schedule.Region) {
+// linear takes a region from the root to all, straight.
+func (p *plan) linear(r schedule.Region) {
 	for i := 1; i < p.size; i++ {
 		p.pass(p.root, r, (p.root+i)%p.size, r)
 	}
@@ -208,7 +208,7 @@ func (p *plan) starReduce(to, own schedule.Region) {
 // allPairs leaves at all ranks, in to, the reduction of a region of all, which every
 // rank sends to every other. All do it in the same order.
 func (p *plan) allPairs(to, own schedule.Region) {
-	own = p.aside(own)
+	own = p.scratchCopy(own)
 	for i := 1; i < p.size; i++ {
 		p.Send((p.rank+i)%p.size, own)
 	}
@@ -237,10 +237,10 @@ func (p *plan) fold(to, own schedule.Region, mine, n int, get func(i int, in sch
 	}
 }
 
-// aside returns a region with the same bytes which no later result is written to. Who
+// scratchCopy returns a region with the same bytes which no later result is written to. Who
 // sends something and receives another thing into the same memory waits for the other,
 // who may wait in turn.
-func (p *plan) aside(r schedule.Region) schedule.Region {
+func (p *plan) scratchCopy(r schedule.Region) schedule.Region {
 	if r.Space == schedule.Scratch || r.Space == schedule.Input && !p.inPlace {
 		return r
 	}

@@ -48,12 +48,12 @@ func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
 	return p
 }
 
-// among returns the plan of some of the ranks, this one among them, for a part of the
+// subPlan returns the plan of some of the ranks, this one among them, for a part of the
 // same call. Ranks, and with them the root, are counted anew.
-func (p *plan) among(ranks []int, root int) *plan {
+func (p *plan) subPlan(ranks []int, root int) *plan {
 	q := *p
 	q.rank, q.size, q.root = slices.Index(ranks, p.rank), len(ranks), slices.Index(ranks, root)
-	q.layout, q.found = p.layout.of(ranks), nil
+	q.layout, q.found = p.layout.subLayout(ranks), nil
 	q.members = make([]int, len(ranks))
 	for i, r := range ranks {
 		q.members[i] = p.member(r)

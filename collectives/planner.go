@@ -165,7 +165,7 @@ func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
 
 // choices is for who holds mu.
 func (p *Planner) choices(collective string, s Shape) []Choice {
-	if a, ok := p.obvious(collective, s); ok {
+	if a, ok := p.onlyChoice(collective, s); ok {
 		return p.unpredicted(s, a)
 	}
 	s.Bytes = class(s.Bytes) / s.Elem * s.Elem
@@ -181,8 +181,8 @@ func (p *Planner) choices(collective string, s Shape) []Choice {
 	return choices
 }
 
-// obvious returns the algorithm for a call of this shape if that needs no thinking.
-func (p *Planner) obvious(collective string, s Shape) (a Algorithm, ok bool) {
+// onlyChoice returns the algorithm for a call of this shape if that needs no thinking.
+func (p *Planner) onlyChoice(collective string, s Shape) (a Algorithm, ok bool) {
 	if a, ok := p.forced[collective]; ok && a.refuses(s.Commutative, p.ordered) == nil {
 		return a, true
 	}
@@ -213,7 +213,7 @@ func (p *Planner) choose(c *call) Algorithm {
 	defer p.mu.Unlock()
 	s := c.shape(p.size)
 	if p.told == nil { // which is the common case, and takes no memory
-		if a, ok := p.obvious(c.collective, s); ok {
+		if a, ok := p.onlyChoice(c.collective, s); ok {
 			return a
 		}
 	}

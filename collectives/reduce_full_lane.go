@@ -40,7 +40,7 @@ func (p *plan) reduceOverLanes(first int, far func(lane *plan, to, own schedule.
 				to = p.Scratch(own.Len)
 			}
 			if lane != nil {
-				cross(lane, to, lane.aside(partial))
+				cross(lane, to, lane.scratchCopy(partial))
 			}
 			if j > 0 {
 				p.pass(g.lanes[g.home][j], to, p.root, result)

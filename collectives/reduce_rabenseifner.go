@@ -10,12 +10,12 @@ import "github.com/isthmus-grid/isthmus/collectives/schedule"
 // for long vectors.
 func reduceRabenseifner(p *plan) {
 	h := p.halving(p.root)
-	acc, seated := h.own()
+	acc, seated := h.ownRegion()
 	if !seated {
 		return
 	}
 	acc = h.scatter(acc)
-	me, top := h.seat(), h.seatOf(p.root)
+	me, top := h.position(), h.positionOf(p.root)
 	last := h.pow2 / 2 // the round in which this rank gives away what it has; 0 at the root
 	for last > 0 && me&last == top&last {
 		last /= 2

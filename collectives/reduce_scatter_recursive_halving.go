@@ -33,7 +33,7 @@ func reduceScatterRecursiveHalving(p *plan) {
 		}
 		return p.from(first).Off
 	}
-	me := f.seat()
+	me := f.position()
 	for half := f.pow2 / 2; half > 0; half /= 2 {
 		of := func(seat int) schedule.Region {
 			first := seat &^ (half - 1)

@@ -17,7 +17,7 @@ func reduceTwoLevel(p *plan) {
 	for i := range in {
 		partial := p.local(g, 0).collapse(in[i])
 		if heads := p.across(g, 0); heads != nil {
-			heads.starReduce(out[i], heads.aside(partial))
+			heads.starReduce(out[i], heads.scratchCopy(partial))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func scanChain(p *plan) {
 func exscanChain(p *plan) {
 	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
 	for i := range in {
-		sum := p.aside(in[i])
+		sum := p.scratchCopy(in[i])
 		if p.rank > 0 {
 			below := p.Scratch(in[i].Len)
 			p.Receive(p.rank-1, below)

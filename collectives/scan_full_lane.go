@@ -28,7 +28,7 @@ func (p *plan) placeBelow(out, _, below schedule.Region) {
 func (p *plan) scanOverLanes(place func(out, acc, below schedule.Region)) {
 	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
 	for i := range in {
-		own := p.aside(in[i])
+		own := p.scratchCopy(in[i])
 		acc := p.Scratch(own.Len)
 		p.Copy(acc, own)
 		place(out[i], acc, p.prefixOverLanes(own, acc))

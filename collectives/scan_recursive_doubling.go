@@ -8,7 +8,7 @@ import "github.com/isthmus-grid/isthmus/collectives/schedule"
 //
 // Cost: ceil(log2 p)(α + nβ + nγ).
 func scanRecursiveDoubling(p *plan) {
-	own := p.aside(p.in)
+	own := p.scratchCopy(p.in)
 	p.Copy(p.out, own)
 	p.prefix(p.out)
 }

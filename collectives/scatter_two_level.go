@@ -16,7 +16,7 @@ func scatterTwoLevel(p *plan) {
 	for k, ranks := range g.ranks {
 		switch {
 		case k == g.home && g.mine == g.home:
-			home := p.among(ranks, p.root)
+			home := p.subPlan(ranks, p.root)
 			home.from = func(r int) schedule.Region { return p.from(ranks[r]) }
 			scatterLinear(home)
 		case k == g.home:

@@ -150,7 +150,7 @@ const worthNaming = 4
 // first.
 func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
 	ordered := l.Ordered()
-	sample, s := thin(collective, l, s)
+	sample, s := reduced(collective, l, s)
 	grid := m.grid(sample)
 	size := len(sample[0])
 	var choices []Choice
@@ -204,9 +204,9 @@ func simplest(choices []Choice) Choice {
 // maxSimulated bounds the ranks of a simulation.
 const maxSimulated = 24
 
-// thin returns a layout with so few ranks that simulations are quick, the same number at
+// reduced returns a layout with so few ranks that simulations are quick, the same number at
 // every place that has them, and a shape with which as much crosses between places.
-func thin(collective string, l Layout, s Shape) (Layout, Shape) {
+func reduced(collective string, l Layout, s Shape) (Layout, Shape) {
 	parts, _ := l.parts()
 	each := max(2, maxSimulated/len(parts))
 	var keep []int
@@ -225,5 +225,5 @@ func thin(collective string, l Layout, s Shape) (Layout, Shape) {
 	case "gather", "allgather", "scatter", "alltoall", "reduce_scatter_block":
 		s.Bytes = s.Bytes * size / len(keep) / s.Elem * s.Elem
 	}
-	return l.of(keep), s
+	return l.subLayout(keep), s
 }

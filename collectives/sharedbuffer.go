@@ -239,7 +239,7 @@ func (c *posting) alltoall(ctx context.Context) error {
 // reduceBlocks reduces each rank's own block.
 func (c *posting) reduceBlocks(ctx context.Context) error {
 	block, piece := len(c.Recv), c.Posts()/c.size
-	if block > piece && within(c.Send, c.Recv) >= 0 {
+	if block > piece && offsetIn(c.Send, c.Recv) >= 0 {
 		c.Send = bytes.Clone(c.Send) // results would overwrite what is yet to be posted
 	}
 	return pieces(block, piece, c.Op.Elem, func(at, n int) error {

@@ -17,7 +17,7 @@ func (h *Helper) Dead(job overlay.JobID, ranks []uint32, why string) {
 	for some := range slices.Chunk(ranks, wire.MaxDead) {
 		news = append(news, &wire.LocalDead{Ranks: slices.Clone(some), Text: why})
 	}
-	for _, p := range h.here.bury(job, news) {
+	for _, p := range h.here.removeDead(job, news) {
 		for _, f := range news {
 			p.conn.Send(f, nil) // its reader sees what is wrong
 		}
@@ -32,8 +32,8 @@ func (h *Helper) Forget(job overlay.JobID) {
 	delete(h.here.dead, job)
 }
 
-// bury notes the dead of a job and returns its processes here.
-func (t *table) bury(job overlay.JobID, news []*wire.LocalDead) (of []*process) {
+// removeDead notes the dead of a job and returns its processes here.
+func (t *table) removeDead(job overlay.JobID, news []*wire.LocalDead) (of []*process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dead[job] = append(t.dead[job], news...)

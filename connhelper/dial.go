@@ -88,7 +88,7 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 		if before = err; giveUp.IsZero() {
 			giveUp = time.Now().Add(persistence)
 		}
-		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
+		if err == nil || !passing(err) || ctx.Err() != nil || !sleepFor(ctx, pause, giveUp) {
 			return m, err
 		}
 		fresh = true
@@ -123,8 +123,8 @@ func passing(err error) bool {
 	return true
 }
 
-// rest pauses between two tries, and reports whether there is to be another.
-func rest(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
+// sleepFor pauses between two tries, and reports whether there is to be another.
+func sleepFor(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
 	next := time.Now().Add(pause)
 	if deadline, ok := ctx.Deadline(); next.After(giveUp) || ok && next.After(deadline) {
 		return false
@@ -162,7 +162,7 @@ func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh boo
 			return readAnswer(answer)
 		case errors.Is(ctx.Err(), context.Canceled):
 			return target{}, ctx.Err()
-		case errors.Is(err, overlay.ErrUnknownProcess) && left(ctx) > answerMargin:
+		case errors.Is(err, overlay.ErrUnknownProcess) && timeLeft(ctx) > answerMargin:
 			continue // ask has waited
 		case errors.Is(err, overlay.ErrUnknownProcess):
 			return target{}, fmt.Errorf("%w: waited %v for it to start; it has not registered with any helper",
@@ -205,7 +205,7 @@ func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) 
 	if err = control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
 		return r.Answers[0], err
 	}
-	wait := min(awaitStep, left(ctx)-answerMargin) // the answer must be here in time
+	wait := min(awaitStep, timeLeft(ctx)-answerMargin) // the answer must be here in time
 	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
 	if err = control.FromStatus(err); err == nil {
 		err = control.FaultErr(answer.Fault)
@@ -224,8 +224,8 @@ const crowdedWait = 500 * time.Millisecond
 // answerMargin is the time in which an answer comes back.
 const answerMargin = 50 * time.Millisecond
 
-// left returns how long ctx still has.
-func left(ctx context.Context) time.Duration {
+// timeLeft returns how long ctx still has.
+func timeLeft(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return maxBudget
@@ -309,18 +309,18 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	if err != nil {
 		return fail(err)
 	}
-	worth, tried := t.worth(to)
+	worth, tried := t.eligible(to)
 	entries, got, won := h.run(ctx, p, to, worth, t.winner)
-	vain, last, learnt := h.tell(to, entries, got, won)
+	vain, last, learnt := h.reportOutcomes(to, entries, got, won)
 	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
 		tried = append(tried, vain...)
 		entries, got, won = h.run(ctx, p, to, inferior, known{})
-		vain, last, learnt = h.tell(to, entries, got, won)
+		vain, last, learnt = h.reportOutcomes(to, entries, got, won)
 	}
 	switch {
 	case won >= 0:
 		o := got[slices.IndexFunc(got, func(o outcome) bool { return o.i == won })]
-		t.done(known{entries[won].step.Technique, o.took})
+		t.finish(known{entries[won].step.Technique, o.took})
 		if o.made.commit != nil {
 			if err := o.made.commit(ctx); err != nil {
 				o.made.drop()
@@ -328,7 +328,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			}
 		}
 		o.made.path.Reason = withLimits(o.made.path.Reason, to.passedOver(entries[won].step.Technique))
-		settle := h.settler(t, to, o.made.path, o.took)
+		settle := h.onOutcome(t, to, o.made.path, o.took)
 		o.made.settle = func(err error) {
 			if err != nil && o.made.useless != nil {
 				o.made.useless()
@@ -337,7 +337,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 		}
 		return o.made, nil
 	case learnt || len(got) == 0:
-		t.done(known{})
+		t.finish(known{})
 	default:
 		t.leave()
 	}
@@ -352,8 +352,8 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	return fail(&attemptsError{tried, last})
 }
 
-// worth returns the plan's steps to try, and why others are not tried.
-func (t *turn) worth(to target) (worth []overlay.Step, not []string) {
+// eligible returns the plan's steps to try, and why others are not tried.
+func (t *dialAttempt) eligible(to target) (worth []overlay.Step, not []string) {
 	for _, s := range to.plan.Steps {
 		reason, barred := to.memory.barred[s.Technique]
 		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
@@ -404,10 +404,10 @@ func (to target) passedOver(taken overlay.Technique) (why []string) {
 	return why
 }
 
-// settler returns what is to be done when the process says how its handshake went: a
+// onOutcome returns what is to be done when the process says how its handshake went: a
 // technique has connected when both ends have proved themselves, and not when the
 // network has, for what a connection carries shows only then.
-func (h *Helper) settler(t *turn, to target, path overlay.Path, took time.Duration) func(error) {
+func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took time.Duration) func(error) {
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {
@@ -426,17 +426,17 @@ func (h *Helper) settler(t *turn, to target, path overlay.Path, took time.Durati
 	}
 }
 
-// tell tells the directory which techniques failed in a race. It returns what was tried in vain, the
+// reportOutcomes tells the directory which techniques failed in a race. It returns what was tried in vain, the
 // last error that says something of a path, else the first of all, and whether anything was learnt
 // of the paths.
-func (h *Helper) tell(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
+func (h *Helper) reportOutcomes(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
 	for _, o := range got {
 		step := entries[o.i].step
 		switch {
 		case o.i == won: // the process says whether it is of use
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
-			if aside(o.err) {
+			if isSkipped(o.err) {
 				if last == nil || !passing(last) { // another of them may pass
 					last = o.err
 				}
@@ -449,10 +449,10 @@ func (h *Helper) tell(to target, entries []entry, got []outcome, won int) (vain 
 	return vain, last, learnt
 }
 
-// aside reports whether a technique failed for what lies beside its path:
+// isSkipped reports whether a technique failed for what lies beside its path:
 // somebody has too much to do, a daemon that was to help is away, or the
 // process is. Nobody is to remember that of the technique.
-func aside(err error) bool {
+func isSkipped(err error) bool {
 	for _, class := range []error{
 		overlay.ErrOverloaded, overlay.ErrPortRangeFull, errUnanswered, overlay.ErrNoSession,
 		overlay.ErrUnknownSite, overlay.ErrUnknownProcess, overlay.ErrStale,
@@ -489,7 +489,7 @@ func rejected(p overlay.Plan) (why []string) {
 // report tells the directory how a technique did. It must not hold up the
 // dial, nor fail it.
 func (h *Helper) report(to target, t overlay.Technique, took time.Duration, cause error) {
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if f == nil {
 		return
 	}
@@ -503,7 +503,7 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err := h.brief(ctx, func() error {
+		err := h.callBriefly(ctx, func() error {
 			_, err := f.directory().Report(ctx, request)
 			return control.FromStatus(err)
 		})

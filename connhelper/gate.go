@@ -51,16 +51,16 @@ func (s GateSettings) storeOf(node overlay.NodeID) string {
 // nearPings is how many nodes are pinged at a time for the list of hosts.
 const nearPings = 16
 
-// gatehouse is the gate and what belongs to it.
-type gatehouse struct {
+// gateServices is the gate and what belongs to it.
+type gateServices struct {
 	gate *gate.Gate
 	near *nearby.Nearby
 }
 
 // newGate returns the node's gate. offers says that the settings offer jobs, whether they can be
 // taken or not: who asks is then told why they are not.
-func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gatehouse, error) {
-	var g gatehouse
+func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gateServices, error) {
+	var g gateServices
 	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 		return g.gate.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
@@ -92,7 +92,7 @@ func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log
 	return &g, err
 }
 
-func (g *gatehouse) serve(ctx context.Context, door *net.UnixListener) error {
+func (g *gateServices) serve(ctx context.Context, door *net.UnixListener) error {
 	ctx, stop := context.WithCancel(ctx)
 	var pings sync.WaitGroup
 	defer pings.Wait()
@@ -103,7 +103,7 @@ func (g *gatehouse) serve(ctx context.Context, door *net.UnixListener) error {
 
 // serveAll runs the helper and its gate, which lies beside the helper's socket. The gate
 // ends first: it takes its leave of the helper.
-func serveAll(ctx context.Context, h *Helper, g *gatehouse, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
+func serveAll(ctx context.Context, h *Helper, g *gateServices, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
 	door, err := local.ListenUnix(ln.Addr().String()+gate.DoorSuffix, mode)
 	if err != nil {
 		ln.Close()

@@ -145,7 +145,7 @@ func New(opts Options) (*Helper, error) {
 // when it is back.
 func (h *Helper) SetOffer(ctx context.Context, o offer.Offer) error {
 	h.offer.Store(&o)
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if f == nil {
 		return nil
 	}
@@ -266,7 +266,7 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	defer cancel()
 	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant, Proof: p.proof}
 	var r *controlpb.RegisterResponse
-	err := h.brief(ctx, func() (err error) {
+	err := h.callBriefly(ctx, func() (err error) {
 		r, err = f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
 		return control.FromStatus(err)
 	})
@@ -294,13 +294,13 @@ func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
 // withdraw tells the frontal that a process is gone. If nobody can be told
 // now, the registration ends with its lease.
 func (h *Helper) withdraw(ctx context.Context, p *process) {
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if f == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	err := h.brief(ctx, func() error {
+	err := h.callBriefly(ctx, func() error {
 		_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
 			{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation), Died: !p.left.Load()},
 		}})
@@ -317,8 +317,8 @@ func (h *Helper) withdraw(ctx context.Context, p *process) {
 // of processes may end at a time.
 const maxBrief = 128
 
-// brief makes a call to the frontal when there is room for it.
-func (h *Helper) brief(ctx context.Context, call func() error) error {
+// callBriefly makes a call to the frontal when there is room for it.
+func (h *Helper) callBriefly(ctx context.Context, call func() error) error {
 	select {
 	case h.calls <- struct{}{}:
 		defer func() { <-h.calls }()
@@ -381,7 +381,7 @@ func (f *frontalHolder) clear(from *frontal) {
 	}
 }
 
-func (f *frontalHolder) now() (*frontal, <-chan struct{}) {
+func (f *frontalHolder) currentFrontal() (*frontal, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.current, f.changed
@@ -390,7 +390,7 @@ func (f *frontalHolder) now() (*frontal, <-chan struct{}) {
 // frontal returns the current session, or the next one if there is none.
 func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
 	for {
-		f, changed := h.home.now()
+		f, changed := h.home.currentFrontal()
 		if f != nil {
 			return f, nil
 		}

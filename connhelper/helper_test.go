@@ -348,7 +348,7 @@ func TestAside(t *testing.T) {
 		{overTheWire(overlay.ErrRefused), false},
 		{overTheWire(overlay.ErrNoPath), false},
 	} {
-		if got := aside(tc.err); got != tc.want {
+		if got := isSkipped(tc.err); got != tc.want {
 			t.Errorf("%v: %t", tc.err, got)
 		}
 	}

@@ -228,7 +228,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		path.Via = overlay.ViaTarget
 	}
 	if coordinate.Knows(path.Technique) && !f.profile.GatewayOnly {
-		if err := h.spare(path.Technique); err != nil {
+		if err := h.skipReason(path.Technique); err != nil {
 			return nil, path, err
 		}
 		target := overlay.ProcessName{Job: asker.Job, Rank: m.Target.GetRank()}
@@ -240,7 +240,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		return s, path, err
 	}
 	inside := path.Technique == overlay.Reversed && overlay.SiteID(m.AskerSite) == h.node.Site
-	ctx, end, err := h.turn(ctx, f, inside, turnTimeout) // before the asker counts on this end
+	ctx, end, err := h.dialSlot(ctx, f, inside, turnTimeout) // before the asker counts on this end
 	if err != nil {
 		return nil, path, err
 	}

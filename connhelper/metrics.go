@@ -75,7 +75,7 @@ func (h *Helper) limits() []metrics.Limit {
 }
 
 func (h *Helper) readMetrics(w metrics.Writer) {
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	w.Put(metricFrontalUp, metrics.Bool(f != nil))
 	processes, jobs := h.here.size()
 	w.Put(metricProcesses, float64(processes))

@@ -173,7 +173,7 @@ func (h *Helper) lookupName(ctx context.Context, l *wire.LocalLookup) (string, e
 	end := time.Now().Add(min(l.Budget, maxBudget))
 	for {
 		port, err := h.lookupNameOnce(ctx, l.Name, max(time.Until(end), 0))
-		if !errors.Is(err, overlay.ErrUnreachable) || !rest(ctx, 100*time.Millisecond, end) {
+		if !errors.Is(err, overlay.ErrUnreachable) || !sleepFor(ctx, 100*time.Millisecond, end) {
 			return port, err
 		}
 	}

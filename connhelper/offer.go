@@ -129,7 +129,7 @@ func (s OfferSettings) Offer() offer.Offer {
 }
 
 // Policy returns what the settings let whom have on this machine, for the
-// gate-keeper.
+// node service.
 func (s OfferSettings) Policy() reserve.Policy {
 	o := s.Offer()
 	return reserve.Policy{

@@ -47,7 +47,7 @@ const (
 func newPathCache() pathCache { return pathCache{sites: map[overlay.SiteID]*cachedPath{}} }
 
 // A turn is a link's leave to be made.
-type turn struct {
+type dialAttempt struct {
 	winner known // how links to that site are made; unknown for the one that is to find out
 
 	// follow says to take the winner and try nothing else: others see to that.
@@ -60,17 +60,17 @@ type turn struct {
 
 // enter waits for the link's turn. Whoever entered calls done or
 // leave, once. Who looks for another way than the best has no turn to wait for.
-func (l *pathCache) enter(ctx context.Context, to target) (*turn, error) {
+func (l *pathCache) enter(ctx context.Context, to target) (*dialAttempt, error) {
 	if to.ways != overlay.AllWays {
-		return &turn{}, nil
+		return &dialAttempt{}, nil
 	}
-	s := l.of(to)
+	s := l.lookup(to)
 	select {
 	case s.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %d links to %s are being made already", context.Cause(ctx), maxMaking, to.point.Node.Site)
 	}
-	t := &turn{pathCache: l, cachedPath: s}
+	t := &dialAttempt{pathCache: l, cachedPath: s}
 	for {
 		l.mu.Lock()
 		if s.winner.technique != 0 && time.Since(s.found) < leadLife {
@@ -102,8 +102,8 @@ func (l *pathCache) enter(ctx context.Context, to target) (*turn, error) {
 	}
 }
 
-// of returns what is known of the target's site under its plan.
-func (l *pathCache) of(to target) *cachedPath {
+// lookup returns what is known of the target's site under its plan.
+func (l *pathCache) lookup(to target) *cachedPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	site := to.point.Node.Site
@@ -115,8 +115,8 @@ func (l *pathCache) of(to target) *cachedPath {
 	return s
 }
 
-// done notes how the link was made, or that it was not (nothing is known).
-func (t *turn) done(k known) {
+// finish notes how the link was made, or that it was not (nothing is known).
+func (t *dialAttempt) finish(k known) {
 	if t.pathCache == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (t *turn) done(k known) {
 }
 
 // disproved notes that a link by this technique, which seemed to be made, was not.
-func (t *turn) disproved(technique overlay.Technique) {
+func (t *dialAttempt) disproved(technique overlay.Technique) {
 	if t.pathCache == nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (t *turn) disproved(technique overlay.Technique) {
 
 // leave is done for a link that was not made, for reasons that say nothing of
 // the ways to the site: what was known of them still is.
-func (t *turn) leave() {
+func (t *dialAttempt) leave() {
 	if t.pathCache == nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (t *turn) leave() {
 }
 
 // end gives the turn back. The cache is locked.
-func (t *turn) end() {
+func (t *dialAttempt) end() {
 	s := t.cachedPath
 	if t.winner.technique == overlay.Relay && !t.follow {
 		s.probes--

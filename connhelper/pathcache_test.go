@@ -18,7 +18,7 @@ func site(digest uint64, winner overlay.Technique) target {
 }
 
 // enter takes a turn that comes.
-func enter(t *testing.T, l *pathCache, to target) *turn {
+func enter(t *testing.T, l *pathCache, to target) *dialAttempt {
 	t.Helper()
 	turn, err := l.enter(t.Context(), to)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestLeads(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				making.Add(-1)
-				turn.done(known{technique: overlay.HolePunching})
+				turn.finish(known{technique: overlay.HolePunching})
 			})
 		}
 		all.Wait()
@@ -63,23 +63,23 @@ func TestLeads(t *testing.T) {
 		if turn.winner.technique != 0 {
 			t.Errorf("follows %v after %v", turn.winner.technique, leadLife)
 		}
-		turn.done(known{technique: overlay.HolePunching})
+		turn.finish(known{technique: overlay.HolePunching})
 		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != 0 {
 			t.Errorf("follows %v of another plan", turn.winner.technique)
 		}
-		turn.done(known{})
+		turn.finish(known{})
 		// What the frontal remembers needs no race; what fails is forgotten.
 		if turn = enter(t, &l, site(2, overlay.Traversing)); turn.winner.technique != overlay.Traversing || turn.follow {
 			t.Errorf("%+v, the frontal said traversing", turn)
 		}
-		turn.done(known{})
+		turn.finish(known{})
 		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != 0 {
 			t.Errorf("follows %v, which failed", turn.winner.technique)
 		}
-		turn.done(known{})
+		turn.finish(known{})
 		// Who fails for other reasons than the way leaves it as known as it was.
 		turn = enter(t, &l, site(2, overlay.Traversing))
-		turn.done(known{technique: overlay.Traversing})
+		turn.finish(known{technique: overlay.Traversing})
 		enter(t, &l, site(2, 0)).leave()
 		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != overlay.Traversing {
 			t.Errorf("follows %v, nothing was said against traversing", turn.winner.technique)
@@ -97,18 +97,18 @@ func TestRelaysAreFollowed(t *testing.T) {
 	if first.follow || !second.follow {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	first.done(known{technique: overlay.SimultaneousOpen})
-	second.done(known{technique: overlay.Relay})
+	first.finish(known{technique: overlay.SimultaneousOpen})
+	second.finish(known{technique: overlay.Relay})
 	third := enter(t, &l, site(1, overlay.Relay))
 	if third.winner.technique != overlay.SimultaneousOpen || third.follow {
 		t.Errorf("%+v", third)
 	}
-	third.done(known{technique: overlay.Relay})
+	third.finish(known{technique: overlay.Relay})
 	fourth := enter(t, &l, site(1, 0))
 	if fourth.winner.technique != overlay.Relay || fourth.follow {
 		t.Errorf("%+v, with nobody looking for something better", fourth)
 	}
-	fourth.done(known{})
+	fourth.finish(known{})
 }
 
 // TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
@@ -116,7 +116,7 @@ func TestRelaysAreFollowed(t *testing.T) {
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPathCache()
-		turns := []*turn{enter(t, &l, site(1, 0))}
+		turns := []*dialAttempt{enter(t, &l, site(1, 0))}
 		begin := time.Now()
 		turns = append(turns, enter(t, &l, site(1, 0)))
 		if took := time.Since(begin); turns[1].winner.technique != 0 || took != leadWait {
@@ -138,8 +138,8 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 			t.Errorf("one too many: %v", err)
 		}
 		for _, turn := range turns {
-			turn.done(known{})
+			turn.finish(known{})
 		}
-		enter(t, &l, site(1, 0)).done(known{})
+		enter(t, &l, site(1, 0)).finish(known{})
 	})
 }

@@ -83,9 +83,9 @@ func (o *openCarriers) take(id uint64, failed bool) func(error) {
 	return settle
 }
 
-// settle takes the process's word on what came of a carrier. Nothing is believed of one
+// storeOutcome takes the process's word on what came of a carrier. Nothing is believed of one
 // that this process was not handed.
-func (p *process) settle(f *wire.LocalOutcome) {
+func (p *process) storeOutcome(f *wire.LocalOutcome) {
 	p.mu.Lock()
 	settle := p.open.take(f.Carrier, f.Code != 0)
 	p.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer cancel()
-	p, err := h.greet(conn)
+	p, err := h.acceptProcess(conn)
 	if !place.Leave() {
 		return // it was closed to make room for another account
 	}
@@ -177,7 +177,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 		if ctx.Err() != nil {
 			return
 		}
-		h.settle(ctx, p, was || h.here.later(p))
+		h.reportTraffic(ctx, p, was || h.here.later(p))
 		if was {
 			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
 			h.auditProcess(p, "left")
@@ -199,7 +199,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 // as soon as there is), and tells it that it is known.
 func (h *Helper) welcome(ctx context.Context, p *process) error {
 	defer close(p.ready)
-	if f, _ := h.home.now(); f != nil {
+	if f, _ := h.home.currentFrontal(); f != nil {
 		if err := h.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
 			return err
 		}
@@ -215,8 +215,8 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 	return nil
 }
 
-// greet reads and checks the hello of a process, and has it sign where it is.
-func (h *Helper) greet(conn *local.Conn) (*process, error) {
+// acceptProcess reads and checks the hello of a process, and has it sign where it is.
+func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 	cred, err := conn.PeerCred()
 	if err != nil {
 		return nil, fmt.Errorf("asking who the process is: %w", err)
@@ -361,7 +361,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 		case *wire.LocalLeave:
 			p.left.Store(true)
 		case *wire.LocalOutcome:
-			p.settle(f)
+			p.storeOutcome(f)
 		case *wire.LocalReserve:
 			h.reserve(ctx, dials.Go, p, f)
 		case *wire.LocalTraffic:

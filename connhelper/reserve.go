@@ -205,7 +205,7 @@ func (h *Helper) keepFor(p *process, rank uint32, one *reserved) {
 	if h.here.get(p.name) != p {
 		h.kept.forget(p) // it has left meanwhile
 	}
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if f == nil || f.profile.GatewayOnly { // the gateway finds out
 		return
 	}
@@ -323,7 +323,7 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made
 	if one == nil {
 		return made{}, fmt.Errorf("%w: none is kept in reserve", overlay.ErrNoRelay)
 	}
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if site := h.site.Load(); f == nil && site != nil && !site.GatewayOnly {
 		f = &frontal{profile: *site} // the session is gone, and not needed
 	}

@@ -36,9 +36,9 @@ const (
 // maxSizes bounds the sites that are remembered.
 const maxSizes = 4096
 
-// again is v after large packets have vanished at now. What was sent before the
+// seenAgain is v after large packets have vanished at now. What was sent before the
 // last try ended is no news.
-func (v vanishing) again(now time.Time) vanishing {
+func (v vanishing) seenAgain(now time.Time) vanishing {
 	if now.Before(v.until) {
 		return v
 	}
@@ -66,7 +66,7 @@ func (s *sizes) vanished(site overlay.SiteID, now time.Time) bool {
 	if s.sites == nil {
 		s.sites = make(map[overlay.SiteID]vanishing)
 	}
-	s.sites[site] = v.again(now)
+	s.sites[site] = v.seenAgain(now)
 	return !known
 }
 

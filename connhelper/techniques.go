@@ -38,7 +38,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		if !coordinate.Knows(step.Technique) {
 			return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 		}
-		if err := h.spare(step.Technique); err != nil {
+		if err := h.skipReason(step.Technique); err != nil {
 			return made{}, err
 		}
 		try = h.negotiated
@@ -46,7 +46,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	if step.Technique == overlay.Direct || step.Technique == overlay.PortRange || step.Technique == overlay.Relay {
 		inside := step.Technique != overlay.Relay && to.point.Node.Site == h.node.Site
 		var end func()
-		if ctx, end, err = h.turn(ctx, f, inside, maxBudget); err != nil {
+		if ctx, end, err = h.dialSlot(ctx, f, inside, maxBudget); err != nil {
 			return made{}, err
 		}
 		defer end()
@@ -65,9 +65,9 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	return m, nil
 }
 
-// turn waits, for max at most, until this node may open one more connection out of the
+// dialSlot waits, for max at most, until this node may open one more connection out of the
 // site, if one is about to be opened. It returns a context for that.
-func (h *Helper) turn(ctx context.Context, f *frontal, inside bool, max time.Duration) (context.Context, func(), error) {
+func (h *Helper) dialSlot(ctx context.Context, f *frontal, inside bool, max time.Duration) (context.Context, func(), error) {
 	if inside || f.profile.GatewayOnly || f.profile.Egress.ThroughHTTPProxy() {
 		return ctx, func() {}, nil
 	}
@@ -80,9 +80,9 @@ func (h *Helper) turn(ctx context.Context, f *frontal, inside bool, max time.Dur
 	return t.With(ctx), t.End, nil
 }
 
-// spare returns why a technique is left out that needs several connections, where the site
+// skipReason returns why a technique is left out that needs several connections, where the site
 // lets few through.
-func (h *Helper) spare(t overlay.Technique) error {
+func (h *Helper) skipReason(t overlay.Technique) error {
 	if !coordinate.AsksByTCP(t) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 		Kind: wire.IntroProcess, Job: to.point.Process.Job, Rank: to.point.Process.Rank,
 		From: h.node, Technique: step.Technique, Via: step.Via,
 	}
-	if err := say(ctx, c, intro); err != nil {
+	if err := writeFrame(ctx, c, intro); err != nil {
 		return made{}, err
 	}
 	s, err := h.handable(c)
@@ -258,7 +258,7 @@ type journey struct {
 // then. It says what holds the connection back, as far as is known.
 func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.Stream, limits []string, err error) {
 	if f.profile.GatewayOnly && !j.inside {
-		c, limits, err := h.carried(ctx, f, j)
+		c, limits, err := h.dialByGateway(ctx, f, j)
 		if err != nil {
 			return nil, nil, err // not a nil *net.TCPConn in a Stream
 		}
@@ -327,9 +327,9 @@ func (h *Helper) forget(addrs []string) {
 	}
 }
 
-// carried has the frontal dial, and connects to its data port. It says what the
+// dialByGateway has the frontal dial, and connects to its data port. It says what the
 // frontal told of the connection.
-func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, []string, error) {
+func (h *Helper) dialByGateway(ctx context.Context, f *frontal, j journey) (*net.TCPConn, []string, error) {
 	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
 		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
 		SmallPackets: carrier.SmallPackets(ctx),
@@ -357,7 +357,7 @@ func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessNam
 		return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
 	}
 	tune(c)
-	if err := say(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: asker.Job, Rank: asker.Rank, From: h.node}); err != nil {
+	if err := writeFrame(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: asker.Job, Rank: asker.Rank, From: h.node}); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -381,8 +381,8 @@ func (h *Helper) checkAddress(addr string, j journey) error {
 	return h.opts.Rule.Denied(a.Addr())
 }
 
-// say writes a frame as the first bytes of c, and closes c if that fails.
-func say(ctx context.Context, c carrier.Stream, f wire.Frame) error {
+// writeFrame writes a frame as the first bytes of c, and closes c if that fails.
+func writeFrame(ctx context.Context, c carrier.Stream, f wire.Frame) error {
 	return write(ctx, c, wire.Append(nil, f))
 }
 

@@ -130,10 +130,10 @@ func (h *Helper) traffic(ctx context.Context, p *process, f *wire.LocalTraffic) 
 	h.passOn(ctx, p, false)
 }
 
-// settle writes down what is known of the links of a process whose socket has ended,
+// reportTraffic writes down what is known of the links of a process whose socket has ended,
 // and has the frontal know before it hears that the process is gone. If it is not,
 // but has another socket, it says there what becomes of its links.
-func (h *Helper) settle(ctx context.Context, p *process, gone bool) {
+func (h *Helper) reportTraffic(ctx context.Context, p *process, gone bool) {
 	h.ownLinks.Add(-int64(len(p.accounts.open)))
 	if gone {
 		for _, e := range p.accounts.lost(time.Now()) {
@@ -166,7 +166,7 @@ func (h *Helper) auditEnded(p *process, e ended) {
 // works. A frontal that is away is not told; the helper's own log has them.
 func (h *Helper) passOn(ctx context.Context, p *process, all bool) {
 	ends := p.accounts.passable(time.Now(), all)
-	f, _ := h.home.now()
+	f, _ := h.home.currentFrontal()
 	if f == nil || len(ends) == 0 {
 		return
 	}
@@ -197,7 +197,7 @@ func (h *Helper) pass(ctx context.Context, f *frontal, p *process, ends []ended)
 		}
 		req.Links = append(req.Links, m)
 	}
-	return h.brief(ctx, func() error {
+	return h.callBriefly(ctx, func() error {
 		_, err := controlpb.NewNodesClient(f.session.Conn()).Account(ctx, req)
 		return control.FromStatus(err)
 	})

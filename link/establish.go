@@ -64,7 +64,7 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 	if peer != nil {
 		rand.Read(t.link[:]) // never fails (crypto/rand)
 	}
-	c, m, err := shake(ctx, c, self, peer, t)
+	c, m, err := runHandshake(ctx, c, self, peer, t)
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +98,14 @@ type met struct {
 	proven   bool // what failed was, as far as can be, found at the peer or said by it, not by somebody on the way
 }
 
-// shake carries out the handshake. Both ends send a Hello at once. The end that
+// runHandshake carries out the handshake. Both ends send a Hello at once. The end that
 // was dialled then sends its Proof; the dialler checks it and sends its own,
 // behind which data may follow directly: the dialler is ready after one round
 // trip. Not a byte beyond the peer's frames is read.
 //
 // If either end wants the carrier encrypted, TLS comes between the hellos and
 // the proofs (seal.go). What shake returns is the carrier to use from then on.
-func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
+func runHandshake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
 	prepare(c.Conn)
 	c.Conn = stream.ConnOf(c.Conn) // here, so that TLS reads it in that way too
 	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
@@ -390,7 +390,7 @@ func socketError(err error) bool {
 func (h *handshake) fail(ctx context.Context, err error) error {
 	var found *refusal
 	if errors.As(err, &found) {
-		h.tell(found)
+		h.sendRefusal(found)
 		if h.peer == nil && h.theirs != nil && h.theirs.Seal() && h.cipher == "" && ctx.Err() == nil {
 			h.drain()
 		}
@@ -401,10 +401,10 @@ func (h *handshake) fail(ctx context.Context, err error) error {
 			err = known
 		}
 	}
-	if r, ok := errors.AsType[*refused](err); ok && r.by.By == h.who() { // which need not be said again
+	if r, ok := errors.AsType[*refused](err); ok && r.by.By == h.peerName() { // which need not be said again
 		err = r.by.Code.Errorf("it says: %s", r.by.Text)
 	}
-	return fmt.Errorf("link to %s (%v): %w", h.who(), h.carrier.Path, err)
+	return fmt.Errorf("link to %s (%v): %w", h.peerName(), h.carrier.Path, err)
 }
 
 // refused is the error of a refusal that came.
@@ -415,8 +415,8 @@ type refused struct {
 
 func (r *refused) Unwrap() error { return r.error }
 
-// tell sends the peer a refusal, once.
-func (h *handshake) tell(found *refusal) {
+// sendRefusal sends the peer a refusal, once.
+func (h *handshake) sendRefusal(found *refusal) {
 	if h.told {
 		return
 	}
@@ -440,7 +440,7 @@ func (h *handshake) drain() {
 	io.Copy(io.Discard, io.LimitReader(h.conn, 64<<10))
 }
 
-func (h *handshake) who() string {
+func (h *handshake) peerName() string {
 	switch {
 	case h.peer != nil:
 		return h.peer.String()

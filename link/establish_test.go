@@ -317,10 +317,10 @@ func TestTimeIsOverWithTheProof(t *testing.T) {
 	dialler, target := identity(t, 1), identity(t, 2)
 	atTarget := make(chan error, 1)
 	go func() {
-		_, _, err := shake(t.Context(), overlay.Carrier{Conn: b}, target, nil, terms{admit: func(*wire.Hello) (uint64, error) { return 0, nil }})
+		_, _, err := runHandshake(t.Context(), overlay.Carrier{Conn: b}, target, nil, terms{admit: func(*wire.Hello) (uint64, error) { return 0, nil }})
 		atTarget <- err
 	}()
-	c, _, err := shake(ctx, overlay.Carrier{Conn: &ended{Conn: a, n: 2, end: cancel}}, dialler, &target.Process,
+	c, _, err := runHandshake(ctx, overlay.Carrier{Conn: &ended{Conn: a, n: 2, end: cancel}}, dialler, &target.Process,
 		terms{link: wire.ID{1}, admit: func(*wire.Hello) (uint64, error) { return 0, nil }})
 	if err := errors.Join(err, <-atTarget); err != nil {
 		t.Fatal(err)

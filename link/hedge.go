@@ -146,7 +146,7 @@ func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.Proces
 		r.chosen = err == nil
 		return 0, err
 	}}
-	carrier, got, err := shake(handshake, c, m.cfg.Self, &peer, t)
+	carrier, got, err := runHandshake(handshake, c, m.cfg.Self, &peer, t)
 	switch {
 	case err == nil:
 		settle(c, nil)

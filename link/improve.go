@@ -113,10 +113,10 @@ func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	l.at = now.Add(l.rest)
 }
 
-// hurry has the first look made at once: a better path is known to exist. It does
+// checkSoon has the first look made at once: a better path is known to exist. It does
 // so once, and not for a link that had a better path and lost it: on a machine or network
 // in trouble links would go to and fro all the faster.
-func (l *lookout) hurry(now time.Time) {
+func (l *lookout) checkSoon(now time.Time) {
 	if l.at.After(now) && !l.hurried && l.best == overlay.Relay {
 		l.at, l.hurried = now, true
 	}
@@ -136,7 +136,7 @@ func (k *keeper) tick(now time.Time) {
 	if !k.rank(now) {
 		k.stripe(now)
 	}
-	used, ok := k.used()
+	used, ok := k.usedQuality()
 	if !ok {
 		return
 	}
@@ -149,9 +149,9 @@ func (k *keeper) tick(now time.Time) {
 	if _, avoided := k.ranker.avoids(k.lookout.best, now); avoided {
 		return // that is what would be found
 	}
-	k.improving = k.mesh.goes(func(ctx context.Context) {
+	k.improving = k.mesh.spawn(func(ctx context.Context) {
 		moved := k.improve(ctx, used)
-		used, _ := k.used()
+		used, _ := k.usedQuality()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.improving = false
@@ -167,17 +167,17 @@ func (k *keeper) tick(now time.Time) {
 func (m *Mesh) reached(path overlay.Path) {
 	now := time.Now()
 	for _, k := range m.kept() {
-		if q, ok := k.used(); k.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
+		if q, ok := k.usedQuality(); k.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
 			k.mu.Lock()
-			k.lookout.hurry(now)
+			k.lookout.checkSoon(now)
 			k.mu.Unlock()
 		}
 	}
 }
 
-// used returns the quality of the best path on which this end sends, or false
+// usedQuality returns the quality of the best path on which this end sends, or false
 // when there is none.
-func (k *keeper) used() (best quality, ok bool) {
+func (k *keeper) usedQuality() (best quality, ok bool) {
 	for _, c := range k.link.stream.Carriers() {
 		if q := k.qualityOf(c); c.Used && (!ok || q.better(best)) {
 			best, ok = q, true

@@ -72,9 +72,9 @@ func TestLookout(t *testing.T) {
 	if looks[0] != firstLook || len(looks) > 22 {
 		t.Errorf("where there never was better: %v", looks)
 	}
-	l.hurry(now)
+	l.checkSoon(now)
 	run(overlay.Relay, time.Minute)
-	l.hurry(now)
+	l.checkSoon(now)
 	if len(looks) != 1 || looks[0] != 0 || l.due(now) {
 		t.Errorf("a better path is known: %v", looks)
 	}

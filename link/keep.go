@@ -78,7 +78,7 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	switch {
 	case left > 0:
 		if errors.Is(err, stream.ErrSilent) {
-			k.beside()
+			k.dialReserve()
 		}
 		return nil
 	case a.path.Technique == 0: // one node: what ends there is the process
@@ -90,24 +90,24 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 // silent is stream.Options.Silent.
 func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if that cannot be, the mesh ends the link
 
-// late is stream.Options.Late.
-func (k *keeper) late() {
+// onLate is stream.Options.Late.
+func (k *keeper) onLate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.useReserve()
 }
 
-// beside gets a relay with small packets to stand by. A carrier fell silent under load,
+// dialReserve gets a relay with small packets to stand by. A carrier fell silent under load,
 // and the link goes on over another, where the same may happen: large packets vanish on
 // the way, in which case the link would be silent twice as long.
-func (k *keeper) beside() {
+func (k *keeper) dialReserve() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dialing || k.ranker.trying || !k.link.Dialled || time.Since(k.spare) < spareRest {
 		return
 	}
 	k.spare = time.Now()
-	k.mesh.goes(func(ctx context.Context) {
+	k.mesh.spawn(func(ctx context.Context) {
 		if c, err := k.dial(ctx, oneDial, overlay.RelayOnly|overlay.SmallPackets); err == nil {
 			k.choose(c)
 		}
@@ -134,7 +134,7 @@ func (k *keeper) redial(doubt, silence bool) error {
 	if k.dialing {
 		return nil
 	}
-	if !k.mesh.goes(k.restore) {
+	if !k.mesh.spawn(k.restore) {
 		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
 	}
 	k.dialing, k.silence, k.since = true, silence, time.Now()
@@ -142,15 +142,15 @@ func (k *keeper) redial(doubt, silence bool) error {
 	return nil
 }
 
-// again gives the link one more carrier, unless another is being looked for.
-func (k *keeper) again() {
+// redialLater gives the link one more carrier, unless another is being looked for.
+func (k *keeper) redialLater() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dialing {
 		return
 	}
-	k.dialing = k.mesh.goes(func(ctx context.Context) {
-		if err := k.another(ctx, oneDial); err != nil {
+	k.dialing = k.mesh.spawn(func(ctx context.Context) {
+		if err := k.dialAnother(ctx, oneDial); err != nil {
 			k.note(err.Error())
 		}
 		k.mu.Lock()
@@ -197,14 +197,14 @@ func (k *keeper) restore(ctx context.Context) {
 // look dials until there is a carrier that is beyond doubt. It ends with ctx.
 func (k *keeper) look(ctx context.Context) error {
 	if !k.link.Dialled && !k.isSilence() {
-		if err := k.rest(ctx, otherEnd); err != nil {
+		if err := k.sleepFor(ctx, otherEnd); err != nil {
 			return err
 		}
 	}
 	var unknown time.Time
 	bound := firstDial
-	for pause := firstRest; !k.well(); pause = min(2*pause, lastRest) {
-		err := k.another(ctx, bound)
+	for pause := firstRest; !k.isHealthy(); pause = min(2*pause, lastRest) {
+		err := k.dialAnother(ctx, bound)
 		if err == nil {
 			return nil
 		}
@@ -221,7 +221,7 @@ func (k *keeper) look(ctx context.Context) error {
 		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) || errors.Is(err, overlay.ErrEnded) {
 			return err
 		}
-		if late := k.rest(ctx, pause); late != nil {
+		if late := k.sleepFor(ctx, pause); late != nil {
 			return err
 		}
 	}
@@ -247,9 +247,9 @@ func waysBack(doubt, relayed bool) []overlay.Ways {
 	return []overlay.Ways{overlay.AllWays, overlay.RelayOnly | overlay.SmallPackets}
 }
 
-// another gives the link a carrier: the first to come goes on with the stream, and
+// dialAnother gives the link a carrier: the first to come goes on with the stream, and
 // improve.go chooses between them.
-func (k *keeper) another(ctx context.Context, bound time.Duration) error {
+func (k *keeper) dialAnother(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.mu.Lock()
@@ -257,7 +257,7 @@ func (k *keeper) another(ctx context.Context, bound time.Duration) error {
 	k.mu.Unlock()
 	results := make(chan error, len(ways))
 	for _, w := range ways {
-		if !k.mesh.goes(func(context.Context) {
+		if !k.mesh.spawn(func(context.Context) {
 			c, err := k.dial(ctx, bound, w)
 			if err == nil && k.link.Dialled {
 				k.choose(c)
@@ -278,8 +278,8 @@ func (k *keeper) another(ctx context.Context, bound time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// well reports whether nothing needs to be done.
-func (k *keeper) well() bool {
+// isHealthy reports whether nothing needs to be done.
+func (k *keeper) isHealthy() bool {
 	for _, c := range k.link.stream.Carriers() {
 		if !c.Silent {
 			return true
@@ -288,10 +288,10 @@ func (k *keeper) well() bool {
 	return k.link.stream.Over()
 }
 
-// rest waits for d, or until nothing needs to be done, or ctx ends, which is an
+// sleepFor waits for d, or until nothing needs to be done, or ctx ends, which is an
 // error.
-func (k *keeper) rest(ctx context.Context, d time.Duration) error {
-	for end := time.Now().Add(d); !k.well(); {
+func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); !k.isHealthy(); {
 		left := time.Until(end)
 		if left <= 0 {
 			break
@@ -320,7 +320,7 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	// The proof of a dialler may have been lost with the first carrier, and then the
 	// peer has no such link yet, and makes it of this one.
 	known := !l.Dialled || l.stream.Met()
-	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
+	c, m, err := runHandshake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
 	if err != nil {
 		// That the other end does not come to a reserve says nothing of the path.
 		if ways != overlay.Reserved && settleFailed(dialled, err) {

@@ -252,7 +252,7 @@ func (m *Mesh) step(a *attempt, e event) (verdict error) {
 		case actDrop:
 			verdict = act.err
 		case actFail:
-			a.settle()
+			a.finish()
 		}
 	}
 	return verdict
@@ -267,8 +267,8 @@ func (a *attempt) decide(id carrierID, err error) {
 	}
 }
 
-// settle lets those who wait look at handed and err.
-func (a *attempt) settle() {
+// finish lets those who wait look at handed and err.
+func (a *attempt) finish() {
 	close(a.settled)
 	a.settled = make(chan struct{})
 }
@@ -280,7 +280,7 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a.handed = true
-	a.settle()
+	a.finish()
 }
 
 // lasting makes a link of a handshake, one that is kept.
@@ -316,7 +316,7 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	here, there := c.Here.Site, c.Path.Peer.Site
 	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
-	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.late, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
+	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.onLate, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
@@ -339,9 +339,9 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	return k
 }
 
-// goes runs f as work of the mesh, with the context of Serve, or reports that
+// spawn runs f as work of the mesh, with the context of Serve, or reports that
 // the mesh is closed.
-func (m *Mesh) goes(f func(context.Context)) bool {
+func (m *Mesh) spawn(f func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed != nil || m.serve == nil || m.serve.Err() != nil {
@@ -402,14 +402,14 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	var a *attempt
 	var id carrierID
 	var k *keeper
-	c, got, err := shake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
+	c, got, err := runHandshake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
 		if h.From >= m.cfg.Size {
 			return 0, fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
 		}
-		if k = m.known(h); k != nil {
+		if k = m.keeperOf(h); k != nil {
 			return k.admit(h)
 		}
-		m.doubt(h.From)
+		m.markDoubtful(h.From)
 		if h.Again {
 			return 0, fmt.Errorf("%w: rank %d has no such link with rank %d", overlay.ErrStale, m.cfg.Self.Process.Rank, h.From)
 		}
@@ -450,7 +450,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	}
 	// It is late. Its dialler may have dialled once more for the same link, and has
 	// both carriers then.
-	if k := m.known(got.hello); k != nil {
+	if k := m.keeperOf(got.hello); k != nil {
 		k.attach(c, got)
 		return
 	}
@@ -470,10 +470,10 @@ func (m *Mesh) begin(a *attempt, c overlay.Carrier, got met) {
 	m.step(a, event{kind: evLost})
 }
 
-// known returns the link that a carrier belongs to, or nil. A dialler that has heard
+// keeperOf returns the link that a carrier belongs to, or nil. A dialler that has heard
 // nothing on its link yet cannot tell whether there is one here, and says so by
 // a Hello without Again.
-func (m *Mesh) known(h *wire.Hello) *keeper {
+func (m *Mesh) keeperOf(h *wire.Hello) *keeper {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.links[h.From]; k != nil && k.link.id == h.Link {
@@ -486,14 +486,14 @@ func (m *Mesh) known(h *wire.Hello) *keeper {
 // casts doubt on it: two that dial at once meet the other's dial when they have a link.
 const doubtAfter = time.Second
 
-// doubt has the link with a rank look for another carrier if nothing has come on it
+// markDoubtful has the link with a rank look for another carrier if nothing has come on it
 // yet: the peer, which wants a link, does not have it.
-func (m *Mesh) doubt(rank uint32) {
+func (m *Mesh) markDoubtful(rank uint32) {
 	m.mu.Lock()
 	k := m.links[rank]
 	m.mu.Unlock()
 	if k != nil && k.link.Dialled && k.link.Path.Technique != 0 && time.Since(k.born) > doubtAfter && !k.link.stream.Met() {
-		k.again()
+		k.redialLater()
 	}
 }
 

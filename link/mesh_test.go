@@ -305,7 +305,7 @@ func TestTwoCarriersForOneLink(t *testing.T) {
 		if err != nil {
 			return c, err
 		}
-		c, _, err = shake(ctx, c, b, &peer, terms{link: id, admit: func(*wire.Hello) (uint64, error) { return 0, admit(ctx) }})
+		c, _, err = runHandshake(ctx, c, b, &peer, terms{link: id, admit: func(*wire.Hello) (uint64, error) { return 0, admit(ctx) }})
 		return c, err
 	}
 	first, second, over := make(chan struct{}), make(chan struct{}), make(chan struct{})

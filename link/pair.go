@@ -109,7 +109,7 @@ func (p pair) step(e event) (pair, []action) {
 	switch e.kind {
 	case evWant:
 		p.wanted = true
-		return p.pursue(nil)
+		return p.continueDial(nil)
 	case evIncoming:
 		return p.incoming(e)
 	case evReady:
@@ -130,7 +130,7 @@ func (p pair) step(e event) (pair, []action) {
 			p.wanted = false
 			return p, []action{{kind: actFail}}
 		}
-		return p.pursue(nil)
+		return p.continueDial(nil)
 	case evGranted:
 		if e.id != p.granting {
 			return p, []action{{kind: actDrop, err: errKept}}
@@ -141,12 +141,12 @@ func (p pair) step(e event) (pair, []action) {
 		if e.id == p.granting {
 			p.granting = 0
 		}
-		return p.pursue(nil)
+		return p.continueDial(nil)
 	case evGone:
 		if e.id == p.parked {
 			p.parked = 0
 		}
-		return p.pursue(nil)
+		return p.continueDial(nil)
 	case evPatience:
 		switch {
 		case e.id != p.parked || p.held:
@@ -155,12 +155,12 @@ func (p pair) step(e event) (pair, []action) {
 			// Its dialler has given that one up, or would not have dialled again, and the
 			// end of it does not come through. Should its proof come after all it is late.
 			p.granting = 0
-			return p.pursue(nil)
+			return p.continueDial(nil)
 		case !p.dialling:
 			return p, nil
 		}
 		p.dialling = false
-		return p.pursue([]action{{kind: actCancelDial}})
+		return p.continueDial([]action{{kind: actCancelDial}})
 	case evClose:
 		return p.close()
 	}
@@ -214,8 +214,8 @@ func (p pair) incoming(e event) (pair, []action) {
 	return p, append(acts, action{kind: actPark, id: e.id})
 }
 
-// pursue takes the next way to the link that is open, if none is under way.
-func (p pair) pursue(acts []action) (pair, []action) {
+// continueDial takes the next way to the link that is open, if none is under way.
+func (p pair) continueDial(acts []action) (pair, []action) {
 	switch {
 	case p.granting != 0 || p.dialling && p.lower:
 	case p.parked != 0:

@@ -138,7 +138,7 @@ type doubt struct {
 	far   bool
 }
 
-func (k *ranker) of(class overlay.Technique) *record {
+func (k *ranker) recordOf(class overlay.Technique) *record {
 	if k.kinds == nil {
 		k.kinds = map[overlay.Technique]*record{}
 	}
@@ -158,7 +158,7 @@ func (k *ranker) next(r reading, now time.Time) finding {
 		return k.judgeTrial(r, now)
 	}
 	if r.class != overlay.Relay && r.relay > 0 && r.rtt > fartherPart*r.relay+farther && k.age >= failFor+failRTTs*r.rtt {
-		if rec := k.of(r.class); !now.Before(rec.retry) {
+		if rec := k.recordOf(r.class); !now.Before(rec.retry) {
 			k.doubt = doubt{class: r.class, rate: k.held.rate(), rtt: r.rtt, far: true}
 			return wantTry
 		}
@@ -178,15 +178,15 @@ func (k *ranker) next(r reading, now time.Time) finding {
 
 // judge looks at what a path carried while it was what held the link back.
 func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
-	rec := k.of(r.class)
+	rec := k.recordOf(r.class)
 	before := rec.rate // half a second says little of a slow path
 	rec.rate, rec.at = rate, now
 	rec.best = max(rate, rec.best*0.98)
 	if r.class == overlay.Relay {
-		k.forgive(rate, now)
+		k.clearPenalty(rate, now)
 		return keep
 	}
-	relay := k.of(overlay.Relay)
+	relay := k.recordOf(overlay.Relay)
 	known := !relay.at.IsZero() && now.Sub(relay.at) < fresh
 	switch {
 	case now.Before(rec.retry) && farFactor*rate >= rec.triedRate:
@@ -204,9 +204,9 @@ func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	return wantTry
 }
 
-// forgive has classes that are avoided tried again when a relay has become slower than
+// clearPenalty has classes that are avoided tried again when a relay has become slower than
 // they were.
-func (k *ranker) forgive(rate float64, now time.Time) {
+func (k *ranker) clearPenalty(rate float64, now time.Time) {
 	for _, rec := range k.kinds {
 		if now.Before(rec.until) && rec.deaths == 0 && gainFactor*rate < rec.rate {
 			rec.until = now
@@ -225,7 +225,7 @@ func (k *ranker) unable(now time.Time) { k.fail(k.doubt.class, k.doubt.rate, now
 
 // fail puts the next trial off.
 func (k *ranker) fail(class overlay.Technique, rate float64, now time.Time) {
-	rec := k.of(class)
+	rec := k.recordOf(class)
 	rec.wait = min(max(2*rec.wait, firstRetry), maxAvoid)
 	rec.retry, rec.triedRate = now.Add(rec.wait), rate
 }
@@ -259,7 +259,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 		return won
 	case k.busy.took >= failFor+failRTTs*r.rtt:
 		k.trying = false
-		relay := k.of(overlay.Relay)
+		relay := k.recordOf(overlay.Relay)
 		relay.rate, relay.at = k.busy.rate(), now
 		k.fail(k.from, min(k.base, relay.rate), now)
 		return failed
@@ -273,7 +273,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 
 // avoid has the class that lost a trial avoided, and says why.
 func (k *ranker) avoid(now time.Time) {
-	rec, relay := k.of(k.from), k.of(overlay.Relay)
+	rec, relay := k.recordOf(k.from), k.recordOf(overlay.Relay)
 	rec.put(firstAvoid, now)
 	rec.wait, rec.retry = 0, time.Time{}
 	if k.far {
@@ -302,7 +302,7 @@ func (r *record) put(first time.Duration, now time.Time) {
 // silent notes that a carrier of a class fell silent that was alive for so long, and reports
 // whether the class is avoided for that.
 func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.Time) bool {
-	rec := k.of(class)
+	rec := k.recordOf(class)
 	if class == overlay.Relay || class == 0 || !rec.died.IsZero() && now.Sub(rec.died) < oneDeath {
 		return false
 	}

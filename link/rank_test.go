@@ -164,7 +164,7 @@ func TestRankSilence(t *testing.T) {
 		if !k.silent(overlay.HolePunching, lived, now) {
 			return 0
 		}
-		return k.of(overlay.HolePunching).until.Sub(now)
+		return k.recordOf(overlay.HolePunching).until.Sub(now)
 	}
 	for i, step := range []struct{ after, lived, want time.Duration }{
 		{0, 20 * time.Second, 0},

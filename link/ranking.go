@@ -27,8 +27,8 @@ type ranking struct {
 	outcomes map[overlay.Technique]func(error)
 }
 
-// used notes that a carrier is in use.
-func (r *ranking) used(a *about) {
+// noteUse notes that a carrier is in use.
+func (r *ranking) noteUse(a *about) {
 	if a.outcome == nil {
 		return
 	}
@@ -61,8 +61,8 @@ const (
 	trialPause = 5 * time.Second  // between one that failed and the next
 )
 
-// may reports whether a trial may begin, and notes that it does.
-func (t *trials) may(w way, now time.Time) bool {
+// allowed reports whether a trial may begin, and notes that it does.
+func (t *trials) allowed(w way, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.next == nil {
@@ -111,8 +111,8 @@ func (k *keeper) rank(now time.Time) bool {
 	k.mu.Lock()
 	f := k.ranker.next(r, now)
 	busy := k.dialing || k.improving || k.widening.under
-	if f == wantTry && !busy && k.mesh.trials.may(way{k.link.Path.Peer.Site, r.class}, now) {
-		k.improving = k.mesh.goes(func(ctx context.Context) { k.try(ctx, relay) })
+	if f == wantTry && !busy && k.mesh.trials.allowed(way{k.link.Path.Peer.Site, r.class}, now) {
+		k.improving = k.mesh.spawn(func(ctx context.Context) { k.try(ctx, relay) })
 	}
 	trying, from := k.ranker.trying, k.ranker.from
 	why, _ := k.ranker.avoids(from, now)
@@ -135,7 +135,7 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 		took: took,
 		held: 4*(load.Short-last.Short) >= 3*(load.Ticks-last.Ticks),
 	}
-	used, ok := k.used()
+	used, ok := k.usedQuality()
 	r.class, r.rtt = used.class, used.rtt
 	queued := false
 	carriers := k.link.stream.Carriers()
@@ -148,7 +148,7 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 		}
 		a.carried = carried
 		if c.Used {
-			k.ranking.used(a)
+			k.ranking.noteUse(a)
 		}
 	}
 	for _, c := range carriers {
@@ -231,11 +231,11 @@ func (k *keeper) giveUp(class overlay.Technique, why string) {
 			a.reason.Store(&why)
 		}
 	}
-	k.tell(class, why, k.ranking.outcomes[class])
+	k.reportOutcome(class, why, k.ranking.outcomes[class])
 }
 
-// tell says why a class is avoided.
-func (k *keeper) tell(class overlay.Technique, why string, outcome func(error)) {
+// reportOutcome says why a class is avoided.
+func (k *keeper) reportOutcome(class overlay.Technique, why string, outcome func(error)) {
 	if log := k.mesh.cfg.Log; log != nil {
 		log.Info("a path is given up", "peer", k.link.Peer.String(), "technique", class.String(), "cause", why)
 	}
@@ -255,6 +255,6 @@ func (k *keeper) fellSilent(c *stream.Carrier, err error) {
 	why, _ := k.ranker.avoids(a.path.Technique, now)
 	k.mu.Unlock()
 	if avoided {
-		k.tell(a.path.Technique, why, a.outcome)
+		k.reportOutcome(a.path.Technique, why, a.outcome)
 	}
 }

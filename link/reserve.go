@@ -60,7 +60,7 @@ func (k *keeper) useReserve() {
 		return
 	}
 	k.reserveUsed, k.reserveDue = time.Now(), time.Time{}
-	k.mesh.goes(func(ctx context.Context) {
+	k.mesh.spawn(func(ctx context.Context) {
 		if k.link.Dialled {
 			if c, err := k.dial(ctx, oneDial, overlay.Reserved); err == nil {
 				k.choose(c)

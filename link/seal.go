@@ -52,7 +52,7 @@ func (h *handshake) sealAsClient(ctx context.Context, between func() error) erro
 	if err != nil {
 		return err
 	}
-	around := sealed.Around{Stray: h.stray}
+	around := sealed.Around{Stray: h.unexpectedFrame}
 	if between != nil {
 		around.Between = func() error { return h.telling(between()) }
 	}
@@ -74,7 +74,7 @@ func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused err
 		return err
 	}
 	peer := overlay.ProcessName{Job: h.theirs.Job, Rank: h.theirs.From}
-	err = h.sealed(sealed.Server(context.WithoutCancel(ctx), h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.stray}))
+	err = h.sealed(sealed.Server(context.WithoutCancel(ctx), h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.unexpectedFrame}))
 	if refused != nil {
 		h.told = true
 		return refused
@@ -101,10 +101,10 @@ func (h *handshake) sealed(c *sealed.Conn, err error) error {
 	return nil
 }
 
-// stray is told when something that is not TLS comes where TLS is to begin or go
+// unexpectedFrame is told when something that is not TLS comes where TLS is to begin or go
 // on: a refusal, or the proof of a peer that was made to believe that nothing is
 // to be encrypted.
-func (h *handshake) stray(head []byte) error {
+func (h *handshake) unexpectedFrame(head []byte) error {
 	if _, err := wire.ParseHeader(append(bytes.Clone(head), 0)); errors.Is(err, wire.ErrMagic) {
 		return nil // it has its own words for that
 	}
@@ -141,7 +141,7 @@ func (m *Mesh) logChoice(c overlay.Carrier) {
 func (h *handshake) telling(err error) error {
 	var found *refusal
 	if errors.As(err, &found) {
-		h.tell(found)
+		h.sendRefusal(found)
 	}
 	return err
 }

@@ -171,10 +171,10 @@ func TestKeysAreFresh(t *testing.T) {
 		a, b := tcpPair(t)
 		answered := make(chan error, 1)
 		go func() {
-			_, _, err := shake(ctx, overlay.Carrier{Conn: b}, target, nil, terms{admit: admit})
+			_, _, err := runHandshake(ctx, overlay.Carrier{Conn: b}, target, nil, terms{admit: admit})
 			answered <- err
 		}()
-		c, _, err := shake(ctx, overlay.Carrier{Conn: a, Seal: true}, dialler, &target.Process, terms{link: wire.ID{1}, again: len(seen) > 0, admit: admit})
+		c, _, err := runHandshake(ctx, overlay.Carrier{Conn: a, Seal: true}, dialler, &target.Process, terms{link: wire.ID{1}, again: len(seen) > 0, admit: admit})
 		if err := errors.Join(err, <-answered); err != nil {
 			t.Fatal(err)
 		}

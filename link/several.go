@@ -192,7 +192,7 @@ func (k *keeper) widen(now time.Time, used []stream.State) {
 	class := pathOf(used[0].Carrier).Technique
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.widening = widening{under: k.mesh.goes(func(ctx context.Context) {
+	k.widening = widening{under: k.mesh.spawn(func(ctx context.Context) {
 		var err error
 		for ; n > 0 && err == nil; n-- {
 			err = k.join(ctx, class, weight)

@@ -47,7 +47,7 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 	if s.disowned != nil {
 		return nil, nil, refusal(Revoked, wire.CodeForbidden, "proxy %s: %v", s.set.Name, s.disowned)
 	}
-	if why := s.barred.why(e.ticket, time.Now()); why != nil {
+	if why := s.barred.reason(e.ticket, time.Now()); why != nil {
 		return nil, nil, refusal(Revoked, wire.CodeForbidden, "%v", why)
 	}
 	if m := s.waiting[e.ticket.Link]; m != nil {

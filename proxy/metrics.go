@@ -61,7 +61,7 @@ func (s *Server) readMetrics(w metrics.Writer) {
 	metrics.PutAll(w, metricBytes, map[string]uint64{"spliced": st.Spliced, "copied": st.Copied})
 	w.PutBounded(metricProject, s.byProject())
 	var pairs []metrics.Sample
-	for p, c := range s.carried().Counts {
+	for p, c := range s.trafficReport().Counts {
 		pairs = append(pairs, metrics.Sample{Labels: []string{string(p.From), string(p.To)}, Value: float64(c.Bytes)})
 	}
 	w.PutBounded(metricPair, pairs)

@@ -63,8 +63,8 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 		}
 		// Where links lead is asked while they live: of processes that have gone
 		// the broker knows no site.
-		if report := o.server.carried(); tick || len(report.Ask) > 0 {
-			if err := o.tell(ctx, session, report); err != nil {
+		if report := o.server.trafficReport(); tick || len(report.Ask) > 0 {
+			if err := o.reportTraffic(ctx, session, report); err != nil {
 				o.log.Debug("the broker is not told what passed; it is told again", "every", offerEvery.String(), "error", err)
 			}
 		}

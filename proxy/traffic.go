@@ -49,9 +49,9 @@ func (m *moved) note(l *link, out, back traffic.Count) {
 	m.orphan[e] = [2]traffic.Count{had[0].Plus(out), had[1].Plus(back)}
 }
 
-// carried returns what all links moved, and about which ends a broker is to be
+// trafficReport returns what all links moved, and about which ends a broker is to be
 // asked.
-func (s *Server) carried() traffic.Report {
+func (s *Server) trafficReport() traffic.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock() // a link ends under it: none is missed or counted twice
 	all := s.moved.sums.Clone()
@@ -75,8 +75,8 @@ func (s *Server) carried() traffic.Report {
 	return traffic.Report{Life: s.life, Counts: all.Counts(), Ask: asked[:min(len(asked), traffic.MaxEnds)]}
 }
 
-// told takes the broker's answer in: where the ends are.
-func (s *Server) told(asked []traffic.Ends, sites []*controlpb.SitePair) error {
+// trafficAnswer takes the broker's answer in: where the ends are.
+func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair) error {
 	if len(sites) != len(asked) {
 		return fmt.Errorf("%w: %d links were asked about, and %d answers came", wire.ErrMalformed, len(asked), len(sites))
 	}
@@ -114,9 +114,9 @@ func (s *Server) told(asked []traffic.Ends, sites []*controlpb.SitePair) error {
 	return nil
 }
 
-// tell tells the broker what passed here. A broker of an older version does not
+// reportTraffic tells the broker what passed here. A broker of an older version does not
 // want to know.
-func (o *offerer) tell(ctx context.Context, session *control.Session, report traffic.Report) error {
+func (o *offerer) reportTraffic(ctx context.Context, session *control.Session, report traffic.Report) error {
 	if len(report.Counts) == 0 {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (o *offerer) tell(ctx context.Context, session *control.Session, report tra
 	defer cancel()
 	resp, err := controlpb.NewTrafficClient(session.Conn()).Carried(ctx, report.ToPB())
 	if err = control.FromStatus(err); err == nil {
-		err = o.server.told(report.Ask, resp.GetSites())
+		err = o.server.trafficAnswer(report.Ask, resp.GetSites())
 	}
 	if errors.Is(err, wire.ErrVersion) {
 		return nil

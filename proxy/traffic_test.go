@@ -23,12 +23,12 @@ func TestTraffic(t *testing.T) {
 	}
 	sent.Wait()
 	r.until("all to be counted", func(st Status) bool { return st.Bytes == volume }) // a moment after it arrived
-	first := r.carried()
+	first := r.trafficReport()
 	ab := traffic.Pair{From: "sitea", To: "siteb"}
 	if c := first.Counts[unknown]; len(first.Ask) != 1 || c.Bytes != volume || c.Links != 2 || first.Life == 0 {
 		t.Fatalf("before anybody was asked: %+v", first)
 	}
-	if err := r.told(first.Ask, []*controlpb.SitePair{{Asker: "sitea", Target: "siteb"}}); err != nil {
+	if err := r.trafficAnswer(first.Ask, []*controlpb.SitePair{{Asker: "sitea", Target: "siteb"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, over := range []bool{false, true} {
@@ -39,7 +39,7 @@ func TestTraffic(t *testing.T) {
 			r.until("the link's end", func(st Status) bool { return st.Links == 0 })
 			links = 0
 		}
-		got := r.carried()
+		got := r.trafficReport()
 		c := got.Counts[ab]
 		if c.Bytes != volume || c.Links != links || c.Waits == 0 || c.Rule != "quota.per_job.rate" || c.Rate != 80e6 {
 			t.Errorf("over %v: %+v", over, c)
@@ -56,27 +56,27 @@ func TestTraffic(t *testing.T) {
 		},
 		func() (traffic.Pair, *controlpb.SitePair) { return unknown, &controlpb.SitePair{} },
 	} {
-		before := r.carried().Counts
+		before := r.trafficReport().Counts
 		c, d := r.link(ofJob("b"))
 		echoes(t, c, d)
 		c.Close()
 		d.Close()
 		r.until("the link's end", func(st Status) bool { return st.Links == 0 })
-		got := r.carried()
+		got := r.trafficReport()
 		if len(got.Ask) != 1 {
 			t.Fatalf("%+v", got)
 		}
 		pair, answer := end()
-		if err := r.told(got.Ask, nil); err == nil {
+		if err := r.trafficAnswer(got.Ask, nil); err == nil {
 			t.Error("no answer was taken for one")
 		}
-		if err := r.told(got.Ask, []*controlpb.SitePair{{Asker: "No Name", Target: "b"}}); err == nil {
+		if err := r.trafficAnswer(got.Ask, []*controlpb.SitePair{{Asker: "No Name", Target: "b"}}); err == nil {
 			t.Error("a name that is none was taken")
 		}
-		if err := r.told(got.Ask, []*controlpb.SitePair{answer}); err != nil {
+		if err := r.trafficAnswer(got.Ask, []*controlpb.SitePair{answer}); err != nil {
 			t.Fatal(err)
 		}
-		if after := r.carried(); after.Counts[pair].Bytes <= before[pair].Bytes || len(after.Ask) != 0 {
+		if after := r.trafficReport(); after.Counts[pair].Bytes <= before[pair].Bytes || len(after.Ask) != 0 {
 			t.Errorf("%v had %d bytes, has %+v", pair, before[pair].Bytes, after)
 		}
 	}

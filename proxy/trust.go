@@ -38,8 +38,8 @@ func (b *barred) add(processes []overlay.ProcessName, err error, now time.Time) 
 	}
 }
 
-// why says why a ticket is worthless, or returns nil.
-func (b barred) why(t *wire.Ticket, now time.Time) error {
+// reason says why a ticket is worthless, or returns nil.
+func (b barred) reason(t *wire.Ticket, now time.Time) error {
 	for _, rank := range []uint32{t.Asker, t.Target} {
 		if one, yes := b[overlay.ProcessName{Job: t.Job, Rank: rank}]; yes && !now.After(one.until) {
 			return one.err
@@ -68,7 +68,7 @@ func (s *Server) Cut(processes []overlay.ProcessName, reason error) (ended int) 
 	these.add(processes, reason, time.Now())
 	s.barred.add(processes, reason, time.Now())
 	for l := range s.links {
-		if these.why(l.asker.ticket, time.Now()) == nil {
+		if these.reason(l.asker.ticket, time.Now()) == nil {
 			continue
 		}
 		ended++
@@ -121,14 +121,14 @@ func (s *Server) Disown(revoked error) (ended int) {
 		return 0
 	}
 	for l := range s.links {
-		s.doom(l, revoked)
+		s.closeLater(l, revoked)
 		ended++
 	}
 	return ended
 }
 
-// doom ends a link at once, or as soon as it is joined. s.mu is held.
-func (s *Server) doom(l *link, reason error) {
+// closeLater ends a link at once, or as soon as it is joined. s.mu is held.
+func (s *Server) closeLater(l *link, reason error) {
 	if l.doomed = reason; l.cut != nil {
 		l.cut(reason)
 	}

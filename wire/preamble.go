@@ -149,7 +149,7 @@ func (f *Ticket) decodeBody(r *reader) {
 	case TypeNamedTicket:
 		f.Principal = r.principal()
 	case TypeLimitedTicket:
-		f.Principal = r.anybody()
+		f.Principal = r.optionalPrincipal()
 		f.decodeAllowances(r)
 	}
 	r.bytes(f.MAC[:])
@@ -319,15 +319,15 @@ func (f *ControlHello) decodeBody(r *reader) {
 
 // principal reads one that is known.
 func (r *reader) principal() overlay.Principal {
-	p := r.anybody()
+	p := r.optionalPrincipal()
 	if r.err == nil && !p.Known() {
 		r.err = errors.New("a principal that is nobody")
 	}
 	return p
 }
 
-// anybody reads a principal that may be nobody.
-func (r *reader) anybody() overlay.Principal {
+// optionalPrincipal reads a principal that may be nobody.
+func (r *reader) optionalPrincipal() overlay.Principal {
 	p := overlay.Principal{User: r.str8(), Project: r.str8()}
 	if r.err == nil {
 		r.err = p.Check()

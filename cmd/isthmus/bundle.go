@@ -323,11 +323,11 @@ func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
 		cfg, err = daemon.Parse[broker.Config](file, text)
 		s.metrics, s.page = cfg.MetricsListen, cfg.StatusListen
 		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
-		s.brokers = []string{here(cfg.Listen).String()}
+		s.brokers = []string{hostAddress(cfg.Listen).String()}
 	case "frontal":
 		var cfg frontal.Config
 		cfg, err = daemon.Parse[frontal.Config](file, text)
-		s.metrics, s.brokers, s.frontal = cfg.MetricsListen, cfg.Broker, here(cfg.Listen).String()
+		s.metrics, s.brokers, s.frontal = cfg.MetricsListen, cfg.Broker, hostAddress(cfg.Listen).String()
 		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
 	case "proxy":
 		var cfg proxy.Config
@@ -345,8 +345,8 @@ func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
 	return s, err == nil
 }
 
-// here is how this host itself reaches what listens on a.
-func here(a netip.AddrPort) netip.AddrPort {
+// hostAddress is how this host itself reaches what listens on a.
+func hostAddress(a netip.AddrPort) netip.AddrPort {
 	switch {
 	case !a.Addr().IsUnspecified():
 		return a

@@ -196,7 +196,7 @@ func (l *collector) page(ctx context.Context, name string, at netip.AddrPort, pa
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	text, err := func() ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+here(at).String()+path, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+hostAddress(at).String()+path, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +215,7 @@ func (l *collector) page(ctx context.Context, name string, at netip.AddrPort, pa
 		l.gap(name, err)
 		return
 	}
-	l.add(name, "http://"+here(at).String()+path, form, text)
+	l.add(name, "http://"+hostAddress(at).String()+path, form, text)
 }
 
 // askStatus asks one daemon for its status.

@@ -73,7 +73,7 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 		Description: "ROLE NAME is as for ca issue; \"helper SITE/*\" lets each new node of the site say its own name. Treat the token as a\n" +
 			"password until it is used or has expired. --json prints what it says besides.\n\n" +
 			"With --allocation the token is for the nodes of a batch job: \"helper SITE\", each of --nodes once, until --until, for one\n" +
-			"--account. The helpers' names and certificates are the allocation's and end with it. Besides the CA's keeper, whoever has a\n" +
+			"--account. The helpers' names and certificates are the allocation's and end with it. Besides the CA's administrator, whoever has a\n" +
 			"certificate \"scheduler SITE\" may make such tokens, for that site only; the CA is not needed then:\n\n" +
 			"  isthmus ca token --scheduler scheduler.pem --scheduler-key scheduler.key --ca ca.pem \\\n" +
 			"    --allocation 4711 --nodes 'n[1-4]' --account alice --until @1790000000 helper sitea",
@@ -249,7 +249,7 @@ func caEnrollCommand() *cli.Command {
 			}
 			token = strings.TrimSpace(token)
 			if token == "" {
-				return cmdline.Usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
+				return cmdline.Usage("ca enroll: give --token: the administrator of the grid's CA makes one with isthmus ca token")
 			}
 			if !c.IsSet("config") {
 				if err := hostPort(c, "ca enroll", "broker"); err != nil {

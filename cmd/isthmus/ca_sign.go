@@ -22,8 +22,8 @@ func caRequestCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "request",
 		Usage: "make a key here, and a request for its certificate",
-		Description: "For a site whose keys must not travel, and that asks no broker. The request goes to the keeper of the grid's CA, who\n" +
-			"signs it (isthmus ca sign); the key stays. Tell the keeper the fingerprint on another way, so that nobody\n" +
+		Description: "For a site whose keys must not travel, and that asks no broker. The request goes to the administrator of the grid's CA, who\n" +
+			"signs it (isthmus ca sign); the key stays. Tell the administrator the fingerprint on another way, so that nobody\n" +
 			"puts another request in its place. ROLE NAME is as for ca issue.",
 		ArgsUsage: "ROLE NAME",
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"}},

@@ -72,7 +72,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "issuer", "--roles", "king"}, `ca issuer: --roles: role "king": known are ["broker" "frontal" "proxy" "helper" "admin" "user" "scheduler"]`},
 		{[]string{"ca", "token", "frontal"}, "ca token: want ROLE NAME"},
 		{[]string{"ca", "token", "--uses", "0", "frontal", "sitea"}, "ca token: --uses 0: want 1 or more"},
-		{[]string{"ca", "enroll", "--broker", "b:1"}, "ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token"},
+		{[]string{"ca", "enroll", "--broker", "b:1"}, "ca enroll: give --token: the administrator of the grid's CA makes one with isthmus ca token"},
 		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t"}, "ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker"},
 		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t", "--token", "x"}, "ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node"},
 		{[]string{"ca", "enroll", "--token", "x"}, "ca enroll: give --broker HOST:PORT"},

@@ -48,22 +48,22 @@ var crossing = map[string]func(g Grid) float64{
 	"reduce":               func(Grid) float64 { return 1 },
 	"scan":                 Grid.runs,
 	"exscan":               Grid.runs,
-	"gather":               Grid.elsewhere,
-	"gatherv":              Grid.elsewhere,
-	"scatter":              Grid.elsewhere,
-	"scatterv":             Grid.elsewhere,
-	"allgather":            Grid.elsewhere,
-	"allgatherv":           Grid.elsewhere,
-	"reduce_scatter":       Grid.elsewhere,
-	"reduce_scatter_block": Grid.elsewhere,
+	"gather":               Grid.remoteRanks,
+	"gatherv":              Grid.remoteRanks,
+	"scatter":              Grid.remoteRanks,
+	"scatterv":             Grid.remoteRanks,
+	"allgather":            Grid.remoteRanks,
+	"allgatherv":           Grid.remoteRanks,
+	"reduce_scatter":       Grid.remoteRanks,
+	"reduce_scatter_block": Grid.remoteRanks,
 	"allreduce":            func(g Grid) float64 { return 2 * float64(g.Sites-1) / float64(g.Sites) },
-	"alltoall":             func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
-	"alltoallv":            func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
-	"alltoallw":            func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
+	"alltoall":             func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
+	"alltoallv":            func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
+	"alltoallw":            func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
 }
 
-// elsewhere is N-n, the ranks of all sites but one.
-func (g Grid) elsewhere() float64 { return float64((g.Sites - 1) * g.Ranks) }
+// remoteRanks is N-n, the ranks of all sites but one.
+func (g Grid) remoteRanks() float64 { return float64((g.Sites - 1) * g.Ranks) }
 
 // runs is how many runs of ranks that follow one another the last site has, the only one below
 // which others always lie.

@@ -69,7 +69,7 @@ func (b *Builder) Receive(from int, to Region) {
 // does not wait.
 func (b *Builder) Signal(to int) {
 	b.peer(to)
-	b.see()
+	b.noteSpace()
 	b.s.Steps = append(b.s.Steps, Step{Kind: Send, Peer: to, Slot: b.sent[to], After: slices.Clone(b.ends)})
 	b.waited = append(b.waited, false)
 	b.seen++
@@ -165,8 +165,8 @@ func (b *Builder) keep(after []int) []int {
 	return kept
 }
 
-// see brings ends up to date. All steps that it does not yet know are no signals.
-func (b *Builder) see() {
+// noteSpace brings ends up to date. All steps that it does not yet know are no signals.
+func (b *Builder) noteSpace() {
 	for ; b.seen < len(b.s.Steps); b.seen++ {
 		for _, a := range b.s.Steps[b.seen].After {
 			b.waited[a] = true

@@ -36,7 +36,7 @@ type events struct {
 	later []event // a heap: none comes before the one at half its number
 }
 
-func (q *events) foresee(e event) {
+func (q *events) push(e event) {
 	if e.at <= q.now {
 		q.today = append(q.today, e)
 		return

@@ -76,5 +76,5 @@ func (s *Schedule) queue(g *graph) {
 	}
 }
 
-// after returns the steps that wait for one.
-func (g *graph) after(i int) []int32 { return g.frees[g.first[i]:g.first[i+1]] }
+// successors returns the steps that wait for one.
+func (g *graph) successors(i int) []int32 { return g.frees[g.first[i]:g.first[i+1]] }

@@ -132,7 +132,7 @@ func (r *Runner) run(ctx context.Context) error {
 		if err := q.Wait(ctx); err != nil {
 			return fmt.Errorf("%s: %w", r.s.Steps[i].message(), err)
 		}
-		r.done(i)
+		r.stepDone(i)
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *Runner) begin(i int32) error {
 			return err
 		}
 	}
-	r.done(i)
+	r.stepDone(i)
 	return nil
 }
 
@@ -212,8 +212,8 @@ func (r *Runner) message(i int32) {
 	}
 }
 
-func (r *Runner) done(i int32) {
-	for _, next := range r.g.after(int(i)) {
+func (r *Runner) stepDone(i int32) {
+	for _, next := range r.g.successors(int(i)) {
 		if r.waits[next]--; r.waits[next] == 0 {
 			r.ready = append(r.ready, next)
 		}

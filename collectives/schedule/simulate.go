@@ -23,7 +23,7 @@ type Path struct {
 	Window int
 }
 
-func (p Path) takes(n int) time.Duration { return over(n, p.Rate) }
+func (p Path) sendTime(n int) time.Duration { return timeFor(n, p.Rate) }
 
 // opens returns when n bytes have come through a connection that began at 0.
 func (p Path) opens(n int) time.Duration {
@@ -33,10 +33,10 @@ func (p Path) opens(n int) time.Duration {
 		window *= 2
 		at += 2 * p.Latency
 	}
-	return at + p.takes(n)
+	return at + p.sendTime(n)
 }
 
-func over(n int, rate float64) time.Duration {
+func timeFor(n int, rate float64) time.Duration {
 	if rate == 0 {
 		return 0
 	}
@@ -218,7 +218,7 @@ func (s *simulation) run() (*Outcome, error) {
 			return nil, ErrLate
 		}
 	}
-	return s.out, s.left()
+	return s.out, s.unfinishedError()
 }
 
 // number gives every message a place in mail.
@@ -256,8 +256,8 @@ func (s *simulation) pair(rank int, step *Step) int {
 	return step.Peer*len(s.all) + rank
 }
 
-// letter returns the number of a rank's Send or Receive.
-func (s *simulation) letter(rank int, step *Step) int32 {
+// newMessage returns the number of a rank's Send or Receive.
+func (s *simulation) newMessage(rank int, step *Step) int32 {
 	return s.first[s.pair(rank, step)] + int32(step.Slot)
 }
 
@@ -267,14 +267,14 @@ func (s *simulation) prepare(rank int) {
 	r.waits, r.todo = append(r.waits, r.g.waits...), len(r.g.waits)
 	for i, n := range r.waits {
 		if n == 0 {
-			s.foresee(event{rank: int32(rank), item: int32(i), what: ready})
+			s.push(event{rank: int32(rank), item: int32(i), what: ready})
 		}
 	}
 }
 
-func (s *simulation) foresee(e event) {
+func (s *simulation) push(e event) {
 	s.late = s.late || e.at > s.limit
-	s.events.foresee(e)
+	s.events.push(e)
 }
 
 // longer is d, or more where the simulation shakes.
@@ -289,7 +289,7 @@ func (s *simulation) happen(e event) error {
 	rank, i := int(e.rank), int(e.item)
 	switch e.what {
 	case leave, left, reach, knock, arrival, landing:
-		return s.travel(e.what, e.item)
+		return s.advance(e.what, e.item)
 	}
 	step := &s.all[rank].Steps[i]
 	if e.what == ready {
@@ -303,9 +303,9 @@ func (s *simulation) happen(e event) error {
 	r := &s.ranks[rank]
 	r.todo--
 	s.out.Ends[rank] = s.now
-	for _, next := range r.g.after(i) {
+	for _, next := range r.g.successors(i) {
 		if r.waits[next]--; r.waits[next] == 0 {
-			s.foresee(event{at: s.now, rank: e.rank, item: next, what: ready})
+			s.push(event{at: s.now, rank: e.rank, item: next, what: ready})
 		}
 	}
 	return nil
@@ -324,9 +324,9 @@ func (s *simulation) begin(rank, i int, step *Step) error {
 		return s.send(rank, i, step)
 	case Receive:
 		if s.memory != nil {
-			spoil(s.memory[rank].at(step.To))
+			overwrite(s.memory[rank].at(step.To))
 		}
-		letter := s.letter(rank, step)
+		letter := s.newMessage(rank, step)
 		m := &s.mail[letter]
 		if m.receive > 0 {
 			return fmt.Errorf("schedule: rank %d receives message %d of rank %d twice", rank, step.Slot, step.Peer)
@@ -337,19 +337,19 @@ func (s *simulation) begin(rank, i int, step *Step) error {
 		}
 		return nil
 	}
-	s.foresee(event{at: s.works(rank, over(step.To.Len, s.grid.Compute)), rank: int32(rank), item: int32(i), what: done})
+	s.push(event{at: s.works(rank, timeFor(step.To.Len, s.grid.Compute)), rank: int32(rank), item: int32(i), what: done})
 	return nil
 }
 
-// spoil makes bytes that are about to be received useless, for nobody must read them.
-func spoil(b []byte) {
+// overwrite makes bytes that are about to be received useless, for nobody must read them.
+func overwrite(b []byte) {
 	for i := range b {
 		b[i] ^= 0xa5
 	}
 }
 
 func (s *simulation) send(rank, i int, step *Step) error {
-	letter := s.letter(rank, step)
+	letter := s.newMessage(rank, step)
 	m := &s.mail[letter]
 	if m.sender > 0 {
 		return fmt.Errorf("schedule: rank %d sends message %d to rank %d twice", rank, step.Slot, step.Peer)
@@ -364,13 +364,13 @@ func (s *simulation) send(rank, i int, step *Step) error {
 	m.path, m.from, m.to = s.grid.path(rank, step.Peer), int32(rank), int32(step.Peer)
 	gone := s.works(rank, m.path.Each)
 	if from != to {
-		s.foresee(event{at: gone, item: letter, what: leave})
+		s.push(event{at: gone, item: letter, what: leave})
 		return nil
 	}
 	r := &s.ranks[rank]
 	gone = max(gone, r.egress)
-	r.egress = gone + m.path.takes(m.length)
-	s.foresee(event{at: gone + s.longer(m.path.Latency), item: letter, what: knock})
+	r.egress = gone + m.path.sendTime(m.length)
+	s.push(event{at: gone + s.longer(m.path.Latency), item: letter, what: knock})
 	return nil
 }
 
@@ -381,8 +381,8 @@ func (s *simulation) deliver(rank int, letter int32) error {
 	if step.To.Len != m.length {
 		return fmt.Errorf("schedule: rank %d sends %d bytes as message %d to rank %d, which expects %d", step.Peer, m.length, step.Slot, rank, step.To.Len)
 	}
-	s.foresee(event{at: s.now, rank: int32(step.Peer), item: m.sender - 1, what: done})
-	s.foresee(event{at: s.works(rank, m.path.Each), rank: int32(rank), item: m.receive - 1, what: done})
+	s.push(event{at: s.now, rank: int32(step.Peer), item: m.sender - 1, what: done})
+	s.push(event{at: s.works(rank, m.path.Each), rank: int32(rank), item: m.receive - 1, what: done})
 	return nil
 }
 
@@ -391,11 +391,11 @@ func (s *simulation) finish(rank, i int, step *Step) error {
 	mem := &s.memory[rank]
 	switch step.Kind {
 	case Send:
-		if !bytes.Equal(s.data[s.letter(rank, step)], mem.at(step.From)) {
+		if !bytes.Equal(s.data[s.newMessage(rank, step)], mem.at(step.From)) {
 			return fmt.Errorf("schedule: rank %d changes what it sends: step %d, %v", rank, i, step)
 		}
 	case Receive:
-		letter := s.letter(rank, step)
+		letter := s.newMessage(rank, step)
 		copy(mem.at(step.To), s.data[letter])
 		s.data[letter] = nil
 	case Copy:
@@ -406,8 +406,8 @@ func (s *simulation) finish(rank, i int, step *Step) error {
 	return nil
 }
 
-// left says what was not done.
-func (s *simulation) left() error {
+// unfinishedError says what was not done.
+func (s *simulation) unfinishedError() error {
 	var stuck []string
 	for rank := range s.all {
 		if s.ranks[rank].todo == 0 {
@@ -418,7 +418,7 @@ func (s *simulation) left() error {
 			if step.Kind != Send && step.Kind != Receive {
 				continue
 			}
-			m := &s.mail[s.letter(rank, step)]
+			m := &s.mail[s.newMessage(rank, step)]
 			if step.Kind == Receive && m.receive == int32(i)+1 && !m.here {
 				stuck = append(stuck, fmt.Sprintf("rank %d waits to %v", rank, step))
 				break

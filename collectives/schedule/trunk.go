@@ -26,8 +26,8 @@ func (t *trunk) queue(m *mail, letter int32) {
 	t.flows = append(t.flows, flow{m.from, m.to, []int32{letter}})
 }
 
-// turn takes the message whose turn it is, if the path is free and one waits.
-func (t *trunk) turn() (letter int32, ok bool) {
+// nextSender takes the message whose turn it is, if the path is free and one waits.
+func (t *trunk) nextSender() (letter int32, ok bool) {
 	if t.busy {
 		return 0, false
 	}
@@ -43,8 +43,8 @@ func (t *trunk) turn() (letter int32, ok bool) {
 	return 0, false
 }
 
-// travel has a message go on.
-func (s *simulation) travel(what happening, letter int32) error {
+// advance has a message go on.
+func (s *simulation) advance(what happening, letter int32) error {
 	m := &s.mail[letter]
 	from, to := s.grid.site(int(m.from)), s.grid.site(int(m.to))
 	switch what {
@@ -60,15 +60,15 @@ func (s *simulation) travel(what happening, letter int32) error {
 		s.enter(to)
 	case knock:
 		r := &s.ranks[m.to]
-		r.ingress = max(s.now, r.ingress) + m.path.takes(m.length)
-		s.foresee(event{at: r.ingress, item: letter, what: arrival})
+		r.ingress = max(s.now, r.ingress) + m.path.sendTime(m.length)
+		s.push(event{at: r.ingress, item: letter, what: arrival})
 	case arrival, landing:
 		if from != to && what == arrival {
 			s.down[to].busy = false
 			s.enter(to)
 		}
 		if m.held > s.now {
-			s.foresee(event{at: m.held, item: letter, what: landing})
+			s.push(event{at: m.held, item: letter, what: landing})
 			return nil
 		}
 		m.here = true
@@ -81,20 +81,20 @@ func (s *simulation) travel(what happening, letter int32) error {
 
 // depart has the next message leave a site.
 func (s *simulation) depart(site int) {
-	letter, ok := s.up[site].turn()
+	letter, ok := s.up[site].nextSender()
 	if !ok {
 		return
 	}
 	m := &s.mail[letter]
-	s.foresee(event{at: s.now + m.path.takes(m.length), item: letter, what: left})
-	s.foresee(event{at: s.now + s.longer(m.path.Latency), item: letter, what: reach})
+	s.push(event{at: s.now + m.path.sendTime(m.length), item: letter, what: left})
+	s.push(event{at: s.now + s.longer(m.path.Latency), item: letter, what: reach})
 }
 
 // enter has the next message come into a site.
 func (s *simulation) enter(site int) {
-	if letter, ok := s.down[site].turn(); ok {
+	if letter, ok := s.down[site].nextSender(); ok {
 		m := &s.mail[letter]
-		s.foresee(event{at: s.now + m.path.takes(m.length), item: letter, what: arrival})
+		s.push(event{at: s.now + m.path.sendTime(m.length), item: letter, what: arrival})
 	}
 }
 

@@ -64,12 +64,12 @@ func dialPlain(ctx context.Context, addr string, mtu int) (*net.TCPConn, error) 
 		return nil, dialError(addr, time.Since(start), err)
 	}
 	known := lately.Load()
-	via := known.now(start, to, multihome.Others)
+	via := known.sourceFor(start, to, multihome.Others)
 	conn, err := overlap(ctx, to, via, multihome.Others, func(ctx context.Context, a attempt) (*net.TCPConn, error) { return a.dial(ctx, mtu) })
 	if err != nil {
 		return nil, dialError(addr, time.Since(start), err)
 	}
-	lately.CompareAndSwap(known, known.after(conn.by.from, via, time.Now()))
+	lately.CompareAndSwap(known, known.update(conn.by.from, via, time.Now()))
 	return conn.TCPConn, nil
 }
 
@@ -79,7 +79,7 @@ func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
 	d.SetMultipathTCP(false)                                   // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
 	if a.from.Addr.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from.Addr, 0))
-		d.Control = both(d.Control, func(_, _ string, c syscall.RawConn) (err error) {
+		d.Control = chain(d.Control, func(_, _ string, c syscall.RawConn) (err error) {
 			if outer := c.Control(func(fd uintptr) { err = multihome.Bind(fd, a.from) }); outer != nil {
 				return outer
 			}
@@ -96,7 +96,7 @@ func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
 // A control is what net.Dialer does to a socket before it connects.
 type control = func(network, address string, c syscall.RawConn) error
 
-func both(one, other control) control {
+func chain(one, other control) control {
 	return func(network, address string, c syscall.RawConn) error {
 		if err := one(network, address, c); err != nil {
 			return err

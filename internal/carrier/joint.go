@@ -37,11 +37,15 @@ func (e *flowError) Error() string {
 
 func (e *flowError) Unwrap() error { return e.err }
 
-func (f *flow) readFailed(err error) error  { return &flowError{false, f.from.RemoteAddr(), bare(err)} }
-func (f *flow) writeFailed(err error) error { return &flowError{true, f.to.RemoteAddr(), bare(err)} }
+func (f *flow) readFailed(err error) error {
+	return &flowError{false, f.from.RemoteAddr(), unwrapJoined(err)}
+}
+func (f *flow) writeFailed(err error) error {
+	return &flowError{true, f.to.RemoteAddr(), unwrapJoined(err)}
+}
 
-// bare takes the addresses off an error that flowError will put them on.
-func bare(err error) error {
+// unwrapJoined takes the addresses off an error that flowError will put them on.
+func unwrapJoined(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}

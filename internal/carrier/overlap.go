@@ -126,9 +126,9 @@ const detourTime = 30 * time.Second
 // lately is the process's detour, so that not every dial waits in vain first.
 var lately atomic.Pointer[detour]
 
-// now returns the source by which to go first to one of addresses; the zero Source is
+// sourceFor returns the source by which to go first to one of addresses; the zero Source is
 // the kernel's selection.
-func (d *detour) now(t time.Time, to []netip.AddrPort, others func(netip.Addr) []multihome.Source) multihome.Source {
+func (d *detour) sourceFor(t time.Time, to []netip.AddrPort, others func(netip.Addr) []multihome.Source) multihome.Source {
 	if d == nil || t.After(d.until) || !slices.ContainsFunc(to, func(a netip.AddrPort) bool {
 		return slices.Contains(others(a.Addr()), d.by)
 	}) {
@@ -137,9 +137,9 @@ func (d *detour) now(t time.Time, to []netip.AddrPort, others func(netip.Addr) [
 	return d.by
 }
 
-// after returns the detour once an attempt has won, of a dial that went via first: it
+// update returns the detour once an attempt has won, of a dial that went via first: it
 // lasts no longer because it is used.
-func (d *detour) after(won, via multihome.Source, t time.Time) *detour {
+func (d *detour) update(won, via multihome.Source, t time.Time) *detour {
 	switch {
 	case won == via:
 		return d

@@ -75,23 +75,23 @@ func TestDetour(t *testing.T) {
 	b := multihome.Source{Addr: netip.MustParseAddr("198.51.100.1")}
 	now := time.Now()
 	to, through := ports("192.0.2.1:1"), func(netip.Addr) []multihome.Source { return []multihome.Source{b} }
-	if none.now(now, to, through) != (multihome.Source{}) || none.after(multihome.Source{}, multihome.Source{}, now) != nil {
+	if none.sourceFor(now, to, through) != (multihome.Source{}) || none.update(multihome.Source{}, multihome.Source{}, now) != nil {
 		t.Error("a detour out of nothing")
 	}
-	d := none.after(b, multihome.Source{}, now)
-	if d.now(now.Add(detourTime), to, through) != b || d.now(now.Add(detourTime+1), to, through) != (multihome.Source{}) {
+	d := none.update(b, multihome.Source{}, now)
+	if d.sourceFor(now.Add(detourTime), to, through) != b || d.sourceFor(now.Add(detourTime+1), to, through) != (multihome.Source{}) {
 		t.Errorf("%+v", d)
 	}
-	if d.now(now, to, fakes{}.others) != (multihome.Source{}) {
+	if d.sourceFor(now, to, fakes{}.others) != (multihome.Source{}) {
 		t.Error("a detour to where it does not lead")
 	}
-	if d.after(multihome.Source{}, multihome.Source{}, now) != d {
+	if d.update(multihome.Source{}, multihome.Source{}, now) != d {
 		t.Error("a dial that did not go by it ended it")
 	}
-	if later := d.after(b, b, now.Add(detourTime)); later != d {
+	if later := d.update(b, b, now.Add(detourTime)); later != d {
 		t.Errorf("prolonged to %+v", later)
 	}
-	if d.after(multihome.Source{}, b, now) != nil {
+	if d.update(multihome.Source{}, b, now) != nil {
 		t.Error("it goes on though the kernel's selection was the one to answer")
 	}
 }

@@ -59,7 +59,7 @@ type accounts struct {
 	streaming                       bool // messages of a stream are given back as they are read
 
 	mu     sync.Mutex // guards purses
-	purses map[*purse]struct{}
+	purses map[*streamBudget]struct{}
 }
 
 func newAccounts(b Budget) *accounts {
@@ -76,7 +76,7 @@ func newAccounts(b Budget) *accounts {
 		}),
 		open:    counter("calls of one peer that are not answered or refused yet, a quarter more than limits.peer_calls", "peer_calls", b.openCalls()),
 		request: b.Request,
-		purses:  map[*purse]struct{}{},
+		purses:  map[*streamBudget]struct{}{},
 	}
 }
 
@@ -89,15 +89,15 @@ func (a *accounts) set(b Budget) {
 	a.bytes.SetMax(b.AllBytes, b.Bytes)
 }
 
-// relieve ends the connections of whoever has the most bytes, because all together have
+// forgive ends the connections of whoever has the most bytes, because all together have
 // too many, and reports whether that is another than who.
-func (a *accounts) relieve(who string, why error) bool {
+func (a *accounts) forgive(who string, why error) bool {
 	heaviest, any := a.bytes.Heaviest()
 	if !any || a.bytes.Held(who) >= a.bytes.Held(heaviest) {
 		return false
 	}
 	a.mu.Lock()
-	var victims []*purse
+	var victims []*streamBudget
 	for p := range a.purses {
 		if p.who == heaviest {
 			victims = append(victims, p)
@@ -168,7 +168,7 @@ func (e *Endpoint) exceeded(s *Session, err error, end bool) {
 type call struct {
 	over   error       // why it is refused; nil if it is not
 	timer  *time.Timer // cancels it; nil for none
-	purse  *purse
+	purse  *streamBudget
 	stream uint32 // of HTTP/2
 }
 
@@ -183,8 +183,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// came notes that the request is whole, and says whether the call is refused.
-func (c *call) came() error {
+// messageReceived notes that the request is whole, and says whether the call is refused.
+func (c *call) messageReceived() error {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -234,7 +234,7 @@ func begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
 // serveUnary and serveStream are interceptors.
 func serveUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	c := callOf(ctx)
-	if err := c.came(); err != nil {
+	if err := c.messageReceived(); err != nil {
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
@@ -250,7 +250,7 @@ func serveUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler g
 func serveStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := callOf(ss.Context())
 	if c.over != nil {
-		return c.came()
+		return c.messageReceived()
 	}
 	return handler(srv, &beginning{ServerStream: ss, call: c})
 }
@@ -264,7 +264,7 @@ type beginning struct {
 func (b *beginning) RecvMsg(m any) error {
 	err := b.ServerStream.RecvMsg(m)
 	if err == nil {
-		b.call.came()
+		b.call.messageReceived()
 		if b.call.purse != nil {
 			b.call.purse.read(b.call.stream)
 		}
@@ -272,12 +272,12 @@ func (b *beginning) RecvMsg(m any) error {
 	return err
 }
 
-// purse is what one HTTP/2 connection has taken from its peer's accounts of open
+// streamBudget is what one HTTP/2 connection has taken from its peer's accounts of open
 // calls and of bytes. What comes with a call is counted until the call is over, by
 // the frames that go either way, or until the message is read: gRPC takes a
 // connection's bytes in as fast as they come, whether or not a handler reads them,
 // and keeps its answers for as long as the peer does not.
-type purse struct {
+type streamBudget struct {
 	who      string
 	by       string // this end, as refusals name it
 	accounts *accounts
@@ -288,8 +288,8 @@ type purse struct {
 	closed   bool
 }
 
-func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed func(error, bool)) *purse {
-	p := &purse{who: who, by: by, accounts: a, open: open, exceed: exceed, calls: make(map[uint32]*taken)}
+func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed func(error, bool)) *streamBudget {
+	p := &streamBudget{who: who, by: by, accounts: a, open: open, exceed: exceed, calls: make(map[uint32]*taken)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.purses[p] = struct{}{}
@@ -309,7 +309,7 @@ const frameCost = 256
 // errClosed is why nothing more is taken for a connection.
 var errClosed = errors.New("the connection is being closed")
 
-func (p *purse) opened(stream uint32) error {
+func (p *streamBudget) opened(stream uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, open := p.calls[stream]; open || p.closed {
@@ -325,7 +325,7 @@ func (p *purse) opened(stream uint32) error {
 }
 
 // received counts a frame of a call.
-func (p *purse) received(stream uint32, n int) error {
+func (p *streamBudget) received(stream uint32, n int) error {
 	if n == 0 {
 		return nil // gRPC keeps nothing of that
 	}
@@ -341,15 +341,15 @@ func (p *purse) received(stream uint32, n int) error {
 }
 
 // add counts n bytes more for a call, if it is one of those that are not over.
-func (p *purse) add(stream uint32, n int) error {
+func (p *streamBudget) add(stream uint32, n int) error {
 	err := p.tryAdd(stream, n)
-	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.relieve(p.who, err) {
+	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.forgive(p.who, err) {
 		err = p.tryAdd(stream, n)
 	}
 	return err
 }
 
-func (p *purse) tryAdd(stream uint32, n int) error {
+func (p *streamBudget) tryAdd(stream uint32, n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -367,7 +367,7 @@ func (p *purse) tryAdd(stream uint32, n int) error {
 }
 
 // body finds the messages in a part of a frame of a call.
-func (p *purse) body(stream uint32, b []byte) {
+func (p *streamBudget) body(stream uint32, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.calls[stream]; t != nil && p.accounts.streaming {
@@ -376,7 +376,7 @@ func (p *purse) body(stream uint32, b []byte) {
 }
 
 // read gives back the first message of a stream that was not read yet.
-func (p *purse) read(stream uint32) {
+func (p *streamBudget) read(stream uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.calls[stream]; t != nil {
@@ -386,14 +386,14 @@ func (p *purse) read(stream uint32) {
 	}
 }
 
-func (p *purse) over(stream uint32) {
+func (p *streamBudget) streamEnded(stream uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(stream)
 }
 
 // end forgets a call, if it is one of those that are not over. The lock is held.
-func (p *purse) end(stream uint32) {
+func (p *streamBudget) end(stream uint32) {
 	t := p.calls[stream]
 	if t == nil {
 		return
@@ -405,7 +405,7 @@ func (p *purse) end(stream uint32) {
 	delete(p.calls, stream)
 }
 
-func (p *purse) close() {
+func (p *streamBudget) close() {
 	p.mu.Lock()
 	p.closed = true
 	for stream := range p.calls {

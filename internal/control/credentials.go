@@ -128,11 +128,11 @@ func (c *Credentials) Refresh() (taken bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken, err = c.refresh()
-	return taken, c.tell(err)
+	return taken, c.announce(err)
 }
 
-// tell returns an error unless it was returned the last time, with mu held.
-func (c *Credentials) tell(err error) error {
+// announce returns an error unless it was returned the last time, with mu held.
+func (c *Credentials) announce(err error) error {
 	text := ""
 	if err != nil {
 		text = err.Error()

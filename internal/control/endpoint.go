@@ -172,7 +172,7 @@ func (e *Endpoint) stream(s *Session, c net.Conn) (net.Conn, error) {
 	if err := streams.Take(who, 1); err != nil {
 		return nil, err
 	}
-	return &stream{session: s, metered: newMetered(c, true, e.purse(s, s.accounts.open), func() { streams.Give(who, 1) })}, nil
+	return &stream{session: s, metered: newMetered(c, true, e.newStreamBudget(s, s.accounts.open), func() { streams.Give(who, 1) })}, nil
 }
 
 // Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. A
@@ -207,7 +207,7 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[accept.Source], admit func(Identity) error, joined func(context.Context, *Session)) {
 	e.refresh()
 	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil, e.Data != nil))
-	if (e.trust.Enrol != nil || e.Data != nil) && e.otherwise(ctx, conn, place.Leave) {
+	if (e.trust.Enrol != nil || e.Data != nil) && e.serveOther(ctx, conn, place.Leave) {
 		place.Leave()
 		return
 	}
@@ -217,7 +217,7 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[ac
 			e.accepted.sessions.Give(who, 1)
 		}
 	}()
-	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
+	id, err := handshake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
 		p, err := e.creds.verify(rawChain(state))
 		if err == nil && admit != nil {
 			err = admit(p.Identity)
@@ -328,7 +328,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	}
 	e.refresh()
 	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
-	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
+	id, err := handshake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
 		return e.creds.verify(rawChain(state)) // again, since a list may have come
 	}, e.creds.id, cfg.features())
 	if err != nil {

@@ -110,7 +110,7 @@ func (m *messages) read() (cost int) {
 type metered struct {
 	net.Conn
 	from    io.Reader // the connection, buffered
-	purse   *purse
+	purse   *streamBudget
 	calls   bool   // the peer calls, this end answers
 	last    uint32 // the call whose header came last; for the goroutine that reads
 	in, out frames
@@ -120,7 +120,7 @@ type metered struct {
 
 // newMetered returns c metered. calls says that the peer calls and this end
 // answers; else it is the other way round. closed is told of the first Close.
-func newMetered(c net.Conn, calls bool, p *purse, closed func()) *metered {
+func newMetered(c net.Conn, calls bool, p *streamBudget, closed func()) *metered {
 	m := &metered{Conn: c, from: c, purse: p, calls: calls, closed: closed}
 	if calls {
 		m.from = bufio.NewReaderSize(c, 32<<10) // as gRPC's own would be
@@ -140,7 +140,7 @@ func (m *metered) Read(b []byte) (int, error) {
 		case kind == frameData:
 			return m.purse.received(stream, length)
 		case kind == frameReset, kind == frameHeaders && flags&flagEndStream != 0 && !m.calls:
-			m.purse.over(stream)
+			m.purse.streamEnded(stream)
 		case kind == frameHeaders && m.calls:
 			m.last = stream
 			return m.purse.opened(stream)
@@ -163,7 +163,7 @@ func (m *metered) Write(b []byte) (int, error) {
 		case kind == frameHeaders && !m.calls:
 			return m.purse.opened(stream)
 		case kind == frameReset, m.calls && flags&flagEndStream != 0 && (kind == frameHeaders || kind == frameData):
-			m.purse.over(stream)
+			m.purse.streamEnded(stream)
 		}
 		return nil
 	}, nil)

@@ -208,7 +208,7 @@ func (s *silence) slept(now time.Duration, sg sign, late time.Duration) {
 	if late < onTime {
 		return
 	}
-	s.hear(now, sg) // before asked moves on
+	s.noteSign(now, sg) // before asked moves on
 	s.heard, s.since = min(s.heard+late, now), min(s.since+late, now)
 	if s.doubt {
 		s.asked += late + onTime
@@ -217,16 +217,16 @@ func (s *silence) slept(now time.Duration, sg sign, late time.Duration) {
 
 // begin notes that a call begins.
 func (s *silence) begin(now time.Duration, sg sign) {
-	s.hear(now, sg)
+	s.noteSign(now, sg)
 	if s.heard >= s.since {
 		s.since = now
 	}
 	s.calls++
 }
 
-// hear takes note of a sign. When an acknowledgement came is not known but
+// noteSign takes note of a sign. When an acknowledgement came is not known but
 // that it has come by now.
-func (s *silence) hear(now time.Duration, sg sign) {
+func (s *silence) noteSign(now time.Duration, sg sign) {
 	s.heard = max(s.heard, sg.read)
 	switch {
 	case !s.doubt:
@@ -242,7 +242,7 @@ func (s *silence) hear(now time.Duration, sg sign) {
 
 // judge says what to do now, and after how long to judge again.
 func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
-	s.hear(now, sg)
+	s.noteSign(now, sg)
 	word := cmp.Or(s.word, lastWord)
 	if s.doubt {
 		if s.reached {

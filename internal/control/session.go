@@ -157,10 +157,10 @@ type peerHello struct {
 	features uint32
 }
 
-// shake does everything on a fresh TLS connection that comes before yamux:
+// handshake does everything on a fresh TLS connection that comes before yamux:
 // certificates, versions, and the words in which a refusal is told. client is
 // the side that dialled. It closes conn when it fails.
-func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {
+func handshake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -269,7 +269,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 			if err != nil {
 				return nil, err
 			}
-			return newMetered(c, false, e.purse(s, nil), nil), nil
+			return newMetered(c, false, e.newStreamBudget(s, nil), nil), nil
 		}), grpc.WithMaxHeaderListSize(maxHeader),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 		grpc.WithUnaryInterceptor(s.unary), grpc.WithStreamInterceptor(s.stream),
@@ -283,8 +283,8 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 	return s, nil
 }
 
-// purse returns a new one on the peer's account; open is nil where this end calls.
-func (e *Endpoint) purse(s *Session, open *limit.Counter[string]) *purse {
+// newStreamBudget returns a new one on the peer's account; open is nil where this end calls.
+func (e *Endpoint) newStreamBudget(s *Session, open *limit.Counter[string]) *streamBudget {
 	return newPurse(s.Peer().String(), e.Identity().String(), s.accounts, open, func(err error, end bool) { e.exceeded(s, err, end) })
 }
 

@@ -47,11 +47,11 @@ func (e *Endpoint) refresh() {
 	}
 }
 
-// otherwise makes the TLS hand-shake and serves the connection if that is one
+// serveOther makes the TLS hand-shake and serves the connection if that is one
 // on which somebody asks for a certificate, or which carries data frames. Else it
 // reports false, and the hand-shake's error, if there is one, is found again by
 // whoever goes on.
-func (e *Endpoint) otherwise(ctx context.Context, conn *tls.Conn, asked func() bool) bool {
+func (e *Endpoint) serveOther(ctx context.Context, conn *tls.Conn, asked func() bool) bool {
 	shake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	if conn.HandshakeContext(shake) != nil {
@@ -191,7 +191,7 @@ func (s *Session) tellRevocations() {
 	for told := uint64(0); ; {
 		_, changed := s.creds.lists.Now()
 		if der, number := s.creds.lists.DER(); number > told {
-			err := s.tell(der, tellTimeout)
+			err := s.announceRevocations(der, tellTimeout)
 			if err != nil && !errors.Is(err, overlay.ErrUnreachable) && !errors.Is(err, io.EOF) {
 				s.log.Warn("the peer does not take the revocation list", "peer", s.Peer().String(), "number", number, "error", err)
 			}
@@ -208,7 +208,7 @@ func (s *Session) tellRevocations() {
 	}
 }
 
-func (s *Session) tell(der []byte, bound time.Duration) error {
+func (s *Session) announceRevocations(der []byte, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), bound) // ends with the session, too
 	defer cancel()
 	_, err := controlpb.NewTrustClient(s.Conn()).Revoked(ctx, &controlpb.RevocationList{Der: der})
@@ -224,7 +224,7 @@ func (s *Session) endIfRevoked() bool {
 		return false
 	}
 	der, _ := s.creds.lists.DER()
-	s.tell(der, lastTell) // what it makes of that does not matter
+	s.announceRevocations(der, lastTell) // what it makes of that does not matter
 	s.log.Warn("session ended", "peer", s.Peer().String(), "error", err)
 	s.end(err)
 	return true

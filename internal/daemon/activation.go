@@ -146,9 +146,9 @@ func chosen(all []passed, key string, at netip.AddrPort) int {
 	return best
 }
 
-// left says which sockets no setting took, or nil. Whoever connected to one
+// unusedError says which sockets no setting took, or nil. Whoever connected to one
 // would wait for ever.
-func (a *activation) left() error {
+func (a *activation) unusedError() error {
 	if a == nil {
 		return nil
 	}

@@ -179,7 +179,7 @@ func (d *adminSocket) accept() {
 				d.serve(c)
 			})
 		default:
-			d.tell(c, Progress{Refuse: fmt.Sprintf("%d others are asking", maxVisitors)})
+			d.sendProgress(c, Progress{Refuse: fmt.Sprintf("%d others are asking", maxVisitors)})
 			c.Close()
 		}
 	})
@@ -196,7 +196,7 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 	}
 	if err != nil {
 		d.log.Warn("an order was refused", "uid", cred.UID, "error", err)
-		d.tell(c, Progress{Refuse: err.Error()})
+		d.sendProgress(c, Progress{Refuse: err.Error()})
 		return
 	}
 	c.SetReadDeadline(time.Now().Add(orderTime))
@@ -204,7 +204,7 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 	order, err := bufio.NewReaderSize(c, 64).ReadSlice('\n')
 	if word := strings.TrimSpace(string(order)); err != nil || word != drainOrder {
 		if d.ctx.Err() == nil {
-			d.tell(c, Progress{Refuse: fmt.Sprintf("this version knows the order %q only", drainOrder)})
+			d.sendProgress(c, Progress{Refuse: fmt.Sprintf("this version knows the order %q only", drainOrder)})
 		}
 		return
 	}
@@ -214,7 +214,7 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 	case <-d.ctx.Done():
 	}
 	for look := time.NewTicker(tellEvery); ; {
-		if d.ctx.Err() == nil && !d.tell(c, d.progress(StateDraining)) {
+		if d.ctx.Err() == nil && !d.sendProgress(c, d.progress(StateDraining)) {
 			look.Stop()
 			return // it does not want to know; the daemon goes on
 		}
@@ -222,7 +222,7 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 		case <-look.C:
 		case <-d.ctx.Done():
 			look.Stop()
-			d.tell(c, d.progress(StateEnded))
+			d.sendProgress(c, d.progress(StateEnded))
 			return
 		}
 	}
@@ -234,7 +234,7 @@ func (d *adminSocket) progress(state string) Progress {
 	return p
 }
 
-func (d *adminSocket) tell(c net.Conn, p Progress) bool {
+func (d *adminSocket) sendProgress(c net.Conn, p Progress) bool {
 	line, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // texts, numbers and a time

@@ -21,15 +21,15 @@ type decoder struct {
 	faults  Faults
 }
 
-// at says where a node is: "broker.yaml:3:9", or what d.text was given.
-func (d *decoder) at(n *yaml.Node, origin string) string {
+// position says where a node is: "broker.yaml:3:9", or what d.text was given.
+func (d *decoder) position(n *yaml.Node, origin string) string {
 	if d.file == "" {
 		return origin
 	}
 	return fmt.Sprintf("%s:%d:%d", d.file, n.Line, n.Column)
 }
 
-func (d *decoder) wrong(origin, key, format string, args ...any) {
+func (d *decoder) addError(origin, key, format string, args ...any) {
 	d.faults = append(d.faults, Fault{Origin: origin, Key: key, Err: fmt.Errorf(format, args...)})
 }
 
@@ -45,10 +45,10 @@ func (d *decoder) node(f *field, v reflect.Value, key, origin string, n *yaml.No
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	origin = d.at(n, origin)
+	origin = d.position(n, origin)
 	d.note(key, origin)
 	if n.Tag == "!!null" && f.kind != section {
-		d.wrong(origin, key, "no value; remove the key to have its default")
+		d.addError(origin, key, "no value; remove the key to have its default")
 		return
 	}
 	switch f.kind {
@@ -70,7 +70,7 @@ func (d *decoder) section(f *field, v reflect.Value, key, origin string, n *yaml
 	d.pairs(key, origin, n, func(name string, k, val *yaml.Node) {
 		c := f.child(name)
 		if c == nil {
-			d.wrong(d.at(k, origin), join(key, name), "unknown key%s", f.nearest(name))
+			d.addError(d.position(k, origin), join(key, name), "unknown key%s", f.nearest(name))
 			return
 		}
 		d.node(c, v.FieldByIndex(c.index), join(key, name), origin, val)
@@ -80,18 +80,18 @@ func (d *decoder) section(f *field, v reflect.Value, key, origin string, n *yaml
 // pairs calls each for every pair of a mapping, and reports what is not one.
 func (d *decoder) pairs(key, origin string, n *yaml.Node, each func(name string, k, v *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.wrong(origin, key, "%s where keys belong", describeNode(n))
+		d.addError(origin, key, "%s where keys belong", describeNode(n))
 		return
 	}
 	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if k.Kind != yaml.ScalarNode || k.Tag == "!!merge" {
-			d.wrong(d.at(k, origin), key, "a key must be one word (merging with << is not supported)")
+			d.addError(d.position(k, origin), key, "a key must be one word (merging with << is not supported)")
 			continue
 		}
 		if before := first[k.Value]; before != nil {
-			d.wrong(d.at(k, origin), join(key, k.Value), "given twice; the first is at line %d", before.Line)
+			d.addError(d.position(k, origin), join(key, k.Value), "given twice; the first is at line %d", before.Line)
 			continue
 		}
 		first[k.Value] = k
@@ -104,7 +104,7 @@ func (d *decoder) list(f *field, v reflect.Value, key, origin string, n *yaml.No
 		n = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}}
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.wrong(origin, key, "%s where a list belongs; write [a, b] or one \"- a\" per line", describeNode(n))
+		d.addError(origin, key, "%s where a list belongs; write [a, b] or one \"- a\" per line", describeNode(n))
 		return
 	}
 	elems := reflect.MakeSlice(f.typ, len(n.Content), len(n.Content))
@@ -133,21 +133,21 @@ func (d *decoder) elem(f *field, v reflect.Value, key, origin string, n *yaml.No
 
 func (d *decoder) scalar(f *field, v reflect.Value, key, origin string, n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
-		d.wrong(origin, key, "%s where one value belongs", describeNode(n))
+		d.addError(origin, key, "%s where one value belongs", describeNode(n))
 		return
 	}
 	if want := mismatch(v, n); want != "" {
-		d.wrong(origin, key, "%s where %s belongs", describeNode(n), want)
+		d.addError(origin, key, "%s where %s belongs", describeNode(n), want)
 		return
 	}
-	d.word(f, v, key, origin, n.Value)
+	d.decodeScalar(f, v, key, origin, n.Value)
 }
 
-// word sets a scalar from its text.
-func (d *decoder) word(f *field, v reflect.Value, key, origin, text string) {
+// decodeScalar sets a scalar from its text.
+func (d *decoder) decodeScalar(f *field, v reflect.Value, key, origin, text string) {
 	d.note(key, origin)
 	if err := parseScalar(f, v, text); err != nil {
-		d.wrong(origin, key, "%w", err)
+		d.addError(origin, key, "%w", err)
 		return
 	}
 	if v.Type() == pathType && d.dir != "" && text != "" && !filepath.IsAbs(text) && !strings.Contains(text, "://") {
@@ -162,7 +162,7 @@ func (d *decoder) text(f *field, v reflect.Value, key, origin string, texts ...s
 	last := texts[len(texts)-1]
 	switch {
 	case f.kind == scalar:
-		d.word(f, v, key, origin, last)
+		d.decodeScalar(f, v, key, origin, last)
 	case f.kind == list && f.elem.kind == scalar:
 		var words []string
 		for _, t := range texts {
@@ -174,17 +174,17 @@ func (d *decoder) text(f *field, v reflect.Value, key, origin string, texts ...s
 		}
 		elems := reflect.MakeSlice(f.typ, len(words), len(words))
 		for i, w := range words {
-			d.word(f.elem, elems.Index(i), key+"["+strconv.Itoa(i)+"]", origin, w)
+			d.decodeScalar(f.elem, elems.Index(i), key+"["+strconv.Itoa(i)+"]", origin, w)
 		}
 		v.Set(elems)
 	default:
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(last), &doc); err != nil {
-			d.wrong(origin, key, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			d.addError(origin, key, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		} else if len(doc.Content) == 1 {
 			d.node(f, v, key, origin, doc.Content[0])
 		} else {
-			d.wrong(origin, key, "no value")
+			d.addError(origin, key, "no value")
 		}
 	}
 }

@@ -53,9 +53,9 @@ func (f Faults) Unwrap() []error {
 	return errs
 }
 
-// wrong is the faults without those that are only missing: a sample of the
+// invalid is the faults without those that are only missing: a sample of the
 // settings in effect can be printed in spite of these.
-func (f Faults) wrong() Faults {
+func (f Faults) invalid() Faults {
 	var wrong Faults
 	for _, fault := range f {
 		if !fault.missing {

@@ -90,8 +90,8 @@ func (k *keyFlags) flags() []cli.Flag {
 	return flags
 }
 
-// given returns what the command line holds, by key.
-func (k *keyFlags) given() map[string][]string {
+// givenValues returns what the command line holds, by key.
+func (k *keyFlags) givenValues() map[string][]string {
 	given := map[string][]string{}
 	for key, v := range k.values {
 		given[key] = v.texts

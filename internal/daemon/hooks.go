@@ -102,7 +102,7 @@ func OnChange(ctx context.Context, noted func(Change)) {
 	h.changed = append(h.changed, noted)
 }
 
-func (h *Hooks) tell(c Change) {
+func (h *Hooks) announce(c Change) {
 	h.mu.Lock()
 	all := slices.Clone(h.changed)
 	h.mu.Unlock()

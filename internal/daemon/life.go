@@ -63,7 +63,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	unready := make(chan error, 1)
 	go func() { // ends with serve, or with the process
 		done <- serve(l.hooks.context(ctx), func(facts ...string) {
-			if err := l.hooks.activated.left(); err != nil {
+			if err := l.hooks.activated.unusedError(); err != nil {
 				unready <- err // at most one: no socket is left twice
 				return
 			}
@@ -137,7 +137,7 @@ func (d *drainer) order(ctx context.Context, s os.Signal) (end bool) {
 		if err := d.reload(); err != nil {
 			d.log.Error("the settings were not read again", "error", err)
 		}
-		d.announce.again()
+		d.announce.announceReady()
 	case syscall.SIGUSR1:
 		if !d.hooks.drain(false) {
 			d.log.Info("stopping: there is nothing to drain", "signal", s.String(), "grace", d.grace)

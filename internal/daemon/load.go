@@ -65,11 +65,11 @@ func (d *decoder) document(root *field, v reflect.Value, text []byte) {
 	case errors.Is(err, io.EOF):
 		return // empty, or comments alone: the defaults
 	case err != nil:
-		d.wrong(d.file, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		d.addError(d.file, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
 	}
 	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
-		d.wrong(d.file, "", "more than one document; remove what follows the second ---")
+		d.addError(d.file, "", "more than one document; remove what follows the second ---")
 	}
 	d.node(root, v, "", d.file, doc.Content[0])
 }
@@ -129,12 +129,12 @@ func (c *checker) values(f *field, v reflect.Value, key string) {
 			c.dec.faults = append(c.dec.faults, Fault{Origin: c.origin(key), Key: key, missing: true, Err: err})
 		}
 	}
-	f.below(v, key, c.values)
+	f.walk(v, key, c.values)
 }
 
 // methods runs the Check method of every struct that has one, inner ones first.
 func (c *checker) methods(f *field, v reflect.Value, key string) {
-	f.below(v, key, c.methods)
+	f.walk(v, key, c.methods)
 	if f.kind != section {
 		return
 	}
@@ -160,8 +160,8 @@ func inlined(v reflect.Value) []reflect.Value {
 	return all
 }
 
-// below calls visit for every child or element of v.
-func (f *field) below(v reflect.Value, key string, visit func(*field, reflect.Value, string)) {
+// walk calls visit for every child or element of v.
+func (f *field) walk(v reflect.Value, key string, visit func(*field, reflect.Value, string)) {
 	switch f.kind {
 	case section:
 		for _, child := range f.children {

@@ -63,7 +63,7 @@ func (a *announcer) ready(facts []string) error {
 		if a.file != "" {
 			errs = append(errs, writeWhole(a.file, line))
 		}
-		errs = append(errs, a.tell("READY=1"))
+		errs = append(errs, a.sendState("READY=1"))
 		if a.inherited != nil {
 			errs = append(errs, a.inherited.begin())
 		}
@@ -81,22 +81,22 @@ func writeWhole(name, text string) error {
 
 // stopping tells that the daemon ends because it was asked to. A systemd that
 // cannot hear it harms nothing.
-func (a *announcer) stopping() { _ = a.tell("STOPPING=1") }
+func (a *announcer) stopping() { _ = a.sendState("STOPPING=1") }
 
 // reloading and again are told before and after the settings are read anew.
-func (a *announcer) reloading() { _ = a.tell("RELOADING=1") }
-func (a *announcer) again()     { _ = a.tell("READY=1") }
+func (a *announcer) reloading()     { _ = a.sendState("RELOADING=1") }
+func (a *announcer) announceReady() { _ = a.sendState("READY=1") }
 
 // status is for who looks at the service.
-func (a *announcer) status(text string) { _ = a.tell("STATUS=" + text) }
+func (a *announcer) status(text string) { _ = a.sendState("STATUS=" + text) }
 
 // succeeded tells which process is the service from now on.
 func (a *announcer) succeeded(pid int) {
 	a.handed = true
-	_ = a.tell(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
+	_ = a.sendState(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
 }
 
-func (a *announcer) tell(state string) error {
+func (a *announcer) sendState(state string) error {
 	if a.notify == nil {
 		return nil
 	}

@@ -73,7 +73,7 @@ func (r *reloader[C]) reload() error {
 			waiting++
 		}
 		r.log.Info("setting changed", "key", c.key, "was", c.was, "is", c.is, "takes_effect", effect)
-		r.hooks.tell(Change{c.key, c.was, c.is, c.live})
+		r.hooks.announce(Change{c.key, c.was, c.is, c.live})
 	}
 	r.log.Info("settings read again", "changed", len(diff), "after_restart", waiting)
 	return nil

@@ -136,25 +136,25 @@ func (f *field) flow(v reflect.Value) *yaml.Node {
 		return scalarNode(v)
 	case list:
 		n.Kind = yaml.SequenceNode
-		f.below(v, "", func(e *field, ev reflect.Value, _ string) { n.Content = append(n.Content, e.flow(ev)) })
+		f.walk(v, "", func(e *field, ev reflect.Value, _ string) { n.Content = append(n.Content, e.flow(ev)) })
 	case section:
 		n.Kind = yaml.MappingNode
 		for _, c := range f.children {
 			if cv := v.FieldByIndex(c.index); !cv.IsZero() || c.preset != "" {
-				n.Content = append(n.Content, word(c.name), c.flow(cv))
+				n.Content = append(n.Content, textNode(c.name), c.flow(cv))
 			}
 		}
 	case table:
 		n.Kind = yaml.MappingNode
 		for _, k := range sortedKeys(v) {
-			n.Content = append(n.Content, word(k.String()), f.elem.flow(v.MapIndex(k)))
+			n.Content = append(n.Content, textNode(k.String()), f.elem.flow(v.MapIndex(k)))
 		}
 	}
 	return n
 }
 
 func scalarNode(v reflect.Value) *yaml.Node {
-	n := word(formatScalar(v))
+	n := textNode(formatScalar(v))
 	switch v.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
@@ -163,8 +163,8 @@ func scalarNode(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// word is a string node; Marshal quotes it where it would read as another type.
-func word(text string) *yaml.Node {
+// textNode is a string node; Marshal quotes it where it would read as another type.
+func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	if strings.ContainsAny(text, "\n\r") {
 		n.Style = yaml.DoubleQuotedStyle // the others take several lines

@@ -177,7 +177,7 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 			return nil, err
 		}
 		return load(root, reflect.ValueOf(all).Elem(), sources{
-			file: file, text: text, env: os.LookupEnv, flags: keys.given(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
+			file: file, text: text, env: os.LookupEnv, flags: keys.givenValues(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
 		}), nil
 	}
 	var all whole[C]
@@ -186,7 +186,7 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 		return &exitError{err: err, code: exitFailed}
 	}
 	switch {
-	case own.printConfig && len(faults.wrong()) == 0:
+	case own.printConfig && len(faults.invalid()) == 0:
 		_, err := stdout.Write(render(spec.Name, root, reflect.ValueOf(&all).Elem()))
 		return err
 	case own.check && len(faults) == 0:

@@ -88,7 +88,7 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 	}
 	for _, o := range g.Sides {
 		if o.limits() {
-			g.Limits = g.Limits.and(o.Limits)
+			g.Limits = g.Limits.tighter(o.Limits)
 		}
 	}
 	return g
@@ -136,11 +136,11 @@ func (g *Agreement) common() bool {
 func (g *Agreement) Err() error {
 	for _, o := range g.Sides {
 		if !o.Allow && !o.Policy {
-			return fmt.Errorf("%w: site %s refuses %s with %s: %s", overlay.ErrForbidden, o.Site, g.link, g.other(o.Site), o.Text)
+			return fmt.Errorf("%w: site %s refuses %s with %s: %s", overlay.ErrForbidden, o.Site, g.link, g.otherSite(o.Site), o.Text)
 		}
 		if !o.Allow {
 			return fmt.Errorf("%w: the policy of %s refuses %s with %s: %s; ask %s",
-				overlay.ErrForbidden, o.Site, g.link, g.other(o.Site), o.Text, o.Contact)
+				overlay.ErrForbidden, o.Site, g.link, g.otherSite(o.Site), o.Text, o.Contact)
 		}
 	}
 	if len(g.Techniques) == 0 {
@@ -148,7 +148,7 @@ func (g *Agreement) Err() error {
 		for i := range g.Sides {
 			if o := &g.Sides[i]; o.limits() && g.common() {
 				return fmt.Errorf("%w: rule %q of %s limits %s with %s (%v), which only a relay can keep, and a policy does not allow relays; ask %s or %s",
-					overlay.ErrForbidden, o.Rule, o.Site, g.link, g.other(o.Site), o.Limits, a.Contact, b.Contact)
+					overlay.ErrForbidden, o.Rule, o.Site, g.link, g.otherSite(o.Site), o.Limits, a.Contact, b.Contact)
 			}
 		}
 		return fmt.Errorf("%w: the policies of %s (rule %q) and %s (rule %q) allow %s no technique in common; ask %s or %s",
@@ -196,7 +196,7 @@ func (g *Agreement) Would() []string {
 		switch {
 		case !o.DryRun:
 		case o.Refuse:
-			all = append(all, fmt.Sprintf("the policy of %s would refuse %s with %s: %s", o.Site, g.link, g.other(o.Site), o.Text))
+			all = append(all, fmt.Sprintf("the policy of %s would refuse %s with %s: %s", o.Site, g.link, g.otherSite(o.Site), o.Text))
 		case len(o.Techniques) > 0 || o.Limits != (Limits{}):
 			var names []string
 			for _, t := range overlay.Techniques() {
@@ -205,7 +205,7 @@ func (g *Agreement) Would() []string {
 				}
 			}
 			if len(names) > 0 {
-				all = append(all, fmt.Sprintf("the policy of %s would leave %s with %s without %s (rule %q)", o.Site, g.link, g.other(o.Site), strings.Join(names, ", "), o.Rule))
+				all = append(all, fmt.Sprintf("the policy of %s would leave %s with %s without %s (rule %q)", o.Site, g.link, g.otherSite(o.Site), strings.Join(names, ", "), o.Rule))
 			}
 		}
 	}
@@ -238,8 +238,8 @@ func (g *Agreement) Explain() Explanation {
 	return e
 }
 
-// other is the site at the other end.
-func (g *Agreement) other(site overlay.SiteID) overlay.SiteID {
+// otherSite is the site at the other end.
+func (g *Agreement) otherSite(site overlay.SiteID) overlay.SiteID {
 	if g.Sides[0].Site == site {
 		return g.Sides[1].Site
 	}
@@ -299,8 +299,8 @@ func describe(job string, who []Who) string {
 	return strings.Join(append([]string{"links of job " + job}, ends...), ", ")
 }
 
-// and is the smaller of each limit.
-func (l Limits) and(m Limits) Limits {
+// tighter is the smaller of each limit.
+func (l Limits) tighter(m Limits) Limits {
 	return Limits{smaller(l.Links, m.Links), smaller(l.Rate, m.Rate), smaller(l.BytesMonth, m.BytesMonth)}
 }
 

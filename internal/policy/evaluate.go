@@ -41,7 +41,7 @@ func (p *Policy) Evaluate(q Question) Decision {
 		}
 		if !r.awake(q.At) {
 			if r.Effect == Allow && asleep == "" {
-				asleep = fmt.Sprintf("; rule %q would, %s", r.Name, r.when(p.Zone))
+				asleep = fmt.Sprintf("; rule %q would, %s", r.Name, r.conditions(p.Zone))
 			}
 			continue
 		}
@@ -85,8 +85,8 @@ func (r Rule) awake(t time.Time) bool {
 	return len(r.Hours) == 0 || slices.ContainsFunc(r.Hours, func(h Hours) bool { return h.contain(t) })
 }
 
-// when describes the rule's hours.
-func (r Rule) when(zone Zone) string {
+// conditions describes the rule's hours.
+func (r Rule) conditions(zone Zone) string {
 	var spans []string
 	for _, h := range r.Hours {
 		spans = append(spans, h.String())

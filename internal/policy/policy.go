@@ -158,7 +158,7 @@ func (r Rule) Check() error {
 	if err := overlay.CheckName("rule", r.Name); err != nil {
 		wrong("name", "%v", err)
 	}
-	for _, c := range r.words() {
+	for _, c := range r.criteria() {
 		if len(c.patterns) > maxWords {
 			wrong(c.key, "%d patterns, at most %d are allowed", len(c.patterns), maxWords)
 			continue
@@ -183,8 +183,8 @@ func (r Rule) Check() error {
 	return errors.Join(errs...)
 }
 
-// words are a rule's criteria that are lists of patterns.
-func (r Rule) words() []criterion {
+// criteria are a rule's criteria that are lists of patterns.
+func (r Rule) criteria() []criterion {
 	return []criterion{{"sites", r.Sites}, {"projects", r.Projects}, {"users", r.Users}, {"jobs", r.Jobs}}
 }
 

@@ -84,7 +84,7 @@ func (b *Bolt) openToRead() error {
 	}
 	b.db, err = bbolt.Open(b.where, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
-		b.db, b.broken = nil, b.wrong(err)
+		b.db, b.broken = nil, b.wrapError(err)
 		return b.broken
 	}
 	b.broken = nil
@@ -95,12 +95,12 @@ func (b *Bolt) openToRead() error {
 func (b *Bolt) open() error {
 	if _, err := os.Stat(b.where); errors.Is(err, fs.ErrNotExist) {
 		if err := b.create(); err != nil {
-			return b.wrong(err)
+			return b.wrapError(err)
 		}
 	}
 	db, err := openBolt(b.where)
 	if err != nil {
-		return b.wrong(err)
+		return b.wrapError(err)
 	}
 	b.db, b.broken = db, nil
 	return nil
@@ -139,9 +139,9 @@ func (b *Bolt) create() error {
 	return dir.Sync()
 }
 
-// wrong names the store in an error of its file, and tells what passes from what
+// wrapError names the store in an error of its file, and tells what passes from what
 // does not.
-func (b *Bolt) wrong(err error) error {
+func (b *Bolt) wrapError(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("store: %s: %w; each broker on a host needs its own file (setting store)", b.where, ErrLocked)
@@ -193,7 +193,7 @@ func (b *Bolt) Get(_ context.Context, key string) (r Record, err error) {
 func (b *Bolt) List(_ context.Context, prefix, after string, max int) (all []Record, err error) {
 	err = b.view(func(records *bbolt.Bucket) error {
 		c := records.Cursor()
-		for k, v := c.Seek([]byte(first(prefix, after))); k != nil && len(all) < max && strings.HasPrefix(string(k), prefix); k, v = c.Next() {
+		for k, v := c.Seek([]byte(firstKey(prefix, after))); k != nil && len(all) < max && strings.HasPrefix(string(k), prefix); k, v = c.Next() {
 			r, err := unpackBolt(string(k), v)
 			if err != nil {
 				return err
@@ -233,7 +233,7 @@ func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
 		err = b.unwritable(err)
 	}
 	if err == nil {
-		b.tell(changes)
+		b.notify(changes)
 	}
 	return b.note(err)
 }
@@ -384,8 +384,8 @@ type watcher struct {
 	missed  bool // read everything again
 }
 
-// tell queues changes. w.mu is held.
-func (w *watchers) tell(changes []Change) {
+// notify queues changes. w.mu is held.
+func (w *watchers) notify(changes []Change) {
 	for one := range w.all {
 		for _, c := range changes {
 			if strings.HasPrefix(c.Key, one.prefix) {
@@ -427,7 +427,7 @@ func (w *watchers) watch(ctx context.Context, prefix string, f func([]Change, bo
 		one.changes, one.missed = nil, false
 		var err error
 		if missed {
-			changes, err = everything(ctx, s, prefix) // no commit comes in between
+			changes, err = listAll(ctx, s, prefix) // no commit comes in between
 		}
 		w.mu.Unlock()
 		switch {
@@ -439,8 +439,8 @@ func (w *watchers) watch(ctx context.Context, prefix string, f func([]Change, bo
 	}
 }
 
-// everything returns all records with the prefix.
-func everything(ctx context.Context, s Store, prefix string) (changes []Change, err error) {
+// listAll returns all records with the prefix.
+func listAll(ctx context.Context, s Store, prefix string) (changes []Change, err error) {
 	err = All(ctx, s, prefix, func(records []Record) error {
 		for _, r := range records {
 			changes = append(changes, Change{Record: r})
@@ -450,8 +450,8 @@ func everything(ctx context.Context, s Store, prefix string) (changes []Change, 
 	return changes, err
 }
 
-// first is the least key that a List behind after may return.
-func first(prefix, after string) string {
+// firstKey is the least key that a List behind after may return.
+func firstKey(prefix, after string) string {
 	if after < prefix {
 		return prefix
 	}

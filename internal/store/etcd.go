@@ -152,7 +152,7 @@ func (e *Etcd) List(ctx context.Context, prefix, after string, max int) ([]Recor
 func (e *Etcd) list(ctx context.Context, prefix, after string, max int, revision int64) ([]Record, int64, error) {
 	call, cancel := context.WithTimeout(ctx, etcdCall)
 	defer cancel()
-	resp, err := e.client.Get(call, e.prefix+first(prefix, after), clientv3.WithRange(clientv3.GetPrefixRangeEnd(e.prefix+prefix)),
+	resp, err := e.client.Get(call, e.prefix+firstKey(prefix, after), clientv3.WithRange(clientv3.GetPrefixRangeEnd(e.prefix+prefix)),
 		clientv3.WithLimit(int64(max)), clientv3.WithRev(revision))
 	if err = e.failed(ctx, err); err != nil {
 		return nil, 0, err

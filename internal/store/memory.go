@@ -57,7 +57,7 @@ func (m *Memory) List(_ context.Context, prefix, after string, max int) (all []R
 		return nil, m.note(m.fault)
 	}
 	for key, r := range m.records {
-		if strings.HasPrefix(key, prefix) && key >= first(prefix, after) {
+		if strings.HasPrefix(key, prefix) && key >= firstKey(prefix, after) {
 			all = append(all, r)
 		}
 	}
@@ -94,7 +94,7 @@ func (m *Memory) Commit(_ context.Context, tx Tx) error {
 		delete(m.records, key)
 		changes = append(changes, Change{Record: Record{Key: key}, Deleted: true})
 	}
-	m.tell(changes)
+	m.notify(changes)
 	return m.note(nil)
 }
 

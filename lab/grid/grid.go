@@ -158,7 +158,7 @@ func (g *Grid) Socket(node string) string {
 	return filepath.Join(g.dir, safe("helper "+node)+".sock")
 }
 
-// Store returns the folder in which the gate-keeper on a node keeps the files of jobs.
+// Store returns the folder in which the node service on a node keeps the files of jobs.
 func (g *Grid) Store(node string) string {
 	return filepath.Join(g.dir, safe("store "+node))
 }

@@ -108,8 +108,8 @@ func newField(d Demand, network Network) *field {
 	return f
 }
 
-// both is a message each way.
-func (f *field) both(i, j int) float64 { return f.time[i*f.width+j] + f.time[j*f.width+i] }
+// roundTrip is a message each way.
+func (f *field) roundTrip(i, j int) float64 { return f.time[i*f.width+j] + f.time[j*f.width+i] }
 
 // cost is Plan.Cost of the plan that the shares make.
 func (f *field) cost(shares []Share) float64 {
@@ -127,9 +127,9 @@ func (f *field) cost(shares []Share) float64 {
 	return total
 }
 
-// at is the host of a copy of a rank; copies of a pinned rank 0 after the first do not
+// hostOf is the host of a copy of a rank; copies of a pinned rank 0 after the first do not
 // exist.
-func (f *field) at(rank, copy int) (host int, exists bool) {
+func (f *field) hostOf(rank, copy int) (host int, exists bool) {
 	switch {
 	case f.home < 0:
 		return f.seq[copy*f.Job.Ranks+rank], true
@@ -141,10 +141,10 @@ func (f *field) at(rank, copy int) (host int, exists bool) {
 
 // send is the time of the messages from one rank's first copy to all of another's.
 func (f *field) send(from, to int) float64 {
-	src, _ := f.at(from, 0)
+	src, _ := f.hostOf(from, 0)
 	total := 0.0
 	for c := range f.Job.Copies {
-		if dst, exists := f.at(to, c); exists {
+		if dst, exists := f.hostOf(to, c); exists {
 			total += f.time[src*f.width+dst]
 		}
 	}
@@ -159,10 +159,10 @@ func (f *field) denseCost() float64 {
 	f.active = f.active[:0]
 	total := 0.0
 	for rank := range f.Job.Ranks {
-		src, _ := f.at(rank, 0)
+		src, _ := f.hostOf(rank, 0)
 		f.first[src]++
 		for c := range f.Job.Copies {
-			if dst, exists := f.at(rank, c); exists {
+			if dst, exists := f.hostOf(rank, c); exists {
 				if f.all[dst]++; f.all[dst] == 1 {
 					f.active = append(f.active, dst)
 				}
@@ -219,7 +219,7 @@ func (f *field) grow(seed int) []Share {
 		left -= u
 		if f.Job.Pattern == Dense {
 			for j := range n {
-				toTaken[j] += float64(u) * f.both(next, j)
+				toTaken[j] += float64(u) * f.roundTrip(next, j)
 			}
 		}
 		last, least := next, math.Inf(1)
@@ -241,18 +241,18 @@ func (f *field) grow(seed int) []Share {
 // adds is the time per process that filling host j would add.
 func (f *field) adds(seed, last, j, left int, toTaken float64) float64 {
 	u := float64(min(f.Capacity[j], left))
-	inside := f.both(j, j)
+	inside := f.roundTrip(j, j)
 	switch f.Job.Pattern {
 	case Dense:
 		return toTaken + (u-1)/2*inside
 	case Neighbour:
-		return (f.both(last, j) + (u-1)*inside) / u
+		return (f.roundTrip(last, j) + (u-1)*inside) / u
 	}
 	master := seed
 	if f.home >= 0 {
 		master = f.home
 	}
-	return f.both(master, j)
+	return f.roundTrip(master, j)
 }
 
 // lookAhead is asked when a dense placement is about to grow into the host next. If its
@@ -286,27 +286,27 @@ func (f *field) lookAhead(next, left int, taken []bool, toTaken []float64) int {
 	slices.SortStableFunc(doors, func(a, b int) int { return cmp.Compare(toTaken[a], toTaken[b]) })
 	least := math.Inf(1)
 	for _, h := range doors[:min(autoDoors, len(doors))] {
-		if c := toTaken[h] + float64(left-1)/2*f.near(h, left, taken); c < least {
+		if c := toTaken[h] + float64(left-1)/2*f.nearest(h, left, taken); c < least {
 			next, least = h, c
 		}
 	}
 	return next
 }
 
-// near is the mean time of a message each way between h and the hosts nearest to it
+// nearest is the mean time of a message each way between h and the hosts nearest to it
 // that are free and take n processes together.
-func (f *field) near(h, n int, taken []bool) float64 {
+func (f *field) nearest(h, n int, taken []bool) float64 {
 	var free []int
 	for j := range f.Hosts {
 		if !taken[j] {
 			free = append(free, j)
 		}
 	}
-	slices.SortStableFunc(free, func(a, b int) int { return cmp.Compare(f.both(h, a), f.both(h, b)) })
+	slices.SortStableFunc(free, func(a, b int) int { return cmp.Compare(f.roundTrip(h, a), f.roundTrip(h, b)) })
 	total, left := 0.0, n
 	for _, j := range free {
 		u := min(f.Capacity[j], left)
-		total += float64(u) * f.both(h, j)
+		total += float64(u) * f.roundTrip(h, j)
 		if left -= u; left == 0 {
 			break
 		}

@@ -158,7 +158,7 @@ func (b *booking) startAgent() (folder string, err error) {
 	b.hasAgent = true
 	b.setLink(link)
 	b.note()
-	b.k.work.Go(func() { b.hear(link) }) // ends with the agent, or when the keeper leaves
+	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves
 	return link.Opened.Folder, nil
 }
 
@@ -183,7 +183,7 @@ func (b *booking) dial() (*jobagent.Link, error) {
 }
 
 // checkFolder says why a folder is not one that the job's agent makes, or returns nil: the
-// keeper removes it in the end, in its own account, and believes no agent where it is.
+// node service removes it in the end, in its own account, and believes no agent where it is.
 func (b *booking) checkFolder(folder string) error {
 	name, below := strings.CutPrefix(folder, b.k.jobs()+"/")
 	if !below || !strings.HasPrefix(name, b.ask.Job.Name()+"-") || strings.Contains(name, "/") {
@@ -192,21 +192,21 @@ func (b *booking) checkFolder(folder string) error {
 	return nil
 }
 
-// maxDials is how often a keeper tries to reach an agent whose connection broke, 20 s each
+// maxDials is how often a node service tries to reach an agent whose connection broke, 20 s each
 // when it does not answer, before it kills it.
 const maxDials = 2
 
-// hear takes what the agent says until it has ended or the keeper leaves it. An agent
+// readAgent takes what the agent says until it has ended or the node service leaves it. An agent
 // whose connection broke is asked again: the kernel closes its socket when its guard has
 // ended, too, and nothing is left of the job. Without a link the agent is that of the
-// keeper before.
-func (b *booking) hear(link *jobagent.Link) {
+// node service before.
+func (b *booking) readAgent(link *jobagent.Link) {
 	adopted := link == nil
 	for tries := 0; ; {
 		for link != nil {
 			m, err := link.Receive()
 			if err == nil {
-				err = b.heard(m)
+				err = b.handleAgent(m)
 			}
 			if err != nil {
 				link.Close()
@@ -249,7 +249,7 @@ func (b *booking) hear(link *jobagent.Link) {
 	}
 }
 
-// unlaunched ends a job that the keeper before was about to have started, and did not:
+// unlaunched ends a job that the node service before was about to have started, and did not:
 // only it knew what the agent is to run.
 func (b *booking) unlaunched() {
 	b.k.do(func(time.Time) {
@@ -265,7 +265,7 @@ func (b *booking) isLeft() bool {
 	return b.left
 }
 
-// setLink makes a connection the booking's, unless the keeper leaves.
+// setLink makes a connection the booking's, unless the node service leaves.
 func (b *booking) setLink(link *jobagent.Link) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,8 +280,8 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 	return true
 }
 
-// tell says something to the agent. Without one, or when it does not read, hear finds out.
-func (b *booking) tell(m *gatepb.ToAgent) {
+// sendAgent says something to the agent. Without one, or when it does not read, hear finds out.
+func (b *booking) sendAgent(m *gatepb.ToAgent) {
 	b.mu.Lock()
 	link := b.link
 	b.mu.Unlock()
@@ -297,15 +297,15 @@ func (b *booking) tell(m *gatepb.ToAgent) {
 
 // tellSoon is tell for a goroutine that must not wait.
 func (b *booking) tellSoon(m *gatepb.ToAgent) {
-	b.k.work.Go(func() { b.tell(m) })
+	b.k.work.Go(func() { b.sendAgent(m) })
 }
 
-// heard deals with what the agent says. An agent that breaks the rules is not heard any
+// handleAgent deals with what the agent says. An agent that breaks the rules is not heard any
 // more: its account is the job's.
-func (b *booking) heard(m *gatepb.FromAgent) error {
+func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 	switch m := m.Say.(type) {
 	case *gatepb.FromAgent_Event:
-		return b.happened(m.Event)
+		return b.report(m.Event)
 	case *gatepb.FromAgent_Ended:
 		b.processesEnded()
 	case *gatepb.FromAgent_Taken:
@@ -323,8 +323,8 @@ func (b *booking) heard(m *gatepb.FromAgent) error {
 	return nil
 }
 
-// happened takes an event of the agent.
-func (b *booking) happened(m *gatepb.ToSubmitter) error {
+// report takes an event of the agent.
+func (b *booking) report(m *gatepb.ToSubmitter) error {
 	switch m.Say.(type) {
 	case *gatepb.ToSubmitter_Output, *gatepb.ToSubmitter_Exited, *gatepb.ToSubmitter_File, *gatepb.ToSubmitter_Over:
 	default:

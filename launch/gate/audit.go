@@ -7,7 +7,7 @@ import (
 )
 
 // auditDenied records that the owner's rules let somebody not book the node.
-func (k *Keeper) auditDenied(who Asker, ask reserve.Ask, why string) {
+func (k *NodeService) auditDenied(who Asker, ask reserve.Ask, why string) {
 	k.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, User: who.Identity(), Job: string(ask.Job), Rule: "offer", Reason: why,
 		Sites: []string{string(who.Node.Site), string(k.opts.Node.Site)}, Nodes: []string{who.Node.Name, k.opts.Node.Name},
@@ -24,7 +24,7 @@ func (g *Gate) auditOverBudget(s *control.Session, err error) {
 
 // auditJob records the start or the end of a job here. User is who launched
 // it, as that one's node says: USER@SITE/NODE.
-func (k *Keeper) auditJob(b *booking, what audit.Event, reason string) {
+func (k *NodeService) auditJob(b *booking, what audit.Event, reason string) {
 	k.opts.Audit.Append(audit.Record{
 		Event: what, User: b.who.Identity(), Job: string(b.ask.Job), Reason: reason,
 		Sites: []string{string(k.opts.Node.Site)}, Nodes: []string{k.opts.Node.Name},

@@ -37,15 +37,15 @@ const (
 // errNoTurn is that others were measured until it was too late.
 var errNoTurn = errors.New("other nodes are being measured")
 
-// carried is what came back of the pieces that were sent to a node.
-type carried struct {
+// measuredBytes is what came back of the pieces that were sent to a node.
+type measuredBytes struct {
 	came []time.Duration // when each did, since the first was sent
 }
 
-// due returns how many pieces, of all, may have been sent by now: as many as come back
+// dueRequests returns how many pieces, of all, may have been sent by now: as many as come back
 // within two round trips, so that the way is full and what waits before its narrowest
 // place is soon through when the measurement ends.
-func (c *carried) due() int {
+func (c *measuredBytes) dueRequests() int {
 	n := len(c.came)
 	if n == 0 {
 		return minAhead / pieceBytes
@@ -57,8 +57,8 @@ func (c *carried) due() int {
 	return min(n+ahead, maxBytes/pieceBytes)
 }
 
-// enough reports whether more would say no more.
-func (c *carried) enough() bool {
+// isEnough reports whether more would say no more.
+func (c *measuredBytes) isEnough() bool {
 	n := len(c.came)
 	switch {
 	case n < minBytes/pieceBytes:
@@ -73,7 +73,7 @@ func (c *carried) enough() bool {
 // quarter does not count, while TCP finds its pace and buckets are emptied. Of the rest
 // the lower median of several parts does, because when one of the two machines stands
 // still for a moment one part takes too long and the next comes all at once.
-func (c *carried) rate() float64 {
+func (c *measuredBytes) rate() float64 {
 	n := len(c.came)
 	if n == 0 {
 		return 0
@@ -139,12 +139,12 @@ func train(ctx context.Context, stream pieces) (float64, error) {
 		stream.CloseSend()
 	}()
 	defer func() { <-sent }()
-	var back carried
+	var back measuredBytes
 	start, granted, open := time.Now(), 0, true
 	grant := func() {
-		switch due := back.due(); {
+		switch due := back.dueRequests(); {
 		case !open:
-		case back.enough():
+		case back.isEnough():
 			open = false
 			close(grants)
 		case due > granted:
@@ -180,7 +180,7 @@ func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
 	if _, err := s.caller(stream.Context()); err != nil {
 		return control.Status(err)
 	}
-	if !s.keeper.offers.Load() {
+	if !s.node.offers.Load() {
 		return status.Error(codes.PermissionDenied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0), so nobody needs to measure the way to it")
 	}
 	select {

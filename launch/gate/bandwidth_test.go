@@ -185,9 +185,9 @@ func TestEcho(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		away := func(context.Context) (Asker, error) { return Asker{}, nil }
-		keeper := &Keeper{}
-		keeper.offers.Store(true)
-		s := &service{keeper: keeper, echoes: make(chan struct{}, echoes), caller: away}
+		nodeService := &NodeService{}
+		nodeService.offers.Store(true)
+		s := &service{node: nodeService, echoes: make(chan struct{}, echoes), caller: away}
 		plain := &echoStream{ctx: ctx, pieces: []int{3, 16 << 10, 0}}
 		if err := s.Echo(plain); err != nil || fmt.Sprint(plain.heard) != "[3 16384 0]" {
 			t.Errorf("%v, %v", plain.heard, err)
@@ -222,11 +222,11 @@ func TestEcho(t *testing.T) {
 			t.Errorf("%v, and %d are under way", err, len(s.echoes))
 		}
 
-		keeper.offers.Store(false)
+		nodeService.offers.Store(false)
 		if err := s.Echo(&echoStream{ctx: ctx, pieces: []int{1}}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("where nothing is offered: %v", err)
 		}
-		keeper.offers.Store(true)
+		nodeService.offers.Store(true)
 		s.reach = func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error) { return nil, nil, nil }
 		if err := s.Echo(&echoStream{ctx: ctx, pieces: []int{1}}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("at the door: %v", err)

@@ -26,13 +26,13 @@ type place = allocate.Process
 //	  v                        v
 //	finish: the agent ends, the folder goes, and with it the booking
 type booking struct {
-	k    *Keeper
+	k    *NodeService
 	key  reserve.Key
 	name string // of its agent, and of the files about it
 	who  Asker
 	ask  reserve.Ask
 
-	// Of the keeper's Serve.
+	// Of the node service's Serve.
 	hold      reserve.Hold
 	stream    *conversation // that is attached; nil: none
 	orphan    time.Time     // when it ends for want of one; zero: there is one
@@ -55,7 +55,7 @@ type booking struct {
 	overOnce  sync.Once               // closes overCame
 	agentGone chan struct{}           // closed when there was an agent, and nothing is left of it
 	gone      chan struct{}           // closed when nothing is left
-	leave     chan struct{}           // closed when the keeper leaves it to the next one
+	leave     chan struct{}           // closed when the node service leaves it to the next one
 	ended     sync.Once               // tells the node that its processes have ended
 	sending   sync.Mutex              // held while something is said to the agent
 	starting  sync.Mutex              // held while an agent is started
@@ -73,7 +73,7 @@ type booking struct {
 	over     uint64         // number of the event Over; 0: not yet
 }
 
-func (k *Keeper) newBooking(who Asker, ask reserve.Ask) *booking {
+func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
 	b := &booking{
 		k: k, key: ask.Key, name: hex.EncodeToString(ask.Key[:8]), who: who, ask: ask, events: jobagent.NewEvents(),
 		staged: make(chan *gatepb.StagedFile, 1), free: make(chan struct{}), overCame: make(chan struct{}),
@@ -125,7 +125,7 @@ const lastWords = 3 * time.Second
 // launch has the agent start the processes.
 func (b *booking) launch() {
 	m := &gatepb.Launch{Start: b.program.start, Helper: b.k.opts.Helper}
-	b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
+	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
 	b.program.start = nil // the agent has it, and with it the job's key
 	b.run()
 }
@@ -234,7 +234,7 @@ func (b *booking) home() (string, error) {
 }
 
 // remove waits for the end of the agent, which removes the folder, and removes what the
-// keeper keeps about it.
+// node service keeps about it.
 func (b *booking) remove() {
 	b.starting.Lock() // for an agent that is being started
 	b.mu.Lock()

@@ -28,7 +28,7 @@ type Stream interface {
 
 // conversation is one stream about one booking.
 type conversation struct {
-	k        *Keeper
+	k        *NodeService
 	who      Asker
 	b        *booking
 	out      chan *gatepb.ToSubmitter // answers; who answers waits when it is full
@@ -40,7 +40,7 @@ type conversation struct {
 }
 
 // Converse answers one stream of who until the conversation or the stream is over.
-func (k *Keeper) Converse(who Asker, stream Stream) error {
+func (k *NodeService) Converse(who Asker, stream Stream) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (k *Keeper) Converse(who Asker, stream Stream) error {
 		return err
 	}
 	heard := make(chan error, 1)
-	go func() { heard <- c.hear(stream) }() // ends with the stream, which ends when this returns
+	go func() { heard <- c.readLoop(stream) }() // ends with the stream, which ends when this returns
 	return c.speak(stream, heard)
 }
 
@@ -97,7 +97,7 @@ func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err err
 			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
 			return
 		}
-		if err := k.takes(c.who); err != nil {
+		if err := k.admit(c.who); err != nil {
 			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Denied, Text: err.Error()}, 0)
 			k.auditDenied(c.who, ask, err.Error())
 			return
@@ -143,7 +143,7 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 
 // missing says why nobody can attach to a key. The node remembers for some time what
 // became of its keys; a Renew of one that is not there changes nothing.
-func (k *Keeper) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
+func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
 	const gone = "there is no reservation with this key (any more)"
 	if b == nil && !k.node.Has(key) {
 		said, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
@@ -237,15 +237,15 @@ func (c *conversation) speak(stream Stream, heard <-chan error) error {
 				gone = nil
 				continue
 			}
-			return c.last(stream, at)
+			return c.finalMessage(stream, at)
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
 }
 
-// last says what is left to say of a booking that is gone.
-func (c *conversation) last(stream Stream, at uint64) error {
+// finalMessage says what is left to say of a booking that is gone.
+func (c *conversation) finalMessage(stream Stream, at uint64) error {
 	for {
 		select {
 		case m := <-c.out:
@@ -277,8 +277,8 @@ func (c *conversation) answer(m *gatepb.ToSubmitter) {
 	}
 }
 
-// hear takes what the submitter says.
-func (c *conversation) hear(stream Stream) error {
+// readLoop takes what the submitter says.
+func (c *conversation) readLoop(stream Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -297,9 +297,9 @@ func (c *conversation) hear(stream Stream) error {
 func (c *conversation) take(m *gatepb.ToNode) error {
 	switch m := m.GetSay().(type) {
 	case *gatepb.ToNode_Renew:
-		return c.tell(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, gatepb.Refused_RENEW)
+		return c.refuseWith(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, gatepb.Refused_RENEW)
 	case *gatepb.ToNode_Commit:
-		return c.tell(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, gatepb.Refused_COMMIT)
+		return c.refuseWith(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, gatepb.Refused_COMMIT)
 	case *gatepb.ToNode_Start:
 		return c.start(m.Start)
 	case *gatepb.ToNode_Cancel:
@@ -322,13 +322,13 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 		if p := c.b.begun.Load(); p == nil || !p.listens() {
 			c.answer(fault(gatepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
 		} else {
-			c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Input{Input: m.Input}})
+			c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Input{Input: m.Input}})
 		}
 	case *gatepb.ToNode_Signal:
 		c.signal(m.Signal)
 	case *gatepb.ToNode_Ack:
 		c.events().Ack(m.Ack.Event)
-		c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
+		c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
 		if c.b.heardAll() {
 			c.b.release()
 		}
@@ -338,8 +338,8 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 	return nil
 }
 
-// tell gives the node a message and answers what it says.
-func (c *conversation) tell(m reserve.Message, what gatepb.Refused_What) error {
+// refuseWith gives the node a message and answers what it says.
+func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) error {
 	k, b := c.k, c.b
 	var answer *gatepb.ToSubmitter
 	err := k.do(func(now time.Time) {
@@ -402,5 +402,5 @@ func (c *conversation) signal(m *gatepb.Signal) {
 		c.answer(fault(gatepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
 		return
 	}
-	c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Signal{Signal: m}})
+	c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Signal{Signal: m}})
 }

@@ -48,7 +48,7 @@ func Connect(helper string) (*grpc.ClientConn, error) {
 }
 
 // At returns a context whose calls, on a connection of Connect, are passed on to the
-// gate-keeper of a node.
+// node service of a node.
 func At(ctx context.Context, node overlay.NodeID) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, metaNode, node.String())
 }

@@ -203,7 +203,7 @@ func (c *conversation) sendFile() error {
 	}
 	part := func(p *gatepb.StagePart) {
 		p.Name, p.Mode = f.name, uint32(f.mode)
-		b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
+		b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
 	}
 	err := f.store.Each(f.file, func(chunk []byte) error {
 		part(&gatepb.StagePart{Data: chunk})

@@ -36,11 +36,11 @@ type Bounds struct {
 	NodeBytes, AllNodesBytes    int // the same of the calls of one other node, and of all of them
 }
 
-// Gate is all of a helper that has to do with launching: the keeper of its node, the
+// Gate is all of a helper that has to do with launching: the node service of its node, the
 // sessions with those of other nodes, and the door for local programs. Make it with New,
 // run it with Serve.
 type Gate struct {
-	*Keeper
+	*NodeService
 	settings Settings
 	end      *control.Endpoint
 	sessions *sessions
@@ -53,14 +53,14 @@ type Gate struct {
 func New(settings Settings) (*Gate, error) {
 	g := &Gate{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
 	settings.Reach = g.Reach
-	keeper, err := NewKeeper(settings.Options)
+	nodeService, err := NewNodeService(settings.Options)
 	if err != nil {
 		return nil, err
 	}
-	g.Keeper = keeper
+	g.NodeService = nodeService
 	far := newDistances(Pinger(settings.Node, g.Reach), bandwidthBy(settings.Node, g.Reach))
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
-		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
+		gatepb.RegisterGateServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
 	})
 	g.end.SetStreaming()
 	g.end.SetBudget(settings.budget(settings.Policy.Jobs))
@@ -69,7 +69,7 @@ func New(settings Settings) (*Gate, error) {
 	g.meter = g.newDoorMeter()
 	g.door = newDoor(g.meter)
 	gatepb.RegisterGateServer(g.door, &service{
-		keeper: keeper, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
+		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
 		reach: g.sessions.reach,
 	})
 	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts})
@@ -85,9 +85,9 @@ func (b Bounds) budget(jobs int) control.Budget {
 	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs, Bytes: b.NodeBytes, AllBytes: b.AllNodesBytes}
 }
 
-// SetPolicy is Keeper.SetPolicy.
+// SetPolicy is NodeService.SetPolicy.
 func (g *Gate) SetPolicy(policy reserve.Policy) error {
-	err := g.Keeper.SetPolicy(policy)
+	err := g.NodeService.SetPolicy(policy)
 	if err == nil {
 		g.end.SetBudget(g.settings.budget(policy.Jobs))
 	}
@@ -101,7 +101,7 @@ func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.Ga
 	return g.sessions.reach(ctx, node)
 }
 
-// Serve answers local programs on door, and other gate-keepers, until ctx ends or the door fails. It closes door. It returns when
+// Serve answers local programs on door, and other node services, until ctx ends or the door fails. It closes door. It returns when
 // nothing is left of the jobs here and of the sessions.
 func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	kept := make(chan struct{})
 	parts.Go(func() {
 		defer close(kept)
-		g.Keeper.Serve(keeping)
+		g.NodeService.Serve(keeping)
 	})
 	parts.Go(func() { g.sessions.answer(reaching) }) // also who offers nothing says so
 	parts.Go(func() {

@@ -67,7 +67,7 @@ func (i *impostor) Kill(string) error {
 func (i *impostor) Ended(string) error { return nil }
 
 // A job agent that names a folder which is not its job's has it neither removed nor used:
-// the keeper would remove it in its own account, in which the node's keys are.
+// the node service would remove it in its own account, in which the node's keys are.
 func TestAgentNamesAnotherFolder(t *testing.T) {
 	for _, c := range []struct{ name, folder string }{
 		{"elsewhere", "KEYS"}, {"the store itself", "JOBS/.."}, {"all jobs", "JOBS"}, {"another job's", "JOBS/other-1"},

@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/watch"
 )
 
-// record is what a keeper writes down of a booking that has an agent, for the keeper that
-// comes after it. It is the keeper's own file, since an agent has its job's account and
+// record is what a node service writes down of a booking that has an agent, for the node service that
+// comes after it. It is the node service's own file, since an agent has its job's account and
 // could say anything of whose it is. The job's key is not in it.
 type record struct {
 	Who       Asker
@@ -36,11 +36,11 @@ type record struct {
 }
 
 // agents is the folder of the agents' sockets and the bookings' records.
-func (k *Keeper) agents() string { return filepath.Join(k.opts.Store, "agents") }
+func (k *NodeService) agents() string { return filepath.Join(k.opts.Store, "agents") }
 
 const recordSuffix = ".json"
 
-func (k *Keeper) recordFile(name string) string {
+func (k *NodeService) recordFile(name string) string {
 	return filepath.Join(k.agents(), name+recordSuffix)
 }
 
@@ -64,9 +64,9 @@ func (b *booking) note() {
 	}
 }
 
-// adopt takes over the bookings of the keeper before, which may have been killed, and
+// adopt takes over the bookings of the node service before, which may have been killed, and
 // removes what none of them owns. Serve's goroutine calls it before all else.
-func (k *Keeper) adopt() {
+func (k *NodeService) adopt() {
 	owned := map[string]bool{} // folders
 	files, _ := os.ReadDir(k.agents())
 	for _, f := range files {
@@ -100,7 +100,7 @@ func (k *Keeper) adopt() {
 	}
 }
 
-func (k *Keeper) named(name string) *booking {
+func (k *NodeService) named(name string) *booking {
 	for _, b := range k.bookings {
 		if b.name == name {
 			return b
@@ -110,13 +110,13 @@ func (k *Keeper) named(name string) *booking {
 }
 
 // adoptOne takes over a booking. One that had not started ends.
-func (k *Keeper) adoptOne(name string, r record) {
+func (k *NodeService) adoptOne(name string, r record) {
 	b := k.newBooking(r.Who, r.Ask)
 	b.name, b.hold, b.committed, b.since, b.folder = name, r.Hold, r.Committed, r.Since, r.Folder
 	now := time.Now()
 	k.bookings[b.key] = b
 	b.hasAgent = true
-	k.work.Go(func() { b.hear(nil) })
+	k.work.Go(func() { b.readAgent(nil) })
 	if !r.Started {
 		b.closed = true
 		b.finish()

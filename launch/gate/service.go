@@ -14,10 +14,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// service answers Gate for the keeper of this node, and passes on what is for another's.
+// service answers Gate for the node service of this node, and passes on what is for another's.
 type service struct {
 	gatepb.UnimplementedGateServer
-	keeper    *Keeper
+	node      *NodeService
 	distances *distances
 	echoes    chan struct{} // one token for each Echo under way
 	caller    func(context.Context) (Asker, error)
@@ -32,13 +32,13 @@ func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, awa
 	if err != nil || s.reach == nil {
 		return who, node, false, control.Status(err)
 	}
-	node, err = target(ctx, s.keeper.opts.Node)
-	return who, node, err == nil && node != s.keeper.opts.Node, control.Status(err)
+	node, err = target(ctx, s.node.opts.Node)
+	return who, node, err == nil && node != s.node.opts.Node, control.Status(err)
 }
 
-// at calls f with a node's gate. The session may have died unnoticed, with the node's
+// withNode calls f with a node's gate. The session may have died unnoticed, with the node's
 // helper for one: if it turns out so, f is called once more, with another.
-func (s *service) at(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
+func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
 	for again := false; ; again = true {
 		there, done, err := s.reach(ctx, node)
 		if err != nil {
@@ -68,7 +68,7 @@ func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error),
 	if !away {
 		return here(who)
 	}
-	err = s.at(ctx, node, func(g gatepb.GateClient) (err error) {
+	err = s.withNode(ctx, node, func(g gatepb.GateClient) (err error) {
 		r, err = there(g, onBehalf(ctx, who))
 		return err
 	})
@@ -81,7 +81,7 @@ func (s *service) Ping(ctx context.Context, q *gatepb.PingRequest) (*gatepb.Ping
 		if len(q.Payload) > 64<<10 {
 			return nil, status.Error(codes.InvalidArgument, "a ping carries at most 64 KiB")
 		}
-		n, err := s.keeper.count()
+		n, err := s.node.count()
 		return &gatepb.PingResponse{Payload: q.Payload, Jobs: uint32(n)}, control.Status(err)
 	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.PingResponse, error) { return g.Ping(ctx, q) })
 }
@@ -107,7 +107,7 @@ func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.
 		case q.From != "" && q.From != who.Node.String():
 			return nil, status.Errorf(codes.PermissionDenied, "%v gossips as %.300s", who.Node, q.From)
 		}
-		return &gatepb.GossipResponse{}, control.Status(s.keeper.hearGossip(overlay.JobID(q.Job), who.Node, q.Message))
+		return &gatepb.GossipResponse{}, control.Status(s.node.hearGossip(overlay.JobID(q.Job), who.Node, q.Message))
 	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.GossipResponse, error) {
 		return g.Gossip(ctx, q)
 	})
@@ -115,7 +115,7 @@ func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.
 
 // Jobs implements gatepb.GateServer.
 func (s *service) Jobs(ctx context.Context, q *gatepb.JobsRequest) (*gatepb.JobsResponse, error) {
-	return unary(s, ctx, s.keeper.list,
+	return unary(s, ctx, s.node.list,
 		func(g gatepb.GateClient, ctx context.Context) (*gatepb.JobsResponse, error) { return g.Jobs(ctx, q) })
 }
 
@@ -125,7 +125,7 @@ func (s *service) Kill(ctx context.Context, q *gatepb.KillRequest) (*gatepb.Kill
 		if err := mustSpeak(who); err != nil {
 			return nil, control.Status(err)
 		}
-		return s.keeper.killJob(who, overlay.JobID(q.Job))
+		return s.node.killJob(who, overlay.JobID(q.Job))
 	},
 		func(g gatepb.GateClient, ctx context.Context) (*gatepb.KillResponse, error) { return g.Kill(ctx, q) })
 }
@@ -142,7 +142,7 @@ func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
 	if err := mustSpeak(who); err != nil {
 		return control.Status(err)
 	}
-	return s.keeper.Converse(who, stream)
+	return s.node.Converse(who, stream)
 }
 
 // pass has a submitter here and a node elsewhere converse. The first message waits for
@@ -153,7 +153,7 @@ func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 	if err != nil {
 		return err
 	}
-	return s.at(near.Context(), node, func(there gatepb.GateClient) error {
+	return s.withNode(near.Context(), node, func(there gatepb.GateClient) error {
 		ctx, cancel := context.WithCancel(onBehalf(near.Context(), who))
 		defer cancel()
 		far, err := there.Converse(ctx)

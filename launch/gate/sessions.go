@@ -27,7 +27,7 @@ const (
 	rejoinTime  = 5 * time.Second  // until this node's gate is opened again after a failure
 )
 
-// sessions are those with other gate-keepers: made when a call is for one, and closed
+// sessions are those with other node services: made when a call is for one, and closed
 // when none was for some time.
 type sessions struct {
 	node   overlay.NodeID
@@ -176,7 +176,7 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	leave()
 }
 
-// connect makes a session with a node's gate-keeper, over a link of its gate job. leave
+// connect makes a session with a node's node service, over a link of its gate job. leave
 // ends what is below the session.
 func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *control.Session, leave func(), err error) {
 	key := jobkey.Gate(node)
@@ -258,7 +258,7 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 	return m
 }
 
-// answer takes sessions of other gate-keepers until ctx ends: as rank 0 of this node's
+// answer takes sessions of other node services until ctx ends: as rank 0 of this node's
 // gate job, over and over when the helper does not take that.
 func (s *sessions) answer(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -23,15 +23,15 @@ import (
 
 var here = overlay.NodeID{Site: "here", Name: "n1"}
 
-// TestMain is a job agent where a keeper of a test starts one.
+// TestMain is a job agent where a node service of a test starts one.
 func TestMain(m *testing.M) {
 	jobagent.Main()
 	os.Exit(m.Run())
 }
 
-// host is a keeper that runs, for one test.
+// host is a node service that runs, for one test.
 type host struct {
-	*Keeper
+	*NodeService
 	t    *testing.T
 	ctx  context.Context // the test's patience
 	stop func()          // ends Serve, and waits
@@ -46,7 +46,7 @@ func newHost(t *testing.T, change func(*Options)) *host {
 	if change != nil {
 		change(&opts)
 	}
-	k, err := NewKeeper(opts)
+	k, err := NewNodeService(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

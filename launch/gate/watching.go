@@ -35,7 +35,7 @@ func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
 }
 
 // watchOver has the job's nodes watched, from its commit on. Serve's goroutine calls it.
-func (k *Keeper) watchOver(b *booking) {
+func (k *NodeService) watchOver(b *booking) {
 	p := b.program
 	k.mu.Lock()
 	watched := k.watches[b.ask.Job] != nil
@@ -71,7 +71,7 @@ func (k *Keeper) watchOver(b *booking) {
 }
 
 // hearGossip hands a message to the watch that it is for.
-func (k *Keeper) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
+func (k *NodeService) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
 	k.mu.Lock()
 	w := k.watches[job]
 	k.mu.Unlock()
@@ -83,7 +83,7 @@ func (k *Keeper) hearGossip(job overlay.JobID, from overlay.NodeID, message []by
 
 // carrier takes a watch's messages to those of the same job elsewhere.
 type carrier struct {
-	k   *Keeper
+	k   *NodeService
 	job overlay.JobID
 }
 

@@ -13,7 +13,7 @@ func (d *Detector) merge(e *Entry, now time.Time, out *Output) {
 		d.meet(e, age, now, out)
 	case e.Incarnation < p.Incarnation:
 	case e.Incarnation > p.Incarnation:
-		d.reborn(p, e, age, now, out)
+		d.restarted(p, e, age, now, out)
 	case p.state == left:
 	case e.Left:
 		d.leave(p, e, now, out)
@@ -44,9 +44,9 @@ func (d *Detector) meet(e *Entry, age time.Duration, now time.Time, out *Output)
 	out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Joined, Silent: age})
 }
 
-// reborn takes in another incarnation of a host. What ran in the one before is
+// restarted takes in another incarnation of a host. What ran in the one before is
 // dead, whether it was declared so or not.
-func (d *Detector) reborn(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
+func (d *Detector) restarted(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
 	if age >= d.cfg.suspectAfter(len(d.ring)) && p.state != alive {
 		return // news of one that may be gone as well
 	}

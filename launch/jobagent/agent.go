@@ -166,7 +166,7 @@ func (a *agent) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		a.work.Go(func() { a.converse(c) }) // ends with the connection, which the next one and finish end
+		a.work.Go(func() { a.serveConn(c) }) // ends with the connection, which the next one and finish end
 	}
 }
 

@@ -32,9 +32,9 @@ func (c *connection) close() {
 	})
 }
 
-// converse serves one connection to its end. It becomes the one that counts with its
+// serveConn serves one connection to its end. It becomes the one that counts with its
 // Open.
-func (a *agent) converse(conn *net.UnixConn) {
+func (a *agent) serveConn(conn *net.UnixConn) {
 	c := &connection{a: a, c: conn, out: make(chan *gatepb.FromAgent, 16), wake: make(chan struct{}, 1), over: make(chan struct{})}
 	defer c.close()
 	conn.SetReadDeadline(time.Now().Add(orphanTime))
@@ -48,7 +48,7 @@ func (a *agent) converse(conn *net.UnixConn) {
 	}
 	defer a.detach(c)
 	a.work.Go(c.speak) // ends with the connection
-	c.hear()
+	c.readLoop()
 }
 
 // attach makes c the connection that counts, and answers its Open.
@@ -114,8 +114,8 @@ func (c *connection) answer(m *gatepb.FromAgent) {
 	}
 }
 
-// hear does what the helper says until the connection ends.
-func (c *connection) hear() {
+// readLoop does what the helper says until the connection ends.
+func (c *connection) readLoop() {
 	for {
 		m := &gatepb.ToAgent{}
 		if err := readFrame(c.c, m); err != nil {
@@ -167,7 +167,7 @@ func (c *connection) speak() {
 	for {
 		select {
 		case m := <-c.out:
-			if c.say(m) != nil {
+			if c.send(m) != nil {
 				return
 			}
 			continue
@@ -175,19 +175,19 @@ func (c *connection) speak() {
 		}
 		if taken := c.a.input.taken(); taken != c.told {
 			c.told = taken
-			if c.say(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken}}}) != nil {
+			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Taken{Taken: &gatepb.Taken{Bytes: taken}}}) != nil {
 				return
 			}
 		}
 		if !ended && c.a.hasEnded() {
 			ended = true
-			if c.say(&gatepb.FromAgent{Say: &gatepb.FromAgent_Ended{Ended: &gatepb.ProcessesEnded{}}}) != nil {
+			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Ended{Ended: &gatepb.ProcessesEnded{}}}) != nil {
 				return
 			}
 		}
 		event, more := c.a.events.Next(c.have)
 		if event != nil {
-			if c.say(&gatepb.FromAgent{Say: &gatepb.FromAgent_Event{Event: event}}) != nil {
+			if c.send(&gatepb.FromAgent{Say: &gatepb.FromAgent_Event{Event: event}}) != nil {
 				return
 			}
 			c.have = event.Event
@@ -195,7 +195,7 @@ func (c *connection) speak() {
 		}
 		select {
 		case m := <-c.out:
-			if c.say(m) != nil {
+			if c.send(m) != nil {
 				return
 			}
 		case <-more:
@@ -206,7 +206,7 @@ func (c *connection) speak() {
 	}
 }
 
-func (c *connection) say(m *gatepb.FromAgent) error { return writeFrame(c.c, m) }
+func (c *connection) send(m *gatepb.FromAgent) error { return writeFrame(c.c, m) }
 
 // Link is a helper's end of a connection with an agent. Send and Receive are for one
 // goroutine each; Close is safe for concurrent use.

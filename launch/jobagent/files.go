@@ -67,7 +67,7 @@ func (a *agent) fetch(j job) {
 	}
 	root, err := os.OpenRoot(a.folder) // through which no link leads out of the folder
 	if err != nil {
-		a.part(&gatepb.FileChunk{End: true, Fault: err.Error()})
+		a.fileChunk(&gatepb.FileChunk{End: true, Fault: err.Error()})
 		return
 	}
 	defer root.Close()
@@ -78,7 +78,7 @@ func (a *agent) fetch(j job) {
 			err = errors.New("there is no such file after the job")
 		}
 		if err != nil {
-			a.part(&gatepb.FileChunk{Name: pattern, End: true, Fault: err.Error()})
+			a.fileChunk(&gatepb.FileChunk{Name: pattern, End: true, Fault: err.Error()})
 		}
 		for _, name := range names {
 			if a.ctx.Err() == nil && !sent[name] && len(sent) < MaxFiles {
@@ -91,7 +91,7 @@ func (a *agent) fetch(j job) {
 
 // fetchOne brings one file back.
 func (a *agent) fetchOne(root *os.Root, name string) {
-	fail := func(err error) { a.part(&gatepb.FileChunk{Name: name, End: true, Fault: err.Error()}) }
+	fail := func(err error) { a.fileChunk(&gatepb.FileChunk{Name: name, End: true, Fault: err.Error()}) }
 	info, err := root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is no regular file")
@@ -114,7 +114,7 @@ func (a *agent) fetchOne(root *os.Root, name string) {
 			fail(err)
 			return
 		}
-		a.part(&gatepb.FileChunk{Name: name, Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
+		a.fileChunk(&gatepb.FileChunk{Name: name, Mode: uint32(info.Mode().Perm()), Offset: offset, Data: slices.Clone(buf[:n]), End: end})
 		if end {
 			return
 		}
@@ -122,7 +122,7 @@ func (a *agent) fetchOne(root *os.Root, name string) {
 	}
 }
 
-func (a *agent) part(p *gatepb.FileChunk) {
+func (a *agent) fileChunk(p *gatepb.FileChunk) {
 	a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: p}})
 }
 

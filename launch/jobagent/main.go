@@ -74,7 +74,7 @@ func guard() error {
 	if err != nil {
 		return err
 	}
-	cmd := again(roleServe)
+	cmd := reexec(roleServe)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = os.Environ()
 	cmd.ExtraFiles = []*os.File{listener, lifeTheirs, folderTheirs}
@@ -125,8 +125,8 @@ func runAgent() error {
 	return nil
 }
 
-// again is a command that runs this program in another role.
-func again(role string) *exec.Cmd {
+// reexec is a command that runs this program in another role.
+func reexec(role string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: executable(), Args: []string{processName, role}, Dir: "/"}
 	return cmd
 }

@@ -144,7 +144,7 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 	s := ranks.Spec{
 		Argv: j.Argv, Dir: a.folder, Env: environment(j, at, a.folder),
 		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
-		Attr: lifeline(), Key: j.key,
+		Attr: dieWithParent(), Key: j.key,
 	}
 	if j.Input && at == (place{}) {
 		theirs, ours, err := os.Pipe()

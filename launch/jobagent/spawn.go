@@ -40,7 +40,7 @@ func Spawn(s Spec) (*Process, error) {
 	if memory > 0 {
 		memory += agentMemory
 	}
-	p := &Process{cmd: again(roleGuard), group: newCgroup(s.Group, memory, s.CPU, s.Tasks)}
+	p := &Process{cmd: reexec(roleGuard), group: newCgroup(s.Group, memory, s.CPU, s.Tasks)}
 	p.cmd.Env, p.cmd.ExtraFiles = s.Env, []*os.File{s.Listener}
 	if p.cmd.Env == nil {
 		p.cmd.Env = []string{}

@@ -44,7 +44,7 @@ func KillTree(credential *syscall.Credential, guard int) error {
 func helpOut(credential *syscall.Credential, words ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTime)
 	defer cancel()
-	cmd := again(words[0])
+	cmd := reexec(words[0])
 	cmd.Args = append(cmd.Args, words[1:]...)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: credential}

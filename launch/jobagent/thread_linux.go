@@ -36,5 +36,5 @@ func (s thread) run(f func() (*ranks.Process, error)) (p *ranks.Process, err err
 	return p, err
 }
 
-// lifeline has the kernel kill a process when the helper dies.
-func lifeline() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// dieWithParent has the kernel kill a process when the helper dies.
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -16,4 +16,4 @@ func (s thread) start()                                                       {}
 func (s thread) stop()                                                        {}
 func (s thread) run(f func() (*ranks.Process, error)) (*ranks.Process, error) { return f() }
 
-func lifeline() *syscall.SysProcAttr { return nil }
+func dieWithParent() *syscall.SysProcAttr { return nil }

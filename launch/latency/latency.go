@@ -285,7 +285,7 @@ func (t *Table) places() map[place]*group {
 			continue
 		}
 		p := place{Site: n.Site}
-		if e.apart = t.apart(e, sites[n.Site]); e.apart {
+		if e.apart = t.separated(e, sites[n.Site]); e.apart {
 			p = place(n)
 		}
 		if at[p] == nil {
@@ -301,10 +301,10 @@ func (t *Table) places() map[place]*group {
 // off exponentially, one host of 256 has more.
 const noisy = 8
 
-// apart reports whether a host stands by itself, given all latencies of its site, shortest
+// separated reports whether a host stands by itself, given all latencies of its site, shortest
 // first. One that does joins its site only when it is clearly within what a site spans,
 // lest it come and go.
-func (t *Table) apart(e *estimate, site []time.Duration) bool {
+func (t *Table) separated(e *estimate, site []time.Duration) bool {
 	if e.rtt <= here {
 		return true
 	}

@@ -46,7 +46,7 @@ func (k *packing) place(i, h int) verdict {
 	if k.need[i] == 0 {
 		return k.place(i+1, 0)
 	}
-	if k.spent() {
+	if k.outOfEffort() {
 		return gaveUp
 	}
 	g := &k.p.Groups[k.groups[i]]
@@ -58,10 +58,10 @@ func (k *packing) place(i, h int) verdict {
 		return none
 	}
 	count, before := &k.counts[k.groups[i]][k.hosts[h]], k.rooms[h]
-	for n := min(k.need[i], k.most(i, h)); n >= 0; n-- {
+	for n := min(k.need[i], k.maxCopies(i, h)); n >= 0; n-- {
 		*count = n
 		k.need[i] -= n
-		k.rooms[h] = before.without(g, n)
+		k.rooms[h] = before.remove(g, n)
 		v := k.place(i, h+1)
 		k.rooms[h] = before
 		k.need[i] += n
@@ -73,16 +73,16 @@ func (k *packing) place(i, h int) verdict {
 	return none
 }
 
-// most returns how many processes the h-th host may get of the i-th group: what
+// maxCopies returns how many processes the h-th host may get of the i-th group: what
 // fits, but no more than the host before it got if the two were alike, for else
 // the two could swap.
-func (k *packing) most(i, h int) int {
+func (k *packing) maxCopies(i, h int) int {
 	g := k.groups[i]
 	most := k.rooms[h].fits(&k.p.Groups[g])
 	if h > 0 {
 		n := k.counts[g][k.hosts[h-1]]
 		now := k.rooms[h-1] // after n were taken
-		was := now.without(&k.p.Groups[g], -n)
+		was := now.remove(&k.p.Groups[g], -n)
 		if was == k.rooms[h] {
 			most = min(most, n)
 		}

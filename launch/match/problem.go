@@ -105,7 +105,7 @@ func (pr *problem) findTwins() {
 	for z := range pr.zones {
 		pr.twins[z] = z
 		for y := range z {
-			if pr.twins[y] == y && pr.alike(y, z) {
+			if pr.twins[y] == y && pr.interchangeable(y, z) {
 				pr.twins[z] = y
 				break
 			}
@@ -113,7 +113,7 @@ func (pr *problem) findTwins() {
 	}
 }
 
-func (pr *problem) alike(y, z int) bool {
+func (pr *problem) interchangeable(y, z int) bool {
 	a, b := &pr.zones[y], &pr.zones[z]
 	// Zones of different sites count differently where a group may use few sites.
 	if pr.sites[y] != pr.sites[z] || len(a.hosts) != 1 || len(b.hosts) != 1 {
@@ -148,13 +148,13 @@ func (r room) fits(g *profile.Group) int {
 	return n
 }
 
-// without returns r with n processes of a group taken.
-func (r room) without(g *profile.Group, n int) room {
+// remove returns r with n processes of a group taken.
+func (r room) remove(g *profile.Group, n int) room {
 	return room{r.processes - n, r.cores - n*g.Cores, r.memory - profile.Bytes(n)*g.Memory}
 }
 
-// spent counts a step, and reports whether there are no more.
-func (pr *problem) spent() bool {
+// outOfEffort counts a step, and reports whether there are no more.
+func (pr *problem) outOfEffort() bool {
 	pr.steps++
 	return pr.steps > pr.effort
 }

@@ -34,7 +34,7 @@ func (pr *problem) solve() (counts [][]int, v verdict) {
 			s.chosen[g] = []int{}
 		}
 	}
-	if !s.hopeful() {
+	if !s.canImprove() {
 		return nil, none
 	}
 	v = s.next()
@@ -99,7 +99,7 @@ func (s *search) candidates(g int) []int {
 
 // subsets tries all sets of size more of zones, beside those in set.
 func (s *search) subsets(g int, zones, set []int, size int) verdict {
-	if s.spent() {
+	if s.outOfEffort() {
 		return gaveUp
 	}
 	if size == 0 {
@@ -194,7 +194,7 @@ func (s *search) choose(g int, set []int) verdict {
 		}
 	}
 	v := none
-	if s.hopeful() {
+	if s.canImprove() {
 		v = s.next()
 	}
 	for other, open := range closed {
@@ -215,9 +215,9 @@ func (s *search) close(l limit, set []int) {
 	}
 }
 
-// hopeful reports whether a flow finds room for all groups in the zones that
+// canImprove reports whether a flow finds room for all groups in the zones that
 // they chose or may still choose.
-func (s *search) hopeful() bool {
+func (s *search) canImprove() bool {
 	var wants []want
 	for g := range s.chosen {
 		w := want{group: g, need: s.p.Groups[g].Processes}

@@ -52,10 +52,10 @@ func (t *tally) place(i int) verdict {
 	defer func() { *w, t.rooms[c], t.totals[w.group][c] = before, room, 0 }()
 	w.classes = w.classes[1:]
 	for n := min(before.need, t.solo[w.group][c], room.fits(g)); n >= 0; n-- {
-		if t.spent() {
+		if t.outOfEffort() {
 			return gaveUp
 		}
-		w.need, t.rooms[c], t.totals[w.group][c] = before.need-n, room.without(g, n), n
+		w.need, t.rooms[c], t.totals[w.group][c] = before.need-n, room.remove(g, n), n
 		if !t.similarPower() || !t.flows(t.wants[i:], t.rooms) {
 			continue
 		}
@@ -68,7 +68,7 @@ func (t *tally) place(i int) verdict {
 
 // finish has each class distribute its processes over its hosts.
 func (t *tally) finish() verdict {
-	if t.spent() {
+	if t.outOfEffort() {
 		return gaveUp
 	}
 	counts := make([][]int, len(t.p.Groups))
@@ -96,7 +96,7 @@ func (t *tally) similarPower() bool {
 				strongest, weakest = max(strongest, least), min(weakest, most)
 			}
 		}
-		if !within(weakest, strongest, float64(s.Within)) {
+		if !withinPercent(weakest, strongest, float64(s.Within)) {
 			return false
 		}
 	}
@@ -123,5 +123,7 @@ func (t *tally) power(g int) (least, most float64) {
 	return least + float64(w.need)*cores*slow, most + float64(w.need)*cores*fast
 }
 
-// within reports whether least is at most so many percent below most.
-func within(least, most, percent float64) bool { return least*100 >= most*(100-percent)*(1-1e-12) }
+// withinPercent reports whether least is at most so many percent below most.
+func withinPercent(least, most, percent float64) bool {
+	return least*100 >= most*(100-percent)*(1-1e-12)
+}

@@ -75,7 +75,7 @@ func (n *Nearby) Serve(ctx context.Context) {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for {
-		due, interested := n.due()
+		due, interested := n.dueNodes()
 		for _, node := range due {
 			n.room <- struct{}{} // there is room for all that are due
 			pings.Go(func() {
@@ -97,8 +97,8 @@ func (n *Nearby) Serve(ctx context.Context) {
 	}
 }
 
-// due returns the nodes to ping now, no more than there is room for.
-func (n *Nearby) due() (due []overlay.NodeID, interested bool) {
+// dueNodes returns the nodes to ping now, no more than there is room for.
+func (n *Nearby) dueNodes() (due []overlay.NodeID, interested bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()

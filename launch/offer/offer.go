@@ -2,7 +2,7 @@
 // the jobs of others have, and whether the node is there.
 //
 // It knows neither who may have it (package reserve asks the owner's rules) nor who
-// uses it now (the node's gate-keeper alone does), and it has no clock and no state:
+// uses it now (the node's service alone does), and it has no clock and no state:
 // its values are copied from the helper that makes them to whoever reads the list.
 package offer
 

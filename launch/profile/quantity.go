@@ -55,25 +55,25 @@ func writtenLatency(d time.Duration) string { return written(int64(d), latencyUn
 
 // ParseRate reads a positive bandwidth, such as 100Mbit/s.
 func ParseRate(text string) (Rate, error) {
-	n, err := whole("bandwidth", text, rateUnits)
+	n, err := parseQuantity("bandwidth", text, rateUnits)
 	return Rate(n), err
 }
 
 // ParseBytes reads a positive number of bytes, such as 2GiB.
 func ParseBytes(text string) (Bytes, error) {
-	n, err := whole("memory", text, byteUnits)
+	n, err := parseQuantity("memory", text, byteUnits)
 	return Bytes(n), err
 }
 
 // ParseFrequency reads a positive speed of a core, such as 2.4GHz.
 func ParseFrequency(text string) (Frequency, error) {
-	n, err := whole("speed", text, frequencyUnits)
+	n, err := parseQuantity("speed", text, frequencyUnits)
 	return Frequency(n), err
 }
 
 // ParseLatency reads a positive round trip, such as 5ms.
 func ParseLatency(text string) (time.Duration, error) {
-	n, err := whole("latency", text, latencyUnits)
+	n, err := parseQuantity("latency", text, latencyUnits)
 	return time.Duration(n), err
 }
 
@@ -85,8 +85,8 @@ func parsePercent(text string) (Percent, error) {
 	return Percent(n), err
 }
 
-// whole reads a positive quantity that has a smallest unit.
-func whole(what, text string, units []unit) (int64, error) {
+// parseQuantity reads a positive quantity that has a smallest unit.
+func parseQuantity(what, text string, units []unit) (int64, error) {
 	n, err := quantity(what, text, units)
 	if err != nil {
 		return 0, err

@@ -33,7 +33,7 @@ func Read(name string, text []byte) (*Profile, error) {
 	p := &Profile{}
 	switch {
 	case len(text) > MaxFile:
-		r.wrong(position{}, "", "more than %d bytes; a profile lists groups, not processes", MaxFile)
+		r.addError(position{}, "", "more than %d bytes; a profile lists groups, not processes", MaxFile)
 	case bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("<")):
 		r.xml(p, text)
 	default:
@@ -55,7 +55,7 @@ type reader struct {
 	faults Faults
 }
 
-func (r *reader) wrong(at position, key, format string, args ...any) {
+func (r *reader) addError(at position, key, format string, args ...any) {
 	f := Fault{File: r.file, Line: at.line, Column: at.column, Key: key, Err: fmt.Errorf(format, args...)}
 	// One fault for each key is enough, and the first is nearest to the cause.
 	if len(r.faults) < maxFaults && !slices.ContainsFunc(r.faults, func(g Fault) bool { return g.Key == key && key != "" }) {
@@ -70,11 +70,11 @@ func (r *reader) wrongAt(key, format string, args ...any) {
 	}
 	for k := key; k != ""; k = k[:max(0, strings.LastIndexAny(k, ".["))] {
 		if at, ok := r.at[k]; ok {
-			r.wrong(at, key, format, args...)
+			r.addError(at, key, format, args...)
 			return
 		}
 	}
-	r.wrong(position{}, key, format, args...)
+	r.addError(position{}, key, format, args...)
 }
 
 func (r *reader) err() error {
@@ -91,7 +91,7 @@ func (r *reader) err() error {
 func (r *reader) integer(at position, key, text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || strings.HasPrefix(text, "+") {
-		r.wrong(at, key, "%q; want a whole number of 1 or more", text)
+		r.addError(at, key, "%q; want a whole number of 1 or more", text)
 		return 1
 	}
 	return n
@@ -101,7 +101,7 @@ func (r *reader) integer(at position, key, text string) int {
 func read[T any](r *reader, at position, key, text string, parse func(string) (T, error), to *T) {
 	v, err := parse(text)
 	if err != nil {
-		r.wrong(at, key, "%w", err)
+		r.addError(at, key, "%w", err)
 		return
 	}
 	*to = v
@@ -115,7 +115,7 @@ func (r *reader) group(p *Profile, at position, key, name string) (int, bool) {
 		for i := range p.Groups {
 			known[i] = p.Groups[i].Name
 		}
-		r.wrong(at, key, "no group has the name %q; the groups are %s", name, strings.Join(known, ", "))
+		r.addError(at, key, "no group has the name %q; the groups are %s", name, strings.Join(known, ", "))
 	}
 	return i, i >= 0
 }

@@ -108,11 +108,11 @@ type inside map[string]func(*element)
 func (r *reader) xml(p *Profile, text []byte) {
 	root, err := parseXML(text)
 	if err != nil {
-		r.wrong(position{}, "", "%w", err)
+		r.addError(position{}, "", "%w", err)
 		return
 	}
 	if root.name != "grmsJob" {
-		r.wrong(root.at, root.name, "is no job profile; that begins with <grmsJob appId=...>")
+		r.addError(root.at, root.name, "is no job profile; that begins with <grmsJob appId=...>")
 		return
 	}
 	x := &xmlReader{reader: r, p: p, templates: map[string]Network{}}
@@ -128,7 +128,7 @@ func (r *reader) xml(p *Profile, text []byte) {
 		"resourceTemplates": func(*element) {},
 		"task": func(e *element) {
 			if tasks++; tasks == 2 {
-				r.wrong(e.at, "grmsJob/task", "is the second task; give each a profile of its own")
+				r.addError(e.at, "grmsJob/task", "is the second task; give each a profile of its own")
 			}
 			if tasks == 1 {
 				x.task(e)
@@ -168,7 +168,7 @@ func (x *xmlReader) template(e *element) {
 	id := e.attr["templateId"]
 	key := "networkResourceTemplate " + strconv.Quote(id)
 	if _, twice := x.templates[id]; twice || id == "" {
-		x.wrong(e.at, key, "wants a templateId that no other has")
+		x.addError(e.at, key, "wants a templateId that no other has")
 	}
 	x.templates[id] = x.parameters(e, key)
 }
@@ -187,7 +187,7 @@ func (x *xmlReader) parameters(e *element, key string) (n Network) {
 				read(x.reader, at, key, text, ParseLatency, &n.Latency)
 			}
 		default:
-			x.wrong(e.at, key, "is a demand that is not known; known here: bandwidth, latency")
+			x.addError(e.at, key, "is a demand that is not known; known here: bandwidth, latency")
 		}
 	}})
 	return n
@@ -199,11 +199,11 @@ func (x *xmlReader) bound(e *element, key, name, unit string) (text string, at p
 	at = e.at
 	for _, k := range e.kids {
 		if k.name != name && k.name != "value" {
-			x.wrong(k.at, key+"/"+k.name, "is no bound of this; known here: %s, value", name)
+			x.addError(k.at, key+"/"+k.name, "is no bound of this; known here: %s, value", name)
 			return "", at
 		}
 		if text != "" {
-			x.wrong(k.at, key, "has two bounds; want one <%s>", name)
+			x.addError(k.at, key, "has two bounds; want one <%s>", name)
 			return "", at
 		}
 		if u := k.attr["unit"]; u != "" {
@@ -214,7 +214,7 @@ func (x *xmlReader) bound(e *element, key, name, unit string) (text string, at p
 		}
 	}
 	if text == "" {
-		x.wrong(at, key, "has no bound; write <%s> with a number and its unit", name)
+		x.addError(at, key, "has no bound; write <%s> with a number and its unit", name)
 	}
 	return text, at
 }
@@ -272,7 +272,7 @@ func (x *xmlReader) hostParameter(e *element, key string, g *Group) {
 			read(x.reader, at, key, text, ParseBytes, &g.Memory)
 		}
 	default:
-		x.wrong(e.at, key, "is a demand that is not known; known here: cpucount, cpuspeed, memory")
+		x.addError(e.at, key, "is a demand that is not known; known here: cpucount, cpuspeed, memory")
 	}
 }
 
@@ -285,7 +285,7 @@ func (x *xmlReader) resource(e *element, group string) Network {
 		"templateIdReference": func(e *element) {
 			t, ok := x.templates[e.attr["templateId"]]
 			if !ok {
-				x.wrong(e.at, key+" "+strconv.Quote(e.attr["templateId"]), "there is no networkResourceTemplate of this templateId")
+				x.addError(e.at, key+" "+strconv.Quote(e.attr["templateId"]), "there is no networkResourceTemplate of this templateId")
 			}
 			n = n.tighten(t)
 		},
@@ -315,7 +315,7 @@ func (x *xmlReader) connection(i int, e *element) {
 		return
 	}
 	if i == j {
-		x.wrong(e.at, key, "leads to the group itself; limits within a group stand in its networkResource")
+		x.addError(e.at, key, "leads to the group itself; limits within a group stand in its networkResource")
 		return
 	}
 	var n Network
@@ -334,7 +334,7 @@ func (x *xmlReader) execution(e *element) {
 	p := &x.p.Program
 	add := func(list *[]string, key string, e *element, text string) {
 		if len(*list) == MaxWords {
-			x.wrong(e.at, key, "more than %d", MaxWords)
+			x.addError(e.at, key, "more than %d", MaxWords)
 			return
 		}
 		*list = append(*list, text)
@@ -346,7 +346,7 @@ func (x *xmlReader) execution(e *element) {
 		case "out":
 			add(&p.Outputs, "execution/file out", e, e.deepest())
 		default:
-			x.wrong(e.at, "execution/file", "type %q; want in or out", e.attr["type"])
+			x.addError(e.at, "execution/file", "type %q; want in or out", e.attr["type"])
 		}
 	}
 	x.within(e, inside{
@@ -362,7 +362,7 @@ func (x *xmlReader) execution(e *element) {
 		"environment": func(e *element) {
 			x.within(e, inside{"variable": func(e *element) {
 				if name := e.attr["name"]; name == "" || strings.ContainsAny(name, "=\x00") {
-					x.wrong(e.at, "execution/environment", "%q is no name of a variable", name)
+					x.addError(e.at, "execution/environment", "%q is no name of a variable", name)
 				} else {
 					add(&p.Env, "execution/environment", e, name+"="+e.value())
 				}

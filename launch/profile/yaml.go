@@ -18,18 +18,18 @@ func (r *reader) yaml(p *Profile, text []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		r.wrong(position{}, "", "empty; write at least groups: with one name and its processes")
+		r.addError(position{}, "", "empty; write at least groups: with one name and its processes")
 		return
 	} else if err != nil {
-		r.wrong(position{}, "", "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		r.addError(position{}, "", "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
 	}
 	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
-		r.wrong(position{}, "", "more than one document; remove what follows the second ---")
+		r.addError(position{}, "", "more than one document; remove what follows the second ---")
 	}
 	var between, similar *yaml.Node // read when all groups are known
 	r.mapping("", doc.Content[0], keys{
-		"job":     func(key string, n *yaml.Node) { p.Job = r.word(key, n) },
+		"job":     func(key string, n *yaml.Node) { p.Job = r.readString(key, n) },
 		"program": func(key string, n *yaml.Node) { r.program(&p.Program, key, n) },
 		"groups": func(key string, n *yaml.Node) {
 			r.each(key, n, MaxGroups, func(key string, n *yaml.Node) { p.Groups = append(p.Groups, r.groupYAML(key, n)) })
@@ -48,10 +48,10 @@ func (r *reader) yaml(p *Profile, text []byte) {
 
 func (r *reader) program(p *Program, key string, n *yaml.Node) {
 	word := func(to *string) func(string, *yaml.Node) {
-		return func(key string, n *yaml.Node) { *to = r.word(key, n) }
+		return func(key string, n *yaml.Node) { *to = r.readString(key, n) }
 	}
 	words := func(to *[]string) func(string, *yaml.Node) {
-		return func(key string, n *yaml.Node) { *to = r.words(key, n) }
+		return func(key string, n *yaml.Node) { *to = r.readStrings(key, n) }
 	}
 	r.mapping(key, n, keys{
 		"path": word(&p.Path), "args": words(&p.Args),
@@ -60,10 +60,10 @@ func (r *reader) program(p *Program, key string, n *yaml.Node) {
 		"env": func(key string, n *yaml.Node) {
 			r.pairsOf(key, n, func(name string, k, v *yaml.Node) {
 				if name == "" || strings.ContainsAny(name, "=\x00") || len(p.Env) == MaxWords {
-					r.wrong(where(k), join(key, name), "is no name of a variable, or the %dth", MaxWords+1)
+					r.addError(positionOf(k), join(key, name), "is no name of a variable, or the %dth", MaxWords+1)
 					return
 				}
-				p.Env = append(p.Env, name+"="+r.word(join(key, name), v))
+				p.Env = append(p.Env, name+"="+r.readString(join(key, name), v))
 			})
 		},
 	})
@@ -73,16 +73,20 @@ func (r *reader) groupYAML(key string, n *yaml.Node) Group {
 	g := Group{Cores: 1}
 	var sites, processes bool
 	r.mapping(key, n, keys{
-		"name": func(key string, n *yaml.Node) { g.Name = r.word(key, n) },
+		"name": func(key string, n *yaml.Node) { g.Name = r.readString(key, n) },
 		"processes": func(key string, n *yaml.Node) {
-			g.Processes, processes = r.integer(where(n), key, r.word(key, n)), true
+			g.Processes, processes = r.integer(positionOf(n), key, r.readString(key, n)), true
 		},
-		"cores":  func(key string, n *yaml.Node) { g.Cores = r.integer(where(n), key, r.word(key, n)) },
-		"speed":  func(key string, n *yaml.Node) { read(r, where(n), key, r.word(key, n), ParseFrequency, &g.Speed) },
-		"memory": func(key string, n *yaml.Node) { read(r, where(n), key, r.word(key, n), ParseBytes, &g.Memory) },
+		"cores": func(key string, n *yaml.Node) { g.Cores = r.integer(positionOf(n), key, r.readString(key, n)) },
+		"speed": func(key string, n *yaml.Node) {
+			read(r, positionOf(n), key, r.readString(key, n), ParseFrequency, &g.Speed)
+		},
+		"memory": func(key string, n *yaml.Node) {
+			read(r, positionOf(n), key, r.readString(key, n), ParseBytes, &g.Memory)
+		},
 		"sites": func(key string, n *yaml.Node) {
-			if sites = true; r.word(key, n) != "any" {
-				g.Sites = r.integer(where(n), key, r.word(key, n))
+			if sites = true; r.readString(key, n) != "any" {
+				g.Sites = r.integer(positionOf(n), key, r.readString(key, n))
 			}
 		},
 		"inside": func(key string, n *yaml.Node) { r.mapping(key, n, r.network(&g.Inside)) },
@@ -98,9 +102,11 @@ func (r *reader) groupYAML(key string, n *yaml.Node) Group {
 
 func (r *reader) network(to *Network) keys {
 	return keys{
-		"latency": func(key string, n *yaml.Node) { read(r, where(n), key, r.word(key, n), ParseLatency, &to.Latency) },
+		"latency": func(key string, n *yaml.Node) {
+			read(r, positionOf(n), key, r.readString(key, n), ParseLatency, &to.Latency)
+		},
 		"bandwidth": func(key string, n *yaml.Node) {
-			read(r, where(n), key, r.word(key, n), ParseRate, &to.Bandwidth)
+			read(r, positionOf(n), key, r.readString(key, n), ParseRate, &to.Bandwidth)
 		},
 	}
 }
@@ -126,7 +132,7 @@ func (r *reader) similarYAML(p *Profile, key string, n *yaml.Node) {
 	r.mapping(key, n, keys{
 		"groups": func(key string, n *yaml.Node) { s.Groups = r.groups(p, key, n, MaxGroups) },
 		"power": func(key string, n *yaml.Node) {
-			read(r, where(n), key, r.word(key, n), parsePercent, &s.Within)
+			read(r, positionOf(n), key, r.readString(key, n), parsePercent, &s.Within)
 			power = true
 		},
 	})
@@ -144,7 +150,7 @@ func (r *reader) similarYAML(p *Profile, key string, n *yaml.Node) {
 // groups reads names of groups, as indices in rising order, each once.
 func (r *reader) groups(p *Profile, key string, n *yaml.Node, most int) (list []int) {
 	r.each(key, n, most, func(key string, n *yaml.Node) {
-		if i, ok := r.group(p, where(n), key, r.word(key, n)); ok {
+		if i, ok := r.group(p, positionOf(n), key, r.readString(key, n)); ok {
 			list = append(list, i)
 		}
 	})
@@ -155,9 +161,9 @@ func (r *reader) groups(p *Profile, key string, n *yaml.Node, most int) (list []
 // What follows reads nodes. Aliases cannot make it endless: the keys bound the
 // depth, and lists have their bounds.
 
-func where(n *yaml.Node) position { return position{n.Line, n.Column} }
+func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-func behind(n *yaml.Node) *yaml.Node {
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -172,10 +178,10 @@ func join(key, name string) string {
 }
 
 func (r *reader) mapping(key string, n *yaml.Node, known keys) {
-	r.at[key] = where(n)
+	r.at[key] = positionOf(n)
 	r.pairsOf(key, n, func(name string, k, v *yaml.Node) {
 		full := join(key, name)
-		r.at[full] = where(v)
+		r.at[full] = positionOf(v)
 		if set := known[name]; set != nil {
 			set(full, v)
 			return
@@ -185,25 +191,25 @@ func (r *reader) mapping(key string, n *yaml.Node, known keys) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		r.wrong(where(k), full, "unknown key; known here: %s", strings.Join(names, ", "))
+		r.addError(positionOf(k), full, "unknown key; known here: %s", strings.Join(names, ", "))
 	})
 }
 
 func (r *reader) pairsOf(key string, n *yaml.Node, each func(name string, k, v *yaml.Node)) {
-	at := where(n)
-	if n = behind(n); n.Kind != yaml.MappingNode {
-		r.wrong(at, key, "%s where keys belong", described(n))
+	at := positionOf(n)
+	if n = resolveAlias(n); n.Kind != yaml.MappingNode {
+		r.addError(at, key, "%s where keys belong", described(n))
 		return
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if k.Kind != yaml.ScalarNode || k.Tag == "!!merge" {
-			r.wrong(where(k), key, "a key must be one word (merging with << is not supported)")
+			r.addError(positionOf(k), key, "a key must be one word (merging with << is not supported)")
 			continue
 		}
 		if line, twice := first[k.Value]; twice {
-			r.wrong(where(k), join(key, k.Value), "given twice; the first is at line %d", line)
+			r.addError(positionOf(k), join(key, k.Value), "given twice; the first is at line %d", line)
 			continue
 		}
 		first[k.Value] = k.Line
@@ -212,13 +218,13 @@ func (r *reader) pairsOf(key string, n *yaml.Node, each func(name string, k, v *
 }
 
 func (r *reader) each(key string, n *yaml.Node, most int, each func(key string, n *yaml.Node)) {
-	at := where(n)
-	if n = behind(n); n.Kind != yaml.SequenceNode {
-		r.wrong(at, key, "%s where a list belongs; write [a, b] or one \"- a\" per line", described(n))
+	at := positionOf(n)
+	if n = resolveAlias(n); n.Kind != yaml.SequenceNode {
+		r.addError(at, key, "%s where a list belongs; write [a, b] or one \"- a\" per line", described(n))
 		return
 	}
 	if len(n.Content) > most {
-		r.wrong(at, key, "a list of %d; at most %d", len(n.Content), most)
+		r.addError(at, key, "a list of %d; at most %d", len(n.Content), most)
 		return
 	}
 	for i, n := range n.Content {
@@ -226,15 +232,15 @@ func (r *reader) each(key string, n *yaml.Node, most int, each func(key string, 
 	}
 }
 
-func (r *reader) words(key string, n *yaml.Node) (list []string) {
-	r.each(key, n, MaxWords, func(key string, n *yaml.Node) { list = append(list, r.word(key, n)) })
+func (r *reader) readStrings(key string, n *yaml.Node) (list []string) {
+	r.each(key, n, MaxWords, func(key string, n *yaml.Node) { list = append(list, r.readString(key, n)) })
 	return list
 }
 
-func (r *reader) word(key string, n *yaml.Node) string {
-	at := where(n)
-	if n = behind(n); n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		r.wrong(at, key, "%s where one value belongs", described(n))
+func (r *reader) readString(key string, n *yaml.Node) string {
+	at := positionOf(n)
+	if n = resolveAlias(n); n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		r.addError(at, key, "%s where one value belongs", described(n))
 		return ""
 	}
 	return n.Value

@@ -1,9 +1,9 @@
 // Package reserve books hosts for a job and starts it on them, or on none: the
 // reservation of P2P-MPI (Genaud and Rattanapoka), in which a submitter asks nodes, in
-// order of latency and more of them than it needs, and every node's gate-keeper answers
+// order of latency and more of them than it needs, and every node's service answers
 // for its owner.
 //
-// A Submission is the submitter's side and a Node the gate-keeper's. Both are state
+// A Submission is the submitter's side and a Node the node service's. Both are state
 // machines: they are given messages and the time and return messages and what to do.
 // They know no socket, clock, file, process or random number. All state is in them and
 // belongs to whoever calls them; neither is safe for concurrent use.

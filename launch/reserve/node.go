@@ -16,7 +16,7 @@ import (
 // the number of its hold.
 const maxUsed = 1024
 
-// Node is the gate-keeper of one node: it holds what was booked, and says when to launch
+// Node is the node service's part of one node: it holds what was booked, and says when to launch
 // and when to kill.
 //
 //	free --Ask--> held --Start--> started --Commit--> running --Exited--> free
@@ -225,7 +225,7 @@ func (n *Node) find(from Requester, key Key, hold Hold) (*reservation, Message) 
 }
 
 func (n *Node) renew(from Requester, m Renew, now time.Time) Message {
-	if n.done(from, m.Key, m.Hold) {
+	if n.finish(from, m.Key, m.Hold) {
 		return Started{m.Key}
 	}
 	r, refused := n.find(from, m.Key, m.Hold)
@@ -255,7 +255,7 @@ func (n *Node) prolong(r *reservation, now time.Time) {
 
 // start is steps 7 and 8.
 func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action) {
-	if n.done(from, m.Key, m.Hold) {
+	if n.finish(from, m.Key, m.Hold) {
 		return Started{m.Key}, nil
 	}
 	r, refused := n.find(from, m.Key, m.Hold)
@@ -279,15 +279,15 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 	return Started{m.Key}, []Action{Launch{m.Key, r.ask.Job, slices.Clone(m.Processes)}}
 }
 
-// done reports whether the processes of this very reservation ran and ended by
+// finish reports whether the processes of this very reservation ran and ended by
 // themselves. A short job may be done before the submitter hears that it started; its
 // Start and Commit, coming again, are then answered as if it ran.
-func (n *Node) done(from Requester, key Key, hold Hold) bool {
+func (n *Node) finish(from Requester, key Key, hold Hold) bool {
 	return n.used[key] == tombstone{Done, hold, from.Identity}
 }
 
 func (n *Node) commit(from Requester, m Commit) Message {
-	if n.done(from, m.Key, m.Hold) {
+	if n.finish(from, m.Key, m.Hold) {
 		return Committed{m.Key}
 	}
 	r, refused := n.find(from, m.Key, m.Hold)

@@ -354,7 +354,7 @@ func (s *Submission) settle(now time.Time) {
 	case Booking:
 		s.book(now)
 	case Starting:
-		if s.none(starting) {
+		if s.noPeerIn(starting) {
 			s.phase, s.deadline = Committing, now.Add(s.cfg.Begin)
 			for _, p := range s.peers {
 				if p.step == started {
@@ -363,21 +363,21 @@ func (s *Submission) settle(now time.Time) {
 			}
 		}
 	case Committing:
-		if s.none(started) {
+		if s.noPeerIn(started) {
 			s.phase, s.deadline = Launched, time.Time{}
 		}
 	case Cancelling:
-		if s.none(leaving) {
+		if s.noPeerIn(leaving) {
 			s.phase = Failed
 			deaf := func(p *peer) bool { return p.deaf }
 			if slices.ContainsFunc(s.peers, deaf) {
-				s.err = fmt.Errorf("%w (%s did not hear of it)", s.err, s.some(deaf))
+				s.err = fmt.Errorf("%w (%s did not hear of it)", s.err, s.listPeers(deaf))
 			}
 		}
 	}
 }
 
-func (s *Submission) none(of step) bool {
+func (s *Submission) noPeerIn(of step) bool {
 	return !slices.ContainsFunc(s.peers, func(p *peer) bool { return p.step == of })
 }
 
@@ -478,8 +478,8 @@ func (s *Submission) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// some names a few of the hosts that are meant.
-func (s *Submission) some(meant func(*peer) bool) string {
+// listPeers names a few of the hosts that are meant.
+func (s *Submission) listPeers(meant func(*peer) bool) string {
 	var names []string
 	for _, p := range s.peers {
 		if meant(p) {

@@ -28,7 +28,7 @@ func (s *Submission) Tick(now time.Time) []Send {
 		}
 	}
 	if !s.deadline.IsZero() && !now.Before(s.deadline) {
-		s.late(now)
+		s.timeOut(now)
 	}
 	s.settle(now)
 	return s.flush()
@@ -107,8 +107,8 @@ func (s *Submission) resend(p *peer, now time.Time) {
 	}
 }
 
-// late is called when the deadline of a phase is over.
-func (s *Submission) late(now time.Time) {
+// timeOut is called when the deadline of a phase is over.
+func (s *Submission) timeOut(now time.Time) {
 	s.fail(fmt.Errorf("job %s does not start: no answer within %v from %s while %s; see isthmus doctor there",
-		s.id, s.cfg.Begin, s.some(func(p *peer) bool { return p.step == starting || p.step == started && s.phase == Committing }), s.phase), now)
+		s.id, s.cfg.Begin, s.listPeers(func(p *peer) bool { return p.step == starting || p.step == started && s.phase == Committing }), s.phase), now)
 }

@@ -101,13 +101,13 @@ func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 		work.Go(func() { // ends with the question's time and the answer's
 			defer func() { <-room }()
 			defer c.Close()
-			s.converse(ctx, c)
+			s.serveConn(ctx, c)
 		})
 	}
 }
 
-// converse answers one question.
-func (s *Server) converse(ctx context.Context, c *net.UnixConn) {
+// serveConn answers one question.
+func (s *Server) serveConn(ctx context.Context, c *net.UnixConn) {
 	cred, err := local.PeerCred(c)
 	if err == nil && cred.UID != s.opts.Helper {
 		err = fmt.Errorf("uid %d (pid %d) asks, and only uid %d, the helper's, may", cred.UID, cred.PID, s.opts.Helper)
@@ -200,7 +200,7 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	s.opts.Audit.Append(audit.Record{Event: audit.JobStart, User: q.Identity, Rule: "starter", Reason: fmt.Sprintf("agent %s as uid %d, pid %d", q.Name, uid, a.PID)})
 	go func() { // ends with the agent, which may outlive this process
 		p.Wait()
-		s.over(q.Name, a)
+		s.processEnded(q.Name, a)
 	}()
 	return uid, nil
 }
@@ -215,11 +215,11 @@ func (s *Server) watchOver(ctx context.Context, name string, a *started) {
 		}
 	}
 	jobagent.RemoveGroup(name)
-	s.over(name, a)
+	s.processEnded(name, a)
 }
 
-// over ends what is left of an agent's account, and takes the account back.
-func (s *Server) over(name string, a *started) {
+// processEnded ends what is left of an agent's account, and takes the account back.
+func (s *Server) processEnded(name string, a *started) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.agents, name)

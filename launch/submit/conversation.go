@@ -75,8 +75,8 @@ type stream interface {
 // errEnded says that a conversation came to its end.
 var errEnded = errors.New("the conversation has ended")
 
-// say sends a message, or drops it when none can be sent now: the driver says it again.
-func (c *conversation) say(m *gatepb.ToNode) {
+// sendMessage sends a message, or drops it when none can be sent now: the driver says it again.
+func (c *conversation) sendMessage(m *gatepb.ToNode) {
 	if m.GetCancel() != nil {
 		c.mu.Lock()
 		c.cancel = true
@@ -113,21 +113,21 @@ func (c *conversation) serve(ctx context.Context) {
 	}()
 	wait, broke := retryFirst, time.Time{}
 	for first := true; ; first = false {
-		heard, err := c.once(ctx, !broke.IsZero())
+		heard, err := c.attempt(ctx, !broke.IsZero())
 		switch {
 		case errors.Is(err, errEnded) || ctx.Err() != nil:
 			return
 		case first && !heard && !c.cancelled():
-			c.tell(ctx, event{unreachable: err})
+			c.emit(ctx, event{unreachable: err})
 			return
 		case errors.Is(err, errRefused):
-			c.tell(ctx, event{lost: err})
+			c.emit(ctx, event{lost: err})
 			return
 		case heard || broke.IsZero():
 			wait, broke = retryFirst, time.Now()
-			c.tell(ctx, event{broken: err})
+			c.emit(ctx, event{broken: err})
 		case time.Since(broke) > retryTime:
-			c.tell(ctx, event{lost: err})
+			c.emit(ctx, event{lost: err})
 			return
 		}
 		select {
@@ -152,7 +152,7 @@ func (c *conversation) isHeld() bool {
 	return c.hold != nil && !c.ended
 }
 
-func (c *conversation) tell(ctx context.Context, e event) {
+func (c *conversation) emit(ctx context.Context, e event) {
 	e.from = c
 	select {
 	case c.events <- e:
@@ -163,8 +163,8 @@ func (c *conversation) tell(ctx context.Context, e event) {
 // errRefused is that the node knows nothing of the reservation any more.
 var errRefused = errors.New("the node has ended the reservation")
 
-// once runs one stream to its end, and reports whether the node said anything in it.
-func (c *conversation) once(ctx context.Context, again bool) (heard bool, err error) {
+// attempt runs one stream to its end, and reports whether the node said anything in it.
+func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := c.open(ctx)
@@ -196,7 +196,7 @@ func (c *conversation) once(ctx context.Context, again bool) (heard bool, err er
 			return heard, plain(err)
 		}
 		if !heard && again {
-			c.tell(ctx, event{back: true})
+			c.emit(ctx, event{back: true})
 		}
 		heard = true
 		if !attached {
@@ -247,7 +247,7 @@ func (c *conversation) send(ctx context.Context, s stream) {
 	for {
 		m, err := c.next()
 		if err != nil {
-			c.tell(ctx, event{fault: err})
+			c.emit(ctx, event{fault: err})
 			return
 		}
 		if m == nil {
@@ -297,7 +297,7 @@ func (c *conversation) ack() *gatepb.ToNode {
 // receive deals with what the node said. An error ends the stream.
 func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error {
 	if m.Event > 0 {
-		return c.happened(ctx, m)
+		return c.handle(ctx, m)
 	}
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Missing:
@@ -306,13 +306,13 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 		return nil
 	case *gatepb.ToSubmitter_Stored:
 		if c.stage.stored(say.Stored) {
-			c.tell(ctx, event{staged: true})
+			c.emit(ctx, event{staged: true})
 		}
 		c.poke()
 		return nil
 	case *gatepb.ToSubmitter_Taken:
 		if c.feed != nil {
-			c.feed.took(say.Taken.Bytes)
+			c.feed.acknowledged(say.Taken.Bytes)
 			c.poke()
 		}
 		return nil
@@ -325,12 +325,12 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 		c.ended = true
 		c.mu.Unlock()
 	}
-	c.tell(ctx, event{say: m})
+	c.emit(ctx, event{say: m})
 	return nil
 }
 
-// happened deals with an event: each counts once, in order.
-func (c *conversation) happened(ctx context.Context, m *gatepb.ToSubmitter) error {
+// handle deals with an event: each counts once, in order.
+func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error {
 	c.mu.Lock()
 	have := c.have
 	c.mu.Unlock()
@@ -351,7 +351,7 @@ func (c *conversation) happened(ctx context.Context, m *gatepb.ToSubmitter) erro
 		c.sink.file(c.node, say.File)
 	}
 	if err != nil {
-		c.tell(ctx, event{say: m, output: err})
+		c.emit(ctx, event{say: m, output: err})
 	}
 	over := m.GetOver() != nil
 	c.mu.Lock()
@@ -374,7 +374,7 @@ func (c *conversation) happened(ctx context.Context, m *gatepb.ToSubmitter) erro
 		})
 	}
 	if over || m.GetExited() != nil {
-		c.tell(ctx, event{say: m})
+		c.emit(ctx, event{say: m})
 	}
 	return nil
 }

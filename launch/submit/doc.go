@@ -4,7 +4,7 @@
 // It lists hosts, orders them by latency, books some of them (package reserve), stages
 // the files, starts the processes, and then passes input, output, signals and exit
 // statuses between them and its caller. Everything it says to a node, it says in one
-// conversation with that node's gate-keeper (package gatepb), by way of the own node's
+// conversation with that node's service (package gatepb), by way of the own node's
 // helper. A conversation that breaks is taken up again; if that does not succeed, the
 // node's processes count as lost.
 //

@@ -102,19 +102,19 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 		timer.Reset(time.Until(d.next()))
 		select {
 		case e := <-d.events:
-			d.happened(e)
+			d.handleEvent(e)
 		case s := <-d.job.Signals:
 			d.signalled(s)
 		case <-stop:
 			stop = nil
 			d.end(fmt.Errorf("the job was ended: %w", context.Cause(ctx)))
 		case <-timer.C:
-			d.due(time.Now())
+			d.checkDeadlines(time.Now())
 		}
 		d.advance()
 	}
 	err := d.verdict()
-	d.part()
+	d.closeAll()
 	_, sent, _ := d.bytes.read(overlay.NodeID{})
 	return &Result{Places: d.places, Staged: sent, Hosts: len(d.talks)}, err
 }
@@ -130,14 +130,14 @@ func (d *driver) do(sends []reserve.Send) {
 			if !ok {
 				continue
 			}
-			d.converse(s.To, ask)
+			d.startConversation(s.To, ask)
 			continue
 		}
 		if cancel, ok := s.Message.(reserve.Cancel); ok && c.hasEnded() {
 			sends = append(sends, d.sub.Receive(s.To, reserve.Cancelled(cancel), time.Now())...)
 			continue
 		}
-		c.say(toNode(s.Message, d.start(s)))
+		c.sendMessage(toNode(s.Message, d.start(s)))
 	}
 }
 
@@ -179,8 +179,8 @@ func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 // hasInput reports whether the process that reads the input is among some.
 func hasInput(all []allocate.Process) bool { return slices.Contains(all, allocate.Process{}) }
 
-// converse begins the conversation with a node.
-func (d *driver) converse(node overlay.NodeID, ask reserve.Ask) {
+// startConversation begins the conversation with a node.
+func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
 		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
 		out: make(chan *gatepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
@@ -197,20 +197,20 @@ func (d *driver) converse(node overlay.NodeID, ask reserve.Ask) {
 	})
 }
 
-// happened deals with what a conversation tells.
-func (d *driver) happened(e event) {
+// handleEvent deals with what a conversation tells.
+func (d *driver) handleEvent(e event) {
 	now, node := time.Now(), e.from.node
 	switch {
 	case e.unreachable != nil:
 		d.unreached = append(d.unreached, fmt.Sprintf("%s: %v", node, e.unreachable))
 		d.do(d.sub.Lost(node, now))
-		d.gone(e.from, e.unreachable)
+		d.conversationEnded(e.from, e.unreachable)
 	case e.broken != nil:
 		d.progress(Progress{Step: "broken", Who: node.String(), Left: retryTime})
 	case e.back:
 		d.progress(Progress{Step: "back", Who: node.String()})
 	case e.lost != nil:
-		d.gone(e.from, e.lost)
+		d.conversationEnded(e.from, e.lost)
 	case e.staged:
 		d.ready(node)
 	case e.fault != nil:
@@ -218,12 +218,12 @@ func (d *driver) happened(e event) {
 	case e.output != nil:
 		d.failed(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
 	default:
-		d.heard(e.from, e.say, now)
+		d.handleMessage(e.from, e.say, now)
 	}
 }
 
-// heard deals with what a node said.
-func (d *driver) heard(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
+// handleMessage deals with what a node said.
+func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Exited:
 		if bad := d.outcome.exited(c.node, say.Exited); bad != nil {
@@ -239,7 +239,7 @@ func (d *driver) heard(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
 		if say.Over.Ended != "" {
 			d.endedBy = append(d.endedBy, fmt.Sprintf("%s ended it: %s", c.node, say.Over.Ended))
 		}
-		d.miss(c.node)
+		d.markMissing(c.node)
 	case *gatepb.ToSubmitter_Fault:
 		d.faulty(c, say.Fault, now)
 	default:
@@ -259,8 +259,8 @@ func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 	}
 }
 
-// gone deals with the end of a node: what it was asked it will not answer.
-func (d *driver) gone(c *conversation, why error) {
+// conversationEnded deals with the end of a node: what it was asked it will not answer.
+func (d *driver) conversationEnded(c *conversation, why error) {
 	if d.sub.Phase() < reserve.Launched {
 		d.lost[c.node] = why
 		d.do(d.sub.Receive(c.node, reserve.Refused{Key: c.key, Reason: reserve.Unknown, Text: why.Error()}, time.Now()))
@@ -268,13 +268,13 @@ func (d *driver) gone(c *conversation, why error) {
 	}
 	if d.over[c.node] == nil {
 		d.over[c.node] = why
-		d.miss(c.node)
+		d.markMissing(c.node)
 	}
 }
 
-// miss takes those processes of a node for lost of which it has not said how they ended, and
+// markMissing takes those processes of a node for lost of which it has not said how they ended, and
 // from which nothing will be heard any more.
-func (d *driver) miss(node overlay.NodeID) {
+func (d *driver) markMissing(node overlay.NodeID) {
 	for _, p := range d.places {
 		if p.Node != node {
 			continue
@@ -308,19 +308,19 @@ func (d *driver) entered(phase reserve.Phase) {
 	case reserve.Starting, reserve.Committing, reserve.Launched:
 		if d.places == nil {
 			d.places = d.place.processes(d.sub.Plan())
-			d.progress(Progress{Step: "starting", Need: d.place.job.Processes(), Who: d.where()})
+			d.progress(Progress{Step: "starting", Need: d.place.job.Processes(), Who: d.state()})
 		}
 	}
 	if phase == reserve.Launched {
 		d.feed()
-		d.progress(Progress{Step: "running", Need: d.place.job.Processes(), Who: d.where()})
+		d.progress(Progress{Step: "running", Need: d.place.job.Processes(), Who: d.state()})
 		for _, c := range d.talks { // one may have been lost after it had committed
 			if d.lost[c.node] != nil {
-				d.gone(c, d.lost[c.node])
+				d.conversationEnded(c, d.lost[c.node])
 			}
 		}
 		for node := range d.over {
-			d.miss(node)
+			d.markMissing(node)
 		}
 	}
 }
@@ -359,8 +359,8 @@ func (d *driver) closeFeeds() {
 	}
 }
 
-// due does what has to be done at a time.
-func (d *driver) due(now time.Time) {
+// checkDeadlines does what has to be done at a time.
+func (d *driver) checkDeadlines(now time.Time) {
 	d.do(d.sub.Tick(now))
 	if d.sub.Phase() == reserve.Planned {
 		d.stalled(now)
@@ -383,8 +383,8 @@ func (d *driver) next() time.Time {
 	return next
 }
 
-// where is the sites of the plan.
-func (d *driver) where() string {
+// state is the sites of the plan.
+func (d *driver) state() string {
 	sites := map[overlay.SiteID]int{}
 	var order []string
 	for _, p := range d.places {

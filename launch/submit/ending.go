@@ -24,7 +24,7 @@ func (d *driver) signalled(s os.Signal) {
 	}
 	if !d.killAt.IsZero() {
 		d.killAt = time.Now()
-		d.due(d.killAt)
+		d.checkDeadlines(d.killAt)
 		return
 	}
 	d.end(&ranks.SignalError{Signal: sig})
@@ -60,7 +60,7 @@ func (d *driver) end(cause error) {
 func (d *driver) signal(name string) {
 	for _, p := range d.places {
 		if d.over[p.Node] == nil {
-			d.talks[p.Node].say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
+			d.talks[p.Node].sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
 		}
 	}
 }
@@ -128,9 +128,9 @@ type annotated struct {
 func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
 func (a *annotated) Unwrap() error { return a.err }
 
-// part lets the conversations with the hosts of the job come to their ends, and hosts that
+// closeAll lets the conversations with the hosts of the job come to their ends, and hosts that
 // were booked in vain hear of it, lest they wait for their leases to end.
-func (d *driver) part() {
+func (d *driver) closeAll() {
 	d.closeFeeds()
 	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
 		return // they had their time
@@ -145,7 +145,7 @@ func (d *driver) part() {
 		if used[node] || c.hasEnded() {
 			continue
 		}
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
+		c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
 		if c.isHeld() {
 			rest = append(rest, c)
 		} else {

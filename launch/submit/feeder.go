@@ -79,8 +79,8 @@ func (f *feeder) next() *gatepb.ToNode {
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
 }
 
-// took notes what rank 0 took.
-func (f *feeder) took(bytes uint64) {
+// acknowledged notes what rank 0 took.
+func (f *feeder) acknowledged(bytes uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if bytes > f.taken && bytes <= f.sent {
@@ -92,7 +92,7 @@ func (f *feeder) took(bytes uint64) {
 
 // restart goes on after the stream broke: what was not taken is said again.
 func (f *feeder) restart(taken uint64) {
-	f.took(taken)
+	f.acknowledged(taken)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent, f.told = f.taken, false

@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Grid is the gate-keepers of all nodes, as the own node's helper makes them reachable.
+// Grid is the node services of all nodes, as the own node's helper makes them reachable.
 // Safe for concurrent use.
 type Grid struct {
 	conn   grpc.ClientConnInterface
@@ -47,7 +47,7 @@ func NewGrid(conn grpc.ClientConnInterface) *Grid {
 // Close ends the connection to the helper.
 func (g *Grid) Close() error { return g.close() }
 
-// Gate returns the client of gate-keepers; contexts of gate.At say of which.
+// Gate returns the client of node services; contexts of gate.At say of which.
 func (g *Grid) Gate() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
 
 // Host is what the grid knows of a host, and how far it is.

@@ -21,7 +21,7 @@ import (
 // askTime bounds what one node is asked about jobs.
 const askTime = 10 * time.Second
 
-// RunningJob is a job as the gate-keepers of its hosts see it.
+// RunningJob is a job as the node services of its hosts see it.
 type RunningJob struct {
 	ID        overlay.JobID
 	State     string // held, started, running or ending; that of most hosts

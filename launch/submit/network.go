@@ -40,8 +40,8 @@ func (n network) Path(a, b overlay.NodeID) (allocate.Path, bool) {
 	return path, path.RTT > 0 && a != b
 }
 
-// tell tells an offer what was measured.
-func (n network) tell(offer *match.Offer) {
+// fillOffer tells an offer what was measured.
+func (n network) fillOffer(offer *match.Offer) {
 	for pair, path := range n {
 		offer.Sites(pair[0], pair[1], match.Link{RTT: path.RTT, Bandwidth: rateOf(path.Bandwidth)})
 	}
@@ -69,8 +69,8 @@ func (n network) paths(sites []overlay.SiteID) (all []allocate.SitePath) {
 	return all
 }
 
-// matters reports what of the ways between hosts decides where a job is placed.
-func matters(j *Job) (latency, bandwidth bool) {
+// neededMeasurements reports what of the ways between hosts decides where a job is placed.
+func neededMeasurements(j *Job) (latency, bandwidth bool) {
 	if j.Profile == nil {
 		auto := len(j.Hosts) == 0 && j.Strategy == allocate.Auto{}.Name()
 		return auto, auto && j.Place.Message > 0
@@ -122,9 +122,9 @@ func questions(hosts []Host) (all []question) {
 	return slices.DeleteFunc(all, func(q question) bool { return len(q.nodes) == 0 })
 }
 
-// between returns what hosts of different sites measure between them. What cannot be
+// measureLinks returns what hosts of different sites measure between them. What cannot be
 // measured in time is left out. tell hears how many bandwidths are known of how many.
-func (g *Grid) between(ctx context.Context, hosts []Host, bandwidth bool, tell func(have, need int)) network {
+func (g *Grid) measureLinks(ctx context.Context, hosts []Host, bandwidth bool, tell func(have, need int)) network {
 	asked := questions(hosts)
 	found := g.latencies(ctx, asked)
 	if !bandwidth {

@@ -86,7 +86,7 @@ func TestFeeder(t *testing.T) {
 			continue
 		}
 		got = append(got, m.Data...)
-		f.took(uint64(len(got)))
+		f.acknowledged(uint64(len(got)))
 		ended = m.End
 	}
 	if !bytes.Equal(got, input) {

@@ -21,8 +21,8 @@ type TooFew struct {
 func (e *TooFew) Error() string { return e.Err.Error() }
 func (e *TooFew) Unwrap() error { return e.Err }
 
-// who names what is waited for.
-func (e *TooFew) who() string {
+// refusals names what is waited for.
+func (e *TooFew) refusals() string {
 	if len(e.Waiting) == 0 {
 		return "more hosts"
 	}
@@ -163,7 +163,7 @@ func (p *placement) match(asked *profile.Profile, between network) error {
 	if err != nil {
 		return err
 	}
-	between.tell(offer)
+	between.fillOffer(offer)
 	linkUp(offer, p.hosts)
 	found, err := match.Find(asked, offer, match.DefaultEffort)
 	if err != nil {

@@ -101,8 +101,8 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	if err == nil {
 		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
 		hosts = g.Measure(ctx, hosts)
-		if latency, bandwidth := matters(j); latency || bandwidth {
-			between = g.between(ctx, hosts, bandwidth, func(have, need int) {
+		if latency, bandwidth := neededMeasurements(j); latency || bandwidth {
+			between = g.measureLinks(ctx, hosts, bandwidth, func(have, need int) {
 				if j.Progress != nil {
 					j.Progress(Progress{Step: "measuring", Have: have, Need: need})
 				}
@@ -138,7 +138,7 @@ func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 	case unlisted(err):
 		p.Who = "the list of hosts"
 	case errors.As(err, &few):
-		p.Have, p.Need, p.Who = few.Have, few.Need, few.who()
+		p.Have, p.Need, p.Who = few.Have, few.Need, few.refusals()
 	case errors.As(err, &short):
 		p.Have, p.Need = short.Have, short.Need
 	}

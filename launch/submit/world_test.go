@@ -47,7 +47,7 @@ type world struct {
 	unlisted bool // the list of hosts is out of reach
 }
 
-// node is a gate-keeper for tests: the reservations are real, the processes functions.
+// node is a node service for tests: the reservations are real, the processes functions.
 type node struct {
 	name   string
 	policy reserve.Policy

@@ -50,7 +50,7 @@ func (m *mail) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
 		next := l.queue[0]
 		l.queue = l.queue[1:]
 		m.mu.Unlock()
-		m.one(ctx, to, next)
+		m.sendOne(ctx, to, next)
 		m.mu.Lock()
 	}
 	delete(m.hosts, to)
@@ -60,7 +60,7 @@ func (m *mail) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
 	}
 }
 
-func (m *mail) one(ctx context.Context, to overlay.NodeID, message []byte) {
+func (m *mail) sendOne(ctx context.Context, to overlay.NodeID, message []byte) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := m.w.cfg.Carrier.Send(ctx, to, message)

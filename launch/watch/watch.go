@@ -150,7 +150,7 @@ func (w *Watch) Serve(ctx context.Context) error {
 	defer w.work.Wait()
 	defer stop()
 	select {
-	case <-time.After(w.settling()):
+	case <-time.After(w.settleTime()):
 	case <-ctx.Done():
 		return nil
 	}
@@ -178,9 +178,9 @@ func (w *Watch) Serve(ctx context.Context) error {
 	}
 }
 
-// settling is how long the watch is silent at first. One that goes on with another's work
+// settleTime is how long the watch is silent at first. One that goes on with another's work
 // has no time to lose.
-func (w *Watch) settling() time.Duration {
+func (w *Watch) settleTime() time.Duration {
 	if !w.cfg.Since.IsZero() && time.Since(w.cfg.Since) > settling {
 		return 0
 	}
@@ -224,7 +224,7 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 			}
 			why := fmt.Sprintf("node %v is taken for dead: %s (last news %v ago)", v.ID, v.Reason, v.Silent.Round(100*time.Millisecond))
 			w.cfg.Log.Warn("host failed", "node", v.ID.String(), "reason", v.Reason, "silent", v.Silent.String())
-			w.news.tell(w.hosts[v.ID], why)
+			w.news.add(w.hosts[v.ID], why)
 		case gossip.Returned, gossip.Joined:
 			// Its processes have been told of, and stay lost for those here.
 			w.cfg.Log.Warn("host is back", "node", v.ID.String(), "verdict", v.Kind.String())
@@ -245,7 +245,7 @@ type news struct {
 	telling bool
 }
 
-func (n *news) tell(h Host, why string) {
+func (n *news) add(h Host, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.told[h.Node] {

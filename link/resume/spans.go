@@ -11,9 +11,9 @@ type span struct{ start, end uint64 }
 // spans are stored bytes: in order, not empty, none touching another.
 type spans []span
 
-// around returns the indices [i, j) of the spans that overlap or touch the
+// overlapping returns the indices [i, j) of the spans that overlap or touch the
 // range from start to end.
-func (p spans) around(start, end uint64) (i, j int) {
+func (p spans) overlapping(start, end uint64) (i, j int) {
 	i = sort.Search(len(p), func(i int) bool { return p[i].end >= start })
 	for j = i; j < len(p) && p[j].start <= end; j++ {
 	}
@@ -24,7 +24,7 @@ func (p spans) around(start, end uint64) (i, j int) {
 // byte; an empty range means that all is stored. separate says that it touches
 // no span.
 func (p spans) missing(start, end uint64) (a, b uint64, separate bool) {
-	i, j := p.around(start, end)
+	i, j := p.overlapping(start, end)
 	if i == j {
 		return start, end, true
 	}
@@ -39,7 +39,7 @@ func (p spans) missing(start, end uint64) (a, b uint64, separate bool) {
 
 // add adds a range, which may overlap others.
 func (p *spans) add(start, end uint64) {
-	i, j := p.around(start, end)
+	i, j := p.overlapping(start, end)
 	if i == j {
 		*p = slices.Insert(*p, i, span{start, end})
 		return

@@ -33,7 +33,7 @@ type buffer struct {
 	pool *sync.Pool
 }
 
-func borrow(from *sync.Pool) buffer { return buffer{from.Get().(*[]byte), from} }
+func getBuffer(from *sync.Pool) buffer { return buffer{from.Get().(*[]byte), from} }
 
 func (b buffer) bytes() []byte {
 	if b.mem == nil {

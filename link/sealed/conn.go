@@ -94,7 +94,7 @@ func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) { return c.w.try(bufs) }
 // side of the connection underneath if that can be done there. It waits for a
 // Write that is under way. Reading goes on.
 func (c *Conn) CloseWrite() error {
-	if err := c.w.tell(alert(c.r.farewell.Load())); err != nil {
+	if err := c.w.sendAlert(alert(c.r.farewell.Load())); err != nil {
 		return fmt.Errorf("sealed: close for writing: %w", err)
 	}
 	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
@@ -108,7 +108,7 @@ func (c *Conn) CloseWrite() error {
 // without waiting, and no Write is under way. A carrier that cannot be asked has a
 // fifth of a second for it.
 func (c *Conn) Close() error {
-	c.w.part(alert(c.r.farewell.Load())) // a courtesy; the peer may be gone
+	c.w.closeWith(alert(c.r.farewell.Load())) // a courtesy; the peer may be gone
 	return c.conn.Close()
 }
 

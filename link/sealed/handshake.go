@@ -93,7 +93,7 @@ type handshake struct {
 func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	c, err := h.shake(ctx, role)
+	c, err := h.perform(ctx, role)
 	if err != nil {
 		h.transport.refuse()
 		h.transport.Close()
@@ -105,7 +105,7 @@ func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *t
 	return c, nil
 }
 
-func (h *handshake) shake(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
+func (h *handshake) perform(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
 	if len(h.transport.early) > maxEarly {
 		return nil, fmt.Errorf("%d bytes to send early, at most %d can be", len(h.transport.early), maxEarly)
 	}

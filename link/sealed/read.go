@@ -40,7 +40,7 @@ func (r *reader) read(bufs [][]byte) (n int, err error) {
 	defer r.mu.Unlock()
 	for _, b := range bufs {
 		for len(b) > 0 {
-			k, err := r.some(b, n == 0)
+			k, err := r.readSome(b, n == 0)
 			n += k
 			if err != nil || k == 0 {
 				if n > 0 {
@@ -54,9 +54,9 @@ func (r *reader) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// some reads at least a byte into b, which is not empty; none and no error only
+// readSome reads at least a byte into b, which is not empty; none and no error only
 // if it would have to wait and may not.
-func (r *reader) some(b []byte, wait bool) (int, error) {
+func (r *reader) readSome(b []byte, wait bool) (int, error) {
 	for len(r.plain) == 0 {
 		if r.err != nil {
 			return 0, r.err
@@ -128,7 +128,7 @@ func (r *reader) open(record, b []byte) (int, error) {
 	case typeHandshake:
 		return 0, r.keyUpdate(content)
 	case typeAlert:
-		return 0, heard(content)
+		return 0, alertError(content)
 	}
 	return 0, errUnexpected
 }
@@ -145,8 +145,8 @@ func (r *reader) keyUpdate(message []byte) error {
 	return r.half.update()
 }
 
-// heard returns what an alert means to the reader.
-func heard(content []byte) error {
+// alertError returns what an alert means to the reader.
+func alertError(content []byte) error {
 	if len(content) != 2 {
 		return errAlertForm
 	}
@@ -189,7 +189,7 @@ func (r *reader) fill() error {
 // left behind it. plain is empty.
 func (r *reader) makeRoom() {
 	if r.buf == (buffer{}) {
-		r.buf = borrow(smallBuffers)
+		r.buf = getBuffer(smallBuffers)
 	}
 	b := r.buf.bytes()
 	switch {
@@ -219,7 +219,7 @@ func (r *reader) resize(n, free int, empty bool) {
 }
 
 func (r *reader) exchange(pool *sync.Pool) {
-	next := borrow(pool)
+	next := getBuffer(pool)
 	r.end = copy(next.bytes(), r.buf.bytes()[r.at:r.end])
 	r.at, r.modest = 0, 0
 	r.buf.giveBack()

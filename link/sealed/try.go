@@ -47,7 +47,7 @@ func (w *writer) try(bufs [][]byte) (int, error) {
 	case w.half.seq >= w.renew || w.asked.Load():
 		return 0, nil // write changes the keys
 	}
-	room := borrow(smallBuffers)
+	room := getBuffer(smallBuffers)
 	defer room.giveBack()
 	record := w.half.appendRecord(room.bytes()[:0], typeApplication, &cursor{bufs: bufs}, n)
 	switch took, err := c.TryWrite(record); {
@@ -62,9 +62,9 @@ func (w *writer) try(bufs [][]byte) (int, error) {
 	return n, nil
 }
 
-// again checks that the next n bytes of from, or as many as are kept, are what is
+// resumeAt checks that the next n bytes of from, or as many as are kept, are what is
 // kept, and returns how many those are.
-func (w *writer) again(from *cursor, n int) (int, error) {
+func (w *writer) resumeAt(from *cursor, n int) (int, error) {
 	n = min(n, len(w.kept.data))
 	if !bytes.HasPrefix(w.kept.data, from.appendTo(nil, n)) {
 		w.err = errOther
@@ -75,7 +75,7 @@ func (w *writer) again(from *cursor, n int) (int, error) {
 
 // tryAgain is try when something is kept.
 func (w *writer) tryAgain(c trier, from *cursor, n int) (int, error) {
-	n, err := w.again(from, n)
+	n, err := w.resumeAt(from, n)
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (w *writer) finish(from *cursor, left int) (int, error) {
 	if len(w.kept.data) == 0 {
 		return 0, nil
 	}
-	n, err := w.again(from, left)
+	n, err := w.resumeAt(from, left)
 	if err != nil {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	if left > maxContent {
 		pool = largeBuffers
 	}
-	room := borrow(pool)
+	room := getBuffer(pool)
 	defer room.giveBack()
 	from := cursor{bufs: bufs}
 	if sent, err = w.finish(&from, left); err != nil {
@@ -113,25 +113,25 @@ func (w *writer) renewKeys(out []byte) ([]byte, error) {
 	return out, w.half.update()
 }
 
-// tell sends an alert, after which nothing can be written.
-func (w *writer) tell(a alert) error {
+// sendAlert sends an alert, after which nothing can be written.
+func (w *writer) sendAlert(a alert) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last, err := w.last(a)
+	last, err := w.finalRecord(a)
 	if err == nil {
 		_, err = w.conn.Write(last)
 	}
 	return err
 }
 
-// part sends an alert if that can be done without waiting, or at once where the
+// closeWith sends an alert if that can be done without waiting, or at once where the
 // carrier cannot be asked.
-func (w *writer) part(a alert) {
+func (w *writer) closeWith(a alert) {
 	if !w.mu.TryLock() {
 		return
 	}
 	defer w.mu.Unlock()
-	last, err := w.last(a)
+	last, err := w.finalRecord(a)
 	if err != nil {
 		return
 	}
@@ -143,8 +143,8 @@ func (w *writer) part(a alert) {
 	}
 }
 
-// last returns what is sent last.
-func (w *writer) last(a alert) ([]byte, error) {
+// finalRecord returns what is sent last.
+func (w *writer) finalRecord(a alert) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
 	}

@@ -31,7 +31,7 @@ type Carrier struct {
 	writing  bool
 	from, to uint64 // of the stream's bytes that are being written
 	kick     chan struct{}
-	saying   saying
+	signals  signal
 	use      uint32 // with sayUse
 	pong     uint64 // with sayPong: the question
 	asked    question
@@ -68,11 +68,11 @@ type Carrier struct {
 	counts bool // Options.Counts
 }
 
-// saying is a set of short things to say.
-type saying uint8
+// signal is a set of short things to say.
+type signal uint8
 
 const (
-	sayAck saying = 1 << iota
+	sayAck signal = 1 << iota
 	sayUrge
 	sayPing
 	sayPong
@@ -104,8 +104,8 @@ func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier
 	return c
 }
 
-// calm has the connection not poll, if it does.
-func (c *Carrier) calm() {
+// stopPolling has the connection not poll, if it does.
+func (c *Carrier) stopPolling() {
 	if q, ok := c.conn.(interface{ Calm() }); ok {
 		q.Calm()
 	}
@@ -119,15 +119,15 @@ func (c *Carrier) sent(n int) {
 	}
 }
 
-// say has something short said, by the carrier's goroutine or along with data.
-func (c *Carrier) say(what saying) {
-	c.saying |= what
+// queueSignal has something short said, by the carrier's goroutine or along with data.
+func (c *Carrier) queueSignal(what signal) {
+	c.signals |= what
 	c.wake()
 }
 
 // answer acknowledges what was read.
 func (c *Carrier) answer() {
-	c.saying |= sayAck
+	c.signals |= sayAck
 	c.offer()
 }
 
@@ -165,7 +165,7 @@ func (c *Carrier) offer() {
 		c.wrote(n, err)
 	}
 	c.writing = false
-	s.through()
+	s.checkDone()
 }
 
 // keep takes the first n bytes off iov, and reports whether any are left.
@@ -227,7 +227,7 @@ func (c *Carrier) write() {
 		c.wrote(n, err)
 	}
 	c.writing = false
-	s.through()
+	s.checkDone()
 }
 
 // Frames are as large as a carrier takes in a moment: what is in one is under way, and if
@@ -286,9 +286,9 @@ func (c *Carrier) compose() bool {
 		c.pending = false
 		return true
 	}
-	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack(), window: s.promise(s.ack())}
-	say := c.saying
-	c.saying = say & sayBye // the last word comes behind all data
+	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack(), window: s.advertiseWindow(s.ack())}
+	say := c.signals
+	c.signals = say & sayBye // the last word comes behind all data
 	if say&sayUrge != 0 {
 		l.flags = wire.AckSoon
 	}
@@ -458,7 +458,7 @@ func (c *Carrier) header() bool {
 		c.broken(err)
 		return false
 	}
-	s.through()
+	s.checkDone()
 	return !c.dead
 }
 
@@ -469,7 +469,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		s.soon = true // and stays so where all was said before: what is asked for is still on its way
 		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.told {
 			s.soon = false
-			c.say(sayAck)
+			c.queueSignal(sayAck)
 		}
 	}
 	switch h.Kind {
@@ -485,7 +485,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		c.left, c.off = int(h.Length), h.Offset
 	case wire.LinkPing:
 		c.pong = h.Offset
-		c.say(sayPong)
+		c.queueSignal(sayPong)
 	case wire.LinkPong:
 		if d, ok := c.asked.answer(h.Offset); ok {
 			c.rtt, c.least = d, min(c.least, d)
@@ -496,7 +496,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		}
 		s.bounded = true
 		s.wakeReader()
-		c.say(sayAck)
+		c.queueSignal(sayAck)
 	case wire.LinkUse:
 		s.send.Weight(c.id, uint32(min(h.Offset, resume.MaxWeight)))
 		s.reshare()

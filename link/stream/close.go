@@ -42,7 +42,7 @@ func (s *Stream) Close() error {
 		c.readOn() // for the peer's acknowledgement
 	}
 	s.linger = time.AfterFunc(lingering, s.bye)
-	s.through()
+	s.checkDone()
 	s.wakeAll()
 	return nil
 }
@@ -57,28 +57,28 @@ func (s *Stream) bye() {
 		s.finish(net.ErrClosed)
 	default:
 		if !s.farewell {
-			s.lead.say(sayBye)
+			s.lead.queueSignal(sayBye)
 		}
 		s.linger = time.AfterFunc(lingering, func() { s.Fail(net.ErrClosed) }) // the carrier may be stuck
 	}
 }
 
-// through ends the stream if both ends are through with it.
-func (s *Stream) through() {
+// checkDone ends the stream if both ends are through with it.
+func (s *Stream) checkDone() {
 	switch {
 	case s.over || !s.send.Finished():
-	case s.parted():
+	case s.isParted():
 		if on := s.toldOn; on == nil || !on.writing && !on.pending { // or the peer might never hear it
 			s.finish(net.ErrClosed)
 		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
-		s.lead.say(sayBye)
+		s.lead.queueSignal(sayBye)
 	}
 }
 
-// parted reports whether both ends have all of the other's stream, and this one
+// isParted reports whether both ends have all of the other's stream, and this one
 // has said so, or is about to.
-func (s *Stream) parted() bool {
+func (s *Stream) isParted() bool {
 	return s.send.Finished() && s.recv.Ended() && s.waiting() == 0 && s.told == s.ack()
 }
 

@@ -29,8 +29,8 @@ func (o *outbox) add(b []byte) {
 	o.end += uint64(len(b))
 }
 
-// lend appends b itself.
-func (o *outbox) lend(b []byte) {
+// addUncopied appends b itself.
+func (o *outbox) addUncopied(b []byte) {
 	o.lent = append(o.lent, loan{o.end, b})
 	o.end += uint64(len(b))
 }
@@ -74,9 +74,9 @@ func (o *outbox) free(off uint64) {
 	o.pages.free(off)
 }
 
-// own copies what is still held of lent bytes from off on, so that their owner
+// copyUnacked copies what is still held of lent bytes from off on, so that their owner
 // can have them back. No byte below acked is needed.
-func (o *outbox) own(off, acked uint64) {
+func (o *outbox) copyUnacked(off, acked uint64) {
 	from := o.loanFrom(off)
 	for i := from; i < len(o.lent); i++ {
 		l := o.lent[i]

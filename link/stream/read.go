@@ -50,7 +50,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		case s.over:
 			return 0, s.ended("read")
 		case s.readBy.passed:
-			return 0, s.late("read")
+			return 0, s.deadlineError("read")
 		}
 		c := s.lead
 		if c != nil && s.spread {
@@ -202,7 +202,7 @@ func (c *Carrier) fill(p []byte) (n int, ok bool) {
 			return 0, false
 		}
 		c.begin, c.end = lead, lead+behind
-		return c.took(p, p[:inP]), true
+		return c.copyData(p, p[:inP]), true
 	}
 	copy(c.buf[lead+inP:], c.buf[lead:lead+behind])
 	copy(c.buf[lead:], p[:inP])
@@ -219,7 +219,7 @@ func (c *Carrier) stepData(p []byte) int {
 			data = data[:len(p)]
 		}
 		c.begin += len(data)
-		return c.took(p, data)
+		return c.copyData(p, data)
 	}
 	if p == nil || len(p) < directFrom && len(p) < c.left || c.off != s.recv.Next() || s.waiting() > 0 {
 		c.begin, c.end = 0, 0
@@ -242,12 +242,12 @@ func (c *Carrier) stepData(p []byte) int {
 		return 0
 	}
 	c.end = max(n-len(p), 0)
-	return c.took(p, p[:min(n, len(p))])
+	return c.copyData(p, p[:min(n, len(p))])
 }
 
-// took enters bytes that were read, which may lie in p already. It returns how
+// copyData enters bytes that were read, which may lie in p already. It returns how
 // many of them p has.
-func (c *Carrier) took(p, data []byte) (n int) {
+func (c *Carrier) copyData(p, data []byte) (n int) {
 	s := c.s
 	off := c.off
 	c.off += uint64(len(data))
@@ -291,7 +291,7 @@ func (c *Carrier) took(p, data []byte) (n int) {
 	if v.Deliver > 0 {
 		s.delivered(c)
 	}
-	s.through()
+	s.checkDone()
 	return n
 }
 

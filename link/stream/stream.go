@@ -147,7 +147,7 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	c.used = c.heard
 	s.carriers = append(s.carriers, c)
 	if s.calm {
-		c.calm()
+		c.stopPolling()
 	}
 	if s.lead == nil {
 		s.lead = c
@@ -158,7 +158,7 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 		c.readOn()
 	}
 	if rtt > longHandshake {
-		c.say(sayPing)
+		c.queueSignal(sayPing)
 	}
 	s.dismiss(true) // before c is given anything: what a silent one carries goes first
 	s.work.Go(c.writeLoop)
@@ -175,7 +175,7 @@ func (s *Stream) Calm() {
 	defer s.mu.Unlock()
 	s.calm = true
 	for _, c := range s.carriers {
-		c.calm()
+		c.stopPolling()
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 	c.wake()
 	s.send.Down(c.id)
 	s.reshare()
-	parting := c.writing && s.toldOn == c && s.parted()
+	parting := c.writing && s.toldOn == c && s.isParted()
 	s.told = 0 // what was said on it may not have come through
 	if s.toldOn == c {
 		s.toldOn = nil
@@ -240,7 +240,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 		}
 	}
 	if s.lead != nil {
-		s.lead.say(sayAck)
+		s.lead.queueSignal(sayAck)
 	}
 	s.wakeAll()
 	s.readable.Broadcast()
@@ -413,6 +413,6 @@ func (d *deadline) set(mu *sync.Mutex, t time.Time) {
 	}
 }
 
-func (s *Stream) late(op string) error {
+func (s *Stream) deadlineError(op string) error {
 	return fmt.Errorf("link to %s: %s: %w", s.o.Peer, op, os.ErrDeadlineExceeded)
 }

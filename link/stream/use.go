@@ -14,7 +14,7 @@ func (s *Stream) Use(c *Carrier, weight uint32) {
 	s.send.Weight(c.id, weight)
 	s.reshare()
 	c.use = weight
-	c.say(sayUse)
+	c.queueSignal(sayUse)
 	s.wakeAll()
 }
 
@@ -24,7 +24,7 @@ func (s *Stream) Ask(c *Carrier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.dead {
-		c.say(sayPing)
+		c.queueSignal(sayPing)
 	}
 }
 

@@ -157,11 +157,11 @@ func (s *Stream) Watch() {
 		s.readOn() // or the peer's questions would have no answer; who reads again and again needs no help
 	}
 	if s.ack() != s.told && s.told == s.toldAt {
-		s.lead.say(sayAck) // nothing took it along since the last tick
+		s.lead.queueSignal(sayAck) // nothing took it along since the last tick
 	}
 	s.toldAt = s.told
 	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
-		s.rest()
+		s.releaseIdle()
 	} else {
 		s.rightSize(time.Now())
 	}
@@ -181,7 +181,7 @@ func (s *Stream) look(c *Carrier, now int64) {
 		s.wakeAll()
 	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
-		c.say(sayAck)
+		c.queueSignal(sayAck)
 	}
 }
 
@@ -204,7 +204,7 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	switch verdict {
 	case ask:
 		c.asked.since, c.asking = now, c.served
-		c.say(sayPing)
+		c.queueSignal(sayPing)
 	case doubtful:
 		c.silent = true
 	case gone:
@@ -235,7 +235,7 @@ func (s *Stream) askOthers(now int64) {
 	for _, c := range s.carriers {
 		if !c.dead && c.asked.since == 0 {
 			c.asked.since = now
-			c.say(sayPing)
+			c.queueSignal(sayPing)
 		}
 	}
 }
@@ -257,8 +257,8 @@ func (s *Stream) dismiss(alive bool) {
 	}
 }
 
-// rest lets go of the memory of a stream that is idle.
-func (s *Stream) rest() {
+// releaseIdle lets go of the memory of a stream that is idle.
+func (s *Stream) releaseIdle() {
 	if s.writingFrom(0) {
 		return
 	}

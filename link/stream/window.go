@@ -96,9 +96,9 @@ func (s *Stream) rightSize(now time.Time) {
 	}
 }
 
-// promise returns what a header with an acknowledgement says of the window. What it
+// advertiseWindow returns what a header with an acknowledgement says of the window. What it
 // promises is kept.
-func (s *Stream) promise(ack uint64) uint16 {
+func (s *Stream) advertiseWindow(ack uint64) uint16 {
 	w := &s.windows
 	if w.in <= Window {
 		return 0

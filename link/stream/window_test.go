@@ -89,7 +89,7 @@ func TestLargerWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.mu.Lock()
-			b.lead.say(sayAck)
+			b.lead.queueSignal(sayAck)
 			b.mu.Unlock()
 			w.watch() // so that b takes in what nobody reads
 			const more = 40 << 20

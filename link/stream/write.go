@@ -66,9 +66,9 @@ func (s *Stream) Await(mark uint64) error {
 		case s.over && !s.writingBelow(mark):
 			return s.ended("write")
 		case s.writeBy.passed:
-			return s.late("write")
+			return s.deadlineError("write")
 		}
-		s.urge()
+		s.wakeCarriers()
 		s.writable.Wait()
 	}
 	return nil
@@ -80,12 +80,12 @@ type urged struct {
 	on *Carrier // where it was asked
 }
 
-// urge asks the peer to acknowledge soon, unless that was done since it did, and
+// wakeCarriers asks the peer to acknowledge soon, unless that was done since it did, and
 // sees to it that this is heard.
-func (s *Stream) urge() {
+func (s *Stream) wakeCarriers() {
 	if now := (urged{s.send.Acked(), s.lead}); s.lead != nil && now != s.urged {
 		s.urged = now
-		s.lead.say(sayUrge)
+		s.lead.queueSignal(sayUrge)
 	}
 	s.readOn()
 }
@@ -101,7 +101,7 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 			part := b[:min(len(b), room)]
 			s.send.Push(len(part))
 			if len(part) >= lendFrom {
-				s.out.lend(part)
+				s.out.addUncopied(part)
 				lent = true
 			} else {
 				s.out.add(part)
@@ -123,14 +123,14 @@ func (s *Stream) room() (int, error) {
 			return 0, s.ended("write")
 		}
 		if s.writeBy.passed {
-			return 0, s.late("write")
+			return 0, s.deadlineError("write")
 		}
 		if room := s.roomNow(); room > 0 {
 			return room, nil
 		}
 		s.flush(atOnce)
 		if s.roomNow() == 0 && !s.over {
-			s.urge()
+			s.wakeCarriers()
 			s.writable.Wait()
 		}
 	}
@@ -216,7 +216,7 @@ func (s *Stream) takeBack(from uint64) {
 		s.writable.Wait()
 	}
 	if !s.over {
-		s.out.own(from, s.send.Acked())
+		s.out.copyUnacked(from, s.send.Acked())
 	}
 }
 

@@ -171,7 +171,7 @@ func TestHelperRestartsUnderAJob(t *testing.T) {
 	}
 }
 
-// nothingOf waits until a node's gate-keeper has neither agents nor folders of jobs.
+// nothingOf waits until a node's node service has neither agents nor folders of jobs.
 func (w *world) nothingOf(node string) {
 	w.T.Helper()
 	left := func() string {

@@ -84,7 +84,7 @@ func runOverGrid(c *cli.Context) error {
 	if job.Place.Copies > 1 && !c.Bool("independent") {
 		return cmdline.Usage(fmt.Sprintf("run: --copies %d: the message library has no replicas, so this is for programs that do not use it: say so with --independent, or look where copies would go with --dry-run", job.Place.Copies))
 	}
-	if err := bring(c, job); err != nil {
+	if err := fetchFiles(c, job); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	if job.Output, err = ranks.NewOutput(c.String("output"), os.Stdout, os.Stderr); err != nil {
@@ -174,7 +174,7 @@ func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 // reports is a Fetcher that tells the reports from other files.
 type reports struct{ to, rest submit.Fetcher }
 
-func (r *reports) of(name string) submit.Fetcher {
+func (r *reports) byName(name string) submit.Fetcher {
 	if name == runmap.ReportName {
 		return r.to
 	}
@@ -183,12 +183,12 @@ func (r *reports) of(name string) submit.Fetcher {
 
 // Piece implements submit.Fetcher.
 func (r *reports) Piece(from overlay.NodeID, name string, mode os.FileMode, data []byte, end bool) error {
-	return r.of(name).Piece(from, name, mode, data, end)
+	return r.byName(name).Piece(from, name, mode, data, end)
 }
 
 // Fail implements submit.Fetcher.
 func (r *reports) Fail(from overlay.NodeID, name string, why error) {
-	r.of(name).Fail(from, name, why)
+	r.byName(name).Fail(from, name, why)
 }
 
 // dryRun shows where the job would run.
@@ -377,8 +377,8 @@ func limitsOf(words []string) ([]*gatepb.Limit, error) {
 	return all, nil
 }
 
-// bring reads which files the hosts need.
-func bring(c *cli.Context, j *submit.Job) error {
+// fetchFiles reads which files the hosts need.
+func fetchFiles(c *cli.Context, j *submit.Job) error {
 	names := c.StringSlice("input")
 	if j.Profile != nil {
 		names = append(names, j.Profile.Program.Inputs...)

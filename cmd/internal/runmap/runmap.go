@@ -144,10 +144,10 @@ func (m *Map) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	for r := range m.size {
 		node, known := m.node[r]
-		if !known && !m.here(r) {
+		if !known && !m.isLocal(r) {
 			continue
 		}
-		if err := enc.Encode(rank{Rank: r, Node: node, Here: m.here(r), Reported: m.here(r) && !slices.Contains(m.mute, r)}); err != nil {
+		if err := enc.Encode(rank{Rank: r, Node: node, Here: m.isLocal(r), Reported: m.isLocal(r) && !slices.Contains(m.mute, r)}); err != nil {
 			return err
 		}
 	}
@@ -165,4 +165,4 @@ func (m *Map) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-func (m *Map) here(r int) bool { return r >= m.first && r < m.first+m.count }
+func (m *Map) isLocal(r int) bool { return r >= m.first && r < m.first+m.count }

@@ -412,10 +412,10 @@ func TestSamplerBound(t *testing.T) {
 	if len(s.rules) > sampleRules+1 {
 		t.Errorf("%d rules", len(s.rules))
 	}
-	if more := s.over(now.Add(time.Second), false); more != nil {
+	if more := s.collectDue(now.Add(time.Second), false); more != nil {
 		t.Errorf("before the window's end: %v", more)
 	}
-	if more := s.over(now.Add(sampleWindow), false); len(more) != 1 || more[0].Rule != "(others)" {
+	if more := s.collectDue(now.Add(sampleWindow), false); len(more) != 1 || more[0].Rule != "(others)" {
 		t.Errorf("at its end: %v", more)
 	}
 }

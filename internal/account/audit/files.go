@@ -197,9 +197,9 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// surplus returns those of the oldest files that are to go so that all are not
+// beyondLimit returns those of the oldest files that are to go so that all are not
 // larger than keep; the last two stay.
-func surplus(files []logFile, keep int64) []logFile {
+func beyondLimit(files []logFile, keep int64) []logFile {
 	var total int64
 	for _, f := range files {
 		total += f.size

@@ -158,7 +158,7 @@ func (l *Log) Start() (stop func()) {
 func (l *Log) Serve(ctx context.Context) {
 	defer l.w.lock.Close()
 	begin := l.now()
-	l.write([]Record{l.own(Record{Event: Start})})
+	l.write([]Record{l.withSource(Record{Event: Start})})
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
@@ -171,8 +171,8 @@ func (l *Log) Serve(ctx context.Context) {
 			for len(l.queue) > 0 {
 				l.write(l.batch(<-l.queue))
 			}
-			l.write(l.w.spare.over(l.now(), true))
-			l.write([]Record{l.own(Record{Event: Stop, Seconds: l.now().Sub(begin).Seconds()})})
+			l.write(l.w.spare.collectDue(l.now(), true))
+			l.write([]Record{l.withSource(Record{Event: Stop, Seconds: l.now().Sub(begin).Seconds()})})
 			l.flush(true)
 			if l.w.file != nil {
 				l.w.file.Close()
@@ -182,8 +182,8 @@ func (l *Log) Serve(ctx context.Context) {
 	}
 }
 
-// own completes a record that the log itself makes.
-func (l *Log) own(r Record) Record {
+// withSource completes a record that the log itself makes.
+func (l *Log) withSource(r Record) Record {
 	r.Time, r.Daemon = l.now(), l.daemon
 	r.clean()
 	return r
@@ -207,7 +207,7 @@ func (l *Log) batch(r Record) []Record {
 // everything to the disk, and says where the chain's head is.
 func (l *Log) flush(end bool) {
 	now := l.now()
-	l.write(l.w.spare.over(now, false))
+	l.write(l.w.spare.collectDue(now, false))
 	if l.w.file != nil && l.w.dirty {
 		if err := l.w.file.Sync(); err != nil {
 			l.fail(err, 0, 0)
@@ -232,7 +232,7 @@ func (l *Log) write(records []Record) {
 	}
 	if l.w.unsaid > 0 || failing != nil {
 		lost := Record{Event: Lost, Count: l.w.unsaid, Reason: "records could not be written, or came faster than they were"}
-		records = append([]Record{l.own(lost)}, records...)
+		records = append([]Record{l.withSource(lost)}, records...)
 	}
 	if len(records) == 0 {
 		return
@@ -365,9 +365,9 @@ func (l *Log) newFile(day string) ([]Record, error) {
 	if l.w.before.file != "" {
 		text = "continues " + l.w.before.file
 	}
-	first := []Record{l.own(Record{Event: File, Reason: text})}
+	first := []Record{l.withSource(Record{Event: File, Reason: text})}
 	if l.w.before.torn > 0 {
-		first = append(first, l.own(Record{Event: Recovered, Reason: fmt.Sprintf(
+		first = append(first, l.withSource(Record{Event: Recovered, Reason: fmt.Sprintf(
 			"%s ends with %d bytes of an unfinished line", l.w.before.file, l.w.before.torn)}))
 	}
 	l.w.said = time.Time{} // with the next flush
@@ -377,7 +377,7 @@ func (l *Log) newFile(day string) ([]Record, error) {
 // prune removes what is too much.
 func (l *Log) prune() {
 	files, err := list(l.cfg.Folder, l.w.stem)
-	for _, f := range surplus(files, int64(l.cfg.Keep)) {
+	for _, f := range beyondLimit(files, int64(l.cfg.Keep)) {
 		l.log.Info("audit file removed: the log is larger than audit.keep", "file", f.path)
 		err = errors.Join(err, os.Remove(f.path))
 	}

@@ -52,9 +52,9 @@ func (s *sampler) take(r *Record) bool {
 	return false
 }
 
-// over returns the records that stand for those that were left out, when the
+// collectDue returns the records that stand for those that were left out, when the
 // window is over by now or whenever it is the end, and begins anew.
-func (s *sampler) over(now time.Time, end bool) []Record {
+func (s *sampler) collectDue(now time.Time, end bool) []Record {
 	if s.rules == nil || !end && now.Sub(s.since) < sampleWindow {
 		return nil
 	}

@@ -141,7 +141,7 @@ type Daemon struct {
 func Handler(d Daemon, log *slog.Logger) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, s := range append([]Source{d.own()}, d.Sources...) {
+	for _, s := range append([]Source{d.daemonSource()}, d.Sources...) {
 		registry.MustRegister(source{s})
 	}
 	mux := http.NewServeMux()
@@ -163,8 +163,8 @@ func Open(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (*
 	return httpserve.Open(ctx, "metrics_listen", at, Handler(d, log), log)
 }
 
-// own are the figures that all daemons have.
-func (d Daemon) own() Source {
+// daemonSource are the figures that all daemons have.
+func (d Daemon) daemonSource() Source {
 	version, goVersion := "unknown", runtime.Version()
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version

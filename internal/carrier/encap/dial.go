@@ -119,7 +119,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream
 			}
 			return s, form, err
 		}
-		asked, mine := d.ask(at)
+		asked, mine := d.joinRace(at)
 		if mine {
 			won, err := d.first(ctx, addr, r, forms)
 			d.answer(ctx, at, won.form, err)
@@ -147,8 +147,8 @@ func (r *race) wait(ctx context.Context, addr string) error {
 	}
 }
 
-// ask returns the race under way for a place, or a new one that the caller is to run.
-func (d *Dialer) ask(at place) (r *race, mine bool) {
+// joinRace returns the race under way for a place, or a new one that the caller is to run.
+func (d *Dialer) joinRace(at place) (r *race, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r = d.asked[at]; r == nil {
@@ -185,7 +185,7 @@ func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.
 			d.remember(at, form, within)
 			return nil
 		}
-		asked, mine := d.ask(at)
+		asked, mine := d.joinRace(at)
 		if !mine {
 			if err := asked.wait(ctx, addr); err != nil {
 				return err

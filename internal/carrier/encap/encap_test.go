@@ -334,7 +334,7 @@ func TestGivenUpFindingTheForm(t *testing.T) {
 		}
 	})
 	<-begun
-	asked, mine := d.ask(place{s.addr, ""}) // as who dials now
+	asked, mine := d.joinRace(place{s.addr, ""}) // as who dials now
 	giveUp()
 	if <-asked.over; mine || asked.err != nil {
 		t.Errorf("who waits is told %v", asked.err)

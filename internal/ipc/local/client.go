@@ -186,7 +186,7 @@ func permanent(err error) bool {
 
 // session registers with the helper and serves its frames until it goes away.
 func (c *Client) session(ctx context.Context, welcomed func()) error {
-	conn, welcome, err := c.greet(ctx)
+	conn, welcome, err := c.handshake(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	}
 }
 
-func (c *Client) greet(ctx context.Context) (*Conn, *wire.LocalWelcome, error) {
+func (c *Client) handshake(ctx context.Context) (*Conn, *wire.LocalWelcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
 	var d net.Dialer
@@ -485,7 +485,7 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 		if ways == overlay.Reserved && !c.keepsReserves() {
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: the helper keeps no reserve", peer, overlay.ErrNoRelay)
 		}
-		r := c.ask(ctx, conn, peer.Rank, ways)
+		r := c.requestPath(ctx, conn, peer.Rank, ways)
 		switch {
 		case r.again && ctx.Err() == nil:
 			continue
@@ -497,8 +497,8 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 	}
 }
 
-// ask puts one question to one helper.
-func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
+// requestPath puts one question to one helper.
+func (c *Client) requestPath(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
 	return c.put(ctx, conn, func(request uint32) wire.Frame {
 		if !c.knowsSizes() {
 			ways = ways.Techniques()
@@ -600,7 +600,7 @@ func (c *Client) Close() error {
 	conn := c.conn
 	c.mu.Unlock()
 	if conn != nil {
-		c.tell(conn)
+		c.sendReport(conn)
 		conn.Send(&wire.LocalLeave{}, nil) // a helper that is gone need not know
 	}
 	c.mu.Lock()

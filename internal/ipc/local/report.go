@@ -50,7 +50,7 @@ func (c *Client) reportTo(conn *Conn) (stop func()) {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for {
-			if c.tell(conn) != nil {
+			if c.sendReport(conn) != nil {
 				return
 			}
 			select {
@@ -67,9 +67,9 @@ func (c *Client) reportTo(conn *Conn) (stop func()) {
 	}
 }
 
-// tell sends the outcomes, wishes and reports that were not sent. When it returns nil, all that was
+// sendReport sends the outcomes, wishes and reports that were not sent. When it returns nil, all that was
 // reported before the call was sent. An error has closed conn.
-func (c *Client) tell(conn *Conn) error {
+func (c *Client) sendReport(conn *Conn) error {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	c.mu.Lock()

@@ -63,7 +63,7 @@ func create(fd, size int, layout uint32) (*Segment, error) {
 
 // newSegment maps fd and fills what both sides have.
 func newSegment(fd, size int) (*Segment, error) {
-	o, err := here()
+	o, err := describeProcess()
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +170,8 @@ func (s *Segment) Close() error {
 	return err
 }
 
-// here describes this process, as far as a descriptor does.
-func here() (Descriptor, error) {
+// describeProcess describes this process, as far as a descriptor does.
+func describeProcess() (Descriptor, error) {
 	o := Descriptor{PID: int32(os.Getpid())}
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
@@ -212,7 +212,7 @@ func Allowed() (c CPUs) {
 
 // sameMachine checks that a descriptor is of this machine and PID namespace.
 func sameMachine(o Descriptor) error {
-	us, err := here()
+	us, err := describeProcess()
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
 	if n > MaxRecord {
 		panic(fmt.Sprintf("shm: a record of %d bytes, more than %d", n, MaxRecord))
 	}
-	if s.err != nil || s.sent-s.done == cellCount && !s.ask(n) {
+	if s.err != nil || s.sent-s.done == cellCount && !s.checkRoom(n) {
 		return false
 	}
 	c := &s.ring.cells[s.sent%cellCount]
@@ -97,9 +97,9 @@ func (s *Sender) fit(n int) (at, skip int, ok bool) {
 	return at, skip, s.taken+uint64(skip+n)-s.free <= uint64(len(s.ring.data))
 }
 
-// ask learns how far the receiver is and reports whether there is room
+// checkRoom learns how far the receiver is and reports whether there is room
 // for a record of n bytes now.
-func (s *Sender) ask(n int) bool {
+func (s *Sender) checkRoom(n int) bool {
 	if !s.learn() || s.sent-s.done == cellCount {
 		return false
 	}
@@ -141,7 +141,7 @@ func (s *Sender) PeerSleeps() bool { return claim(&s.ring.recvSleeps) }
 // not take the announcement back; it may be woken in vain.
 func (s *Sender) Sleep(n int) bool {
 	s.ring.sendSleeps.Store(1)
-	if s.ask(n) || s.err != nil { // after the store: see the package's documentation
+	if s.checkRoom(n) || s.err != nil { // after the store: see the package's documentation
 		s.ring.sendSleeps.Store(0)
 		return false
 	}

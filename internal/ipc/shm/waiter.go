@@ -96,9 +96,9 @@ type Waiter struct {
 	quick   int           // yields in a row that nobody made use of
 
 	// Of the process's place among those that take turns.
-	vain  int           // turns that brought nothing, less one for each wait
-	stay  time.Duration // how long it keeps the next place at least
-	stays time.Duration // until when it keeps this one
+	uselessYields int           // turns that brought nothing, less one for each wait
+	stay          time.Duration // how long it keeps the next place at least
+	stays         time.Duration // until when it keeps this one
 }
 
 // NewWaiter returns a waiter with a full account.
@@ -152,10 +152,10 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	if w.yielded {
 		w.judge(now, long)
 	}
-	if w.strays(now) {
+	if w.shouldMove(now) {
 		return Nap
 	}
-	if !w.more(now-w.start, long) {
+	if !w.keepSpinning(now-w.start, long) {
 		w.credit = max(w.credit-(now-w.start), 0)
 		return Park
 	}
@@ -172,12 +172,12 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	return Spin
 }
 
-// strays reports whether the process is to look for another place.
-func (w *Waiter) strays(now time.Duration) bool {
-	if w.vain < maxUselessYields || w.yields > 0 || now < w.stays {
+// shouldMove reports whether the process is to look for another place.
+func (w *Waiter) shouldMove(now time.Duration) bool {
+	if w.uselessYields < maxUselessYields || w.yields > 0 || now < w.stays {
 		return false
 	}
-	w.vain = 0
+	w.uselessYields = 0
 	w.stays = now + w.stay + scatter(now)%w.stay
 	w.stay = min(2*w.stay, maxStay)
 	return true
@@ -204,7 +204,7 @@ func (w *Waiter) judge(now, long time.Duration) {
 	}
 }
 
-func (w *Waiter) more(spent, long time.Duration) bool {
+func (w *Waiter) keepSpinning(spent, long time.Duration) bool {
 	switch {
 	case w.policy.Budget == 0 || w.brief:
 		return false
@@ -218,7 +218,7 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
 	if w.policy.Crowded {
-		if w.vain = min(max(w.vain+w.yields-1, 0), 2*maxUselessYields); w.vain == 0 {
+		if w.uselessYields = min(max(w.uselessYields+w.yields-1, 0), 2*maxUselessYields); w.uselessYields == 0 {
 			w.stay = minStay
 		}
 	}

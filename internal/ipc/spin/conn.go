@@ -57,7 +57,7 @@ func New(c net.Conn, o Options) (*Conn, error) {
 // Calm has reads from now on sleep at once: their data is not waited for by anybody who is in
 // a hurry, and what polls for it would only keep others from running. A read that
 // polls already ends as it would have.
-func (c *Conn) Calm() { c.calm() }
+func (c *Conn) Calm() { c.stopPolling() }
 
 // CloseWrite ends the sending side, as that of the connection below does.
 func (c *Conn) CloseWrite() error {

@@ -15,7 +15,7 @@ type state struct {
 
 func (s *state) init(_ net.Conn, raw syscall.RawConn, o Options) { s.raw, s.idle = raw, o.Idle }
 
-func (s *state) calm() {}
+func (s *state) stopPolling() {}
 
 // Read reads into p as net.Conn does.
 func (c *Conn) Read(p []byte) (int, error) {

@@ -39,8 +39,8 @@ func newGauge(budget time.Duration) gauge {
 	return gauge{budget: budget, credit: most * budget}
 }
 
-// worth reports whether the next wait should spin.
-func (g *gauge) worth() bool {
+// worthwhile reports whether the next wait should spin.
+func (g *gauge) worthwhile() bool {
 	if g.budget == 0 {
 		return false
 	}
@@ -59,9 +59,9 @@ func (g *gauge) begin(now time.Duration, processors int) {
 	}
 }
 
-// more reports, after a poll that found nothing, whether to yield and poll
+// keepSpinning reports, after a poll that found nothing, whether to yield and poll
 // again. If not, the wait is over, in vain.
-func (g *gauge) more(now time.Duration) bool {
+func (g *gauge) keepSpinning(now time.Duration) bool {
 	spent := now - g.start
 	if spent < g.budget && g.yields > 0 {
 		g.yields--
@@ -82,10 +82,10 @@ func (g *gauge) end(now time.Duration) bool {
 	return true
 }
 
-// foresee reports whether a read should not even look before it yields: there
+// predict reports whether a read should not even look before it yields: there
 // is one processor, and the last read paid for a wait and took all there was, as
 // it is when two peers on that processor take turns. Every 16th read looks.
-func (g *gauge) foresee(processors int) bool {
+func (g *gauge) predict(processors int) bool {
 	if !g.expect || processors != 1 || g.credit <= 0 {
 		return false
 	}

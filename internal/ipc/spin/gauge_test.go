@@ -11,7 +11,7 @@ func play(g *gauge, processors int, waits ...time.Duration) (burnt time.Duration
 	const step = time.Microsecond // of a poll and a yield
 	now := time.Duration(0)
 	for _, data := range waits {
-		if g.worth() {
+		if g.worthwhile() {
 			spun++
 			start := now
 			g.begin(now, processors)
@@ -20,7 +20,7 @@ func play(g *gauge, processors int, waits ...time.Duration) (burnt time.Duration
 					g.end(now)
 					break
 				}
-				if !g.more(now) {
+				if !g.keepSpinning(now) {
 					break
 				}
 				now += step
@@ -85,15 +85,15 @@ func TestGaugeComesBack(t *testing.T) {
 // account up at once, though the data is there by then.
 func TestGaugeGivesWayToOthers(t *testing.T) {
 	g := newGauge(0)
-	if !g.worth() {
+	if !g.worthwhile() {
 		t.Fatal("a new gauge should spin")
 	}
 	g.begin(0, 2)
-	if !g.more(time.Microsecond) {
+	if !g.keepSpinning(time.Microsecond) {
 		t.Fatal("should go on after 1 us")
 	}
 	g.end(4 * time.Millisecond)
-	if g.worth() {
+	if g.worthwhile() {
 		t.Error("still spins after losing the CPU for 4 ms")
 	}
 }
@@ -115,7 +115,7 @@ func TestGaugeForesees(t *testing.T) {
 	g := newGauge(0)
 	foreseen := func(processors int) (n int) {
 		for range probeOne {
-			if g.foresee(processors) {
+			if g.predict(processors) {
 				n++
 			}
 		}
@@ -145,8 +145,8 @@ func TestGaugeBudget(t *testing.T) {
 		if g.budget != c.want {
 			t.Errorf("a budget of %v became %v, want %v", c.asked, g.budget, c.want)
 		}
-		if g.worth() != (c.want > 0) {
-			t.Errorf("with a budget of %v: worth spinning is %v", c.asked, g.worth())
+		if g.worthwhile() != (c.want > 0) {
+			t.Errorf("with a budget of %v: worth spinning is %v", c.asked, g.worthwhile())
 		}
 	}
 }

@@ -45,7 +45,7 @@ type reader struct {
 	poll func(uintptr) bool // r.tryAll, made once, for each would allocate
 	idle func()
 
-	calm       atomic.Bool // see Conn.Calm
+	noPolling  atomic.Bool // see Conn.Calm
 	gauge      gauge
 	processors int    // as of the last look
 	waits      uint64 // so far
@@ -124,7 +124,7 @@ func (r *reader) finish() {
 // tryAll polls until there is something to tell, which is true, or the
 // runtime should wait until there may be.
 func (r *reader) tryAll(fd uintptr) bool {
-	if r.phase == fresh && !r.calm.Load() && r.gauge.foresee(r.processors) {
+	if r.phase == fresh && !r.noPolling.Load() && r.gauge.predict(r.processors) {
 		for r.phase < spinning && r.empty() {
 			// as if polls had found nothing
 		}
@@ -139,11 +139,11 @@ func (r *reader) tryAll(fd uintptr) bool {
 			continue
 		case unix.EAGAIN:
 			if r.empty() {
-				r.hush(fd, r.phase == spinning)
+				r.muteWakeups(fd, r.phase == spinning)
 				continue
 			}
 			if r.hushed {
-				r.hush(fd, false)
+				r.muteWakeups(fd, false)
 				continue // for what came meanwhile
 			}
 			return false
@@ -167,8 +167,8 @@ func (r *reader) receive(fd uintptr) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// hush has the kernel tell the poller of little data, or not.
-func (r *reader) hush(fd uintptr, on bool) {
+// muteWakeups has the kernel tell the poller of little data, or not.
+func (r *reader) muteWakeups(fd uintptr, on bool) {
 	if on == r.hushed || !r.tcp {
 		return
 	}
@@ -193,7 +193,7 @@ func (r *reader) empty() bool {
 		fallthrough
 	case told:
 		r.phase = parked
-		if r.calm.Load() || !r.gauge.worth() || !r.enter() {
+		if r.noPolling.Load() || !r.gauge.worthwhile() || !r.enter() {
 			return false
 		}
 		r.phase = spinning
@@ -204,7 +204,7 @@ func (r *reader) empty() bool {
 	case parked:
 		return false
 	}
-	if !r.gauge.more(now) {
+	if !r.gauge.keepSpinning(now) {
 		r.phase = parked
 		spinners.Add(-1)
 		return false

@@ -24,7 +24,7 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 	s.writer.all, s.writer.some = s.writer.tryAll, s.writer.tryOnce
 }
 
-func (s *state) calm() { s.reader.calm.Store(true) }
+func (s *state) stopPolling() { s.reader.noPolling.Store(true) }
 
 // maxWrite is about how many bytes one system call sends: a MiB with the headers
 // before it. Calls of 128 KiB carried a third less and up to half as much. Probably, while a call

@@ -140,9 +140,9 @@ func Run(ctx context.Context, j Job) error {
 		}
 		running.Go(func() {
 			if err := p.Wait(); err != nil {
-				ended.badly(&ExitError{Rank: rank, Status: p.Status(), Err: err})
+				ended.exitedWithError(&ExitError{Rank: rank, Status: p.Status(), Err: err})
 			} else {
-				ended.well()
+				ended.exitedOK()
 			}
 		})
 	}
@@ -172,13 +172,13 @@ type endings struct {
 	good   bool       // one ended well
 }
 
-func (e *endings) well() {
+func (e *endings) exitedOK() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.good = true
 }
 
-func (e *endings) badly(how *ExitError) {
+func (e *endings) exitedWithError(how *ExitError) {
 	if !e.survive {
 		e.fail(how)
 		return

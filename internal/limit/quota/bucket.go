@@ -56,8 +56,8 @@ func (b *bucket) putBack(n int) {
 	}
 }
 
-// due is when a bucket that is not open is worth another look.
-func (b *bucket) due() time.Time {
+// nextRefill is when a bucket that is not open is worth another look.
+func (b *bucket) nextRefill() time.Time {
 	if b.open() {
 		return b.at
 	}

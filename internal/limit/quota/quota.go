@@ -135,7 +135,7 @@ func (q *Quota) projectRate(name string, now time.Time) Rate {
 }
 
 func (q *Quota) rateOf(l Limits, used uint64) Rate {
-	if over(used, l.Month) && (l.Rate == 0 || q.rules.trickle() < l.Rate) {
+	if exceeded(used, l.Month) && (l.Rate == 0 || q.rules.trickle() < l.Rate) {
 		return q.rules.trickle()
 	}
 	return l.Rate
@@ -146,7 +146,7 @@ func (q *Quota) allowedRate(a overlay.Allowance, now time.Time) Rate {
 	return q.rateOf(Limits{Rate: Rate(min(a.Rate, maxRate)), Month: a.Month}, q.ledger.Allowed(a.Key(), now))
 }
 
-func over(used, month uint64) bool { return month > 0 && used >= month }
+func exceeded(used, month uint64) bool { return month > 0 && used >= month }
 
 // Refused says that the quota has no room for a link. It is an
 // overlay.ErrOverloaded.
@@ -254,10 +254,10 @@ func (q *Quota) refuse(o Owner, now time.Time) error {
 		return &Refused{"quota.per_user.links", fmt.Sprintf("%s has %d links here already, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
 	case project && full(links(q.projects[o.Project]), q.rules.Project.Links):
 		return &Refused{"quota.per_project.links", fmt.Sprintf("project %s has %d links here already, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
-	case over(q.ledger.User(o.user(), now), q.rules.User.Month):
+	case exceeded(q.ledger.User(o.user(), now), q.rules.User.Month):
 		return &Refused{"quota.per_user.bytes_month", fmt.Sprintf("%s has used up the %d bytes that a user may move here in a month, until %s (quota.per_user.bytes_month)",
 			o.user(), q.rules.User.Month, monthEnd(now))}
-	case project && over(q.ledger.Project(o.Project, now), q.rules.Project.Month):
+	case project && exceeded(q.ledger.Project(o.Project, now), q.rules.Project.Month):
 		return &Refused{"quota.per_project.bytes_month", fmt.Sprintf("project %s has used up the %d bytes that a project may move here in a month, until %s (quota.per_project.bytes_month)",
 			o.Project, q.rules.Project.Month, monthEnd(now))}
 	}
@@ -339,7 +339,7 @@ func (q *Quota) Ask(f *Flow, have int, now time.Time) (pass int, due time.Time) 
 		}
 	}
 	if s := q.enter(f, 0, now); s != nil {
-		return 0, s.due()
+		return 0, s.nextRefill()
 	}
 	return f.want, time.Time{}
 }
@@ -399,7 +399,7 @@ func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
 			continue
 		}
 		waiting = append(waiting, s)
-		if due := s.due(); next.IsZero() || due.Before(next) {
+		if due := s.nextRefill(); next.IsZero() || due.Before(next) {
 			next = due
 		}
 	}

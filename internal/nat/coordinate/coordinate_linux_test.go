@@ -358,7 +358,7 @@ func TestManyBehindPort443(t *testing.T) {
 		t.Error("port 443 is still taken after the last meeting")
 	}
 
-	release, err := sa.PortPool.alone(t.Context())
+	release, err := sa.PortPool.lockPorts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestManyBehindPort443(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	if _, err := sa.PortPool.alone(ctx); !errors.Is(err, enough) {
+	if _, err := sa.PortPool.lockPorts(ctx); !errors.Is(err, enough) {
 		t.Errorf("a caller that gave up: %v", err)
 	}
 	release()

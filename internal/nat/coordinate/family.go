@@ -47,17 +47,17 @@ func (s *Side) overIPv4() bool {
 	return s.Address.Is6() && s.Other.Is4() && s.Profile.IPv6 && !s.Profile.IPv6Only
 }
 
-// from returns the address to meet others from, given the vantage points: without one
+// sourceAddress returns the address to meet others from, given the vantage points: without one
 // of IPv4 nobody can tell of a NAT's mapping.
-func (s *Side) from(vantages []netip.AddrPort) netip.Addr {
+func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
 	if s.overIPv4() && len(ofVersion(s.Other, vantages)) > 0 {
 		return s.Other
 	}
 	return s.Address
 }
 
-// usual is from where the grid has vantage points of both versions of IP, as most have.
-func (s *Side) usual() netip.Addr {
+// preferredAddress is from where the grid has vantage points of both versions of IP, as most have.
+func (s *Side) preferredAddress() netip.Addr {
 	if s.overIPv4() {
 		return s.Other
 	}

@@ -49,12 +49,12 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
 	}
 	r := &ready{server: b.TCP[0], clock: b.Clock}
-	if lone(ports) && ports.First == webPort && s.PortPool != nil {
-		if r.release, err = s.PortPool.alone(ctx); err != nil {
+	if singlePort(ports) && ports.First == webPort && s.PortPool != nil {
+		if r.release, err = s.PortPool.lockPorts(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if r.port, err = simopen.Prepare(ctx, s.from(b.TCP), ports); err != nil {
+	if r.port, err = simopen.Prepare(ctx, s.sourceAddress(b.TCP), ports); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -119,9 +119,9 @@ func (s *Side) ports(needed uint16) overlay.Ports {
 	return overlay.Ports{}
 }
 
-// lone reports whether there is but one port: none is kept for a later meeting
+// singlePort reports whether there is but one port: none is kept for a later meeting
 // then, which would keep it from all others.
-func lone(p overlay.Ports) bool { return p.First != 0 && p.First == p.Last }
+func singlePort(p overlay.Ports) bool { return p.First != 0 && p.First == p.Last }
 
 // neededBy is the port from which to dial a peer with that egress.
 func neededBy(peer overlay.Egress) uint16 {
@@ -144,7 +144,7 @@ func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint1
 	var r *ready
 	promised, warm := s.recall(peer)
 	if warm = warm && port == 0; warm {
-		r = s.spare()
+		r = s.sparePort()
 	}
 	if r == nil {
 		var err error
@@ -161,15 +161,15 @@ func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint1
 	}
 	for try := 1; ; try++ {
 		c, err := s.openAgreed(ctx, r, ex)
-		if err == nil || try == agreements || !again(ctx, err) {
+		if err == nil || try == agreements || !worthRetrying(ctx, err) {
 			return c, err
 		}
 		s.Log.Debug("agreeing on another instant", "peer", peer, "error", err)
 	}
 }
 
-// again reports whether another instant may do better.
-func again(ctx context.Context, err error) bool {
+// worthRetrying reports whether another instant may do better.
+func worthRetrying(ctx context.Context, err error) bool {
 	var missed *missedError
 	return ctx.Err() == nil && errors.As(err, &missed)
 }

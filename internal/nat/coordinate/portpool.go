@@ -142,7 +142,7 @@ func (s *PortPool) refill(ctx context.Context, side *Side) {
 	s.mu.Lock()
 	have := s.spare != nil
 	s.mu.Unlock()
-	if have || lone(side.ports(0)) {
+	if have || singlePort(side.ports(0)) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
@@ -180,18 +180,18 @@ func (s *PortPool) take(addr netip.Addr) *ready {
 	return r
 }
 
-// spare returns a port that is prepared already, or nil.
-func (s *Side) spare() *ready {
+// sparePort returns a port that is prepared already, or nil.
+func (s *Side) sparePort() *ready {
 	if s.PortPool == nil {
 		return nil
 	}
-	return s.PortPool.take(s.usual())
+	return s.PortPool.take(s.preferredAddress())
 }
 
-// alone waits for webPort, where two meetings cannot listen at once. When its
+// lockPorts waits for webPort, where two meetings cannot listen at once. When its
 // turn does not come the error is overlay.ErrOverloaded, and not ErrTimeout
 // besides: of the path it says nothing.
-func (s *PortPool) alone(ctx context.Context) (release func(), err error) {
+func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
@@ -212,9 +212,9 @@ func (s *PortPool) alone(ctx context.Context) (release func(), err error) {
 // than a meeting may take, so that they end with the reason.
 const turnTime = 2 * time.Second
 
-// give keeps r for a peer, and returns what to tell it. A peer that has a
+// reserveFor keeps r for a peer, and returns what to tell it. A peer that has a
 // promise gets no second one: nil, and r remains the caller's.
-func (s *PortPool) give(peer string, r *ready) *coordinatepb.Promise {
+func (s *PortPool) reserveFor(peer string, r *ready) *coordinatepb.Promise {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.given) >= maxGiven {
@@ -293,7 +293,9 @@ func (s *PortPool) recall(peer string, ip netip.Addr) (received, bool) {
 }
 
 // recall returns the peer's promise, if it is of use to this side.
-func (s *Side) recall(peer string) (received, bool) { return s.PortPool.recall(peer, s.usual()) }
+func (s *Side) recall(peer string) (received, bool) {
+	return s.PortPool.recall(peer, s.preferredAddress())
+}
 
 var errNotKept = fmt.Errorf("%w: the promised port is not kept any more", overlay.ErrStale)
 
@@ -326,7 +328,7 @@ func readPromise(m *coordinatepb.Promise) (r received, err error) {
 // would not come to a port that could be prepared. offer is what the peer
 // offered this time. It takes a few round trips.
 func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
-	if s.PortPool == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.PortPool.owes(peer) || lone(s.ports(0)) {
+	if s.PortPool == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.PortPool.owes(peer) || singlePort(s.ports(0)) {
 		return nil
 	}
 	six := false
@@ -355,7 +357,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
 	defer cancel()
-	p, err := s.promise(ctx, peer)
+	p, err := s.reservePort(ctx, peer)
 	if err != nil {
 		s.Log.Debug("nothing prepared for the next time", "peer", peer, "error", err)
 		return nil
@@ -363,16 +365,16 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	return marshal(p)
 }
 
-// promise prepares a port and gives it to the peer.
-func (s *Side) promise(ctx context.Context, peer string) (*coordinatepb.Promise, error) {
-	r := s.spare()
+// reservePort prepares a port and gives it to the peer.
+func (s *Side) reservePort(ctx context.Context, peer string) (*coordinatepb.Promise, error) {
+	r := s.sparePort()
 	if r == nil {
 		var err error
 		if r, err = s.prepare(ctx, s.ports(0)); err != nil {
 			return nil, err
 		}
 	}
-	p := s.PortPool.give(peer, r)
+	p := s.PortPool.reserveFor(peer, r)
 	if p == nil {
 		r.close()
 		return nil, fmt.Errorf("%w: %d ports are kept for others", overlay.ErrOverloaded, maxGiven)

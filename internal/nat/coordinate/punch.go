@@ -22,7 +22,7 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 		return nil, fmt.Errorf("%w: the broker names no STUN server", overlay.ErrUnreachable)
 	}
 	return punch.New(punch.Config{
-		Local: netip.AddrPortFrom(s.from(b.STUN), 0), STUN: b.STUN, LowTTL: lowTTL, Controlling: controlling,
+		Local: netip.AddrPortFrom(s.sourceAddress(b.STUN), 0), STUN: b.STUN, LowTTL: lowTTL, Controlling: controlling,
 		Forbidden: s.Forbidden, Permit: s.Permit, Log: s.Log, SmallPackets: carrier.SmallPackets(ctx),
 	})
 }

@@ -39,7 +39,7 @@ func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.C
 			asked <- err
 		}()
 	}
-	own := s.spare()
+	own := s.sparePort()
 	if own == nil {
 		own, err = s.prepare(ctx, s.ports(0))
 	}
@@ -90,7 +90,7 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 
 // askPromise has the target prepare a port.
 func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
-	reply, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.usual().Is6()}))
+	reply, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.preferredAddress().Is6()}))
 	if err != nil {
 		return received{}, err
 	}
@@ -117,7 +117,7 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 		}
 	}
 	if len(m.Promise) == 0 {
-		p, err := s.promise(ctx, peer)
+		p, err := s.reservePort(ctx, peer)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (m *measurement) cross(ctx context.Context) {
 	}
 	c, err := m.crossed(ctx, outside, from)
 	if err != nil {
-		c.Err = why(err)
+		c.Err = shortError(err)
 	}
 	m.o.Cross = &c
 }
@@ -67,7 +67,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	for range 2 { // that they come about shows that SYNs to the port leave the site
 		conn, err := m.dial(ctx, 0, c.From, viewTime)
 		if err != nil {
-			return c, fmt.Errorf("%v is not reached (%s)", c.From, why(err))
+			return c, fmt.Errorf("%v is not reached (%s)", c.From, shortError(err))
 		}
 		defer carrier.Reset(conn)
 	}
@@ -78,7 +78,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 			err = errors.New("accepted")
 		}
 		if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
-			return c, fmt.Errorf("%v is not silent (%s)", c.From, why(err))
+			return c, fmt.Errorf("%v is not silent (%s)", c.From, shortError(err))
 		}
 	}
 	ask.Quiet, ask.FromPort = false, resp.GetPort()

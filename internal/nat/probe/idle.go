@@ -113,7 +113,7 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 	c, err := open(ctx, opts, p)
 	opened()
 	if err != nil {
-		r.Err = why(err)
+		r.Err = shortError(err)
 		return r
 	}
 	defer c.Close()

@@ -70,7 +70,7 @@ const implausible = 0.2
 // rate is limit, unless that cannot be.
 func (o Observations) rate() told[bound] {
 	t := o.limit()
-	limited, top := climbed(o.Rate, true, 1)
+	limited, top := rateLimits(o.Rate, true, 1)
 	if !t.known || limited == nil || top == nil || float64(t.value.value) >= implausible*float64(top.Through) {
 		return t
 	}
@@ -86,12 +86,12 @@ func (o Observations) limit() told[bound] {
 	case len(o.Rate) == 0:
 		return unknown[bound]("no paces were tried")
 	}
-	out, outTop := climbed(o.Rate, false, 1)
+	out, outTop := rateLimits(o.Rate, false, 1)
 	tries := 2
 	if out == nil && outTop != nil {
 		tries = 3 // small answers speak against it
 	}
-	both, top := climbed(o.Rate, true, tries)
+	both, top := rateLimits(o.Rate, true, tries)
 	last := o.Rate[len(o.Rate)-1]
 	switch {
 	case both == nil && (!last.Echoed || last.limited()):
@@ -114,9 +114,9 @@ func (o Observations) limit() told[bound] {
 	return is(bound{value: round(max(out.Through, both.Through))}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 }
 
-// climbed returns the last step, if it was limited and so were the tries-1
+// rateLimits returns the last step, if it was limited and so were the tries-1
 // before it, and the last one that was not limited; nil if there is none.
-func climbed(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
+func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
 	running, pace := 0, uint64(0)
 	for i := range steps {
 		s := &steps[i]

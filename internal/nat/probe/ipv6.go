@@ -26,7 +26,7 @@ func (m *measurement) lookIPv6(ctx context.Context) {
 				c.Close()
 			}
 			if err != nil {
-				v.Err = why(err)
+				v.Err = shortError(err)
 			}
 			m.add(func(o *Observations) { o.IPv6 = append(o.IPv6, v) })
 		})

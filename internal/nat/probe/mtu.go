@@ -52,7 +52,7 @@ func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
 		defer c.Close()
 	}
 	if err != nil {
-		s.Err = why(err)
+		s.Err = shortError(err)
 		return
 	}
 	sizes := slices.DeleteFunc(slices.Clone(packetSizes), func(size int) bool { return size > s.Interface })

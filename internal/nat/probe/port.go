@@ -203,7 +203,7 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 		p.mu.Unlock()
 	}
 	if err != nil {
-		v.Err = why(err)
+		v.Err = shortError(err)
 	}
 }
 
@@ -249,7 +249,7 @@ func (v *View) askOnce(ctx context.Context, open func(context.Context) (net.Conn
 func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View) {
 	ip, err := source(do, v.To)
 	if err != nil {
-		v.Err = why(err)
+		v.Err = shortError(err)
 		return
 	}
 	v.Local = netip.AddrPortFrom(ip, p.number)
@@ -260,7 +260,7 @@ func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View)
 	p.mu.Unlock()
 	for range stunTries {
 		if _, err := p.pc.WriteToUDPAddrPort(request.Raw, v.To); err != nil {
-			v.Err = why(err) // an own firewall may say no to one and let the next out
+			v.Err = shortError(err) // an own firewall may say no to one and let the next out
 		}
 		wait := time.NewTimer(stunWait)
 		select {
@@ -322,11 +322,11 @@ func (e refusedError) Unwrap() error { return e.error }
 type bothFailed struct{ plain, inside error }
 
 func (e bothFailed) Error() string {
-	return fmt.Sprintf("%s (inside of TLS: %s)", why(e.plain), why(e.inside))
+	return fmt.Sprintf("%s (inside of TLS: %s)", shortError(e.plain), shortError(e.inside))
 }
 
-// why is an error in few words, without the addresses that net adds.
-func why(err error) string {
+// shortError is an error in few words, without the addresses that net adds.
+func shortError(err error) string {
 	var ne net.Error
 	var op *net.OpError
 	both, ok := err.(bothFailed)

@@ -51,7 +51,7 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 		return err
 	})
 	if err != nil {
-		m.add(func(o *Observations) { o.RateErr = why(err) })
+		m.add(func(o *Observations) { o.RateErr = shortError(err) })
 		return
 	}
 	c.SetReadBuffer(1 << 20) // what the system does not grant is done without
@@ -60,13 +60,13 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	reading.Go(r.read)
 	defer reading.Wait()
 	defer c.Close()
-	steps := r.climb(ctx, m.opts.Paces)
+	steps := r.increaseRate(ctx, m.opts.Paces)
 	m.add(func(o *Observations) { o.Rate = steps })
 }
 
-// climb makes steps until one is limited and no accident: it must be so twice,
+// increaseRate makes steps until one is limited and no accident: it must be so twice,
 // and a third time if small answers show no limit.
-func (r *rateRun) climb(ctx context.Context, paces []uint64) (steps []RateStep) {
+func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []RateStep) {
 	ok := true // until ctx ends
 	limited := func(pace uint64, echoed bool, times int) bool {
 		for range times {
@@ -82,7 +82,7 @@ func (r *rateRun) climb(ctx context.Context, paces []uint64) (steps []RateStep) 
 	}
 	for _, pace := range paces {
 		if limited(pace, true, 2) {
-			for _, higher := range above(paces, steps[len(steps)-1].Through) {
+			for _, higher := range ratesAbove(paces, steps[len(steps)-1].Through) {
 				if limited(higher, false, 1) || !ok {
 					return steps
 				}
@@ -98,8 +98,8 @@ func (r *rateRun) climb(ctx context.Context, paces []uint64) (steps []RateStep) 
 	return steps
 }
 
-// above returns the paces that may show a limit that is at rate or over.
-func above(paces []uint64, rate uint64) []uint64 {
+// ratesAbove returns the paces that may show a limit that is at rate or over.
+func ratesAbove(paces []uint64, rate uint64) []uint64 {
 	from := 0
 	for from < len(paces)-1 && paces[from] < rate/2*3 {
 		from++
@@ -183,7 +183,7 @@ func (r *rateRun) linger(ctx context.Context) bool {
 	defer end.Stop()
 	for {
 		r.mu.Lock()
-		left, trip := r.left, r.trip()
+		left, trip := r.left, r.roundTrip()
 		r.mu.Unlock()
 		if left == 0 {
 			return true
@@ -201,8 +201,8 @@ func (r *rateRun) linger(ctx context.Context) bool {
 	}
 }
 
-// trip is how long the first answer of the step took; 0 if there is none.
-func (r *rateRun) trip() time.Duration {
+// roundTrip is how long the first answer of the step took; 0 if there is none.
+func (r *rateRun) roundTrip() time.Duration {
 	for i, at := range r.came {
 		if !at.IsZero() {
 			return at.Sub(r.sent[i])

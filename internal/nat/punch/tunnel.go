@@ -89,7 +89,7 @@ func (t *Tunnel) Done() <-chan struct{} { return t.quic.Context().Done() }
 func (t *Tunnel) Keep(d time.Duration) {
 	t.mu.Lock()
 	t.keep = d
-	end := t.users == 0 && t.rest()
+	end := t.users == 0 && t.enterIdle()
 	t.mu.Unlock()
 	if end {
 		t.end(codeClosed)
@@ -118,16 +118,16 @@ func (t *Tunnel) enter() error {
 func (t *Tunnel) leave(code quic.ApplicationErrorCode) {
 	t.mu.Lock()
 	t.users--
-	end := t.users == 0 && t.rest()
+	end := t.users == 0 && t.enterIdle()
 	t.mu.Unlock()
 	if end {
 		t.end(code)
 	}
 }
 
-// rest begins the time without users, with mu held. It reports whether there is
+// enterIdle begins the time without users, with mu held. It reports whether there is
 // none and the caller must end the tunnel.
-func (t *Tunnel) rest() (end bool) {
+func (t *Tunnel) enterIdle() (end bool) {
 	if t.over {
 		return false
 	}
@@ -160,7 +160,7 @@ func (t *Tunnel) expire(rest uint64) {
 // then does when leaving.
 func (t *Tunnel) died() {
 	t.mu.Lock()
-	end := t.users == 0 && t.rest()
+	end := t.users == 0 && t.enterIdle()
 	t.mu.Unlock()
 	if end {
 		t.end(codeClosed)

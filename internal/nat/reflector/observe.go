@@ -109,7 +109,7 @@ func (o *Observer) Take(ctx context.Context, c net.Conn) {
 		o.refuse(c, frame, err)
 		return
 	}
-	o.converse(c)
+	o.serveConn(c)
 }
 
 // Answer is Take for a connection whose first observe frame was read already.
@@ -121,12 +121,12 @@ func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 	}
 	defer place.Leave()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	o.converse(c)
+	o.serveConn(c)
 }
 
-// converse answers the question that was read and those that follow, until the
+// serveConn answers the question that was read and those that follow, until the
 // peer closes, its time is over or a promise is kept.
-func (o *Observer) converse(c net.Conn) {
+func (o *Observer) serveConn(c net.Conn) {
 	c.SetDeadline(time.Now().Add(o.hold))
 	from := addrPort(c.RemoteAddr())
 	q := o.enter(from, c)

@@ -127,8 +127,8 @@ func (c *connecting) reset() {
 	}
 }
 
-// unheard reports whether nothing has come from the peer yet.
-func (c *connecting) unheard() bool {
+// noAnswer reports whether nothing has come from the peer yet.
+func (c *connecting) noAnswer() bool {
 	raw, err := c.file.SyscallConn()
 	if err != nil {
 		return false

@@ -18,5 +18,5 @@ func startConnect(_ context.Context, _, _ netip.AddrPort) (*connecting, error) {
 
 func (c *connecting) wait(context.Context) (*net.TCPConn, error) { return nil, ErrNotLinux }
 func (c *connecting) abort()                                     {}
-func (c *connecting) unheard() bool                              { return false }
+func (c *connecting) noAnswer() bool                             { return false }
 func explain(err error, _ netip.AddrPort) error                  { return err }

@@ -143,7 +143,7 @@ func (t *tries) dials(ctx context.Context) (*net.TCPConn, error) {
 			next = t.at.Add(2 * t.o.Bound) // nowhere to dial; ctx ends before
 			continue
 		}
-		conn, err := t.once(ctx)
+		conn, err := t.tryOnce(ctx)
 		if conn != nil || ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return conn, err
 		}
@@ -170,8 +170,8 @@ func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error
 	}
 }
 
-// once makes one try, and watches the listener during it.
-func (t *tries) once(ctx context.Context) (*net.TCPConn, error) {
+// tryOnce makes one try, and watches the listener during it.
+func (t *tries) tryOnce(ctx context.Context) (*net.TCPConn, error) {
 	t.made++
 	c, err := startConnect(ctx, t.port.local, t.remote)
 	if err != nil {
@@ -202,7 +202,7 @@ func (t *tries) once(ctx context.Context) (*net.TCPConn, error) {
 			}
 			return a.conn, a.err
 		case <-patience.C:
-			if c.unheard() { // otherwise an answer is on its way: leave it be
+			if c.noAnswer() { // otherwise an answer is on its way: leave it be
 				c.abort()
 			}
 		}

@@ -56,8 +56,8 @@ type request struct {
 	unknown     []uint16 // attributes that must be understood and are not
 }
 
-// judge reads a datagram. The result does not refer to b.
-func judge(b []byte) (request, verdict) {
+// classify reads a datagram. The result does not refer to b.
+func classify(b []byte) (request, verdict) {
 	var r request
 	if len(b) < headerLen || b[0]&0xc0 != 0 || binary.BigEndian.Uint32(b[4:]) != magicCookie {
 		return r, dropForeign

@@ -93,7 +93,7 @@ func (s *Server) Serve(ctx context.Context, pc net.PacketConn) error {
 
 // handle counts a datagram and returns the reply in out's space, or nothing.
 func (s *Server) handle(out, datagram []byte, from netip.AddrPort) []byte {
-	r, v := judge(datagram)
+	r, v := classify(datagram)
 	if v <= refuse && !answerable(from) {
 		v = dropMalformed
 	}

@@ -197,12 +197,12 @@ func (e *Engine) watch(local, remote netip.AddrPort, repeats bool) (*Watch, erro
 // open for it. To both kernels these are old duplicates.
 func (w *Watch) seen(_ time.Time, s Segment, outgoing bool) []Segment {
 	switch {
-	case outgoing && s.is(flagSYN):
+	case outgoing && s.hasFlags(flagSYN):
 		if w.first == nil {
 			w.first = &s
 			w.syn <- s
 		}
-	case !outgoing && s.is(flagSYN|flagACK) && w.repeats && w.first != nil && s.Ack == w.first.Seq+1 && w.repeated < maxRepeats:
+	case !outgoing && s.hasFlags(flagSYN|flagACK) && w.repeats && w.first != nil && s.Ack == w.first.Seq+1 && w.repeated < maxRepeats:
 		w.repeated++
 		return []Segment{*w.first}
 	}

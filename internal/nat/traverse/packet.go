@@ -181,8 +181,10 @@ func (s Segment) Rewrite(src, dst netip.AddrPort) Segment {
 	return s
 }
 
-// is reports whether, of SYN, ACK, FIN and RST, the segment has exactly flags.
-func (s Segment) is(flags uint8) bool { return s.Flags&(flagSYN|flagACK|flagFIN|flagRST) == flags }
+// hasFlags reports whether, of SYN, ACK, FIN and RST, the segment has exactly flags.
+func (s Segment) hasFlags(flags uint8) bool {
+	return s.Flags&(flagSYN|flagACK|flagFIN|flagRST) == flags
+}
 
 // opener returns the bare ACK that a target sends outward before a SYN is
 // injected. A tracker that picks connections up from their middle takes it for

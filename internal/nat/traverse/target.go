@@ -38,7 +38,7 @@ func newConversation(level Level, syn Segment, source, target netip.AddrPort) (*
 	switch {
 	case level < Trav || level > TravEcho:
 		return nil, fmt.Errorf("unknown %v", level)
-	case !syn.is(flagSYN):
+	case !syn.hasFlags(flagSYN):
 		return nil, fmt.Errorf("%w: the carried segment has flags %#02x and is no bare SYN", overlay.ErrForbidden, syn.Flags)
 	case sameVersion(src, dst) != nil:
 		return nil, sameVersion(src, dst)
@@ -83,7 +83,7 @@ func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
 		return true
 	}
 	switch {
-	case outgoing && s.is(flagSYN|flagACK) && s.Ack == c.syn.Seq+1:
+	case outgoing && s.hasFlags(flagSYN|flagACK) && s.Ack == c.syn.Seq+1:
 		if !c.answered || s.Seq != c.synack.Seq { // or another listener answers now
 			c.echoed = time.Time{}
 		}
@@ -92,11 +92,11 @@ func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
 			return []Segment{echo(s), s} // the copy is for the asker, see Watch.seen
 		}
 	case outgoing || !c.answered || s.Seq != c.syn.Seq:
-	case s.is(flagSYN|flagACK) && s.Ack == c.synack.Seq+1:
+	case s.hasFlags(flagSYN|flagACK) && s.Ack == c.synack.Seq+1:
 		if due(&c.finished) {
 			return []Segment{finish(s)}
 		}
-	case s.is(flagSYN):
+	case s.hasFlags(flagSYN):
 		if due(&c.repeated) {
 			return []Segment{c.synack}
 		}

@@ -90,14 +90,14 @@ func listsHost(list, host string) bool {
 		return false
 	}
 	for _, p := range all {
-		if p.has(host) {
+		if p.matches(host) {
 			return true
 		}
 	}
 	return false
 }
 
-func (p hostPattern) has(host string) bool {
+func (p hostPattern) matches(host string) bool {
 	if len(p.ranges) == 0 {
 		return host == p.before
 	}

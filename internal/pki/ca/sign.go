@@ -95,7 +95,7 @@ func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 	if err := names(req, id); err != nil {
 		return nil, err
 	}
-	return req.PublicKey, wishes(req.Extensions)
+	return req.PublicKey, checkExtensions(req.Extensions)
 }
 
 // names says what a request names besides id, or that it does not name it.
@@ -127,8 +127,8 @@ func names(req *x509.CertificateRequest, id control.Identity) error {
 	return nil
 }
 
-// wishes says what a request asks for that is not given.
-func wishes(extensions []pkix.Extension) error {
+// checkExtensions says what a request asks for that is not given.
+func checkExtensions(extensions []pkix.Extension) error {
 	for _, e := range extensions {
 		switch {
 		case e.Id.Equal(oidBasicConstraints):

@@ -45,7 +45,7 @@ func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Co
 	if err != nil {
 		return nil, err
 	}
-	chain, root, err := insist(ctx, addr, dial, t.CA, &wire.Enrol{Token: token, Request: request})
+	chain, root, err := retry(ctx, addr, dial, t.CA, &wire.Enrol{Token: token, Request: request})
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ const (
 	insistWait = 300 * time.Millisecond
 )
 
-// insist is converse for what uses up a token. A broker that ends before it
+// retry is converse for what uses up a token. A broker that ends before it
 // answers may have counted the use. The same request gets the certificate of
 // that use, so it is made again for a while.
-func insist(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+func retry(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	for end := time.Now().Add(insistFor); ; {
-		chain, root, err := converse(ctx, addr, dial, fingerprint, nil, ask)
+		chain, root, err := exchange(ctx, addr, dial, fingerprint, nil, ask)
 		none, isNone := errors.AsType[*noAnswer](err)
 		asked = asked || isNone && none.asked
 		if !asked || !isNone || time.Now().After(end) {
@@ -93,7 +93,7 @@ func (e *noAnswer) Unwrap() error { return e.error }
 // Renew asks the broker at addr for a new certificate in place of that of creds,
 // which it shows it. The key stays the same. dial is as in Ask.
 func Renew(ctx context.Context, addr string, creds *control.Credentials, dial func(ctx context.Context, addr string) (net.Conn, error)) ([][]byte, error) {
-	chain, _, err := converse(ctx, addr, dial, control.Fingerprint(creds.Roots()[0]), creds.Certificate(), &wire.Enrol{})
+	chain, _, err := exchange(ctx, addr, dial, control.Fingerprint(creds.Roots()[0]), creds.Certificate(), &wire.Enrol{})
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func fits(creds *control.Credentials, chain [][]byte) error {
 	return nil
 }
 
-// converse asks one thing of the broker.
-func converse(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+// exchange asks one thing of the broker.
+func exchange(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	fail := func(err error) ([][]byte, *x509.Certificate, error) {
 		if ctx.Err() != nil {

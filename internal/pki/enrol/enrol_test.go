@@ -361,7 +361,7 @@ func TestDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := time.Until(due(c.Leaf()))
+	left := time.Until(renewalTime(c.Leaf()))
 	if left < 19*time.Minute || left > 21*time.Minute {
 		t.Errorf("30 min are due after %v", left)
 	}

@@ -23,8 +23,8 @@ func start(cert *x509.Certificate) time.Time {
 	return cert.NotBefore
 }
 
-// due returns when a certificate is to be renewed: after two thirds of its life.
-func due(cert *x509.Certificate) time.Time {
+// renewalTime returns when a certificate is to be renewed: after two thirds of its life.
+func renewalTime(cert *x509.Certificate) time.Time {
 	begin := start(cert)
 	return begin.Add(cert.NotAfter.Sub(begin) * 2 / 3)
 }
@@ -46,7 +46,7 @@ func pause(cert *x509.Certificate, now time.Time) time.Duration {
 // takes the file over by itself (control.Credentials). Without a file that
 // can be written it says so in the log, each time that it tries.
 func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask func(ctx context.Context, chain [][]byte) ([][]byte, error)) {
-	wait := time.Until(due(creds.Leaf()))
+	wait := time.Until(renewalTime(creds.Leaf()))
 	for {
 		// Those that enrolled together do not come back together, but none too late.
 		left := time.Until(creds.Leaf().NotAfter)
@@ -58,7 +58,7 @@ func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask
 			return
 		}
 		creds.Refresh() // somebody else may have renewed it; what is wrong with the file is told at the next hand-shake
-		if wait = time.Until(due(creds.Leaf())); wait > 0 {
+		if wait = time.Until(renewalTime(creds.Leaf())); wait > 0 {
 			continue
 		}
 		if err := renew(ctx, creds, ask); err != nil {
@@ -70,7 +70,7 @@ func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask
 			continue
 		}
 		log.Info("own certificate renewed", "valid_until", creds.Leaf().NotAfter.UTC().Format(time.RFC3339))
-		wait = time.Until(due(creds.Leaf()))
+		wait = time.Until(renewalTime(creds.Leaf()))
 	}
 }
 

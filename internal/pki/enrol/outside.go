@@ -86,7 +86,7 @@ func AskAsUser(ctx context.Context, addr, token string, root *x509.Certificate, 
 	if n := wire.MaxBody - len(request) - 4; len(token) > min(wire.MaxToken, n) {
 		return nil, fmt.Errorf("the token has %d bytes, at most %d can be sent; ask the provider for one with fewer claims", len(token), min(wire.MaxToken, n))
 	}
-	chain, _, err := insist(ctx, addr, dial, control.Fingerprint(root), &wire.Enrol{Token: token, Request: request})
+	chain, _, err := retry(ctx, addr, dial, control.Fingerprint(root), &wire.Enrol{Token: token, Request: request})
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func (u *Used) try(ctx context.Context, one use, key string, chain [][]byte, now
 		return nil, err
 	}
 	if before.Version != 0 {
-		return again(before, one, key)
+		return repeatAnswer(before, one, key)
 	}
 	token, err := u.s.Get(ctx, ofToken)
 	if err != nil {
@@ -187,8 +187,8 @@ func (u *Used) try(ctx context.Context, one use, key string, chain [][]byte, now
 	return chain, nil
 }
 
-// again returns what was given for a use before, if it is the same that is asked.
-func again(before store.Record, one use, key string) ([][]byte, error) {
+// repeatAnswer returns what was given for a use before, if it is the same that is asked.
+func repeatAnswer(before store.Record, one use, key string) ([][]byte, error) {
 	var g given
 	if err := json.Unmarshal(before.Value, &g); err != nil || len(g.Chain) == 0 {
 		return nil, fmt.Errorf("the store's record of the use of the token cannot be read (%v)", err)

@@ -10,7 +10,7 @@ import (
 const gateLabel = "isthmus v1 gate job of "
 
 // Gate returns the key of a node's gate job, over which the helpers of other nodes
-// reach this one's gate-keeper: its rank 0. Everybody can derive it from the node's
+// reach this one's service: its rank 0. Everybody can derive it from the node's
 // name, so links of such a job prove nothing about who is there; what runs on them
 // must. Nor does its signature count: only the node itself is taken for rank 0
 // (CheckPoint).

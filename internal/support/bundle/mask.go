@@ -131,7 +131,7 @@ func (m *Mask) learnHost(name string) {
 
 func (m *Mask) learn(class, name string) {
 	name = strings.Trim(name, "*?[]-_. ")
-	if len(name) < 2 || ordinary[name] || m.names[name] != "" || !strings.ContainsFunc(name, letter) && len(name) < 4 {
+	if len(name) < 2 || ordinary[name] || m.names[name] != "" || !strings.ContainsFunc(name, isLetter) && len(name) < 4 {
 		return
 	}
 	if len(m.names) >= MaxNames {
@@ -165,8 +165,8 @@ func (m *Mask) pseudonym(class, name string) string {
 	return class + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
 }
 
-// whole masks a text that is nothing but a name.
-func (m *Mask) whole(class, text string) string {
+// maskWhole masks a text that is nothing but a name.
+func (m *Mask) maskWhole(class, text string) string {
 	if m.keep || text == "" {
 		return m.Text(text)
 	}
@@ -293,13 +293,13 @@ func (m *Mask) address(_, match string) (string, bool) {
 	if !strings.Contains(at, ".") {
 		class = Site
 	}
-	return m.whole(User, user) + "@" + m.whole(class, at) + end, true
+	return m.maskWhole(User, user) + "@" + m.maskWhole(class, at) + end, true
 }
 
 // path masks the parts of an absolute path that are not those of every
 // installation.
 func (m *Mask) path(before, match string) (string, bool) {
-	if r := lastRune(before); letter(r) || digit(r) || r == '.' || r == '-' || r == '_' || r == '*' || r == ']' {
+	if r := lastRune(before); isLetter(r) || digit(r) || r == '.' || r == '-' || r == '_' || r == '*' || r == ']' {
 		return "", false // a node's name, a network, a rate
 	}
 	parts := strings.Split(match, "/")
@@ -309,7 +309,7 @@ func (m *Mask) path(before, match string) (string, bool) {
 			if j := strings.LastIndex(part, "."); j > 0 && m.words[part[j+1:]] && !digitsAndDots(part) {
 				part, ext = part[:j], part[j:]
 			}
-			parts[i] = m.whole("path", part) + ext
+			parts[i] = m.maskWhole("path", part) + ext
 		}
 	}
 	return strings.Join(parts, "/"), true
@@ -327,7 +327,7 @@ func (m *Mask) plain(part string) bool {
 }
 
 func (m *Mask) ipv6(before, match string) (string, bool) {
-	if r := lastRune(before); letter(r) || digit(r) {
+	if r := lastRune(before); isLetter(r) || digit(r) {
 		return "", false
 	}
 	text, _, _ := strings.Cut(match, "%")
@@ -398,14 +398,14 @@ func (m *Mask) host(_, match string) (string, bool) {
 	switch {
 	case wellKnown[match], m.plain(match):
 		return "", false
-	case len(last) < 2 || strings.ContainsFunc(last, func(r rune) bool { return !letter(r) }) && !strings.HasPrefix(last, "xn--"):
+	case len(last) < 2 || strings.ContainsFunc(last, func(r rune) bool { return !isLetter(r) }) && !strings.HasPrefix(last, "xn--"):
 		return "", false // a number
 	case extensions[last]:
 		return "", false
 	case last[0] >= 'A' && last[0] <= 'Z' && strings.ToUpper(last) != last && strings.ToLower(labels[0]) == labels[0]:
 		return "", false // a name of the program's: connhelper.Dial
 	}
-	return m.whole(Host, match), true
+	return m.maskWhole(Host, match), true
 }
 
 // replaceNames masks the names that were learned. A long one is found within
@@ -422,7 +422,7 @@ func (m *Mask) replaceNames(text string) string {
 	from := 0
 	for i := 0; i+2 <= len(lower); i++ {
 		for _, name := range m.byStart[lower[i:i+2]] {
-			if !strings.HasPrefix(lower[i:], name) || !(len(name) >= 6 && strings.ContainsFunc(name, letter)) && !(begins(text, i) && ends(text, i+len(name))) {
+			if !strings.HasPrefix(lower[i:], name) || !(len(name) >= 6 && strings.ContainsFunc(name, isLetter)) && !(begins(text, i) && ends(text, i+len(name))) {
 				continue
 			}
 			b.WriteString(text[from:i])
@@ -438,7 +438,7 @@ func (m *Mask) replaceNames(text string) string {
 // begins reports whether a word may begin at i: behind anything but a letter or
 // digit, and behind an escape, whose last character is one.
 func begins(text string, i int) bool {
-	if i == 0 || !letter(rune(text[i-1])) && !digit(rune(text[i-1])) {
+	if i == 0 || !isLetter(rune(text[i-1])) && !digit(rune(text[i-1])) {
 		return true
 	}
 	for _, n := range []int{2, 3, 4, 6} { // \n %2F \x1b \u003c
@@ -450,7 +450,7 @@ func begins(text string, i int) bool {
 }
 
 func ends(text string, i int) bool {
-	return i == len(text) || !letter(rune(text[i])) && !digit(rune(text[i]))
+	return i == len(text) || !isLetter(rune(text[i])) && !digit(rune(text[i]))
 }
 
 // random reports whether a long token is one that no person made up: all kinds
@@ -463,15 +463,15 @@ func random(token string) bool {
 			digits++
 		case r >= 'A' && r <= 'Z':
 			upper++
-		case letter(r):
+		case isLetter(r):
 			lower++
 		}
 	}
 	return digits > 0 && upper > 0 && lower > 0 || len(token) >= 24 && digits >= 4 && (upper == 0) != (lower == 0) && !strings.ContainsAny(token, "_-/")
 }
 
-func letter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= 0x80 }
-func digit(r rune) bool  { return r >= '0' && r <= '9' }
+func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= 0x80 }
+func digit(r rune) bool    { return r >= '0' && r <= '9' }
 
 func digitsAndDots(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !digit(r) && r != '.' })

@@ -117,7 +117,7 @@ func (m *Mask) learnValue(key string, v any) {
 		}
 	case []any:
 		for _, one := range v {
-			m.learnValue(within(key, one), one)
+			m.learnValue(elementKey(key, one), one)
 		}
 	case map[string]any:
 		class := mapKeys[key]
@@ -220,9 +220,9 @@ func decode(text []byte) (any, error) {
 	return v, nil
 }
 
-// within is the key for an element of a list: an object in it has fields, not
+// elementKey is the key for an element of a list: an object in it has fields, not
 // names.
-func within(key string, element any) string {
+func elementKey(key string, element any) string {
 	if _, object := element.(map[string]any); object {
 		return ""
 	}
@@ -235,7 +235,7 @@ func (m *Mask) value(key string, v any) any {
 		return m.stringOf(key, v)
 	case []any:
 		for i := range v {
-			v[i] = m.value(within(key, v[i]), v[i])
+			v[i] = m.value(elementKey(key, v[i]), v[i])
 		}
 	case map[string]any:
 		out := make(map[string]any, len(v))
@@ -243,14 +243,14 @@ func (m *Mask) value(key string, v any) any {
 		for k, one := range v {
 			name := m.Text(k)
 			if class != "" && name == k && !m.keep && !ordinary[k] {
-				name = m.whole(class, k)
+				name = m.maskWhole(class, k)
 			}
 			out[name] = m.value(k, one)
 		}
 		return out
 	case json.Number:
 		if class := nameKeys[key]; (class == Job || class == User) && !m.keep {
-			return m.whole(class, v.String())
+			return m.maskWhole(class, v.String())
 		}
 	}
 	return v
@@ -266,14 +266,14 @@ func (m *Mask) stringOf(key, value string) string {
 		return Removed
 	}
 	masked := m.Text(value)
-	if m.keep || masked != value || harmless(value) || textKeys[key] || ordinary[value] || closed(key, value) {
+	if m.keep || masked != value || isHarmless(value) || textKeys[key] || ordinary[value] || closed(key, value) {
 		return masked
 	}
 	class := nameKeys[key]
 	if class == "" {
 		class = "text"
 	}
-	return m.whole(class, value)
+	return m.maskWhole(class, value)
 }
 
 // quantity is a number, perhaps with a unit, a duration, a range or a port.
@@ -292,7 +292,7 @@ var harmlessWords = func() map[string]bool {
 	return all
 }()
 
-func harmless(value string) bool {
+func isHarmless(value string) bool {
 	if value == "" || harmlessWords[value] || quantity.MatchString(value) {
 		return true
 	}
@@ -342,7 +342,7 @@ func (m *Mask) node(key string, n *yaml.Node, depth int) {
 			if k.Kind != yaml.ScalarNode {
 				*k = yaml.Node{Kind: yaml.ScalarNode, Value: Removed}
 			} else if !m.keep && !m.words[strings.ToLower(own)] {
-				k.Value = m.whole("key", own)
+				k.Value = m.maskWhole("key", own)
 			}
 			m.node(own, n.Content[i+1], depth+1)
 		}

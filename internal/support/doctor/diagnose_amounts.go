@@ -17,7 +17,7 @@ func amounts(o Observations) []Finding {
 	}
 	all := packets(o)
 	if o.Path != nil {
-		all = append(all, pace(o, *o.Path))
+		all = append(all, rateLimitFinding(o, *o.Path))
 	}
 	return all
 }
@@ -106,8 +106,8 @@ func orNone(n int) string {
 	return strconv.Itoa(n)
 }
 
-// pace judges at what rate datagrams pass.
-func pace(o Observations, p probe.Path) Finding {
+// rateLimitFinding judges at what rate datagrams pass.
+func rateLimitFinding(o Observations, p probe.Path) Finding {
 	_, rate := p.Findings()
 	f := Finding{Layer: "UDP", Target: p.To.String() + ", many datagrams", Status: Passed, Class: OK, Evidence: rate.How, Meaning: "datagrams are not held to a low rate"}
 	switch v, err := strconv.ParseUint(rate.Value, 10, 64); {

@@ -56,7 +56,7 @@ func FirewallRequest(o Observations) []Rule {
 		if _, ok := o.UDP.Seen[s]; ok {
 			r.Seen = passes
 		}
-		if o.Path != nil && o.Path.To == s && pace(o, *o.Path).Class == UDPSlow {
+		if o.Path != nil && o.Path.To == s && rateLimitFinding(o, *o.Path).Class == UDPSlow {
 			r.Reason += "; it passes at a low rate, please without a limit"
 		}
 		all = append(all, r)

@@ -93,11 +93,11 @@ func Look(ctx context.Context, s Subject) Observations {
 	if up >= 0 && s.Role != control.RoleAdmin {
 		at := l.o.Services[up].Address
 		l.progress("session with the %v at %s", s.upper(), at)
-		far, end := l.far(life)
+		far, end := l.longTimeout(life)
 		defer end()
 		l.session(far, at)
 	}
-	far, end := l.far(life)
+	far, end := l.longTimeout(life)
 	defer end()
 	l.outside(far)
 	local.Wait()

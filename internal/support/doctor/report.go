@@ -21,7 +21,7 @@ type Report struct {
 
 // Conclude diagnoses observations and sums up.
 func Conclude(o Observations) Report {
-	r := Report{Self: o.Self, Findings: Diagnose(o), TookMS: o.Took.Milliseconds(), Firewall: FirewallRequest(o), Elsewhere: elsewhere(o)}
+	r := Report{Self: o.Self, Findings: Diagnose(o), TookMS: o.Took.Milliseconds(), Firewall: FirewallRequest(o), Elsewhere: otherSites(o)}
 	r.Class = Overall(r.Findings)
 	r.Exit = 0
 	for _, f := range r.Findings {
@@ -32,8 +32,8 @@ func Conclude(o Observations) Report {
 	return r
 }
 
-// elsewhere lists what this host cannot see.
-func elsewhere(o Observations) []string {
+// otherSites lists what this host cannot see.
+func otherSites(o Observations) []string {
 	if o.Pair == nil {
 		return nil
 	}

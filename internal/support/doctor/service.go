@@ -49,7 +49,7 @@ func (l *looker) service(ctx context.Context, what, address string, via carrier.
 		}
 	}
 	s.Segment.PathMTU, s.Segment.Most = pathMTU(conn), o.segment
-	l.greet(ctx, &s, conn, via)
+	l.checkGreeting(ctx, &s, conn, via)
 	return s
 }
 
@@ -178,8 +178,8 @@ func tunnel(ctx context.Context, conn *net.TCPConn, via carrier.HTTPProxy, addre
 	return t
 }
 
-// greet makes the TLS hand-shake and hears the first frame.
-func (l *looker) greet(ctx context.Context, s *Service, conn net.Conn, via carrier.HTTPProxy) {
+// checkGreeting makes the TLS hand-shake and hears the first frame.
+func (l *looker) checkGreeting(ctx context.Context, s *Service, conn net.Conn, via carrier.HTTPProxy) {
 	host, _, _ := net.SplitHostPort(s.Address)
 	start := time.Now()
 	g, err := greetIn(ctx, conn, l.pair, host, false, shakeBound)
@@ -187,7 +187,7 @@ func (l *looker) greet(ctx context.Context, s *Service, conn net.Conn, via carri
 	l.note(&s.TLS, g)
 	switch {
 	case g.Shook:
-		s.Hello.from(g, err)
+		s.Hello.fill(g, err)
 		return
 	case timedOut(err):
 		s.TLS.Silent, s.TLS.Err = true, err.Error()
@@ -200,7 +200,7 @@ func (l *looker) greet(ctx context.Context, s *Service, conn net.Conn, via carri
 	}
 	// Whoever does not speak as a daemon does may show its certificate to
 	// somebody less strict.
-	if conn := again(ctx, s, via, 0); conn != nil {
+	if conn := redial(ctx, s, via, 0); conn != nil {
 		g, _ := greetIn(ctx, conn, l.pair, host, true, segmentBound)
 		l.note(&s.TLS, g)
 	}
@@ -212,8 +212,8 @@ func greetIn(ctx context.Context, conn net.Conn, own tls.Certificate, host strin
 	return control.Greet(ctx, conn, own, host, lenient)
 }
 
-// again makes a second connection to where the first led.
-func again(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int) *net.TCPConn {
+// redial makes a second connection to where the first led.
+func redial(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int) *net.TCPConn {
 	ctx, cancel := bounded(ctx, segmentBound)
 	defer cancel()
 	conn, _ := connect(ctx, s.Connect.To, dialOptions{segment: segment})
@@ -235,7 +235,7 @@ func (l *looker) segments(ctx context.Context, s *Service, host string, via carr
 	var all sync.WaitGroup
 	for i, size := range sizes {
 		all.Go(func() {
-			conn := again(ctx, s, via, size)
+			conn := redial(ctx, s, via, size)
 			if conn == nil {
 				return
 			}
@@ -276,8 +276,8 @@ func (l *looker) note(h *Handshake, g control.Greeting) {
 	}
 }
 
-// from notes the first frame.
-func (h *Hello) from(g control.Greeting, err error) {
+// fill notes the first frame.
+func (h *Hello) fill(g control.Greeting, err error) {
 	h.OwnOldest, h.OwnNewest = control.OldestVersion, control.NewestVersion
 	switch f := g.First.(type) {
 	case *wire.ControlHello:

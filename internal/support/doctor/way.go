@@ -26,16 +26,16 @@ func bounded(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return context.WithTimeout(ctx, farther(ctx, d))
 }
 
-// far returns a context that knows how long the way to the broker is, by what was seen until
+// longTimeout returns a context that knows how long the way to the broker is, by what was seen until
 // now, and ends when the whole look is to be over.
-func (l *looker) far(life context.Context) (context.Context, context.CancelFunc) {
-	trip := l.o.trip()
+func (l *looker) longTimeout(life context.Context) (context.Context, context.CancelFunc) {
+	trip := l.o.roundTrip()
 	return context.WithDeadline(context.WithValue(life, tripKey{}, trip), l.o.Start.Add(wholeBound+tripsWhole*trip))
 }
 
-// trip is the round trip to the broker, as far as it is known: a TLS handshake takes three
+// roundTrip is the round trip to the broker, as far as it is known: a TLS handshake takes three
 // with what is said before it, and a question that a gateway passes on takes one.
-func (o *Observations) trip() (trip time.Duration) { // not of a copy: others write what it does not read
+func (o *Observations) roundTrip() (trip time.Duration) { // not of a copy: others write what it does not read
 	for _, s := range o.Services {
 		if s.Connect.Outcome == Connected {
 			trip = max(trip, s.Connect.Took)

@@ -1,4 +1,4 @@
-// Package gatepb is the messages and calls of gate-keepers, generated from
+// Package gatepb is the messages and calls of node services, generated from
 // gate.proto. It holds no code of its own; package gate answers the calls, and
 // package submit makes them.
 package gatepb

@@ -1,10 +1,10 @@
-// What a submitter and the gate-keepers of nodes say to each other. Every
+// What a submitter and the node services of nodes say to each other. Every
 // helper offers both services on its local socket for programs of the node's
 // users, and Gate to the other helpers of the grid.
 //
 // On the local socket a call may name another node in its metadata, as
 // isthmus-node: SITE/NODE. The helper then passes it on to that node's
-// gate-keeper and adds who asks (isthmus-user: UID NAME); without it the call is
+// node service and adds who asks (isthmus-user: UID NAME); without it the call is
 // about the helper's own node. A call that cannot be passed on fails with a
 // status that says why, UNAVAILABLE when the node cannot be reached.
 //

@@ -392,8 +392,8 @@ func TestBrokenPeers(t *testing.T) {
 	head := append(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}.Append(nil), 1, 2, 3, 4)
 	for name, says := range map[string][]byte{
 		"asks for what was not announced":       wire.Envelope{Kind: wire.EnvelopeCTS, ID: 4, Length: 1}.Append(nil),
-		"takes what was not announced":            wire.Envelope{Kind: wire.EnvelopeTaken, ID: 4}.Append(nil),
-		"gives back what was not announced":       wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 4}.Append(nil),
+		"takes what was not announced":          wire.Envelope{Kind: wire.EnvelopeTaken, ID: 4}.Append(nil),
+		"gives back what was not announced":     wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 4}.Append(nil),
 		"sends what was not asked for":          wire.Envelope{Kind: wire.EnvelopeData, ID: 4, Length: 1}.Append(nil),
 		"sends beyond its credit":               wire.Envelope{Kind: wire.EnvelopeEager, Length: 2 << 20}.Append(nil),
 		"offers twice":                          append(offer, offer...),

@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Talk is a conversation by hand, of a program at one node with the gate-keeper of
+// Talk is a conversation by hand, of a program at one node with the node service of
 // another.
 type Talk struct {
 	w      *World

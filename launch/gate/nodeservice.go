@@ -32,10 +32,10 @@ const lateStart = "not all nodes started in time"
 // what they leave behind as much again.
 const goneTime = 15 * time.Second
 
-// ErrStopping says that the keeper ends.
-var ErrStopping = fmt.Errorf("%w: the gate-keeper ends", overlay.ErrUnreachable)
+// ErrStopping says that the node service ends.
+var ErrStopping = fmt.Errorf("%w: the node service ends", overlay.ErrUnreachable)
 
-// Options of a Keeper.
+// Options of a NodeService.
 type Options struct {
 	Node   overlay.NodeID
 	Policy reserve.Policy
@@ -62,7 +62,7 @@ type Options struct {
 	Takes func(who Asker) error
 
 	// EndJobs says that jobs end with Serve. Without it they run on for Orphan, and the
-	// next keeper with the same Store takes them over.
+	// next node service with the same Store takes them over.
 	EndJobs bool
 
 	// Orphan is how long a reservation stays that nobody converses about; 0: 30 s.
@@ -75,7 +75,7 @@ type Asker struct {
 	UID     uint32
 	User    string     // the user's name; the number where it has none
 	Address netip.Addr // invalid where the path does not show it
-	Here    bool       // at this keeper's own node
+	Here    bool       // at this node service's own node
 }
 
 // Identity returns USER@SITE/NODE, as owners' rules name it.
@@ -85,9 +85,9 @@ func (a Asker) requester() reserve.Requester {
 	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
 }
 
-// Keeper is one node's gate-keeper. Make it with NewKeeper, run it with Serve; the other
+// JobAgents is one node's node service. Make it with NewNodeService, run it with Serve; the other
 // methods are safe for concurrent use and wait for Serve.
-type Keeper struct {
+type NodeService struct {
 	opts Options
 	log  *slog.Logger
 	ops  chan func(time.Time)
@@ -108,8 +108,8 @@ type Keeper struct {
 	watches map[overlay.JobID]*watch.Watch // written by Serve's goroutine and those of watches
 }
 
-// NewKeeper returns a keeper that does nothing before Serve.
-func NewKeeper(opts Options) (*Keeper, error) {
+// NewNodeService returns a node service that does nothing before Serve.
+func NewNodeService(opts Options) (*NodeService, error) {
 	opts.Orphan = cmp.Or(opts.Orphan, orphanTime)
 	if opts.Starter == nil {
 		opts.Starter = &ownAccount{}
@@ -118,7 +118,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{
+	k := &NodeService{
 		opts: opts, log: opts.Log, ops: make(chan func(time.Time)), done: make(chan struct{}),
 		node: node, bookings: map[reserve.Key]*booking{}, watches: map[overlay.JobID]*watch.Watch{}, starter: opts.Starter,
 	}
@@ -126,16 +126,16 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Serve keeps the gate until ctx ends. It goes on with the jobs of a keeper that was here
+// Serve keeps the gate until ctx ends. It goes on with the jobs of a node service that was here
 // before. At the end it ends all reservations, and returns when nothing is left of them;
 // but jobs that were started run on, unless EndJobs says otherwise.
-func (k *Keeper) Serve(ctx context.Context) error {
+func (k *NodeService) Serve(ctx context.Context) error {
 	defer k.closeStore()
 	defer k.work.Wait()
 	defer close(k.done)
-	if _, err := os.Stat(k.opts.Store); err == nil { // what a keeper left that was here before
+	if _, err := os.Stat(k.opts.Store); err == nil { // what a node service left that was here before
 		if _, err := k.openStore(); err != nil {
-			k.log.Warn("the gate-keeper can take no files for now", "error", err)
+			k.log.Warn("the node service can take no files for now", "error", err)
 		} else {
 			k.adopt()
 		}
@@ -164,8 +164,8 @@ func (k *Keeper) Serve(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves a job to the keeper that comes next.
-func (k *Keeper) leave(b *booking) {
+// leave leaves a job to the node service that comes next.
+func (k *NodeService) leave(b *booking) {
 	b.mu.Lock()
 	b.left = true
 	if b.link != nil {
@@ -179,7 +179,7 @@ func (k *Keeper) leave(b *booking) {
 }
 
 // wait is for how long nothing ends by itself.
-func (k *Keeper) wait(now time.Time) time.Duration {
+func (k *NodeService) wait(now time.Time) time.Duration {
 	next := k.node.Next()
 	for _, b := range k.bookings {
 		if !b.orphan.IsZero() && (next.IsZero() || b.orphan.Before(next)) {
@@ -193,7 +193,7 @@ func (k *Keeper) wait(now time.Time) time.Duration {
 }
 
 // tick ends what nobody renewed, committed or converses about.
-func (k *Keeper) tick(now time.Time) {
+func (k *NodeService) tick(now time.Time) {
 	k.act(k.node.Tick(now), lateStart)
 	for _, b := range k.bookings {
 		if !b.orphan.IsZero() && !now.Before(b.orphan) {
@@ -210,7 +210,7 @@ func (k *Keeper) tick(now time.Time) {
 
 // end ends a booking, whatever its state, for a reason that its submitter is told; no
 // reason when it asked for that.
-func (k *Keeper) end(b *booking, why string, now time.Time) {
+func (k *NodeService) end(b *booking, why string, now time.Time) {
 	if k.node.Has(b.key) {
 		_, actions := k.node.Receive(b.who.requester(), reserve.Cancel{Key: b.key}, now)
 		k.act(actions, why)
@@ -226,7 +226,7 @@ func (k *Keeper) end(b *booking, why string, now time.Time) {
 }
 
 // act does what the node says; why is the reason of what it kills.
-func (k *Keeper) act(actions []reserve.Action, why string) {
+func (k *NodeService) act(actions []reserve.Action, why string) {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case reserve.Launch:
@@ -239,7 +239,7 @@ func (k *Keeper) act(actions []reserve.Action, why string) {
 }
 
 // do runs f in Serve's goroutine and waits for it.
-func (k *Keeper) do(f func(now time.Time)) error {
+func (k *NodeService) do(f func(now time.Time)) error {
 	over := make(chan struct{})
 	select {
 	case k.ops <- func(now time.Time) { f(now); close(over) }:
@@ -252,7 +252,7 @@ func (k *Keeper) do(f func(now time.Time)) error {
 
 // SetPolicy changes what is asked of reservations to come; those that are keep what
 // they were promised. It waits for Serve to begin, and fails when it has ended.
-func (k *Keeper) SetPolicy(policy reserve.Policy) error {
+func (k *NodeService) SetPolicy(policy reserve.Policy) error {
 	var err error
 	if ended := k.do(func(time.Time) {
 		if err = k.node.SetPolicy(policy); err == nil {
@@ -264,9 +264,9 @@ func (k *Keeper) SetPolicy(policy reserve.Policy) error {
 	return err
 }
 
-// openStore returns the store, opened when first needed. Only one keeper has it at a
+// openStore returns the store, opened when first needed. Only one node service has it at a
 // time.
-func (k *Keeper) openStore() (*stage.Store, error) {
+func (k *NodeService) openStore() (*stage.Store, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.store != nil {
@@ -299,15 +299,15 @@ func (k *Keeper) openStore() (*stage.Store, error) {
 }
 
 // mode is that of a folder: the second where jobs have accounts of their own.
-func (k *Keeper) mode(own, others os.FileMode) os.FileMode {
+func (k *NodeService) mode(own, others os.FileMode) os.FileMode {
 	if _, is := k.starter.(*ownAccount); is {
 		return own
 	}
 	return others
 }
 
-// takes says why jobs of somebody are not taken, or returns nil.
-func (k *Keeper) takes(who Asker) error {
+// admit says why jobs of somebody are not taken, or returns nil.
+func (k *NodeService) admit(who Asker) error {
 	if k.opts.Takes == nil {
 		return nil
 	}
@@ -315,9 +315,9 @@ func (k *Keeper) takes(who Asker) error {
 }
 
 // jobs is the folder of the jobs' folders.
-func (k *Keeper) jobs() string { return filepath.Join(k.opts.Store, "jobs") }
+func (k *NodeService) jobs() string { return filepath.Join(k.opts.Store, "jobs") }
 
-func (k *Keeper) closeStore() {
+func (k *NodeService) closeStore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lock != nil {
@@ -328,7 +328,7 @@ func (k *Keeper) closeStore() {
 
 // list returns the node's reservations, the oldest first. Arguments are shown to who
 // may end the job.
-func (k *Keeper) list(who Asker) (*gatepb.JobsResponse, error) {
+func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 	all := &gatepb.JobsResponse{}
 	err := k.do(func(now time.Time) {
 		for _, s := range k.node.List() {
@@ -363,7 +363,7 @@ func mayKill(who, owner Asker) bool {
 }
 
 // Kill ends all reservations of a job here for one who may.
-func (k *Keeper) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
+func (k *NodeService) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
 	r := &gatepb.KillResponse{}
 	denied := ""
 	err := k.do(func(now time.Time) {
@@ -385,7 +385,7 @@ func (k *Keeper) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, er
 }
 
 // count returns how many reservations there are.
-func (k *Keeper) count() (n int, err error) {
+func (k *NodeService) count() (n int, err error) {
 	err = k.do(func(time.Time) { n = len(k.node.List()) })
 	return n, err
 }

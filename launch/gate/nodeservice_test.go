@@ -304,7 +304,7 @@ func TestKill(t *testing.T) {
 	h.empty()
 }
 
-// The end of the keeper is the end of its jobs, of which their submitters hear.
+// The end of the node service is the end of its jobs, of which their submitters hear.
 func TestKeeperStops(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -318,13 +318,13 @@ func TestKeeperStops(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	held.listen()
-	receive(t, "the keeper's end", stopped)
+	receive(t, "the node service's end", stopped)
 	if _, err := h.count(); err != ErrStopping {
 		t.Errorf("after its end: %v", err)
 	}
 }
 
-// A keeper that ends after it has said that a job starts, and before its agent knows what
+// A node service that ends after it has said that a job starts, and before its agent knows what
 // to run: nothing runs, and the submitter hears why as soon as the next one is there.
 func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	h := newHost(t, func(o *Options) { o.EndJobs = false })
@@ -347,9 +347,9 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { h.stop(); close(stopped) }()
-	h.until("the keeper to leave the job", b.isLeft)
+	h.until("the node service to leave the job", b.isLeft)
 	link.Close()
-	receive(t, "the keeper's end", stopped)
+	receive(t, "the node service's end", stopped)
 	next := newHost(t, func(o *Options) { o.EndJobs, o.Store = false, h.opts.Store })
 	c.h = next
 	c.open()
@@ -482,7 +482,7 @@ func TestTooMuchInput(t *testing.T) {
 	h.empty()
 }
 
-// A second keeper does not take the folder of one that runs, and takes what one left
+// A second node service does not take the folder of one that runs, and takes what one left
 // that was killed.
 func TestStores(t *testing.T) {
 	h := newHost(t, nil)
@@ -496,7 +496,7 @@ func TestStores(t *testing.T) {
 	}
 	c2.hang()
 	if len(h.left()) != 1 {
-		t.Error("the second keeper removed the folder of a job of the first")
+		t.Error("the second node service removed the folder of a job of the first")
 	}
 	h.stop()
 	rest := filepath.Join(h.jobs(), "rest")

@@ -98,8 +98,8 @@ func (v trafficView) Text() string {
 	return text
 }
 
-// plus is the traffic of both directions.
-func (v trafficView) plus(other trafficView) trafficView {
+// add is the traffic of both directions.
+func (v trafficView) add(other trafficView) trafficView {
 	return trafficView{v.Told || other.Told, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
 }
 
