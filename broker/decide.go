@@ -27,8 +27,8 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 			continue
 		}
 		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t), IPv6: v.ipv6})
-		p.dials = p.dials || t == overlay.Direct || t == overlay.PortRange
-		p.reached = p.reached || p.dials || t == overlay.Reversed
+		p.dials = p.dials || t.Kind() == overlay.AskerDials
+		p.reached = p.reached || p.dials || t.Kind() == overlay.TargetDials
 	}
 	return plan
 }
@@ -66,7 +66,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.judgeOnlyIPv6(t)
 	}
 	v := p.judgeOne(t)
-	if v.take || t != overlay.SimultaneousOpen && t != overlay.Traversing || p.lacksIPv6() != "" {
+	if v.take || t.Kind() != overlay.BothDial || p.lacksIPv6() != "" {
 		return v
 	}
 	six := p.overIPv6().judgeOne(t)
@@ -79,28 +79,27 @@ func (p pair) judge(t overlay.Technique) verdict {
 
 // judgeOne is judge over the version of IP that the profiles are about.
 func (p pair) judgeOne(t overlay.Technique) verdict {
-	if meets(t) {
+	if t.Kind().Negotiated() {
 		if v := p.needsBoth(); !v.take {
 			return v
 		}
 	}
-	switch t {
-	case overlay.Direct:
-		return p.direct()
-	case overlay.PortRange:
-		return p.portRange()
-	case overlay.Reversed:
-		return p.reversed()
-	case overlay.SimultaneousOpen:
-		return p.simultaneousOpen()
-	case overlay.Traversing:
-		return p.traversing()
-	case overlay.HolePunching:
-		return p.holePunching()
-	case overlay.Relay:
-		return p.relay()
+	if judge := judges[t]; judge != nil {
+		return judge(p)
 	}
 	return reject("not known to this broker")
+}
+
+// judges says for each technique whether a pair of sites can use it, from their profiles
+// alone.
+var judges = map[overlay.Technique]func(pair) verdict{
+	overlay.Direct:           pair.direct,
+	overlay.PortRange:        pair.portRange,
+	overlay.Reversed:         pair.reversed,
+	overlay.SimultaneousOpen: pair.simultaneousOpen,
+	overlay.Traversing:       pair.traversing,
+	overlay.HolePunching:     pair.holePunching,
+	overlay.Relay:            pair.relay,
 }
 
 // port is the port from which the asker must dial: a target that lets only

@@ -153,11 +153,10 @@ func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 		return in, err
 	}
 	in.technique = technique
-	switch in.technique {
-	case overlay.Relay:
-	case overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching:
-		// The ends negotiate in offer and answer; here they are opaque.
-	case overlay.Reversed:
+	switch kind := in.technique.Kind(); {
+	case kind == overlay.ByProxy:
+	case kind.Negotiated(): // in offer and answer, which are opaque here
+	case kind == overlay.TargetDials:
 		if len(in.connectID) != len(wire.ID{}) {
 			return in, fmt.Errorf("a connect id of %d bytes, want %d", len(in.connectID), len(wire.ID{}))
 		}
@@ -222,7 +221,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrNoPath, p.Asker, p.Target, in.technique, p.rejection(in.technique))
 	}
 	in.reason, in.via = step.Reason, step.Via
-	if in.technique == overlay.Reversed {
+	if in.technique.Kind() == overlay.TargetDials {
 		if err := d.checkConnectAddress(in, asker); err != nil {
 			return err
 		}
@@ -267,9 +266,9 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		Reason: in.reason, Offer: in.offer, SmallPackets: in.small,
 		AskerPrincipal: control.PrincipalToPB(in.principal), TargetPrincipal: control.PrincipalToPB(in.entry.Point.Principal),
 	}
-	switch in.technique {
-	case overlay.Relay:
-	case overlay.Reversed:
+	switch in.technique.Kind() {
+	case overlay.ByProxy:
+	case overlay.TargetDials:
 		message.ConnectAddress, message.ConnectId = in.address, in.connectID
 		return message, nil, nil
 	default:

@@ -54,14 +54,14 @@ func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
 		return reject("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
 	case t == overlay.HolePunching:
 		return reject("%s has nothing but IPv6, over which holes are not punched", six.Site)
-	case meets(t) && lacks != "":
+	case t.Kind().Negotiated() && lacks != "":
 		return reject("%s has nothing but IPv6, and %s", six.Site, lacks)
-	case !meets(t) && !listener.IPv6Only:
+	case !t.Kind().Negotiated() && !listener.IPv6Only:
 		return reject("%s has nothing but IPv6, over which it is not known what %s lets in", six.Site, listener.Site)
 	}
 	v := p.overIPv6().judgeOne(t)
 	if v.take {
-		v.ipv6, v.reason = meets(t), "over IPv6: "+v.reason
+		v.ipv6, v.reason = t.Kind().Negotiated(), "over IPv6: "+v.reason
 	}
 	return v
 }

@@ -8,11 +8,6 @@ import (
 // This file judges the techniques that need both ends at work, by what firewalls
 // and NATs let through.
 
-// meets reports whether t is such a technique.
-func meets(t overlay.Technique) bool {
-	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
-}
-
 // needsBoth says whether it is worth while to have both ends at work.
 func (p pair) needsBoth() verdict {
 	if p.reached {

@@ -238,10 +238,10 @@ func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
 // kindOf groups techniques by what they need: an open port, both ends at once,
 // or a proxy.
 func kindOf(t overlay.Technique) string {
-	switch t {
-	case overlay.Direct, overlay.PortRange, overlay.Reversed:
+	switch t.Kind() {
+	case overlay.AskerDials, overlay.TargetDials:
 		return "open"
-	case overlay.Relay:
+	case overlay.ByProxy:
 		return "relay"
 	}
 	return "met"

@@ -239,7 +239,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		s, err := h.handable(c)
 		return s, path, err
 	}
-	inside := path.Technique == overlay.Reversed && overlay.SiteID(m.AskerSite) == h.node.Site
+	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == h.node.Site
 	ctx, end, err := h.dialSlot(ctx, f, inside, turnTimeout) // before the asker counts on this end
 	if err != nil {
 		return nil, path, err
@@ -258,14 +258,14 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	}
 	j := journey{asker: asker, target: name, link: link}
 	var greeting []byte
-	switch path.Technique {
-	case overlay.Relay:
+	switch path.Technique.Kind() {
+	case overlay.ByProxy:
 		if m.Relay == nil {
 			return nil, path, fmt.Errorf("%w: an introduction to a relay that names none", wire.ErrMalformed)
 		}
 		path.Proxy = m.Relay.Proxy
 		j.addrs, j.proxy, greeting = m.Relay.Addresses, true, m.Relay.Ticket
-	case overlay.Reversed:
+	case overlay.TargetDials:
 		id, err := idOf(m.ConnectId)
 		if err != nil {
 			return nil, path, err

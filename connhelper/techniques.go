@@ -19,6 +19,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
+// attempts says how the asker's helper carries out the techniques of a kind. Those that are
+// negotiated are told apart by package coordinate.
+var attempts = map[overlay.Kind]struct {
+	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (made, error)
+	bound time.Duration // of the whole attempt
+	dials bool          // it opens a connection out of the site at once, which is counted
+}{
+	overlay.AskerDials:  {(*Helper).direct, attemptTimeout, true},
+	overlay.TargetDials: {(*Helper).reversed, attemptTimeout, false},
+	overlay.BothDial:    {(*Helper).negotiated, attemptTimeout, false},
+	overlay.BothSend:    {(*Helper).negotiated, attemptTimeout, false},
+	overlay.ByProxy:     {(*Helper).relay, relayTimeout, true},
+}
+
 // attempt carries out one step of a plan from the asker's side.
 func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (made, error) {
 	f, err := h.frontalFor(ctx, p)
@@ -26,34 +40,27 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		return made{}, err
 	}
 	ctx, small := h.sized(ctx, to, time.Now())
-	bound := attemptTimeout
-	try := h.direct
-	switch step.Technique {
-	case overlay.Direct, overlay.PortRange:
-	case overlay.Reversed:
-		try = h.reversed
-	case overlay.Relay:
-		try, bound = h.relay, relayTimeout
-	default:
-		if !coordinate.Knows(step.Technique) {
-			return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
-		}
+	kind := step.Technique.Kind()
+	a, ok := attempts[kind]
+	if !ok {
+		return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
+	}
+	if kind.Negotiated() {
 		if err := h.skipReason(step.Technique); err != nil {
 			return made{}, err
 		}
-		try = h.negotiated
 	}
-	if step.Technique == overlay.Direct || step.Technique == overlay.PortRange || step.Technique == overlay.Relay {
-		inside := step.Technique != overlay.Relay && to.point.Node.Site == h.node.Site
+	if a.dials {
+		inside := kind != overlay.ByProxy && to.point.Node.Site == h.node.Site
 		var end func()
 		if ctx, end, err = h.dialSlot(ctx, f, inside, maxBudget); err != nil {
 			return made{}, err
 		}
 		defer end()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, bound))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, a.bound))
 	defer cancel()
-	m, err := try(ctx, f, p, to, step)
+	m, err := a.run(h, ctx, f, p, to, step)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, overlay.ErrTimeout) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)

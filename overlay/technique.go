@@ -17,31 +17,66 @@ const (
 	Relay                                 // both dial a proxy, which joins them
 )
 
-// Techniques lists every technique in order of preference.
-func Techniques() []Technique {
-	return []Technique{Direct, PortRange, Reversed, SimultaneousOpen, Traversing, HolePunching, Relay}
+// Kind says which ends open the connection of a technique. What only depends on that
+// asks for the kind and knows no technique by name.
+type Kind uint8
+
+// The kinds.
+const (
+	AskerDials  Kind = iota + 1 // the asker dials a listener of the target's site
+	TargetDials                 // the target dials a listener of the asker's site
+	BothDial                    // both ends send TCP segments, as they agree through the broker
+	BothSend                    // the same with UDP
+	ByProxy                     // both ends dial a proxy
+)
+
+// Negotiated reports whether the two ends tell each other, through the broker, how to
+// connect: package coordinate carries such a technique out.
+func (k Kind) Negotiated() bool { return k == BothDial || k == BothSend }
+
+// techniques is the list of all, by number. A technique that is added is a row here, one
+// in the broker (judges) and one in the helper (attempts) or in package coordinate; see
+// CONTRIBUTING.md.
+var techniques = [...]struct {
+	name string
+	kind Kind
+}{
+	Direct:           {"direct", AskerDials},
+	PortRange:        {"port-range", AskerDials},
+	Reversed:         {"reversed", TargetDials},
+	SimultaneousOpen: {"simultaneous-open", BothDial},
+	Traversing:       {"traversing", BothDial},
+	HolePunching:     {"hole-punching", BothSend},
+	Relay:            {"relay", ByProxy},
 }
 
-var techniqueNames = [...]string{
-	Direct:           "direct",
-	PortRange:        "port-range",
-	Reversed:         "reversed",
-	SimultaneousOpen: "simultaneous-open",
-	Traversing:       "traversing",
-	HolePunching:     "hole-punching",
-	Relay:            "relay",
+// Techniques lists every technique in order of preference.
+func Techniques() []Technique {
+	all := make([]Technique, 0, len(techniques)-1)
+	for t := 1; t < len(techniques); t++ {
+		all = append(all, Technique(t))
+	}
+	return all
 }
 
 // String returns the technique's name as configuration files and logs use it.
 func (t Technique) String() string {
-	if t == 0 || int(t) >= len(techniqueNames) {
+	if !t.Known() {
 		return fmt.Sprintf("technique(%d)", uint8(t))
 	}
-	return techniqueNames[t]
+	return techniques[t].name
 }
 
 // Known reports whether t is one of the techniques above.
-func (t Technique) Known() bool { return t != 0 && int(t) < len(techniqueNames) }
+func (t Technique) Known() bool { return t != 0 && int(t) < len(techniques) }
+
+// Kind returns which ends open t's connection; 0 for a technique that is not known.
+func (t Technique) Kind() Kind {
+	if !t.Known() {
+		return 0
+	}
+	return techniques[t].kind
+}
 
 // Ways says which techniques a dial may use: a link that has a carrier may want
 // a better one, or one that does not go the same way. One of the flags may be added.

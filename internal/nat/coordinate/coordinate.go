@@ -85,14 +85,20 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 type Exchange func(ctx context.Context, offer []byte) (answer []byte, err error)
 
 // Knows reports whether the package carries t out.
-func Knows(t overlay.Technique) bool {
-	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
-}
+func Knows(t overlay.Technique) bool { return techniques[t].ask != nil }
 
-// AsksByTCP reports whether t opens TCP connections to vantage points, beside the one
+// AsksByTCP reports whether t opens TCP connections to reflectors, beside the one
 // that it makes.
-func AsksByTCP(t overlay.Technique) bool {
-	return t == overlay.SimultaneousOpen || t == overlay.Traversing
+func AsksByTCP(t overlay.Technique) bool { return t.Kind() == overlay.BothDial }
+
+// techniques is how each is carried out, from either side.
+var techniques = map[overlay.Technique]struct {
+	ask    func(s *Side, ctx context.Context, peer string, port uint16, ex Exchange) (net.Conn, error)
+	answer func(s *Side, ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error)
+}{
+	overlay.SimultaneousOpen: {(*Side).askOpen, (*Side).answerOpen},
+	overlay.Traversing:       {(*Side).askTraverse, (*Side).answerTraverse},
+	overlay.HolePunching:     {(*Side).askPunch, (*Side).answerPunch},
 }
 
 // Ask carries out t from the asker's side and returns the connection: a
@@ -102,15 +108,10 @@ func AsksByTCP(t overlay.Technique) bool {
 // called once or more, one after the other; the last call is that of the connection.
 // It ends with ctx.
 func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex Exchange) (net.Conn, error) {
-	switch t {
-	case overlay.SimultaneousOpen:
-		return s.askOpen(ctx, peer, ex, port)
-	case overlay.Traversing:
-		return s.askTraverse(ctx, peer, ex)
-	case overlay.HolePunching:
-		return s.askPunch(ctx, peer, ex)
+	if !Knows(t) {
+		return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
 	}
-	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
+	return techniques[t].ask(s, ctx, peer, port, ex)
 }
 
 // Answer carries out t from the target's side. It calls reply once, when it
@@ -121,15 +122,10 @@ func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, off
 	if len(offer) > MaxOffer {
 		return nil, fmt.Errorf("%w: an offer of %d bytes", wire.ErrMalformed, len(offer))
 	}
-	switch t {
-	case overlay.SimultaneousOpen:
-		return s.answerOpen(ctx, offer, reply)
-	case overlay.Traversing:
-		return s.answerTraverse(ctx, peer, offer, reply)
-	case overlay.HolePunching:
-		return s.answerPunch(ctx, peer, offer, reply)
+	if !Knows(t) {
+		return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
 	}
-	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
+	return techniques[t].answer(s, ctx, peer, offer, reply)
 }
 
 // checkTarget refuses to contact what is nobody's public or site address: a

@@ -140,7 +140,7 @@ const (
 
 // askOpen goes by the peer's promise if there is one, and else, or when that is
 // not kept, agrees with the peer on an instant, and again when that failed.
-func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint16) (net.Conn, error) {
+func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	var r *ready
 	promised, warm := s.recall(peer)
 	if warm = warm && port == 0; warm {
@@ -239,7 +239,7 @@ func (r *ready) offer(promise []byte) []byte {
 
 func (r *ready) profile() []byte { return marshal(control.ProfileToPB(r.end.Profile)) }
 
-func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
+func (s *Side) answerOpen(ctx context.Context, _ string, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	var m coordinatepb.OpenOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err

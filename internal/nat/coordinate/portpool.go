@@ -328,7 +328,7 @@ func readPromise(m *coordinatepb.Promise) (r received, err error) {
 // would not come to a port that could be prepared. offer is what the peer
 // offered this time. It takes a few round trips.
 func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
-	if s.PortPool == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.PortPool.owes(peer) || singlePort(s.ports(0)) {
+	if s.PortPool == nil || t.Kind() != overlay.BothDial || s.PortPool.owes(peer) || singlePort(s.ports(0)) {
 		return nil
 	}
 	six := false

@@ -35,7 +35,7 @@ const lowTTL = true
 // askPunch opens a stream in the tunnel to the peer if there is one, and else,
 // or when that is of no use any more, makes a tunnel. For small packets it makes one
 // in any case: a tunnel does not notice that large ones begin to vanish.
-func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
+func (s *Side) askPunch(ctx context.Context, peer string, _ uint16, ex Exchange) (net.Conn, error) {
 	if t := s.PortPool.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
 		c, err := s.openStream(ctx, t, ex)
 		if err == nil {

@@ -23,7 +23,7 @@ func (s *Side) engine() (*traverse.Engine, error) {
 
 // askTraverse dials a port that the target promised, and has the SYN carried
 // there meanwhile. Without a promise that is kept it asks for one first.
-func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
+func (s *Side) askTraverse(ctx context.Context, peer string, _ uint16, ex Exchange) (net.Conn, error) {
 	engine, err := s.engine()
 	if err != nil {
 		return nil, err
