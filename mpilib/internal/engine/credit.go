@@ -91,13 +91,13 @@ func (p *peer) resize() {
 	if !p.shm.open {
 		_, rtt = p.link.Current()
 	}
-	p.e.extraCredit -= p.grant.resize(time.Now(), rtt, p.e.extraCredit)
+	p.e.extraCredit -= p.arrivals.grant.resize(time.Now(), rtt, p.e.extraCredit)
 }
 
 // owe notes that the peer is to have credit back for n bytes that it sent eagerly, and returns
 // all that it is to have when that is worth an envelope. mu is held.
 func (p *peer) owe(n int) {
-	g := &p.grant
+	g := &p.arrivals.grant
 	if p.gone || p.failed != nil {
 		p.e.extraCredit += g.end()
 		return
@@ -111,7 +111,7 @@ func (p *peer) owe(n int) {
 // countArrival notes that n bytes are here. If the peer was asked for them they use no credit, but
 // tell what the path carries all the same. mu is held.
 func (p *peer) countArrival(n int, asked bool) {
-	g := &p.grant
+	g := &p.arrivals.grant
 	g.came += n + messageCost
 	if asked && g.came >= g.step {
 		if p.resize(); g.owed >= g.step {
@@ -122,7 +122,7 @@ func (p *peer) countArrival(n int, asked bool) {
 
 // giveCredit returns what the peer is owed. mu is held.
 func (p *peer) giveCredit() {
-	if g := &p.grant; g.owed > 0 {
+	if g := &p.arrivals.grant; g.owed > 0 {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(g.owed)})
 		g.owed = 0
 	}

@@ -271,7 +271,7 @@ func TestStreamOverDelay(t *testing.T) {
 	total := func() (now, held int) {
 		es[1].mu.Lock()
 		defer es[1].mu.Unlock()
-		g := &es[1].peers[0].grant
+		g := &es[1].peers[0].arrivals.grant
 		if es[1].extraCredit != maxExtraCredit-(g.total-first) {
 			t.Errorf("of %d bytes beyond the first %d are missing from what others may have", g.total-first, maxExtraCredit-es[1].extraCredit)
 		}
@@ -320,8 +320,8 @@ func TestStreamOverDelay(t *testing.T) {
 	for i := range late {
 		es[0].Isend(&late[i], everyone{}, 0, 1, 6, message, Standard, false)
 	}
-	eventually(t, es[0], "all credit is used", func() bool { return len(es[0].peers[1].backlog) > 0 })
-	eventually(t, es[1], "what was sent is here", func() bool { return es[1].peers[0].grant.held > 3*first })
+	eventually(t, es[0], "all credit is used", func() bool { return len(es[0].peers[1].sends.backlog) > 0 })
+	eventually(t, es[1], "what was sent is here", func() bool { return es[1].peers[0].arrivals.grant.held > 3*first })
 	if now, held := total(); held > now {
 		t.Errorf("of the peer %d bytes are kept, it was granted %d", held, now)
 	}
@@ -349,7 +349,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 			}
 		}
 		e.mu.Lock()
-		total = e.peers[1].grant.total
+		total = e.peers[1].arrivals.grant.total
 		e.mu.Unlock()
 		if time.Since(start) > 30*time.Second {
 			t.Fatalf("the credit is %d bytes", total)
@@ -369,7 +369,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 		t.Errorf("memory has grown by %d MiB", grown>>20)
 	}
 	e.mu.Lock()
-	if g := &e.peers[1].grant; e.extraCredit != maxExtraCredit-(g.total-first) || g.total > max(first, g.held) {
+	if g := &e.peers[1].arrivals.grant; e.extraCredit != maxExtraCredit-(g.total-first) || g.total > max(first, g.held) {
 		t.Errorf("it keeps %d bytes and is counted with %d; others may have %d", g.held, g.total, e.extraCredit)
 	}
 	e.mu.Unlock()
@@ -385,7 +385,7 @@ func TestPeerGrantsWithoutEnd(t *testing.T) {
 	for range 1 << 10 {
 		say(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: wire.MaxMessage})
 	}
-	eventually(t, e, "the credit is here", func() bool { return e.peers[1].credit == wire.MaxMessage })
+	eventually(t, e, "the credit is here", func() bool { return e.peers[1].sends.credit == wire.MaxMessage })
 	message := make([]byte, gatherBelow-1)
 	sends := make([]Request, 64<<20/len(message))
 	for i := range sends {
@@ -400,7 +400,7 @@ func TestPeerGrantsWithoutEnd(t *testing.T) {
 		}
 	}
 	e.mu.Unlock()
-	if copied > maxBatches*batchSize+len(sends)*wire.EnvelopeLen || lent == 0 || len(e.peers[1].pendingSends) > 0 {
+	if copied > maxBatches*batchSize+len(sends)*wire.EnvelopeLen || lent == 0 || len(e.peers[1].sends.pending) > 0 {
 		t.Errorf("%d bytes are copied, %d messages are not", copied, lent)
 	}
 	go io.Copy(io.Discard, peer) // ends with the socket

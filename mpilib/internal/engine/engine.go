@@ -195,7 +195,7 @@ func (e *Engine) Forget(id uint32) {
 	})
 	if c.table.Empty() {
 		if c.by != nil {
-			c.by.ahead--
+			c.by.arrivals.ahead--
 		}
 		delete(e.contexts, id)
 		e.latest.c = nil
@@ -277,19 +277,19 @@ func (e *Engine) checkIdle() bool {
 		}
 		if p.writable() {
 			again = true
-			if p.writes == p.writesSeen {
-				wake(p.toWriter)
+			if p.writing.count == p.writing.seen {
+				wake(p.writing.wake)
 			}
 		}
-		p.writesSeen = p.writes
-		if p.attended {
+		p.writing.seen = p.writing.count
+		if p.reading.attended {
 			continue
 		}
 		again = true
-		if p.reads == p.readsSeen && !p.reading {
-			wake(p.toReader)
+		if p.reading.count == p.reading.seen && !p.reading.busy {
+			wake(p.reading.wake)
 		}
-		p.readsSeen = p.reads
+		p.reading.seen = p.reading.count
 	}
 	e.idleWatched = again
 	return again

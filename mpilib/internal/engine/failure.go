@@ -88,7 +88,7 @@ func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
 		if p != nil && p.link != nil && !p.gone {
 			p.queueControl(env)
-			wake(p.toWriter)
+			wake(p.writing.wake)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (p *peer) connectFailed(err error) {
 	case p.link != nil || p.failed != nil || p.gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
-	case p.out.any() || len(p.backlog) > 0 || p.expected || p.e.expects(p.rank):
+	case p.out.any() || len(p.sends.backlog) > 0 || p.expected || p.e.expects(p.rank):
 		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
@@ -192,7 +192,7 @@ func (p *peer) markFailed(err error) {
 	case p.link == nil:
 	case p.out.viaShm:
 		p.sendRecord(env, nil)
-	case !p.writing:
+	case !p.writing.busy:
 		p.link.Conn.Post(env.Append(nil))
 	}
 	p.fail(err)
@@ -360,7 +360,7 @@ func (r *Request) wakeWaiters() {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.blocked {
+	if r.reader != nil && r.reader.reading.blocked {
 		r.reader.interruptRead()
 	}
 }
@@ -423,10 +423,10 @@ func (e *Engine) sends() []*Request {
 		if p == nil {
 			continue
 		}
-		for _, r := range p.backlog {
+		for _, r := range p.sends.backlog {
 			add(r)
 		}
-		for _, r := range p.pendingSends {
+		for _, r := range p.sends.pending {
 			add(r)
 		}
 		for _, s := range slices.Concat(p.out.queue, p.out.taken) {
@@ -460,7 +460,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	}
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	wake(p.toWriter)
+	wake(p.writing.wake)
 	return nil
 }
 

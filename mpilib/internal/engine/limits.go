@@ -31,8 +31,8 @@ const (
 )
 
 // charge notes n bytes of credit that the peer keeps in use here, until refund. mu is held.
-func (p *peer) charge(n int) error {
-	g := &p.grant
+func (a *arrivals) charge(n int) error {
+	g := &a.grant
 	if g.held+n > g.total {
 		return fmt.Errorf("%w: the peer sent %d bytes eagerly beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",
 			wire.ErrMalformed, n, g.held, messageCost, g.total)
@@ -43,20 +43,20 @@ func (p *peer) charge(n int) error {
 
 // refund ends what charge began, and gives the credit back. mu is held.
 func (p *peer) refund(n int) {
-	p.grant.held -= n
+	p.arrivals.grant.held -= n
 	p.owe(n)
 }
 
 // checkNewID says what is wrong with the id of a message that the peer announces, or wants to be
 // told of, or returns nil. mu is held.
-func (p *peer) checkNewID(id uint32) error {
+func (a *arrivals) checkNewID(id uint32) error {
 	switch {
 	case id == 0:
 		return fmt.Errorf("%w: message 0 is announced", wire.ErrMalformed)
-	case p.kept[id] != nil || p.arriving[id] != nil:
+	case a.kept[id] != nil || a.moving[id] != nil:
 		return fmt.Errorf("%w: message %d is announced twice", wire.ErrMalformed, id)
-	case len(p.kept) >= 2*maxPendingSends:
-		return fmt.Errorf("%w: %d messages announced at a time", wire.ErrMalformed, len(p.kept))
+	case len(a.kept) >= 2*maxPendingSends:
+		return fmt.Errorf("%w: %d messages announced at a time", wire.ErrMalformed, len(a.kept))
 	}
 	return nil
 }
@@ -73,10 +73,10 @@ func (p *peer) arrivalContext(id uint32) (*msgContext, error) {
 	switch {
 	case e.cfg.Unmade != nil && e.cfg.Unmade(id):
 		return nil, fmt.Errorf("%w: the peer sends in context %d, which only this process could have made, and has not", wire.ErrMalformed, id)
-	case p.ahead >= maxAhead:
-		return nil, fmt.Errorf("%w: the peer sends in context %d; it has sent in %d others that nobody has made here", wire.ErrMalformed, id, p.ahead)
+	case p.arrivals.ahead >= maxAhead:
+		return nil, fmt.Errorf("%w: the peer sends in context %d; it has sent in %d others that nobody has made here", wire.ErrMalformed, id, p.arrivals.ahead)
 	}
-	p.ahead++
+	p.arrivals.ahead++
 	c := e.contextOf(id)
 	c.by = p
 	return c, nil
@@ -89,7 +89,7 @@ func (e *Engine) Open(first, n uint32) {
 	for id := first; id < first+n; id++ {
 		e.made[id] = true
 		if c := e.contexts[id]; c != nil && c.by != nil {
-			c.by.ahead--
+			c.by.arrivals.ahead--
 			c.by = nil
 		}
 	}
@@ -113,7 +113,7 @@ func (e *Engine) tooFarAhead(first, n uint32) bool {
 // checkReplies says, now and then, whether too much waits for a peer that does not read what it is
 // answered. Of what the program sends it no more than maxBatches are copied. mu is held.
 func (p *peer) checkReplies() error {
-	if p.envelopes++; p.envelopes%repliesEvery != 0 {
+	if p.arrivals.envelopes++; p.arrivals.envelopes%repliesEvery != 0 {
 		return nil
 	}
 	n := 0

@@ -157,8 +157,8 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 			}
 		}
 		e.mu.Lock()
-		if p := e.peers[1]; p.grant.held != 0 || p.ahead != 0 {
-			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, p.grant.held, p.ahead)
+		if p := e.peers[1]; p.arrivals.grant.held != 0 || p.arrivals.ahead != 0 {
+			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, p.arrivals.grant.held, p.arrivals.ahead)
 		}
 		e.mu.Unlock()
 	}

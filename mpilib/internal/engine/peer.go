@@ -29,57 +29,72 @@ type peer struct {
 	failed     error // why nothing can be sent or received any more
 	gone       bool  // it said goodbye: nothing more will come
 
-	// Reading; see package comment.
-	reading   bool          // somebody holds the token, and owns in
-	readFor   *Request      // for whose waiter, or nil
-	blocked   bool          // and waits for the link
-	attended  bool          // it is the peer's own goroutine, and stays
-	reads     uint64        // how often the token was taken
-	readsSeen uint64        // as checkIdle saw it last
-	waiters   int           // who sleep until a request is complete or the token is free
-	readToken chan struct{} // tells one of them that it is
-	toReader  chan struct{} // tells the peer's goroutine to take it
-	in        incoming
-	readCtx   watched
+	reading  reading
+	in       incoming // of whoever holds the reading token
+	writing  writing
+	out      outgoing // what is to be written; its taken is of whoever holds the writing token
+	sends    sends
+	arrivals arrivals
+	parting  parting
 
-	readInterrupted  bool // see wasInterrupted
-	writeInterrupted bool
+	notes, noteBytes int // that the owner was not told of yet
 
-	// Writing.
-	writing      bool          // somebody holds the token, and owns what it took
-	writerWrites bool          // it is the peer's own goroutine
-	writes       uint64        // how often the token was taken
-	writesSeen   uint64        // as checkIdle saw it last
-	sendWaiters  int           // who sleep until the token is theirs
-	writeToken   chan struct{} // tells one of them that it is
-	out          outgoing
-	toWriter     chan struct{}
-	writeCtx     watched
+	stats Traffic
+}
 
-	// What was sent and is not over.
+// reading says who reads the peer's link; see package comment.
+type reading struct {
+	busy        bool          // somebody holds the token, and owns peer.in
+	forRequest  *Request      // for whose waiter, or nil
+	blocked     bool          // and waits for the link
+	attended    bool          // it is the peer's own goroutine, and stays
+	count, seen uint64        // how often the token was taken; as checkIdle saw it last
+	waiters     int           // who sleep until a request is complete or the token is free
+	token       chan struct{} // tells one of them that it is
+	wake        chan struct{} // tells the peer's goroutine to take it
+	ctx         watched       // of the waiter who reads
+	interrupted bool          // see wasInterrupted
+}
+
+// writing says who writes to the peer's link.
+type writing struct {
+	busy        bool          // somebody holds the token, and owns what it took
+	byWriter    bool          // it is the peer's own goroutine
+	count, seen uint64        // how often the token was taken; as checkIdle saw it last
+	waiters     int           // who sleep until the token is theirs
+	token       chan struct{} // tells one of them that it is
+	wake        chan struct{} // tells the peer's goroutine to take it
+	ctx         watched       // of the waiter who writes
+	interrupted bool          // see wasInterrupted
+}
+
+// sends is what was sent to the peer and is not over. It is about the protocol alone, and
+// knows nothing of how bytes get to the peer.
+type sends struct {
 	credit       int                 // bytes that may be sent eagerly
 	maxCredit    int                 // that it has been
 	eagerSize    int                 // see eagerLimit
 	eagerQueries int                 // how often that was asked for
 	head         int                 // of a large message, may go eagerly; 0 if the latest was not waited for
-	pendingSends map[uint32]*Request // announced by an RTS, or synchronous: until taken or withdrawn
+	pending      map[uint32]*Request // announced by an RTS, or synchronous: until taken or withdrawn
 	nextID       uint32
 	backlog      []*Request // not even announced, for too many are
+}
 
-	// What came and is not over.
+// arrivals is what came from the peer and is not over: it, too, is about the protocol alone.
+type arrivals struct {
 	kept      map[uint32]*message  // unmatched, of those that have an id
-	arriving  map[uint32]*transfer // matched RTSs
+	moving    map[uint32]*transfer // matched RTSs
 	grant     grant
-	ahead     int    // contexts that only its messages have made
-	envelopes uint32 // envelopes, for now and then
+	ahead     int    // contexts that only the peer's messages have made
+	envelopes uint32 // how many came, for checkReplies
+}
 
-	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
-	isClosed       bool          // confirmed is
-	confirmedFirst bool          // it was by the peer, before the link ended
-
-	notes, noteBytes int // that the owner was not told of yet
-
-	stats Traffic
+// parting is how far the goodbye is.
+type parting struct {
+	done   chan struct{} // closed when the peer has read all that was sent, or there is no one to read it
+	isDone bool          // done is closed
+	byPeer bool          // the peer said so before the link ended
 }
 
 // Traffic counts messages and their bytes, envelopes not included.
@@ -93,10 +108,12 @@ const firstCredit = 64 << 10
 
 func newPeer(e *Engine, rank int) *peer {
 	return &peer{
-		e: e, rank: rank, credit: firstCredit, maxCredit: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected),
-		readToken: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeToken: make(chan struct{}, 1),
-		pendingSends: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*transfer{},
-		confirmed: make(chan struct{}),
+		e: e, rank: rank,
+		reading:  reading{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
+		writing:  writing{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
+		sends:    sends{credit: firstCredit, maxCredit: e.cfg.Unexpected, pending: map[uint32]*Request{}},
+		arrivals: arrivals{kept: map[uint32]*message{}, moving: map[uint32]*transfer{}, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected)},
+		parting:  parting{done: make(chan struct{})},
 	}
 }
 
@@ -107,8 +124,8 @@ func (p *peer) attach(l *link.Link) {
 	p.resize()
 	p.giveCredit()
 	p.sendHistory()
-	wake(p.toReader)
-	wake(p.toWriter)
+	wake(p.reading.wake)
+	wake(p.writing.wake)
 	p.e.work.Go(p.reader)
 	p.e.work.Go(p.writer)
 	p.startSharing()
@@ -146,24 +163,24 @@ func (p *peer) fail(err error) {
 		p.failed = err
 	}
 	p.out.fail(p.failed)
-	for _, r := range p.backlog {
+	for _, r := range p.sends.backlog {
 		r.finish(p.failed)
 	}
-	for id, r := range p.pendingSends {
-		delete(p.pendingSends, id)
+	for id, r := range p.sends.pending {
+		delete(p.sends.pending, id)
 		if r.state != moving { // else whoever moves it ends it
 			r.finish(p.failed)
 		}
 	}
-	p.backlog = nil
+	p.sends.backlog = nil
 	p.abandonCopies()
-	for id, f := range p.arriving {
-		delete(p.arriving, id)
+	for id, f := range p.arrivals.moving {
+		delete(p.arrivals.moving, id)
 		if f.r != nil && f.r != p.in.request && !f.copying {
 			f.r.finish(p.failed)
 		}
 	}
-	if r := p.in.request; r != nil && !p.reading { // else whoever reads ends it
+	if r := p.in.request; r != nil && !p.reading.busy { // else whoever reads ends it
 		p.in.request, p.in.into = nil, nil
 		r.finish(p.failed)
 	}
@@ -171,13 +188,13 @@ func (p *peer) fail(err error) {
 	if p.link != nil {
 		p.link.Conn.Close()
 	}
-	wake(p.toWriter)
-	wake(p.toReader)
-	wake(p.readToken)
+	wake(p.writing.wake)
+	wake(p.reading.wake)
+	wake(p.reading.token)
 	if p.shm.open {
 		p.e.rings.remove(p)
 	}
-	p.e.extraCredit += p.grant.end()
+	p.e.extraCredit += p.arrivals.grant.end()
 	p.e.failReceives(p, p.failed)
 	if p.e.closed == nil && !p.gone && errors.Is(err, ErrProcFailed) {
 		p.e.announceFailure(p)
@@ -188,13 +205,13 @@ func (p *peer) fail(err error) {
 // goodbyeReceived notes the peer's goodbye: it neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
 	p.gone = true
-	p.e.extraCredit += p.grant.end()
-	for _, r := range p.backlog {
+	p.e.extraCredit += p.arrivals.grant.end()
+	for _, r := range p.sends.backlog {
 		r.finish(p.goodbyeError())
 	}
-	p.backlog = nil
-	for id, r := range p.pendingSends {
-		delete(p.pendingSends, id)
+	p.sends.backlog = nil
+	for id, r := range p.sends.pending {
+		delete(p.sends.pending, id)
 		if r.state == moving {
 			r.ended = true
 			if r.giveUp == nil {
@@ -210,9 +227,9 @@ func (p *peer) goodbyeReceived() {
 }
 
 func (p *peer) confirm() {
-	if !p.isClosed {
-		p.isClosed = true
-		close(p.confirmed)
+	if !p.parting.isDone {
+		p.parting.isDone = true
+		close(p.parting.done)
 	}
 }
 
@@ -232,7 +249,7 @@ var past = time.Unix(1, 0)
 // interruptRead has whoever reads the link look around. mu is held.
 func (p *peer) interruptRead() {
 	if p.link != nil {
-		p.readInterrupted = true
+		p.reading.interrupted = true
 		p.link.Conn.SetReadDeadline(past)
 	}
 }
@@ -240,7 +257,7 @@ func (p *peer) interruptRead() {
 // interruptWrite has whoever writes to the link look around. mu is held.
 func (p *peer) interruptWrite() {
 	if p.link != nil {
-		p.writeInterrupted = true
+		p.writing.interrupted = true
 		p.link.Conn.SetWriteDeadline(past)
 	}
 }
@@ -328,13 +345,13 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.failed != nil || p.link == nil && !p.out.any() && len(p.backlog) == 0 {
+		if p == nil || p.failed != nil || p.link == nil && !p.out.any() && len(p.sends.backlog) == 0 {
 			continue // there is nobody to part from
 		}
 		open = append(open, p)
 		if !p.gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-			wake(p.toWriter)
+			wake(p.writing.wake)
 		}
 	}
 	e.serveRings()
@@ -344,7 +361,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	var silent []int
 	for _, p := range open {
 		select {
-		case <-p.confirmed:
+		case <-p.parting.done:
 		case <-ctx.Done():
 		}
 		parted, err := p.goodbyeDone()
@@ -400,7 +417,7 @@ func (e *Engine) drain(ctx context.Context) {
 
 // hasPendingSends reports whether messages wait for a CTS, or are to be announced.
 func (p *peer) hasPendingSends() bool {
-	return p != nil && p.failed == nil && !p.gone && len(p.pendingSends)+len(p.backlog) > 0
+	return p != nil && p.failed == nil && !p.gone && len(p.sends.pending)+len(p.sends.backlog) > 0
 }
 
 // goodbyeDone reports whether the peer has answered the goodbye, or cannot any more, and
@@ -408,10 +425,10 @@ func (p *peer) hasPendingSends() bool {
 func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if p.isClosed && p.failed != nil && !p.gone && !p.confirmedFirst {
+	if p.parting.isDone && p.failed != nil && !p.gone && !p.parting.byPeer {
 		return true, p.failed
 	}
-	return p.isClosed || p.gone, nil
+	return p.parting.isDone || p.gone, nil
 }
 
 // Close ends every link and goroutine of the engine and returns when they are
@@ -426,8 +443,8 @@ func (e *Engine) Close() {
 	for _, p := range e.peers {
 		if p != nil {
 			p.fail(e.closed)
-			p.readCtx.end()
-			p.writeCtx.end()
+			p.reading.ctx.end()
+			p.writing.ctx.end()
 		}
 	}
 	e.requestSweep()

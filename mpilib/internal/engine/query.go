@@ -53,6 +53,6 @@ func (r *Request) unmatched() bool {
 		return true
 	}
 	p := r.e.peers[r.peer]
-	announced := r.id != 0 && p.pendingSends[r.id] == r && !r.cleared
-	return p.link != nil && (announced || slices.Contains(p.backlog, r))
+	announced := r.id != 0 && p.sends.pending[r.id] == r && !r.cleared
+	return p.link != nil && (announced || slices.Contains(p.sends.backlog, r))
 }

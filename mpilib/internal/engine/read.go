@@ -68,34 +68,34 @@ type transfer struct {
 }
 
 // readable reports whether somebody who waits may read the link. mu is held.
-func (p *peer) readable() bool { return !p.reading && p.link != nil && p.failed == nil }
+func (p *peer) readable() bool { return !p.reading.busy && p.link != nil && p.failed == nil }
 
 // readForWaiter reads for a waiter until its request is complete, or something else is
 // to be done for it. mu is held, and given up meanwhile.
 func (p *peer) readForWaiter(ctx context.Context, r *Request) {
-	p.reading = true
-	p.reads++
-	p.readCtx.watch(p.e, ctx, p.interruptRead)
-	r.reader, p.readFor = p, r
+	p.reading.busy = true
+	p.reading.count++
+	p.reading.ctx.watch(p.e, ctx, p.interruptRead)
+	r.reader, p.reading.forRequest = p, r
 	for r.state != complete && r.holdError() == nil && p.failed == nil && !p.shm.open && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step(r.send)
 	}
-	r.reader, p.readFor = nil, nil
+	r.reader, p.reading.forRequest = nil, nil
 	p.release(false)
 }
 
 // release gives the reading token back. mu is held.
 func (p *peer) release(stays bool) {
-	p.reading = false
+	p.reading.busy = false
 	if p.shm.open && !stays {
-		wake(p.toReader) // it has the link to itself from now on
+		wake(p.reading.wake) // it has the link to itself from now on
 	}
 	switch {
-	case p.waiters > 0:
-		wake(p.readToken)
+	case p.reading.waiters > 0:
+		wake(p.reading.token)
 		fallthrough
 	case !stays:
-		p.attended = false
+		p.reading.attended = false
 		p.e.noteIdle()
 	}
 }
@@ -106,15 +106,15 @@ func (p *peer) reader() {
 	e := p.e
 	for {
 		select {
-		case <-p.toReader:
+		case <-p.reading.wake:
 		case <-e.ctx.Done():
 			return
 		}
 		e.mu.Lock()
 		if p.readable() {
-			p.reading, p.attended = true, true
-			p.reads++
-			for p.failed == nil && (p.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
+			p.reading.busy, p.reading.attended = true, true
+			p.reading.count++
+			for p.failed == nil && (p.reading.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
 				p.step(false)
 			}
 			p.release(p.shm.open)
@@ -148,11 +148,11 @@ func (p *peer) step(hold bool) {
 		in.begin = 0
 		dst = in.buf[in.end:]
 	}
-	p.blocked = true
+	p.reading.blocked = true
 	p.e.mu.Unlock()
 	n, err := p.link.Conn.Read(dst)
 	p.e.mu.Lock()
-	p.blocked = false
+	p.reading.blocked = false
 	if n > 0 {
 		if direct {
 			in.into = in.into[n:]
@@ -166,7 +166,7 @@ func (p *peer) step(hold bool) {
 			err = broken
 		}
 	}
-	if !wasInterrupted(&p.readInterrupted, err, p.link.Conn.SetReadDeadline) && err != nil {
+	if !wasInterrupted(&p.reading.interrupted, err, p.link.Conn.SetReadDeadline) && err != nil {
 		p.readFailed(err)
 		return
 	}
@@ -210,14 +210,14 @@ func (p *peer) readFailed(err error) {
 // more. mu is held.
 func (p *peer) stopReceive(r *Request) {
 	if p.in.request == r {
-		if p.reading {
+		if p.reading.busy {
 			p.interruptRead()
 			return
 		}
 		p.giveUp(r)
 		return
 	}
-	if f := p.arriving[r.id]; f != nil && f.r == r && f.zeroCopy.valid {
+	if f := p.arrivals.moving[r.id]; f != nil && f.r == r && f.zeroCopy.valid {
 		wake(p.e.rings.attendantWake) // it is complete when the sender copies nothing any more
 	} else if f != nil && f.r == r {
 		f.r = nil
@@ -258,7 +258,7 @@ func (p *peer) digest() error {
 				return err
 			}
 		}
-		if in.end-in.begin < wire.EnvelopeLen || p.readFor != nil && p.readFor.state == complete {
+		if in.end-in.begin < wire.EnvelopeLen || p.reading.forRequest != nil && p.reading.forRequest.state == complete {
 			return nil
 		}
 		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
@@ -285,13 +285,13 @@ func (p *peer) handle(env wire.Envelope) error {
 	case wire.EnvelopeData:
 		return p.data(env)
 	case wire.EnvelopeCTS:
-		r := p.pendingSends[env.ID]
+		r := p.sends.pending[env.ID]
 		if r == nil || r.cleared || env.Length != 0 && env.Length != r.got.Bytes {
 			return p.unknownMessage("asks for", env)
 		}
 		p.ctsReceived(r, env.Length, env.Flags&wire.EnvelopeLate != 0)
 	case wire.EnvelopeTaken:
-		r := p.pendingSends[env.ID]
+		r := p.sends.pending[env.ID]
 		if r == nil || r.cleared && r.at < len(r.buf) {
 			return p.unknownMessage("has taken", env)
 		}
@@ -309,15 +309,15 @@ func (p *peer) handle(env wire.Envelope) error {
 		}
 		p.sendDone(r)
 	case wire.EnvelopeCredit:
-		p.credit = min(p.credit+int(env.Length), wire.MaxMessage) // of its own memory it may grant what it likes
-		if p.credit > p.maxCredit {
-			p.maxCredit, p.eagerQueries = p.credit, 0
+		p.sends.credit = min(p.sends.credit+int(env.Length), wire.MaxMessage) // of its own memory it may grant what it likes
+		if p.sends.credit > p.sends.maxCredit {
+			p.sends.maxCredit, p.sends.eagerQueries = p.sends.credit, 0
 		}
 		p.sendBacklog()
 	case wire.EnvelopeWithdraw:
 		p.withdrawn(env.ID)
 	case wire.EnvelopeWithdrawn:
-		r := p.pendingSends[env.ID]
+		r := p.sends.pending[env.ID]
 		if r == nil || r.cleared {
 			return p.unknownMessage("gives back", env)
 		}
@@ -327,7 +327,7 @@ func (p *peer) handle(env wire.Envelope) error {
 		p.goodbyeReceived()
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeConfirm})
 	case wire.EnvelopeConfirm:
-		p.confirmedFirst = true
+		p.parting.byPeer = true
 		p.confirm()
 	case wire.EnvelopeCopying: // comes through shared memory only
 		return p.unknownMessage("copies", env)
@@ -359,7 +359,7 @@ func (p *peer) eager(env wire.Envelope) error {
 	in.size, in.left = n, n
 	cost := int(n) + messageCost
 	if env.ID != 0 || env.Flags != 0 {
-		if err := p.checkNewID(env.ID); err != nil {
+		if err := p.arrivals.checkNewID(env.ID); err != nil {
 			return err
 		}
 	}
@@ -381,7 +381,7 @@ func (p *peer) eager(env wire.Envelope) error {
 		}
 		p.owe(cost)
 	default:
-		if err := p.charge(cost); err != nil {
+		if err := p.arrivals.charge(cost); err != nil {
 			return err
 		}
 		in.msg = p.message(env)
@@ -419,7 +419,7 @@ func (r *Request) room() []byte {
 func (p *peer) rtsReceived(env wire.Envelope) error {
 	p.stats.MessagesReceived++
 	p.stats.BytesReceived += env.Length
-	if err := p.checkNewID(env.ID); err != nil {
+	if err := p.arrivals.checkNewID(env.ID); err != nil {
 		return err
 	}
 	c, err := p.arrivalContext(env.Context)
@@ -443,7 +443,7 @@ func (p *peer) rtsReceived(env wire.Envelope) error {
 // keep keeps a message until its receive comes, and tells probes. mu is held.
 func (p *peer) keep(m *message) {
 	if m.id != 0 {
-		p.kept[m.id] = m
+		p.arrivals.kept[m.id] = m
 	}
 	p.e.contextOf(m.ctxID).table.Keep(&m.entry)
 	p.e.wakeProbes()
@@ -463,7 +463,7 @@ func (p *peer) sendCTS(r *Request, id uint32, have uint64, flags uint8, lent zer
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, Flags: flags, ID: id, Length: r.got.Bytes})
 	f := &transfer{id: id, r: r, left: r.got.Bytes}
 	r.id = id
-	p.arriving[id] = f
+	p.arrivals.moving[id] = f
 	p.transferred(f, have)
 	return f
 }
@@ -473,7 +473,7 @@ func (p *peer) transferred(f *transfer, n uint64) {
 	if f.left -= n; f.left > 0 {
 		return
 	}
-	delete(p.arriving, f.id)
+	delete(p.arrivals.moving, f.id)
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
 	if f.r != nil {
 		f.r.finish(nil)
@@ -488,7 +488,7 @@ func (p *peer) data(env wire.Envelope) error {
 		return fmt.Errorf("%w: no data of message %d", wire.ErrMalformed, env.ID)
 	}
 	in.size, in.left = n, n
-	if f := p.arriving[env.ID]; f != nil {
+	if f := p.arrivals.moving[env.ID]; f != nil {
 		if n > f.left || f.zeroCopy.valid {
 			return fmt.Errorf("%w: message %d has %d bytes more than it was to have", wire.ErrMalformed, env.ID, n-f.left)
 		}
@@ -500,7 +500,7 @@ func (p *peer) data(env wire.Envelope) error {
 		}
 		return nil
 	}
-	m := p.kept[env.ID]
+	m := p.arrivals.kept[env.ID]
 	switch {
 	case !head:
 		return p.unknownMessage("sends bytes of", env)
@@ -509,7 +509,7 @@ func (p *peer) data(env wire.Envelope) error {
 	case !m.rts || m.data != nil || n > m.size:
 		return p.unknownMessage("sends the head of", env)
 	default:
-		if err := p.charge(int(n)); err != nil {
+		if err := p.arrivals.charge(int(n)); err != nil {
 			return err
 		}
 		in.msg, in.into = m, make([]byte, n)
@@ -570,7 +570,7 @@ func (p *peer) headArrived(m *message) {
 		}
 		p.refund(len(head))
 		p.transferred(f, uint64(len(head)))
-	case p.kept[m.id] == m:
+	case p.arrivals.kept[m.id] == m:
 		m.data, m.paid = head, len(head)
 	default:
 		p.refund(len(head))
@@ -580,12 +580,12 @@ func (p *peer) headArrived(m *message) {
 // withdrawn gives a message back to its sender, unless a receive has matched it.
 // mu is held.
 func (p *peer) withdrawn(id uint32) {
-	m := p.kept[id]
+	m := p.arrivals.kept[id]
 	if m == nil || m.taken {
 		return
 	}
 	p.e.contextOf(m.ctxID).table.Remove(&m.entry)
-	delete(p.kept, id)
+	delete(p.arrivals.kept, id)
 	p.refund(m.paid)
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
 }

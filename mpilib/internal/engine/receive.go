@@ -71,7 +71,7 @@ func (e *Engine) give(r *Request, m *message) {
 	p := e.peers[m.source]
 	p.refund(m.paid)
 	if m.id != 0 {
-		delete(p.kept, m.id)
+		delete(p.arrivals.kept, m.id)
 	}
 	switch {
 	case m.rts && p.failed != nil:
@@ -98,10 +98,10 @@ func (e *Engine) drop(m *message) {
 	}
 	p := e.peers[m.source]
 	p.refund(m.paid)
-	if p.kept[m.id] != m {
+	if p.arrivals.kept[m.id] != m {
 		return
 	}
-	delete(p.kept, m.id)
+	delete(p.arrivals.kept, m.id)
 	p.decline(m.id, m.rts)
 	p.dispatch(false)
 }
@@ -264,7 +264,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		e.wakeReaders()
 		arrived := e.arrived
 		if len(e.rings.peers) > 0 {
-			e.poll(ctx, arrivals{e, arrived})
+			e.poll(ctx, probeCondition{e, arrived})
 			continue
 		}
 		e.mu.Unlock()
@@ -276,12 +276,12 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	}
 }
 
-// arrivals is that a message, or the end of a process, may concern those who probe.
-type arrivals struct {
+// probeCondition is that a message, or the end of a process, may concern those who probe.
+type probeCondition struct {
 	e     *Engine
 	since chan struct{}
 }
 
-func (n arrivals) met() bool { return n.e.arrived != n.since }
+func (n probeCondition) met() bool { return n.e.arrived != n.since }
 
-func (n arrivals) changed() <-chan struct{} { return n.since }
+func (n probeCondition) changed() <-chan struct{} { return n.since }

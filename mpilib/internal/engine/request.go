@@ -95,7 +95,7 @@ func (r *Request) finish(err error) {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.blocked { // nothing may ever come there
+	if r.reader != nil && r.reader.reading.blocked { // nothing may ever come there
 		r.reader.interruptRead()
 	}
 }
@@ -164,7 +164,7 @@ func (r *Request) wait(ctx context.Context) error {
 			p.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
-		case p != nil && r.send && p.writerWrites:
+		case p != nil && r.send && p.writing.byWriter:
 			p.awaitWriteToken(ctx, r)
 		case p != nil && p.readable():
 			p.readForWaiter(ctx, r)
@@ -218,8 +218,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	done := r.finished()
 	var turn chan struct{}
 	if p != nil {
-		p.waiters++
-		turn = p.readToken
+		p.reading.waiters++
+		turn = p.reading.token
 	} else {
 		e.wakeReaders()
 	}
@@ -235,7 +235,7 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 	e.mu.Lock()
 	if p != nil {
-		p.waiters--
+		p.reading.waiters--
 	}
 }
 
@@ -243,8 +243,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 // cannot know which. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
-		if p != nil && p.link != nil && !p.reading {
-			wake(p.toReader)
+		if p != nil && p.link != nil && !p.reading.busy {
+			wake(p.reading.wake)
 		}
 	}
 }
@@ -369,14 +369,14 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 // meanwhile.
 func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	if !p.readable() {
-		p.waiters++
-		w.sleep(ctx, p.readToken)
-		p.waiters--
+		p.reading.waiters++
+		w.sleep(ctx, p.reading.token)
+		p.reading.waiters--
 		return
 	}
-	p.reading = true
-	p.reads++
-	p.readCtx.watch(p.e, ctx, p.interruptRead)
+	p.reading.busy = true
+	p.reading.count++
+	p.reading.ctx.watch(p.e, ctx, p.interruptRead)
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = p
 	}

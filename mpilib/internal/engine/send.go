@@ -70,7 +70,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p, cost := e.peers[dst], len(b)+messageCost
-	if p.link == nil || p.failed != nil || p.gone || len(p.backlog) > 0 || cost > p.credit {
+	if p.link == nil || p.failed != nil || p.gone || len(p.sends.backlog) > 0 || cost > p.sends.credit {
 		return false
 	}
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: ctxID, Tag: uint32(tag), Length: uint64(len(b))}
@@ -84,7 +84,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 	default:
 		p.out.add(env, b)
 	}
-	p.credit -= cost
+	p.sends.credit -= cost
 	p.stats.MessagesSent++
 	p.stats.BytesSent += uint64(len(b))
 	if !p.out.viaShm || p.shm.bellDue {
@@ -105,8 +105,8 @@ func (p *peer) send(r *Request, hold bool) {
 	}
 	p.stats.MessagesSent++
 	p.stats.BytesSent += uint64(len(r.buf))
-	if len(p.backlog) > 0 || !p.announce(r) {
-		p.backlog = append(p.backlog, r)
+	if len(p.sends.backlog) > 0 || !p.announce(r) {
+		p.sends.backlog = append(p.sends.backlog, r)
 	}
 	p.wantLink()
 	p.dispatch(hold)
@@ -117,7 +117,7 @@ func (p *peer) send(r *Request, hold bool) {
 func (p *peer) dispatch(hold bool) {
 	p.post()
 	if !hold && p.writable() {
-		wake(p.toWriter)
+		wake(p.writing.wake)
 	}
 }
 
@@ -130,12 +130,12 @@ func (p *peer) eagerLimit() int {
 	if p.out.viaShm {
 		return eagerShared
 	}
-	if p.eagerQueries%pathCheckEvery == 0 {
+	if p.sends.eagerQueries%pathCheckEvery == 0 {
 		_, rtt := p.link.Current()
-		p.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.maxCredit)
+		p.sends.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.sends.maxCredit)
 	}
-	p.eagerQueries++
-	return p.eagerSize
+	p.sends.eagerQueries++
+	return p.sends.eagerSize
 }
 
 // eagerAt is what goes eagerly over a path with that round trip that carries rate
@@ -156,10 +156,10 @@ func eagerAt(rtt time.Duration, rate float64, credit int) int {
 func (p *peer) announce(r *Request) bool {
 	n := len(r.buf)
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: r.ctxID, Tag: uint32(r.tag), Length: uint64(n)}
-	if cost := n + messageCost; n <= p.eagerLimit() && cost <= p.credit {
-		p.credit -= cost
+	if cost := n + messageCost; n <= p.eagerLimit() && cost <= p.sends.credit {
+		p.sends.credit -= cost
 		if r.mode == Synchronous {
-			env.Flags, env.ID = wire.EnvelopeSynchronous, p.assignID(r)
+			env.Flags, env.ID = wire.EnvelopeSynchronous, p.sends.assignID(r)
 		}
 		if p.out.viaShm && len(p.out.queue) == 0 && p.sendRecord(env, r.buf) {
 			if r.mode != Synchronous {
@@ -177,17 +177,17 @@ func (p *peer) announce(r *Request) bool {
 		}
 		return true
 	}
-	if len(p.pendingSends) >= maxPendingSends {
+	if len(p.sends.pending) >= maxPendingSends {
 		return false
 	}
-	env.Kind, env.ID = wire.EnvelopeRTS, p.assignID(r)
+	env.Kind, env.ID = wire.EnvelopeRTS, p.sends.assignID(r)
 	lent := p.exposeBuffer(r)
 	p.queueOrSend(env, lent)
 	if lent != nil {
 		return true
 	}
-	if head := min(n, p.maxHead(), p.credit); head > 0 {
-		p.credit -= head
+	if head := min(n, p.maxHead(), p.sends.credit); head > 0 {
+		p.sends.credit -= head
 		r.at = head
 		p.out.addFromBuffer(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
 	}
@@ -199,38 +199,38 @@ func (p *peer) maxHead() int {
 	if p.out.viaShm {
 		return eagerShared
 	}
-	return max(p.head, p.eagerLimit())
+	return max(p.sends.head, p.eagerLimit())
 }
 
 // assignID gives r an id, and remembers it by that.
-func (p *peer) assignID(r *Request) uint32 {
+func (s *sends) assignID(r *Request) uint32 {
 	for {
-		p.nextID++
-		if _, used := p.pendingSends[p.nextID]; !used && p.nextID != 0 {
+		s.nextID++
+		if _, used := s.pending[s.nextID]; !used && s.nextID != 0 {
 			break
 		}
 	}
-	r.id = p.nextID
-	p.pendingSends[r.id] = r
+	r.id = s.nextID
+	s.pending[r.id] = r
 	return r.id
 }
 
 // sendBacklog announces what credit, or the end of another send, allows. mu is held.
 func (p *peer) sendBacklog() {
 	n := 0
-	for n < len(p.backlog) && p.announce(p.backlog[n]) {
+	for n < len(p.sends.backlog) && p.announce(p.sends.backlog[n]) {
 		n++
 	}
-	p.backlog = slices.Delete(p.backlog, 0, n)
+	p.sends.backlog = slices.Delete(p.sends.backlog, 0, n)
 }
 
 // ctsReceived is told that the peer wants n bytes of a send's message, whose RTS came late if it had to
 // be kept. mu is held.
 func (p *peer) ctsReceived(r *Request, n uint64, late bool) {
 	if late {
-		p.head = 0
+		p.sends.head = 0
 	} else {
-		p.head = min(4*max(p.head, eagerShort), maxHead)
+		p.sends.head = min(4*max(p.sends.head, eagerShort), maxHead)
 	}
 	if n == 0 {
 		p.sendDone(r)
@@ -250,7 +250,7 @@ func (p *peer) queueRest(r *Request) {
 
 // sendDone is told that the peer has what it wants of r's message. mu is held.
 func (p *peer) sendDone(r *Request) {
-	delete(p.pendingSends, r.id)
+	delete(p.sends.pending, r.id)
 	p.endZeroCopy(r)
 	if p.e.closed != nil {
 		p.e.wakeProbes() // drain may wait for it
@@ -269,13 +269,13 @@ func (p *peer) sendDone(r *Request) {
 
 // cancel asks for a message back that was announced, or is to be. mu is held.
 func (p *peer) cancel(r *Request) {
-	if i := slices.Index(p.backlog, r); i >= 0 {
-		p.backlog = slices.Delete(p.backlog, i, i+1)
+	if i := slices.Index(p.sends.backlog, r); i >= 0 {
+		p.sends.backlog = slices.Delete(p.sends.backlog, i, i+1)
 		r.got.Cancelled = true
 		r.finish(nil)
 		return
 	}
-	if p.pendingSends[r.id] == r && !r.cleared && r.id != 0 {
+	if p.sends.pending[r.id] == r && !r.cleared && r.id != 0 {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
 		p.dispatch(false)
 	}
@@ -284,14 +284,14 @@ func (p *peer) cancel(r *Request) {
 // abandon gives r's buffer back to its owner, who waits no longer, and completes
 // it with err. mu is held, and may be given up.
 func (p *peer) abandon(r *Request, err error) {
-	if i := slices.Index(p.backlog, r); i >= 0 {
-		p.backlog = slices.Delete(p.backlog, i, i+1)
+	if i := slices.Index(p.sends.backlog, r); i >= 0 {
+		p.sends.backlog = slices.Delete(p.sends.backlog, i, i+1)
 		r.finish(err)
 		return
 	}
 	if r.id == 0 { // queued, to be sent at once
 		p.out.remove(r)
-		p.credit += len(r.buf) + messageCost
+		p.sends.credit += len(r.buf) + messageCost
 		r.finish(err)
 		return
 	}
@@ -303,8 +303,8 @@ func (p *peer) abandon(r *Request, err error) {
 	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
 		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, cleared: r.cleared, orphan: true, exposed: r.exposed, slot: r.slot}
 	r.exposed = false
-	if p.pendingSends[r.id] == r {
-		p.pendingSends[r.id] = own
+	if p.sends.pending[r.id] == r {
+		p.sends.pending[r.id] = own
 		if !r.cleared {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
 		}

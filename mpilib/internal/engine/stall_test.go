@@ -264,8 +264,8 @@ func TestHeadGrowsAndShrinks(t *testing.T) {
 	}{{0, 256 << 10}, {0, maxHead}, {0, maxHead}, {wire.EnvelopeLate, eagerShort}, {wire.EnvelopeLate, eagerShort}, {0, 256 << 10}} {
 		var r Request
 		e.mu.Lock()
-		e.peers[1].credit = 4 << 20
-		head := min(max(e.peers[1].head, eagerShort), len(data))
+		e.peers[1].sends.credit = 4 << 20
+		head := min(max(e.peers[1].sends.head, eagerShort), len(data))
 		e.mu.Unlock()
 		e.Isend(&r, everyone{}, 0, 1, 5, data, Standard, false)
 		id := uint32(i + 1)
@@ -280,7 +280,7 @@ func TestHeadGrowsAndShrinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.mu.Lock()
-		if got := max(e.peers[1].head, eagerShort); got != step.head {
+		if got := max(e.peers[1].sends.head, eagerShort); got != step.head {
 			t.Errorf("after %d answers the next head is to have %d bytes, want %d", i+1, got, step.head)
 		}
 		e.mu.Unlock()
@@ -298,14 +298,14 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	both = wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6}.Append(both)
 	e.mu.Lock()
 	p := e.peers[1]
-	p.waiters++ // so that its own goroutine gives up the token
-	for p.reading {
+	p.reading.waiters++ // so that its own goroutine gives up the token
+	for p.reading.busy {
 		p.interruptRead()
 		e.mu.Unlock()
-		<-p.readToken
+		<-p.reading.token
 		e.mu.Lock()
 	}
-	p.waiters--
+	p.reading.waiters--
 	if _, err := peer.Write(both); err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	go func() { _, err := wait(t, &r); done <- err }()
 	eventually(t, e, "the send is waited for", func() bool {
 		p := e.peers[1]
-		return r.reader != nil && p.blocked || p.waiters+p.sendWaiters > 0
+		return r.reader != nil && p.reading.blocked || p.reading.waiters+p.writing.waiters > 0
 	})
 	open()
 	select {
@@ -576,7 +576,7 @@ func TestQueuedWhileWriting(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &large); done <- err }()
 	eventually(t, e, "both wait", func() bool {
-		return e.peers[1].blocked && (large.reader != nil || e.peers[1].waiters > 0)
+		return e.peers[1].reading.blocked && (large.reader != nil || e.peers[1].reading.waiters > 0)
 	})
 	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})

@@ -164,7 +164,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 // writable reports whether there is something to write, and nobody who does. mu
 // is held.
 func (p *peer) writable() bool {
-	return !p.writing && p.link != nil && p.failed == nil && (p.out.forLink() || p.shm.bellDue)
+	return !p.writing.busy && p.link != nil && p.failed == nil && (p.out.forLink() || p.shm.bellDue)
 }
 
 // post writes what is queued as far as that needs no waiting. Somebody may have
@@ -180,24 +180,24 @@ func (p *peer) post() {
 		if b == nil {
 			break
 		}
-		p.writing, wrote = true, true
+		p.writing.busy, wrote = true, true
 		p.e.mu.Unlock()
 		taken, err := p.link.Conn.Post(b)
 		p.e.mu.Lock()
-		p.writing = false
+		p.writing.busy = false
 		switch {
 		case err != nil:
 			p.linkLost("sending", err)
 		case !taken:
 			p.out.queue = slices.Insert(p.out.queue, 0, segment{copied: b})
-			wake(p.toWriter)
+			wake(p.writing.wake)
 			return
 		default:
 			p.recycle(b)
 		}
 	}
 	if wrote && p.writable() {
-		wake(p.toWriter)
+		wake(p.writing.wake)
 	}
 }
 
@@ -230,18 +230,18 @@ func (p *peer) writer() {
 	e := p.e
 	for {
 		select {
-		case <-p.toWriter:
+		case <-p.writing.wake:
 		case <-e.ctx.Done():
 			return
 		}
 		e.mu.Lock()
-		for p.writable() && p.sendWaiters == 0 {
-			p.writerWrites = true
+		for p.writable() && p.writing.waiters == 0 {
+			p.writing.byWriter = true
 			p.write()
-			p.writerWrites = false
+			p.writing.byWriter = false
 		}
-		if p.sendWaiters > 0 {
-			wake(p.writeToken)
+		if p.writing.waiters > 0 {
+			wake(p.writing.token)
 		}
 		failed := p.failed
 		e.mu.Unlock()
@@ -253,7 +253,7 @@ func (p *peer) writer() {
 
 // writeForWaiter writes for a waiter. mu is held.
 func (p *peer) writeForWaiter(ctx context.Context) {
-	p.writeCtx.watch(p.e, ctx, p.interruptWrite)
+	p.writing.ctx.watch(p.e, ctx, p.interruptWrite)
 	p.write()
 }
 
@@ -265,23 +265,23 @@ func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	if r.giveUp != nil {
 		stop = nil
 	}
-	p.sendWaiters++
+	p.writing.waiters++
 	p.e.mu.Unlock()
 	select {
 	case <-done:
-	case <-p.writeToken:
+	case <-p.writing.token:
 	case <-stop:
 	}
 	p.e.mu.Lock()
-	if p.sendWaiters--; p.sendWaiters > 0 && !p.writerWrites {
-		wake(p.writeToken)
+	if p.writing.waiters--; p.writing.waiters > 0 && !p.writing.byWriter {
+		wake(p.writing.token)
 	}
 }
 
 // write takes something and writes it. mu is held, and given up meanwhile.
 func (p *peer) write() {
-	p.writing = true
-	p.writes++
+	p.writing.busy = true
+	p.writing.count++
 	bufs := p.out.bufs[:0]
 	lent := false
 	if p.out.forLink() {
@@ -312,7 +312,7 @@ func (p *peer) write() {
 	p.e.mu.Lock()
 	p.wrote(n, mark, err)
 	clear(bufs)
-	p.writing = false
+	p.writing.busy = false
 	if p.out.viaShm {
 		p.flush()
 	}
@@ -320,7 +320,7 @@ func (p *peer) write() {
 
 // wrote notes what came of a write of n bytes. mu is held.
 func (p *peer) wrote(n int64, mark uint64, err error) {
-	if wasInterrupted(&p.writeInterrupted, err, p.link.Conn.SetWriteDeadline) {
+	if wasInterrupted(&p.writing.interrupted, err, p.link.Conn.SetWriteDeadline) {
 		p.requeue(n)
 		err = nil
 	}

@@ -81,7 +81,7 @@ type help struct {
 // copyStarted is told that the receiver copies an exposed buffer, to an address of its memory,
 // or cannot. mu is held.
 func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
-	r := p.pendingSends[env.ID]
+	r := p.sends.pending[env.ID]
 	var b [8]byte
 	if copy(b[:], payload) != len(b) || len(payload) != len(b) || r == nil || !r.exposed || r.state != waiting {
 		return p.unknownMessage("copies", env)
@@ -102,7 +102,7 @@ func (p *peer) startCopy(r *Request, id uint32, l zeroCopy) *transfer {
 	}
 	f := &transfer{id: id, r: r, left: r.got.Bytes, zeroCopy: l, p: p}
 	r.id = id
-	p.arriving[id] = f
+	p.arrivals.moving[id] = f
 	p.e.copies = append(p.e.copies, f)
 	// Nobody is woken to help: who sleeps has something else to do.
 	var head [shm.HeadSize]byte
@@ -138,7 +138,7 @@ func (e *Engine) copyPiece(f *transfer) (done bool) {
 		if f.awaitsSender = !f.allCopied(); f.awaitsSender {
 			return false
 		}
-		delete(p.arriving, f.id)
+		delete(p.arrivals.moving, f.id)
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
 		r.finish(r.giveUp)
 		p.dispatch(false)
@@ -194,7 +194,7 @@ func (e *Engine) helpPiece() bool {
 		h := &e.helps[0]
 		p, r := h.p, h.r
 		i, ok := 0, false
-		if p.failed == nil && r.exposed && r.state == waiting && r.giveUp == nil && p.pendingSends[r.id] == r {
+		if p.failed == nil && r.exposed && r.state == waiting && r.giveUp == nil && p.sends.pending[r.id] == r {
 			i, ok = p.shm.tx.Help(r.slot)
 		}
 		n := len(r.buf)
