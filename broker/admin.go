@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -170,7 +171,7 @@ func (a admin) within(asker, target *Site, req *controlpb.DecideRequest) (*contr
 	from, to := asker.Profile.Site, target.Profile.Site
 	p, q := a.b.policies.pair(from, to)
 	g := agree(from, p, to, q, req.Job, who, at)
-	msg := control.PlanToPB(decideWithin(asker.Profile, target.Profile, g))
+	msg := control.PlanToPB(decide.Within(asker.Profile, target.Profile, g))
 	text, err := json.Marshal(g.Explain())
 	if err != nil {
 		return nil, err

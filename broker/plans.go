@@ -2,10 +2,10 @@ package broker
 
 import (
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -50,7 +50,7 @@ func (pl *planner) decide(log *slog.Logger, asker, target *Site, g *policy.Agree
 	if p != nil && p.asker == asker && p.target == target {
 		return p
 	}
-	made := &plan{asker: asker, target: target, Plan: decideWithin(asker.Profile, target.Profile, g)}
+	made := &plan{asker: asker, target: target, Plan: decide.Within(asker.Profile, target.Profile, g)}
 	made.msg = control.PlanToPB(made.Plan)
 	if p == nil || p.msg.Digest != made.msg.Digest {
 		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", made.steps(), "rejected", made.rejections())
@@ -62,34 +62,6 @@ func (pl *planner) decide(log *slog.Logger, asker, target *Site, g *policy.Agree
 	}
 	pl.plans[pair] = made
 	return made
-}
-
-// decideWithin is Decide without the techniques that policies withhold, as if
-// an admin had forbidden them; so those that would have been pointless beside
-// them are taken.
-func decideWithin(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan {
-	if g == nil {
-		return Decide(asker, target)
-	}
-	within := asker
-	within.Forbidden = slices.Clone(asker.Forbidden)
-	for _, t := range overlay.Techniques() {
-		if g.Without(t) != "" {
-			within.Forbidden = append(within.Forbidden, t)
-		}
-	}
-	plan := Decide(within, target)
-	for i, r := range plan.Rejected {
-		if why := g.Without(r.Technique); why != "" {
-			plan.Rejected[i].Reason = why
-		}
-	}
-	if within := g.Within(); within != "" {
-		for i := range plan.Steps { // the relay, which is all that limits leave
-			plan.Steps[i].Reason += ", within " + within
-		}
-	}
-	return plan
 }
 
 // step returns the plan's step of a technique, or nil.

@@ -170,9 +170,12 @@ func (o Offer) renewedAt(now time.Time) time.Time {
 	return o.Clock.Add(now.Sub(o.Heard))
 }
 
+// port443 is the one port that a site with restricted egress lets out.
+const port443 = 443
+
 // on443 reports whether a site that lets only port 443 out reaches the proxy.
 func (o Offer) on443() bool {
-	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == relayPort })
+	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == port443 })
 }
 
 // reaches reports whether the proxy has an address of each version of IP that the need names.

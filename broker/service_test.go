@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -84,7 +85,7 @@ func TestResolve(t *testing.T) {
 	wantFault(t, "nobody", resp.Answers[2].Fault, overlay.ErrUnknownProcess,
 		fmt.Sprintf("process is not registered: rank 9 of job %s is not known to broker main", testJob))
 	plan, err := control.PlanFromPB(resp.Plans[0])
-	if want := Decide(openA, closedB); err != nil || fmt.Sprint(plan) != fmt.Sprint(want) {
+	if want := decide.Decide(openA, closedB); err != nil || fmt.Sprint(plan) != fmt.Sprint(want) {
 		t.Errorf("plan %v, %v, want %v", plan, err, want)
 	}
 	if resp.Answers[0].Plan != resp.Plans[0].Digest || resp.Answers[3].Plan != resp.Plans[0].Digest {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -192,7 +193,7 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 
 // rowOfPair says how one site connects to another.
 func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
-	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: Decide(asker.Profile, target.Profile)}
+	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: decide.Decide(asker.Profile, target.Profile)}
 	if len(row.plan.Steps) > 0 {
 		row.Plan, row.Why = row.plan.Steps[0].Technique.String(), row.plan.Steps[0].Reason
 	}

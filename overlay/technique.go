@@ -35,7 +35,7 @@ const (
 func (k Kind) Negotiated() bool { return k == BothDial || k == BothSend }
 
 // techniques is the list of all, by number. A technique that is added is a row here, one
-// in the broker (judges) and one in the helper (attempts) or in package coordinate; see
+// in the broker (decide.judges) and one in the helper (attempts) or in package coordinate; see
 // CONTRIBUTING.md.
 var techniques = [...]struct {
 	name string

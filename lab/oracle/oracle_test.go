@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/broker/decide"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -219,7 +219,7 @@ func TestDecisionAgreesOverIPv6(t *testing.T) {
 				continue
 			}
 			pairs++
-			for _, complaint := range disagreements(known, broker.Decide(six(a, "sitea"), six(b, "siteb"))) {
+			for _, complaint := range disagreements(known, decide.Decide(six(a, "sitea"), six(b, "siteb"))) {
 				t.Errorf("%s to %s: %s", a, b, complaint)
 			}
 		}
@@ -258,7 +258,7 @@ func meet(t *testing.T, asker, target string, privileged bool) (Pair, overlay.Pl
 	if !privileged {
 		known = known.Unprivileged()
 	}
-	return known, broker.Decide(profile(t, asker, "sitea", privileged), profile(t, target, "siteb", privileged))
+	return known, decide.Decide(profile(t, asker, "sitea", privileged), profile(t, target, "siteb", privileged))
 }
 
 // For every technique there is a pair that the matrix contains and that nothing

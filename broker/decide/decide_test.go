@@ -1,4 +1,4 @@
-package broker
+package decide
 
 import (
 	"flag"
@@ -428,10 +428,11 @@ func TestDecideByProtocol(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the golden files anew")
+
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	// The flag is daemontest's, which renews the sample settings by it.
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +442,7 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what Decide says now; look at the difference after: go test ./broker -update", file)
+		t.Errorf("%s is not what Decide says now; look at the difference after: go test ./broker/decide -update", file)
 	}
 }
 

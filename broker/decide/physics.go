@@ -1,4 +1,4 @@
-package broker
+package decide
 
 import (
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
