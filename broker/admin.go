@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/broker/decide"
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -55,9 +56,9 @@ type SiteStatus struct {
 
 // JobStatus is one job.
 type JobStatus struct {
-	Job       overlay.JobID          `json:"job"`
-	Processes map[overlay.SiteID]int `json:"processes"`
-	For       []JobPrincipal         `json:"for"` // on whose behalf it works
+	Job       overlay.JobID           `json:"job"`
+	Processes map[overlay.SiteID]int  `json:"processes"`
+	For       []registry.JobPrincipal `json:"for"` // on whose behalf it works
 }
 
 // ProxyStatus is one proxy. Live counts the links assigned since it last
@@ -93,7 +94,7 @@ func (b *Broker) Status() Status {
 	for _, job := range inv.Jobs {
 		s.Jobs = append(s.Jobs, JobStatus(job))
 	}
-	for _, p := range inv.Proxies {
+	for _, p := range b.proxies.Inventory() {
 		var addresses []string
 		for _, a := range p.Addresses {
 			addresses = append(addresses, a.String())
@@ -149,7 +150,7 @@ const maxWho = 16
 
 // within makes the plan for links of a job as policies permit, with what they
 // say. Nothing is counted: no link is asked for.
-func (a admin) within(asker, target *Site, req *controlpb.DecideRequest) (*controlpb.Plan, error) {
+func (a admin) within(asker, target *registry.Site, req *controlpb.DecideRequest) (*controlpb.Plan, error) {
 	if len(req.Who) > maxWho {
 		return nil, fmt.Errorf("%d principals, at most %d can be asked about", len(req.Who), maxWho)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -45,7 +46,7 @@ func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err er
 
 // auditAddress records that a site is not told where a job's process is,
 // because policies refuse the link.
-func (b *Broker) auditAddress(asker *Site, e Entry, rule string, err error) {
+func (b *Broker) auditAddress(asker *registry.Site, e registry.Entry, rule string, err error) {
 	b.audit.Append(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, Peer: "frontal " + string(asker.Profile.Site), Job: string(e.Point.Process.Job),
 		Sites: []string{string(asker.Profile.Site), string(e.Point.Node.Site)}, Rule: rule, Reason: err.Error(),

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -32,7 +33,9 @@ type Broker struct {
 	cfg       Config                 // at the start
 	live      atomic.Pointer[Config] // see config
 	log       *slog.Logger
-	registry  Registry
+	registry  *registry.Registry
+	proxies   *registry.Proxies
+	entering  func() // before a session is entered in either; nil but in tests
 	plans     planner
 	sessions  sessions
 	counters  counters
@@ -73,7 +76,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	b := &Broker{
 		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
 		creds:    creds,
-		registry: NewMemory(cfg.Lease, cfg.Limits),
+		registry: registry.New(cfg.Lease, cfg.Limits.registry()),
+		proxies:  registry.NewProxies(cfg.Limits.Proxies),
 		hosts:    newHosts(cfg.Lease, cfg.Limits.Hosts),
 		introductions: limit.NewCounter[overlay.SiteID](limit.Bounds{
 			What: "introductions in flight", Total: cfg.Limits.Introductions, PerKey: cfg.Limits.IntroductionsPerSite,
@@ -182,14 +186,14 @@ func (b *Broker) joined(ctx context.Context, s *control.Session) {
 	<-ctx.Done()
 	s.Close() // so that no late call of it can join again
 	b.sessions.remove(s)
-	b.registry.Leave(holder, time.Now())
+	b.leave(holder)
 	b.hosts.leave(holder, time.Now())
 	b.log.Info("session ended", "peer", s.Peer().String())
 	b.auditSession(s, "ended")
 }
 
 // replaced ends a session whose site or proxy has a newer one.
-func (b *Broker) replaced(old Holder, by control.Identity) {
+func (b *Broker) replaced(old registry.Holder, by control.Identity) {
 	if s := b.sessions.byHolder(old); s != nil {
 		b.log.Warn("session replaced by a newer one of the same peer", "peer", by.String(), "old_from", s.RemoteAddr().String())
 		s.Close()
@@ -197,7 +201,7 @@ func (b *Broker) replaced(old Holder, by control.Identity) {
 }
 
 // caller returns the session that a call came on, if its peer has the role.
-func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Session, Holder, error) {
+func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Session, registry.Holder, error) {
 	s := control.SessionOf(ctx)
 	if got := s.Peer(); got.Role != want {
 		return nil, 0, fmt.Errorf("%w: this call is for a %v, and this session is that of %v", overlay.ErrForbidden, want, got)
@@ -206,13 +210,19 @@ func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Sessio
 	return s, holder, err
 }
 
+// leave clears up what a session that has ended put into the registry.
+func (b *Broker) leave(h registry.Holder) {
+	b.registry.Leave(h, time.Now())
+	b.proxies.Leave(h)
+}
+
 // entered is called after a session put itself into the registry. If it ended
 // meanwhile, joined may have cleared up too early, and this does it again.
-func (b *Broker) entered(s *control.Session, h Holder) error {
+func (b *Broker) entered(s *control.Session, h registry.Holder) error {
 	if b.sessions.byHolder(h) != nil {
 		return nil
 	}
-	b.registry.Leave(h, time.Now())
+	b.leave(h)
 	return fmt.Errorf("%w: the session of %v has ended", overlay.ErrUnreachable, s.Peer())
 }
 

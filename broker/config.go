@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -21,22 +22,22 @@ import (
 
 // Config are the settings of a broker. Its name is in its certificate.
 type Config struct {
-	Listen        netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites need no more than a way out to it."`
-	Advertise     netip.AddrPort `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT makes it another than its own. They ask it, and the proxies, how they look from outside."`
-	STUNListen    netip.AddrPort `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
-	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
-	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
-	Enrol         Enrol          `yaml:"enrol" help:"How this broker gives certificates to whoever shows a token (isthmus ca token), and new ones for those that run out. Without it, it does not."`
-	Store         daemon.Path    `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker keeps what must last: used tokens, revocations, published names. A file, which is this broker's alone, or an etcd that several brokers share, with a prefix of the keys that is this grid's alone. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY), or else in the folder of enrol.state; without any, names and revocations are forgotten at the end, and the broker cannot enrol."`
-	StoreTLS      StoreTLS       `yaml:"store_tls" help:"How an etcd is talked with."`
-	StatusListen  netip.AddrPort `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It can only be read, and asks nobody who reads it, so it must be an address of this host alone unless status_open says otherwise. Without it there is none."`
-	StatusOpen    bool           `yaml:"status_open" default:"false" help:"Let status_listen be an address that others reach: whoever does sees the names of sites, users and projects, and addresses of proxies. Put something in front of it that asks who they are."`
-	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
-	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
-	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
-	Audit         audit.Config   `yaml:"audit" help:"The audit log: every introduction with what was decided, every session, and every caller that was refused."`
-	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
-	Limits        Limits         `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
+	Listen        netip.AddrPort  `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites need no more than a way out to it."`
+	Advertise     netip.AddrPort  `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT makes it another than its own. They ask it, and the proxies, how they look from outside."`
+	STUNListen    netip.AddrPort  `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
+	TLS           TLS             `yaml:"tls" help:"Who this broker is, and whom it believes."`
+	MetricsListen netip.AddrPort  `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
+	Enrol         Enrol           `yaml:"enrol" help:"How this broker gives certificates to whoever shows a token (isthmus ca token), and new ones for those that run out. Without it, it does not."`
+	Store         daemon.Path     `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker keeps what must last: used tokens, revocations, published names. A file, which is this broker's alone, or an etcd that several brokers share, with a prefix of the keys that is this grid's alone. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY), or else in the folder of enrol.state; without any, names and revocations are forgotten at the end, and the broker cannot enrol."`
+	StoreTLS      StoreTLS        `yaml:"store_tls" help:"How an etcd is talked with."`
+	StatusListen  netip.AddrPort  `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It can only be read, and asks nobody who reads it, so it must be an address of this host alone unless status_open says otherwise. Without it there is none."`
+	StatusOpen    bool            `yaml:"status_open" default:"false" help:"Let status_listen be an address that others reach: whoever does sees the names of sites, users and projects, and addresses of proxies. Put something in front of it that asks who they are."`
+	Lease         time.Duration   `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
+	ProxyChoice   registry.Choice `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
+	RelayLimit    daemon.Size     `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
+	Audit         audit.Config    `yaml:"audit" help:"The audit log: every introduction with what was decided, every session, and every caller that was refused."`
+	AllowLoopback bool            `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
+	Limits        Limits          `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
 }
 
 // budget is what one peer may have under way.
@@ -162,6 +163,11 @@ type Limits struct {
 	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"16MiB" min:"5MiB" max:"16GiB" help:"Bytes that came with these calls, begun ones included, of one peer; more end the session."`
 
 	PeerBytesTotal daemon.Size `yaml:"peer_bytes_total" default:"1GiB" min:"16MiB" max:"1TiB" help:"The same of all peers, a quarter of the unit's MemoryMax. Where there are more, the peer that has the most loses its sessions."`
+}
+
+// registry returns those of the registry.
+func (l Limits) registry() registry.Limits {
+	return registry.Limits{Sites: l.Sites, Processes: l.Processes, PerSite: l.PerSite, Waiting: l.Waiting, NamesPerSite: l.NamesPerSite}
 }
 
 // DefaultConfig returns the settings of a broker that nobody configured.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -171,7 +172,7 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 	}
 	resp := &controlpb.ResolveResponse{Answers: make([]*controlpb.Answer, 0, len(names))}
 	before := judged{}
-	for i, e := range d.b.registry.Lookup(make([]Entry, 0, len(names)), names) {
+	for i, e := range d.b.registry.Lookup(make([]registry.Entry, 0, len(names)), names) {
 		answer, p := d.answer(asker, names[i], e, before)
 		resp.Answers = append(resp.Answers, answer)
 		if p != nil && !slices.Contains(req.KnownPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
@@ -182,7 +183,7 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 }
 
 // asker returns the site that a frontal's call comes from.
-func (d directory) asker(ctx context.Context) (*Site, error) {
+func (d directory) asker(ctx context.Context) (*registry.Site, error) {
 	s, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (d directory) asker(ctx context.Context) (*Site, error) {
 
 // answer says where a process is and how the asker's site connects to it; the
 // plan is nil within one site.
-func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
+func (d directory) answer(asker *registry.Site, name overlay.ProcessName, e registry.Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
 		if err := d.noPlanError(asker, e, before); err != nil {
 			d.b.counters.fault(err)
@@ -228,7 +229,7 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before
 // is known: it was refused, or it has left, and would get none if it came back. Of
 // the processes of a job that is refused the first that hears of it leaves, and the
 // others would wait for it. Nil: who asks is to wait.
-func (d directory) noPlanError(asker *Site, e Entry, before judged) error {
+func (d directory) noPlanError(asker *registry.Site, e registry.Entry, before judged) error {
 	switch {
 	case e.Refused != nil:
 		return e.Refused
@@ -238,7 +239,7 @@ func (d directory) noPlanError(asker *Site, e Entry, before judged) error {
 	if err := inTime(*e.Former, time.Now()); err != nil {
 		return err
 	}
-	if _, err := d.consult(asker, Entry{Point: *e.Former}, before); errors.Is(err, overlay.ErrForbidden) {
+	if _, err := d.consult(asker, registry.Entry{Point: *e.Former}, before); errors.Is(err, overlay.ErrForbidden) {
 		return err
 	}
 	return nil
@@ -259,7 +260,7 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	start, site := time.Now(), control.SessionOf(ctx).Peer().Site
-	var found [1]Entry
+	var found [1]registry.Entry
 	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
 	if e.Site == nil && d.noPlanError(asker, e, before) == nil { // else there is nothing to wait for
 		if err = d.b.waits.Take(site, 1); err == nil {

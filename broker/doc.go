@@ -5,7 +5,7 @@
 // tickets by which a proxy lets them meet.
 //
 // It carries no byte of a link, opens no connection of its own accord and
-// never learns a job's secret. All state is in memory, in a Registry, and
+// never learns a job's secret. All state is in memory, in package registry, and
 // comes from below: after a restart frontals and proxies tell it again, and
 // links that exist notice nothing.
 package broker

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -104,7 +105,7 @@ func (b *Broker) read(point *overlay.AccessPoint, now time.Time) error {
 // registered reports whether the same life of the process is registered for the
 // principal.
 func (b *Broker) registered(point overlay.AccessPoint, principal overlay.Principal) bool {
-	var found [1]Entry
+	var found [1]registry.Entry
 	e := b.registry.Lookup(found[:0], []overlay.ProcessName{point.Process})[0]
 	return e.Site != nil && e.Point.Generation == point.Generation && e.Point.Principal == principal
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -37,8 +38,8 @@ func (h *hosts) countAll() int {
 }
 
 type siteHosts struct {
-	list   []offer.Host // in order; as it was at heard
-	holder Holder       // the session that told it; 0 while the frontal is away
+	list   []offer.Host    // in order; as it was at heard
+	holder registry.Holder // the session that told it; 0 while the frontal is away
 	heard  time.Time
 	left   time.Time // when that session ended; zero before
 }
@@ -49,7 +50,7 @@ func newHosts(lease time.Duration, max int) *hosts {
 
 // update puts a site's list, which belongs to hosts from then on, in the place of
 // the one before.
-func (h *hosts) update(site overlay.SiteID, holder Holder, list []offer.Host, now time.Time) error {
+func (h *hosts) update(site overlay.SiteID, holder registry.Holder, list []offer.Host, now time.Time) error {
 	for _, one := range list {
 		if one.Node.Site != site {
 			return fmt.Errorf("%w: %v is not of site %s", overlay.ErrForbidden, one.Node, site)
@@ -74,7 +75,7 @@ func (h *hosts) update(site overlay.SiteID, holder Holder, list []offer.Host, no
 }
 
 // leave says that a session ended.
-func (h *hosts) leave(holder Holder, now time.Time) {
+func (h *hosts) leave(holder registry.Holder, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.sites {

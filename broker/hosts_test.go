@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -18,7 +19,7 @@ func hostOf(site overlay.SiteID, name string, state offer.State, silent time.Dur
 	return offer.Host{Node: overlay.NodeID{Site: site, Name: name}, State: state, Silent: silent, Offer: offer.Offer{Jobs: 1, Processes: 2}}
 }
 
-func tell(t *testing.T, h *hosts, holder Holder, now time.Time, list ...offer.Host) {
+func tell(t *testing.T, h *hosts, holder registry.Holder, now time.Time, list ...offer.Host) {
 	t.Helper()
 	if err := h.update(list[0].Node.Site, holder, list, now); err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestHostsRefusals(t *testing.T) {
 type told struct {
 	when   time.Time
 	site   overlay.SiteID
-	holder Holder
+	holder registry.Holder
 	list   []offer.Host // nil: the session ended
 }
 
@@ -111,7 +112,7 @@ func TestHostsAsAModelHasThem(t *testing.T) {
 		var events []told
 		for step := range 200 {
 			now = now.Add(time.Duration(r.IntN(1500)) * time.Second / time.Duration(1+r.IntN(60))).Truncate(time.Second)
-			e := told{when: now, site: overlay.SiteID(fmt.Sprintf("s%d", r.IntN(3))), holder: Holder(1 + r.IntN(8))}
+			e := told{when: now, site: overlay.SiteID(fmt.Sprintf("s%d", r.IntN(3))), holder: registry.Holder(1 + r.IntN(8))}
 			if r.IntN(3) > 0 {
 				e.list = []offer.Host{}
 				for n := range r.IntN(4) {

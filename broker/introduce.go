@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
@@ -43,8 +44,8 @@ type introduction struct {
 	reserved   bool          // the relay is not dialled now
 	offer      []byte        // the asker's half of a negotiation, which the broker does not read
 
-	askerSite *Site
-	entry     Entry // the target's
+	askerSite *registry.Site
+	entry     registry.Entry // the target's
 	frontal   *control.Session
 	reason    string
 	via       overlay.Via
@@ -176,7 +177,7 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 	if in.askerSite, err = d.b.registry.Site(site); err != nil {
 		return err
 	}
-	var found [2]Entry
+	var found [2]registry.Entry
 	entries := d.b.registry.Lookup(found[:0], []overlay.ProcessName{in.asker, in.target})
 	asker, target := entries[0], entries[1]
 	switch {
@@ -276,18 +277,18 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
 	asker, target := in.askerSite.Profile, in.entry.Site.Profile
-	need := Need{Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only}
+	need := registry.Need{Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only}
 	if len(in.allowed) > 0 {
 		// Where both ends have one, that of the site whose name comes first, so that
 		// it does not matter who asks.
 		need.Owner = slices.MinFunc(in.allowed, func(a, b overlay.Allowance) int { return cmp.Compare(a.Site, b.Site) }).Owner
 	}
-	offer, err := d.b.registry.Assign(d.b.config().ProxyChoice, need)
+	offer, err := d.b.proxies.Assign(d.b.config().ProxyChoice, need)
 	if err != nil {
 		return nil, nil, err
 	}
 	in.proxy = offer.Name
-	expires := offer.renewedAt(time.Now()).Add(in.life)
+	expires := offer.ProxyTime(time.Now()).Add(in.life)
 	if in.reserved {
 		message.AskerGeneration, message.LifeMs = uint64(in.askerLife), uint32(in.life.Milliseconds())
 	}
@@ -296,7 +297,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 }
 
 // assignment makes the ticket for one end of the link.
-func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
+func (in *introduction) assignment(offer registry.Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
 	claims := wire.Ticket{
 		Link: in.link, End: end, Job: in.asker.Job, Asker: in.asker.Rank, Target: in.target.Rank,
 		Proxy: offer.Name, Expires: uint64(expires.UnixMilli()), Limit: limit,
@@ -314,7 +315,7 @@ func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, li
 }
 
 // limit is the lowest rate that the proxy will hold the link to.
-func (in *introduction) limit(offer Offer) *controlpb.RateLimit {
+func (in *introduction) limit(offer registry.Offer) *controlpb.RateLimit {
 	low := offer.Limit
 	if in.principal.Project != "" && offer.Named {
 		low = offer.ProjectLimit

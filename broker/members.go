@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -34,6 +35,9 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	}
 	if err := s.b.policies.note(site, req.GetPolicy()); err != nil {
 		return nil, s.b.fail(malformed(err))
+	}
+	if s.b.entering != nil {
+		s.b.entering()
 	}
 	old, err := s.b.registry.Join(profile, holder, time.Now())
 	if err != nil {
@@ -75,7 +79,10 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 		r.b.auditRefusal(session.Peer().String(), "offer", err)
 		return nil, r.b.fail(err)
 	}
-	old, err := r.b.registry.Offer(offer, holder)
+	if r.b.entering != nil {
+		r.b.entering()
+	}
+	old, err := r.b.proxies.Offer(offer, holder)
 	if err != nil {
 		return nil, r.b.fail(err)
 	}
@@ -87,7 +94,7 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 		"live", offer.Live, "capacity", offer.Capacity, "draining", offer.Draining)
 	resp := &controlpb.OfferResponse{}
 	if offer.Draining {
-		for _, p := range r.b.registry.Proxies() {
+		for _, p := range r.b.proxies.List() {
 			if p.Name != offer.Name && !p.Draining && p.Live < p.Capacity {
 				resp.Others++
 			}
@@ -97,8 +104,8 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 }
 
 // offer checks an offer.
-func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer, error) {
-	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets(),
+func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (registry.Offer, error) {
+	o := registry.Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets(),
 		Limit: req.GetLimit(), ProjectLimit: req.GetProjectLimit()}
 	if o.Name != peer.Name {
 		return o, fmt.Errorf("%w: the certificate names proxy %s, the offer proxy %q", overlay.ErrForbidden, peer.Name, o.Name)

@@ -48,7 +48,7 @@ func (b *Broker) limits() []metrics.Limit {
 	all := []metrics.Limit{
 		{Name: "sessions", Used: b.sessions.count(), Max: limits.Sessions},
 		{Name: "sites", Used: len(inv.Sites), Max: limits.Sites},
-		{Name: "proxies", Used: len(inv.Proxies), Max: limits.Proxies},
+		{Name: "proxies", Used: len(b.proxies.List()), Max: limits.Proxies},
 		{Name: "processes", Used: processes, Max: limits.Processes},
 		{Name: "hosts", Used: b.hosts.countAll(), Max: limits.Hosts},
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
@@ -82,7 +82,7 @@ func (b *Broker) readMetrics(w metrics.Writer) {
 
 	states = map[string]int{"open": 0, "full": 0, "draining": 0}
 	var live, room []metrics.Sample
-	for _, p := range inv.Proxies {
+	for _, p := range b.proxies.Inventory() {
 		switch {
 		case p.Draining:
 			states["draining"]++

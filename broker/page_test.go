@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -65,7 +66,7 @@ func TestPageEscapes(t *testing.T) {
 	s.Broker = hostile
 	s.Outcomes = []OutcomeStatus{{Asker: a.Profile.Site, Target: b.Profile.Site, Technique: overlay.Relay, Failed: 1, Reason: hostile, FailedAt: time.Unix(90, 0)}}
 	s.Jobs = []JobStatus{{Job: hostile, Processes: map[overlay.SiteID]int{a.Profile.Site: 3},
-		For: []JobPrincipal{{Site: a.Profile.Site, Principal: overlay.Principal{User: hostile, Project: hostile}, Processes: 3}}}}
+		For: []registry.JobPrincipal{{Site: a.Profile.Site, Principal: overlay.Principal{User: hostile, Project: hostile}, Processes: 3}}}}
 	s.Proxies = []ProxyStatus{{Name: hostile, Addresses: []string{hostile}, Capacity: 3}}
 	s.Counters.Faults = map[string]uint64{hostile: 1}
 	now := time.Unix(200, 0)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/broker/decide"
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -27,7 +28,7 @@ type sitePair struct {
 
 // plan is a decision with its message, which is shared: not to be changed.
 type plan struct {
-	asker, target *Site
+	asker, target *registry.Site
 	overlay.Plan
 	msg *controlpb.Plan
 }
@@ -39,7 +40,7 @@ const maxPlans = 1 << 14
 // decide returns the plan for the pair, of the techniques that policies leave;
 // g may be nil. A plan that is new, or differs from
 // the one before, is logged.
-func (pl *planner) decide(log *slog.Logger, asker, target *Site, g *policy.Agreement) *plan {
+func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *policy.Agreement) *plan {
 	pair := sitePair{asker: asker.Profile.Site, target: target.Profile.Site}
 	if g != nil {
 		pair.policy = g.Key()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -154,7 +155,7 @@ type judgement struct {
 // consult asks about links of the asker's site with an entry. Who asks for an
 // address is not known, and the answer is for every process of the job there:
 // all of them must be permitted.
-func (d directory) consult(asker *Site, e Entry, before judged) (*policy.Agreement, error) {
+func (d directory) consult(asker *registry.Site, e registry.Entry, before judged) (*policy.Agreement, error) {
 	here, there := asker.Profile.Site, e.Point.Node.Site
 	if here == there {
 		return nil, nil

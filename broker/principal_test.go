@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/grant"
@@ -71,7 +72,7 @@ func TestPrincipalsReachEverybody(t *testing.T) {
 			}
 		}
 	}
-	want := []JobPrincipal{{"siteb", asker.Principal, 1}, {"sitec", target.Principal, 1}}
+	want := []registry.JobPrincipal{{Site: "siteb", Principal: asker.Principal, Processes: 1}, {Site: "sitec", Principal: target.Principal, Processes: 1}}
 	if jobs := g.b.Status().Jobs; len(jobs) != 1 || !slices.Equal(jobs[0].For, want) {
 		t.Errorf("the status has %+v, want %+v", jobs, want)
 	}
@@ -165,7 +166,7 @@ func TestGrantIsOver(t *testing.T) {
 	resolve("resolved after it left", want)
 }
 
-func holderOf(t *testing.T, b *Broker, site overlay.SiteID) Holder {
+func holderOf(t *testing.T, b *Broker, site overlay.SiteID) registry.Holder {
 	t.Helper()
 	s, err := b.registry.Site(site)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -63,7 +64,7 @@ func (d directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReques
 }
 
 // publications checks what a frontal says of its site's names.
-func (d directory) publications(ctx context.Context, names []*controlpb.Publication) (list []overlay.Publication, bad []error, holder Holder, err error) {
+func (d directory) publications(ctx context.Context, names []*controlpb.Publication) (list []overlay.Publication, bad []error, holder registry.Holder, err error) {
 	if _, holder, err = d.b.caller(ctx, control.RoleFrontal); err != nil {
 		return nil, nil, 0, err
 	}

@@ -16,9 +16,8 @@ func (b *Broker) config() *Config { return b.live.Load() }
 func (b *Broker) reload(next Config) (apply func(), err error) {
 	return func() {
 		b.live.Store(&next)
-		if r, ok := b.registry.(interface{ SetLimits(Limits) }); ok {
-			r.SetLimits(next.Limits)
-		}
+		b.registry.SetLimits(next.Limits.registry())
+		b.proxies.SetMax(next.Limits.Proxies)
 		b.half.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
 		b.observed.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
 		if b.enrolment != nil {

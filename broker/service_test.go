@@ -746,33 +746,13 @@ func TestNumberingRefusesEndedSessions(t *testing.T) {
 	wantErr(t, "ended session", err, overlay.ErrUnreachable, "unreachable: the session of broker main has ended")
 }
 
-// late is a registry that takes a session in only after the session has ended
-// and was cleared up.
-type late struct {
-	Registry
-	before func()
-}
-
-func (l late) Offer(o Offer, h Holder) (Holder, error) {
-	l.before()
-	return l.Registry.Offer(o, h)
-}
-
-func (l late) Join(p overlay.SiteProfile, h Holder, now time.Time) (Holder, error) {
-	l.before()
-	return l.Registry.Join(p, h, now)
-}
-
+// The registry takes a session in only after the session has ended and was cleared up.
 func TestLateCallsLeaveNothing(t *testing.T) {
 	for _, id := range []control.Identity{frontalA, {Role: control.RoleProxy, Name: "p1"}} {
 		g := newGrid(t)
 		g.cfg.Lease = 20 * time.Millisecond
 		entering, gone, entered := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		var registry Registry
-		g.tune = func(b *Broker) {
-			registry = b.registry
-			b.registry = late{registry, func() { close(entering); <-gone }}
-		}
+		g.tune = func(b *Broker) { b.entering = func() { close(entering); <-gone } }
 		g.start()
 		p := g.peer(id, nil)
 		go func() {
@@ -790,8 +770,7 @@ func TestLateCallsLeaveNothing(t *testing.T) {
 		receive(t, "the call's end", entered)
 		g.until("the late call was refused", func() bool { return g.b.Status().Counters.Faults["unreachable"] == 1 })
 		g.until("nothing is left", func() bool {
-			inv := registry.Inventory()
-			return len(inv.Sites) == 0 && len(inv.Proxies) == 0
+			return len(g.b.registry.Inventory().Sites) == 0 && len(g.b.proxies.List()) == 0
 		})
 	}
 }

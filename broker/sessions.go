@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -12,14 +13,14 @@ import (
 // a session is. The zero value is ready.
 type sessions struct {
 	mu   sync.Mutex // guards the fields below
-	next Holder
-	ids  map[*control.Session]Holder
-	open map[Holder]*control.Session
+	next registry.Holder
+	ids  map[*control.Session]registry.Holder
+	open map[registry.Holder]*control.Session
 }
 
 // holder returns the session's number, and numbers it if it has none. It fails
 // for a session that has ended: nothing would ever remove it.
-func (t *sessions) holder(s *control.Session) (Holder, error) {
+func (t *sessions) holder(s *control.Session) (registry.Holder, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h, ok := t.ids[s]; ok {
@@ -31,7 +32,7 @@ func (t *sessions) holder(s *control.Session) (Holder, error) {
 	default:
 	}
 	if t.ids == nil {
-		t.ids, t.open = make(map[*control.Session]Holder), make(map[Holder]*control.Session)
+		t.ids, t.open = make(map[*control.Session]registry.Holder), make(map[registry.Holder]*control.Session)
 	}
 	t.next++
 	t.ids[s], t.open[t.next] = t.next, s
@@ -39,7 +40,7 @@ func (t *sessions) holder(s *control.Session) (Holder, error) {
 }
 
 // byHolder returns the open session of that number, or nil.
-func (t *sessions) byHolder(h Holder) *control.Session {
+func (t *sessions) byHolder(h registry.Holder) *control.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open[h]

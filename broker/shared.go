@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -36,7 +37,7 @@ type sharedNames struct {
 	names   map[string]sharedName
 	owners  map[overlay.ProcessName]map[string]bool // whose names those are
 	gone    map[string]sharedName                   // to be deleted, and taken for deleted
-	waiters map[string]*waiters                     // for names that are not there
+	waiters map[string]*nameWaiters                 // for names that are not there
 
 	// Of serve alone.
 	renewed time.Time // when leases were last renewed
@@ -74,7 +75,7 @@ func (n sharedName) equal(o sharedName) bool {
 func newSharedNames(s *storeKeeper, lease time.Duration, log *slog.Logger) *sharedNames {
 	return &sharedNames{
 		store: s, lease: lease, log: log, wake: make(chan struct{}, 1),
-		names: map[string]sharedName{}, owners: map[overlay.ProcessName]map[string]bool{}, gone: map[string]sharedName{}, waiters: map[string]*waiters{},
+		names: map[string]sharedName{}, owners: map[overlay.ProcessName]map[string]bool{}, gone: map[string]sharedName{}, waiters: map[string]*nameWaiters{},
 	}
 }
 
@@ -88,7 +89,7 @@ func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overla
 	has, known := n.names[p.Name]
 	count := len(n.names)
 	n.mu.Unlock()
-	if !known && count >= maxNames {
+	if !known && count >= registry.MaxNames {
 		return fmt.Errorf("%w: %d names are published, the limit", overlay.ErrOverloaded, count)
 	}
 	value, err := json.Marshal(want)
@@ -194,7 +195,7 @@ func (n *sharedNames) drop(process overlay.ProcessName, is func(name string, one
 }
 
 // lookup returns a name, or what is closed when it comes, to be left with leave.
-func (n *sharedNames) lookup(name string) (p overlay.Publication, w *waiters) {
+func (n *sharedNames) lookup(name string) (p overlay.Publication, w *nameWaiters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	one, ok := n.names[name]
@@ -202,7 +203,7 @@ func (n *sharedNames) lookup(name string) (p overlay.Publication, w *waiters) {
 		return overlay.Publication{Name: name, Port: one.Port, Process: one.process(), Generation: one.Generation}, nil
 	}
 	if w = n.waiters[name]; w == nil {
-		w = &waiters{done: make(chan struct{})}
+		w = &nameWaiters{done: make(chan struct{})}
 		n.waiters[name] = w
 	}
 	w.count++
@@ -220,7 +221,13 @@ func (n *sharedNames) count(registered int) int {
 	return len(n.names) - len(n.gone)
 }
 
-func (n *sharedNames) leave(name string, w *waiters) {
+// nameWaiters wait for one name; done is closed when it comes.
+type nameWaiters struct {
+	done  chan struct{}
+	count int
+}
+
+func (n *sharedNames) leave(name string, w *nameWaiters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w.count--; w.count == 0 && n.waiters[name] == w {
@@ -284,7 +291,7 @@ func (n *sharedNames) remove(name string) {
 
 // serve renews the leases of sites that have a session here, and deletes what is
 // over, until ctx ends.
-func (n *sharedNames) serve(ctx context.Context, registry Registry) {
+func (n *sharedNames) serve(ctx context.Context, reg *registry.Registry) {
 	if !n.store.enabled() {
 		return
 	}
@@ -296,7 +303,7 @@ func (n *sharedNames) serve(ctx context.Context, registry Registry) {
 			return
 		case <-n.wake:
 		case <-tick.C:
-			n.sweep(ctx, registry, time.Now())
+			n.sweep(ctx, reg, time.Now())
 		}
 		n.deleteGone(ctx)
 	}
@@ -317,19 +324,19 @@ func (n *sharedNames) all() map[overlay.SiteID]map[string]sharedName {
 }
 
 // sweep does what time asks for.
-func (n *sharedNames) sweep(ctx context.Context, registry Registry, now time.Time) {
+func (n *sharedNames) sweep(ctx context.Context, reg *registry.Registry, now time.Time) {
 	sites := n.all()
 	var here []overlay.SiteID
 	away := false
 	for id, names := range sites {
-		site, err := registry.Site(id)
+		site, err := reg.Site(id)
 		if err != nil || site.Holder == 0 {
 			away = true
 			continue
 		}
 		here = append(here, id)
 		if now.Sub(site.Since) >= n.lease {
-			n.notRenewed(ctx, registry, names, now)
+			n.notRenewed(ctx, reg, names, now)
 		}
 	}
 	if now.Sub(n.renewed) >= n.lease/3 {
@@ -351,12 +358,12 @@ func (n *sharedNames) sweep(ctx context.Context, registry Registry, now time.Tim
 
 // notRenewed has the names be deleted that the frontal of their site, which has had
 // a session here for a lease, did not publish here in all that time.
-func (n *sharedNames) notRenewed(ctx context.Context, registry Registry, names map[string]sharedName, now time.Time) {
+func (n *sharedNames) notRenewed(ctx context.Context, reg *registry.Registry, names map[string]sharedName, now time.Time) {
 	for name, one := range names {
 		if now.Sub(one.seen) < n.lease {
 			continue
 		}
-		if p, err := registry.LookupName(ctx, name, false); err != nil || p.Process != one.process() {
+		if p, err := reg.LookupName(ctx, name, false); err != nil || p.Process != one.process() {
 			n.unpublish(name, one.process())
 		}
 	}
@@ -452,7 +459,7 @@ func (n *sharedNames) delete(ctx context.Context, name string, one sharedName, c
 }
 
 // publish publishes names of processes at a site, with one error for each.
-func (b *Broker) publish(ctx context.Context, site overlay.SiteID, holder Holder, list []overlay.Publication) []error {
+func (b *Broker) publish(ctx context.Context, site overlay.SiteID, holder registry.Holder, list []overlay.Publication) []error {
 	had := make([]bool, len(list))
 	for i, p := range list {
 		has, err := b.registry.LookupName(ctx, p.Name, false)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -20,7 +21,7 @@ type names2 struct {
 	t        *testing.T
 	store    *store.Memory
 	brokers  [2]*sharedNames
-	registry [2]*Memory
+	registry [2]*registry.Registry
 	ctx      context.Context
 }
 
@@ -33,7 +34,7 @@ func newNames2(t *testing.T) *names2 {
 	n := &names2{t: t, store: store.NewMemory(), ctx: ctx}
 	for i := range n.brokers {
 		n.brokers[i] = newSharedNames(&storeKeeper{Store: n.store}, nameLease, slog.New(slog.DiscardHandler))
-		n.registry[i] = NewMemory(nameLease, DefaultConfig().Limits)
+		n.registry[i] = registry.New(nameLease, DefaultConfig().Limits.registry())
 		all.Go(func() { n.brokers[i].follow(ctx) })
 	}
 	return n
@@ -133,7 +134,7 @@ func TestSharedNamesLease(t *testing.T) {
 	n := newNames2(t)
 	now := time.Now()
 	at := func(after time.Duration) time.Time { return now.Add(after) }
-	holder := Holder(7)
+	holder := registry.Holder(7)
 	join := func(broker int, when time.Time) {
 		if _, err := n.registry[broker].Join(overlay.SiteProfile{Site: "a"}, holder, when); err != nil {
 			t.Fatal(err)

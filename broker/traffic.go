@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -60,7 +61,7 @@ func ofSite(r traffic.Report, peer control.Identity) error {
 // sites returns where the ends of a link are; empty names if either is not
 // registered.
 func (c carriers) sites(e traffic.Ends) *controlpb.SitePair {
-	var found [2]Entry
+	var found [2]registry.Entry
 	both := c.b.registry.Lookup(found[:0], []overlay.ProcessName{{Job: e.Job, Rank: e.Asker}, {Job: e.Job, Rank: e.Target}})
 	if both[0].Site == nil || both[1].Site == nil {
 		return &controlpb.SitePair{}

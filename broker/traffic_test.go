@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -131,10 +132,10 @@ func TestScaled(t *testing.T) {
 
 // A user is told the lowest of what the proxy and the policies hold the link to.
 func TestLimitOfAssignment(t *testing.T) {
-	offer := Offer{Named: true, Limit: control.RateLimitToPB(50, "quota.rate"), ProjectLimit: control.RateLimitToPB(20, "quota.per_project.rate")}
+	offer := registry.Offer{Named: true, Limit: control.RateLimitToPB(50, "quota.rate"), ProjectLimit: control.RateLimitToPB(20, "quota.per_project.rate")}
 	lower := overlay.Allowance{Site: "siteb", Rule: "guests", Owner: "project p", Rate: 10}
 	for _, c := range []struct {
-		offer   Offer
+		offer   registry.Offer
 		project string
 		allowed []overlay.Allowance
 		rate    uint64
@@ -143,8 +144,8 @@ func TestLimitOfAssignment(t *testing.T) {
 		{offer, "", nil, 50, "quota.rate"},
 		{offer, "p", nil, 20, "quota.per_project.rate"},
 		{offer, "p", []overlay.Allowance{lower}, 10, "policy of " + lower.Key()},
-		{Offer{}, "p", []overlay.Allowance{{Site: "sitea", Links: 3}, lower}, 10, "policy of " + lower.Key()},
-		{Offer{}, "p", nil, 0, ""},
+		{registry.Offer{}, "p", []overlay.Allowance{{Site: "sitea", Links: 3}, lower}, 10, "policy of " + lower.Key()},
+		{registry.Offer{}, "p", nil, 0, ""},
 	} {
 		in := &introduction{principal: overlay.Principal{User: "u", Project: c.project}, allowed: c.allowed}
 		if got := in.limit(c.offer); got.GetRate() != c.rate || got.GetRule() != c.rule {

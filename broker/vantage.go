@@ -105,7 +105,7 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 	if stun.IsValid() {
 		resp.Stun = append(resp.Stun, stun.String())
 	}
-	for _, p := range d.b.registry.Proxies() {
+	for _, p := range d.b.proxies.List() {
 		if len(resp.Tcp) == maxVantages {
 			break
 		}
@@ -174,7 +174,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	if tcp, stun := d.b.ownAddresses(s); from == tcp || from == stun {
 		return d.b.vantage.point().CallBack(ctx, target), nil
 	}
-	for _, p := range d.b.registry.Proxies() {
+	for _, p := range d.b.proxies.List() {
 		if from != p.STUN && !slices.Contains(p.Addresses, from) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package broker
+package registry
 
 import (
 	"fmt"

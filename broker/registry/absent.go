@@ -1,4 +1,4 @@
-package broker
+package registry
 
 import (
 	"context"
@@ -30,8 +30,10 @@ func (j *jobState) end(rank uint32, e Entry) {
 	}
 }
 
-// Refused implements Registry.
-func (m *Memory) Refused(name overlay.ProcessName, why error) {
+// Refused says that a process was not let register for good, and why. That is
+// known, of a job of which somebody is registered, until the process registers or
+// nobody of its job is left; who awaits it is told at once.
+func (m *Registry) Refused(name overlay.ProcessName, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job := m.jobs[name.Job]
@@ -43,7 +45,7 @@ func (m *Memory) Refused(name overlay.ProcessName, why error) {
 }
 
 // missing remembers why a rank is not registered, in place of what was known.
-func (m *Memory) missing(job *jobState, rank uint32, a absence) {
+func (m *Registry) missing(job *jobState, rank uint32, a absence) {
 	m.present(job, rank)
 	if m.absent >= m.limits.Processes {
 		return
@@ -56,15 +58,18 @@ func (m *Memory) missing(job *jobState, rank uint32, a absence) {
 }
 
 // present forgets why a rank was not registered.
-func (m *Memory) present(job *jobState, rank uint32) {
+func (m *Registry) present(job *jobState, rank uint32) {
 	if _, known := job.absent[rank]; known {
 		delete(job.absent, rank)
 		m.absent--
 	}
 }
 
-// Await implements Registry.
-func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
+// Await returns the process's entry as soon as there is one, or what Refused
+// told of it. It fails with
+// ErrUnknownProcess when ctx ends, with ErrEnded at once for one that died, and with ErrOverloaded at once when too
+// many wait.
+func (m *Registry) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
 	e, w, err := m.wait(name)
 	if w == nil {
 		return e, err
@@ -79,7 +84,7 @@ func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, er
 }
 
 // wait returns the entry, or joins those who wait for it.
-func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
+func (m *Registry) wait(name overlay.ProcessName) (Entry, *waiters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.entry(name); e.Site != nil || e.Refused != nil {
@@ -107,7 +112,7 @@ func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
 	return Entry{}, w, nil
 }
 
-func (m *Memory) leaveQueue(name overlay.ProcessName, w *waiters) {
+func (m *Registry) leaveQueue(name overlay.ProcessName, w *waiters) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting--

@@ -1,4 +1,4 @@
-package broker
+package registry
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // Bounds of published names besides those of package overlay.
 const (
-	maxNames    = 100_000 // published at once, of all jobs
+	MaxNames    = 100_000 // published at once, of all jobs
 	maxObituary = 1024    // names of which it is still known that their publisher died
 )
 
@@ -45,7 +45,7 @@ type publication struct {
 func newNames(perSite int) names {
 	return names{
 		perSite: limit.NewCounter[overlay.SiteID](limit.Bounds{
-			What: "published names", Total: maxNames, PerKey: perSite, KeySetting: "limits.names_per_site",
+			What: "published names", Total: MaxNames, PerKey: perSite, KeySetting: "limits.names_per_site",
 		}),
 		published:  make(map[string]*publication),
 		perJob:     make(map[overlay.JobID]int),
@@ -147,8 +147,12 @@ func (n *names) unknown(name string) error {
 	return fmt.Errorf("%w: %q", overlay.ErrUnknownName, name)
 }
 
-// Publish implements Registry.
-func (m *Memory) Publish(holder Holder, list []overlay.Publication) []error {
+// Publish gives names of registered processes of holder's site a text. The
+// result has one error for each, nil where it was taken: ErrNameTaken for
+// another process's, ErrOverloaded over the limits. A name goes with its
+// process; one that the frontal does not publish again when it joins anew, with
+// the lease.
+func (m *Registry) Publish(holder Holder, list []overlay.Publication) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	errs := make([]error, len(list))
@@ -160,8 +164,9 @@ func (m *Memory) Publish(holder Holder, list []overlay.Publication) []error {
 	return errs
 }
 
-// Unpublish implements Registry.
-func (m *Memory) Unpublish(holder Holder, p overlay.Publication) error {
+// Unpublish takes a name back, whose port does not matter. ErrUnknownName if the
+// process has not published it.
+func (m *Registry) Unpublish(holder Holder, p overlay.Publication) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.speaksFor(holder, p); err != nil {
@@ -171,7 +176,7 @@ func (m *Memory) Unpublish(holder Holder, p overlay.Publication) error {
 }
 
 // speaksFor says why holder may not publish for a process, or returns nil.
-func (m *Memory) speaksFor(holder Holder, p overlay.Publication) error {
+func (m *Registry) speaksFor(holder Holder, p overlay.Publication) error {
 	site, job := m.holders[holder], m.jobs[p.Process.Job]
 	var owner *process
 	if job != nil {
@@ -188,8 +193,10 @@ func (m *Memory) speaksFor(holder Holder, p overlay.Publication) error {
 	return nil
 }
 
-// LookupName implements Registry.
-func (m *Memory) LookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
+// LookupName returns a published name. Without wait it fails with
+// ErrUnknownName at once when there is none, else when ctx ends, or with
+// ErrOverloaded at once when too many wait.
+func (m *Registry) LookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
 	for {
 		p, w, err := m.awaitName(name, wait)
 		if w == nil {
@@ -205,7 +212,7 @@ func (m *Memory) LookupName(ctx context.Context, name string, wait bool) (overla
 }
 
 // awaitName returns the publication, or joins those who wait for it.
-func (m *Memory) awaitName(name string, wait bool) (overlay.Publication, *waiters, error) {
+func (m *Registry) awaitName(name string, wait bool) (overlay.Publication, *waiters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch p := m.names.published[name]; {
@@ -227,7 +234,7 @@ func (m *Memory) awaitName(name string, wait bool) (overlay.Publication, *waiter
 }
 
 // leaveNameQueue ends a wait, and returns the error of one that was in vain.
-func (m *Memory) leaveNameQueue(name string, w *waiters) error {
+func (m *Registry) leaveNameQueue(name string, w *waiters) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting--

@@ -1,9 +1,8 @@
-package broker
+package registry
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 // Memory is the embedded Registry: maps under one lock, which is never held
 // while anything else is waited for. A process costs about 250 bytes, and as much again once it has left,
 // until its job is over.
-type Memory struct {
+type Registry struct {
 	lease  time.Duration
 	limits Limits
 
@@ -25,9 +24,7 @@ type Memory struct {
 	sites     map[overlay.SiteID]*siteState
 	holders   map[Holder]*siteState // sessions of sites
 	jobs      map[overlay.JobID]*jobState
-	proxies   map[string]*proxyState
 	names     names
-	turn      uint64 // of the choice among proxies
 	processes int
 	waiting   int
 	absent    int // of all jobs; as many as there may be processes, further ones are not remembered
@@ -59,37 +56,30 @@ type process struct {
 	holder     Holder // the session that registered it last
 }
 
-type proxyState struct {
-	offer    Offer
-	holder   Holder
-	pending  int // links assigned since the offer
-	assigned uint64
-	last     uint64
-}
-
 // SetLimits changes the bounds for what comes from now on. What is over them stays.
-func (m *Memory) SetLimits(l Limits) {
+func (m *Registry) SetLimits(l Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limits = l
-	m.names.perSite.SetMax(maxNames, l.NamesPerSite)
+	m.names.perSite.SetMax(MaxNames, l.NamesPerSite)
 }
 
-// NewMemory returns an empty registry. The lease is how long the processes of
+// New returns an empty registry. The lease is how long the processes of
 // a site outlive its frontal's session.
-func NewMemory(lease time.Duration, limits Limits) *Memory {
-	return &Memory{
+func New(lease time.Duration, limits Limits) *Registry {
+	return &Registry{
 		lease: lease, limits: limits,
 		sites:   make(map[overlay.SiteID]*siteState),
 		holders: make(map[Holder]*siteState),
 		jobs:    make(map[overlay.JobID]*jobState),
-		proxies: make(map[string]*proxyState),
 		names:   newNames(limits.NamesPerSite),
 	}
 }
 
-// Join implements Registry.
-func (m *Memory) Join(profile overlay.SiteProfile, holder Holder, now time.Time) (Holder, error) {
+// Join makes holder the session of the profile's site and returns the one
+// it replaces, zero if none. Processes of the site that are not registered
+// again within the lease are dropped.
+func (m *Registry) Join(profile overlay.SiteProfile, holder Holder, now time.Time) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sites[profile.Site]
@@ -112,8 +102,12 @@ func (m *Memory) Join(profile overlay.SiteProfile, holder Holder, now time.Time)
 	return previous.Holder, nil
 }
 
-// Register implements Registry.
-func (m *Memory) Register(holder Holder, points []overlay.AccessPoint) []error {
+// Register adds or renews processes of the site that holder joined with.
+// The result has one error for each point, nil where it was taken:
+// ErrStale for an older life of a process, ErrForbidden for another site's
+// node, ErrOverloaded over the limits. If holder is not the session of a
+// site, all fail with ErrUnknownSite.
+func (m *Registry) Register(holder Holder, points []overlay.AccessPoint) []error {
 	errs := make([]error, len(points))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +125,7 @@ func (m *Memory) Register(holder Holder, points []overlay.AccessPoint) []error {
 	return errs
 }
 
-func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
+func (m *Registry) register(site *siteState, point overlay.AccessPoint) error {
 	job := m.jobs[point.Process.Job]
 	var p *process
 	if job != nil {
@@ -190,23 +184,25 @@ func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
 		overlay.ErrStale, point.Process, p.generation, p.site.now.Profile.Site, point.Generation, site.now.Profile.Site)
 }
 
-func (m *Memory) newJob(id overlay.JobID) *jobState {
+func (m *Registry) newJob(id overlay.JobID) *jobState {
 	job := &jobState{id: overlay.JobID(strings.Clone(string(id))), ranks: make(map[uint32]*process)}
 	m.jobs[job.id] = job
 	return job
 }
 
-// Withdraw implements Registry.
-func (m *Memory) Withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
+// Withdraw removes a process of holder's site, if it is still in the given
+// generation.
+func (m *Registry) Withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
 	m.withdraw(holder, name, generation, false)
 }
 
-// Died implements Registry.
-func (m *Memory) Died(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
+// Died is Withdraw of a process that did not say it leaves. That is known until
+// the process registers anew or nobody of its job is left.
+func (m *Registry) Died(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
 	m.withdraw(holder, name, generation, true)
 }
 
-func (m *Memory) withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation, died bool) {
+func (m *Registry) withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation, died bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job, site := m.jobs[name.Job], m.holders[holder]
@@ -229,7 +225,7 @@ func (m *Memory) withdraw(holder Holder, name overlay.ProcessName, generation ov
 	m.drop(job, name.Rank, p)
 }
 
-func (m *Memory) drop(job *jobState, rank uint32, p *process) {
+func (m *Registry) drop(job *jobState, rank uint32, p *process) {
 	m.names.ended(overlay.ProcessName{Job: job.id, Rank: rank}, false)
 	delete(job.ranks, rank)
 	p.site.processes--
@@ -238,7 +234,7 @@ func (m *Memory) drop(job *jobState, rank uint32, p *process) {
 }
 
 // tidy forgets a job of which nothing is left, and who was in it once nobody is.
-func (m *Memory) tidy(job *jobState) {
+func (m *Registry) tidy(job *jobState) {
 	if len(job.ranks) == 0 {
 		m.absent -= len(job.absent)
 		job.absent = nil
@@ -248,8 +244,9 @@ func (m *Memory) tidy(job *jobState) {
 	}
 }
 
-// Lookup implements Registry.
-func (m *Memory) Lookup(dst []Entry, names []overlay.ProcessName) []Entry {
+// Lookup returns one entry for each process, in order, with a nil Site for
+// those that are not registered. It appends to dst.
+func (m *Registry) Lookup(dst []Entry, names []overlay.ProcessName) []Entry {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, name := range names {
@@ -258,7 +255,7 @@ func (m *Memory) Lookup(dst []Entry, names []overlay.ProcessName) []Entry {
 	return dst
 }
 
-func (m *Memory) entry(name overlay.ProcessName) Entry {
+func (m *Registry) entry(name overlay.ProcessName) Entry {
 	job := m.jobs[name.Job]
 	if job == nil {
 		return Entry{}
@@ -275,8 +272,9 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	}}
 }
 
-// Principals implements Registry. It looks at every process of the job.
-func (m *Memory) Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal {
+// Principals returns on whose behalf the job's processes at a site work,
+// each once, in no order; none if no process is registered there. It looks at every process of the job.
+func (m *Registry) Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	j, s := m.jobs[job], m.sites[site]
@@ -308,8 +306,8 @@ func (p *process) ends() time.Time {
 	return time.Unix(p.until, 0)
 }
 
-// Site implements Registry.
-func (m *Memory) Site(id overlay.SiteID) (*Site, error) {
+// Site returns what is known of a site; ErrUnknownSite if nothing is.
+func (m *Registry) Site(id overlay.SiteID) (*Site, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if s := m.sites[id]; s != nil {
@@ -318,84 +316,9 @@ func (m *Memory) Site(id overlay.SiteID) (*Site, error) {
 	return nil, fmt.Errorf("%w: %s has not joined; does its frontal run, and reach the broker?", overlay.ErrUnknownSite, id)
 }
 
-// Offer implements Registry.
-func (m *Memory) Offer(offer Offer, holder Holder) (Holder, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.proxies[offer.Name]
-	if p == nil {
-		if len(m.proxies) >= m.limits.Proxies {
-			return 0, fmt.Errorf("%w: the broker already knows %d proxies, its limit", overlay.ErrOverloaded, len(m.proxies))
-		}
-		p = new(proxyState)
-		m.proxies[offer.Name] = p
-	}
-	var replaced Holder
-	if p.holder != holder {
-		replaced = p.holder
-	}
-	p.offer, p.holder, p.pending = offer, holder, 0
-	return replaced, nil
-}
-
-// Assign implements Registry.
-func (m *Memory) Assign(how Choice, need Need) (Offer, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	candidates := make([]candidate, 0, len(m.proxies))
-	older, single := 0, 0
-	for name, p := range m.proxies {
-		switch {
-		case need.Only443 && !p.offer.on443():
-			continue
-		case !p.offer.reaches(need):
-			single++
-			continue
-		case need.Owner != "" && !p.offer.Limited:
-			older++
-			continue
-		}
-		candidates = append(candidates, candidate{
-			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, draining: p.offer.Draining, last: p.last,
-		})
-	}
-	switch {
-	case len(candidates) == 0 && older > 0:
-		return Offer{}, fmt.Errorf("%w: a policy limits the link, and the %d proxies that it could use are older than such limits", overlay.ErrNoRelay, older)
-	case len(candidates) == 0 && single > 0:
-		return Offer{}, fmt.Errorf("%w: a site has nothing but IPv6, and none of the %d proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise", overlay.ErrNoRelay, single)
-	case len(candidates) == 0 && len(m.proxies) > 0:
-		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(m.proxies))
-	}
-	i, err := choose(how, candidates)
-	if need.Owner != "" {
-		i, err = owners(need.Owner, candidates)
-	}
-	if err != nil {
-		return Offer{}, err
-	}
-	p := m.proxies[candidates[i].name]
-	m.turn++
-	p.last = m.turn
-	p.pending++
-	p.assigned++
-	return p.offer, nil
-}
-
-// Proxies implements Registry.
-func (m *Memory) Proxies() []Proxy {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	all := make([]Proxy, 0, len(m.proxies))
-	for _, p := range m.proxies {
-		all = append(all, Proxy{p.offer, p.holder})
-	}
-	slices.SortFunc(all, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
-	return all
-}
-
-// Leave implements Registry.
-func (m *Memory) Leave(holder Holder, now time.Time) {
+// Leave says that a session ended. The site's
+// processes stay for the lease, in which its frontal may join again.
+func (m *Registry) Leave(holder Holder, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.holders[holder]; s != nil {
@@ -403,11 +326,11 @@ func (m *Memory) Leave(holder Holder, now time.Time) {
 		s.now = &Site{Profile: s.now.Profile, Since: now}
 		s.sweep = now.Add(m.lease)
 	}
-	maps.DeleteFunc(m.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
 }
 
-// Points implements Registry.
-func (m *Memory) Points(match func(overlay.AccessPoint) bool) (points []overlay.AccessPoint) {
+// Points returns the access points of all processes that match picks, in no
+// order. Match must not call the
+func (m *Registry) Points(match func(overlay.AccessPoint) bool) (points []overlay.AccessPoint) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for id, job := range m.jobs {
@@ -420,9 +343,9 @@ func (m *Memory) Points(match func(overlay.AccessPoint) bool) (points []overlay.
 	return points
 }
 
-// Expire implements Registry. It looks at every process, but only when a
+// Expire drops what outlived its lease, and returns how many processes. It looks at every process, but only when a
 // site's lease is over.
-func (m *Memory) Expire(now time.Time) int {
+func (m *Registry) Expire(now time.Time) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	due := make(map[*siteState]bool)
@@ -467,8 +390,8 @@ func listed(counts map[JobPrincipal]int) []JobPrincipal {
 	return list
 }
 
-// Inventory implements Registry.
-func (m *Memory) Inventory() Inventory {
+// Inventory returns what is registered.
+func (m *Registry) Inventory() Inventory {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	inv := Inventory{Waiting: m.waiting, Names: len(m.names.published), NameLimits: m.names.perSite.Stats()}
@@ -485,13 +408,7 @@ func (m *Memory) Inventory() Inventory {
 		}
 		inv.Jobs = append(inv.Jobs, JobInventory{job.id, counts, listed(serves)})
 	}
-	for _, p := range m.proxies {
-		offer := p.offer
-		offer.Live += p.pending
-		inv.Proxies = append(inv.Proxies, ProxyInventory{offer, p.assigned})
-	}
 	slices.SortFunc(inv.Sites, func(a, b SiteInventory) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
 	slices.SortFunc(inv.Jobs, func(a, b JobInventory) int { return cmp.Compare(a.Job, b.Job) })
-	slices.SortFunc(inv.Proxies, func(a, b ProxyInventory) int { return cmp.Compare(a.Name, b.Name) })
 	return inv
 }

@@ -1,4 +1,4 @@
-package broker
+package registry
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,7 @@ import (
 const testLease = time.Minute
 
 var (
-	testLimits = Limits{Sites: 10, Proxies: 10, Processes: 100, PerSite: 100, Waiting: 100}
+	testLimits = Limits{Sites: 10, Processes: 100, PerSite: 100, Waiting: 100}
 	testKey    = keyOf("run:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
 	testJob    = testKey.ID()
 	otherKey   = keyOf("run:HxECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
@@ -40,16 +39,6 @@ func keyOf(text string) jobkey.Key {
 	return k
 }
 
-// signed has the test's job prove the point.
-func signed(p overlay.AccessPoint) overlay.AccessPoint {
-	key := testKey
-	if p.Process.Job == otherJob {
-		key = otherKey
-	}
-	p.Proof = string(key.Auth().Prove(p.Process, p.Generation, p.Node))
-	return p
-}
-
 func pointOf(site overlay.SiteID, name overlay.ProcessName, generation overlay.Generation) overlay.AccessPoint {
 	return overlay.AccessPoint{
 		Process: name, Generation: generation, Node: overlay.NodeID{Site: site, Name: "n1"},
@@ -57,18 +46,18 @@ func pointOf(site overlay.SiteID, name overlay.ProcessName, generation overlay.G
 	}
 }
 
-func lookup(m Registry, name overlay.ProcessName) Entry {
+func lookup(m *Registry, name overlay.ProcessName) Entry {
 	return m.Lookup(nil, []overlay.ProcessName{name})[0]
 }
 
-func join(t *testing.T, m Registry, site overlay.SiteID, h Holder, now time.Time) {
+func join(t *testing.T, m *Registry, site overlay.SiteID, h Holder, now time.Time) {
 	t.Helper()
 	if _, err := m.Join(overlay.SiteProfile{Site: site}, h, now); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func register(t *testing.T, m Registry, h Holder, p overlay.AccessPoint) {
+func register(t *testing.T, m *Registry, h Holder, p overlay.AccessPoint) {
 	t.Helper()
 	if err := m.Register(h, []overlay.AccessPoint{p})[0]; err != nil {
 		t.Fatal(err)
@@ -83,7 +72,7 @@ func wantErr(t *testing.T, what string, err, class error, text string) {
 }
 
 func TestRegisterGenerations(t *testing.T) {
-	m := NewMemory(testLease, testLimits)
+	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	join(t, m, "siteb", 2, zero)
 	register(t, m, 1, pointOf("sitea", rank(0), 5))
@@ -118,7 +107,7 @@ func TestRegisterGenerations(t *testing.T) {
 
 // Who asks for a process that died is told so, until it comes back or its job is over.
 func TestDied(t *testing.T) {
-	m := NewMemory(testLease, testLimits)
+	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	register(t, m, 1, pointOf("sitea", rank(0), 5))
 	register(t, m, 1, pointOf("sitea", rank(1), 5))
@@ -147,7 +136,7 @@ func TestDied(t *testing.T) {
 // Of a process that left it is known where it was, and of one that was refused why,
 // until it registers or its job is over; who waits for it is told at once.
 func TestAbsent(t *testing.T) {
-	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 3, Waiting: 10})
+	m := New(testLease, Limits{Sites: 2, Processes: 3, PerSite: 3, Waiting: 10})
 	join(t, m, "sitea", 1, zero)
 	why := errors.New("no grant")
 	m.Refused(rank(1), why)
@@ -189,7 +178,7 @@ func TestAbsent(t *testing.T) {
 }
 
 func TestRegisterRefusals(t *testing.T) {
-	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 2})
+	m := New(testLease, Limits{Sites: 2, Processes: 3, PerSite: 2})
 	err := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(0), 1)})[0]
 	wantErr(t, "before joining", err, overlay.ErrUnknownSite, "site is not connected: sitea has not joined on this session, or joined again on another")
 	join(t, m, "sitea", 1, zero)
@@ -215,7 +204,7 @@ func TestRegisterRefusals(t *testing.T) {
 // A frontal that comes back within the lease loses nothing but what it does
 // not register again.
 func TestLease(t *testing.T) {
-	m := NewMemory(testLease, testLimits)
+	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	register(t, m, 1, pointOf("sitea", rank(0), 1))
 	register(t, m, 1, pointOf("sitea", rank(1), 1))
@@ -249,7 +238,7 @@ func TestLease(t *testing.T) {
 }
 
 func TestSecondFrontalReplacesTheFirst(t *testing.T) {
-	m := NewMemory(testLease, testLimits)
+	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	if old, err := m.Join(overlay.SiteProfile{Site: "sitea"}, 1, zero); old != 0 || err != nil {
 		t.Errorf("a changed profile replaced session %d, %v", old, err)
@@ -265,7 +254,7 @@ func TestSecondFrontalReplacesTheFirst(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemory(testLease, testLimits)
+		m := New(testLease, testLimits)
 		join(t, m, "sitea", 1, zero)
 		var wg sync.WaitGroup
 		for range 5 {
@@ -299,12 +288,12 @@ func TestAwait(t *testing.T) {
 // Who waits for a process that comes and leaves at once, or is refused, hears of it.
 func TestAwaitOfOneThatIsGone(t *testing.T) {
 	why := errors.New("no grant")
-	for name, happen := range map[string]func(m *Memory){
-		"left":    func(m *Memory) { register(t, m, 1, pointOf("sitea", rank(7), 3)); m.Withdraw(1, rank(7), 3) },
-		"refused": func(m *Memory) { m.Refused(rank(7), why) },
+	for name, happen := range map[string]func(m *Registry){
+		"left":    func(m *Registry) { register(t, m, 1, pointOf("sitea", rank(7), 3)); m.Withdraw(1, rank(7), 3) },
+		"refused": func(m *Registry) { m.Refused(rank(7), why) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := NewMemory(testLease, testLimits)
+			m := New(testLease, testLimits)
 			join(t, m, "sitea", 1, zero)
 			register(t, m, 1, pointOf("sitea", rank(0), 3))
 			got := make(chan Entry, 1)
@@ -328,61 +317,9 @@ func TestAwaitOfOneThatIsGone(t *testing.T) {
 }
 
 func TestAwaitIsBounded(t *testing.T) {
-	m := NewMemory(testLease, Limits{})
+	m := New(testLease, Limits{})
 	_, err := m.Await(t.Context(), rank(0))
 	wantErr(t, "no room to wait", err, overlay.ErrOverloaded, "overloaded: 0 callers wait for processes, the broker's limit")
-}
-
-func proxyOffer(name string, port uint16, live, capacity int) Offer {
-	return Offer{Name: name, Addresses: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port)}, Live: live, Capacity: capacity}
-}
-
-func TestAssign(t *testing.T) {
-	m := NewMemory(testLease, testLimits)
-	_, err := m.Assign(LeastLoaded, Need{})
-	wantErr(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
-	m.Offer(proxyOffer("p1", 8443, 0, 2), 11)
-	_, err = m.Assign(LeastLoaded, Need{Only443: true})
-	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
-	_, err = m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true})
-	wantErr(t, "no IPv6", err, overlay.ErrNoRelay, "no proxy is available: a site has nothing but IPv6, and none of the 1 proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise")
-	six := netip.MustParseAddrPort("[2001:db8::1]:443")
-	m.Offer(Offer{Name: "p3", Addresses: []netip.AddrPort{six}, Capacity: 9}, 13)
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true}); err != nil || o.Name != "p3" {
-		t.Errorf("IPv6 alone: %v, %v", o.Name, err)
-	}
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err == nil {
-		t.Errorf("both: %v", o.Name)
-	}
-	m.Offer(Offer{Name: "p3", Addresses: append(proxyOffer("", 443, 0, 0).Addresses, six), Capacity: 9}, 13)
-	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err != nil || o.Name != "p3" {
-		t.Errorf("both: %v, %v", o.Name, err)
-	}
-	m.Leave(13, zero)
-	m.Offer(proxyOffer("p2", 443, 0, 2), 12)
-	var names []string
-	for range 4 {
-		o, err := m.Assign(LeastLoaded, Need{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, o.Name)
-	}
-	if !slices.Equal(names, []string{"p1", "p2", "p1", "p2"}) {
-		t.Errorf("chosen %v", names)
-	}
-	_, err = m.Assign(RoundRobin, Need{})
-	wantErr(t, "full", err, overlay.ErrOverloaded, "overloaded: all 2 proxies are full or draining; start another or raise their capacity")
-	m.Offer(proxyOffer("p2", 443, 1, 2), 12) // one link ended
-	if o, err := m.Assign(LeastLoaded, Need{Only443: true}); err != nil || o.Name != "p2" {
-		t.Errorf("%v, %v", o.Name, err)
-	}
-	m.Leave(12, zero) // dead
-	m.Offer(proxyOffer("p1", 8443, 0, 2), 13)
-	m.Leave(11, zero) // the session that 13 replaced
-	if o, err := m.Assign(RoundRobin, Need{}); err != nil || o.Name != "p1" {
-		t.Errorf("%v, %v", o.Name, err)
-	}
 }
 
 // What ten thousand processes cost, without sessions.
@@ -395,7 +332,7 @@ func TestMemoryPerProcess(t *testing.T) {
 		return s.HeapAlloc
 	}
 	before := heap()
-	m := NewMemory(testLease, Limits{Sites: 50, Processes: n, PerSite: n})
+	m := New(testLease, Limits{Sites: 50, Processes: n, PerSite: n})
 	for s := range 50 {
 		site := overlay.SiteID(fmt.Sprintf("site%d", s))
 		join(t, m, site, Holder(s+1), zero)
@@ -414,7 +351,7 @@ func TestMemoryPerProcess(t *testing.T) {
 }
 
 func TestMemoryIsRaceFree(t *testing.T) {
-	m := NewMemory(testLease, Limits{Sites: 10, Proxies: 10, Processes: 1000, PerSite: 1000, Waiting: 1000})
+	m, proxies := New(testLease, Limits{Sites: 10, Processes: 1000, PerSite: 1000, Waiting: 1000}), NewProxies(10)
 	var wg sync.WaitGroup
 	for g := range 4 {
 		site, h := overlay.SiteID(fmt.Sprintf("site%d", g)), Holder(g+1)
@@ -423,8 +360,8 @@ func TestMemoryIsRaceFree(t *testing.T) {
 				now := at(time.Duration(i) * time.Minute)
 				m.Join(overlay.SiteProfile{Site: site}, h, now)
 				m.Register(h, []overlay.AccessPoint{pointOf(site, rank(uint32(i%8)), overlay.Generation(i))})
-				m.Offer(proxyOffer(string(site), 443, 0, 10), h+100)
-				m.Assign(LeastLoaded, Need{Only443: true})
+				proxies.Offer(proxyOffer(string(site), 443, 0, 10), h+100)
+				proxies.Assign(LeastLoaded, Need{Only443: true})
 				m.Lookup(nil, []overlay.ProcessName{rank(0), rank(1)})
 				if i%10 == 0 {
 					m.Leave(h, now)
@@ -446,17 +383,17 @@ func TestMemoryIsRaceFree(t *testing.T) {
 	wg.Wait()
 	for g := range 4 {
 		m.Leave(Holder(g+1), at(0))
-		m.Leave(Holder(g+101), at(0))
+		proxies.Leave(Holder(g + 101))
 	}
 	m.Expire(at(24 * time.Hour))
-	if m.processes != 0 || len(m.jobs) != 0 || len(m.sites) != 0 || len(m.holders) != 0 || len(m.proxies) != 0 || m.waiting != 0 {
+	if m.processes != 0 || len(m.jobs) != 0 || len(m.sites) != 0 || len(m.holders) != 0 || len(proxies.proxies) != 0 || m.waiting != 0 {
 		t.Errorf("left behind: %d processes, %d jobs, %d sites, %d holders, %d proxies, %d waiting",
-			m.processes, len(m.jobs), len(m.sites), len(m.holders), len(m.proxies), m.waiting)
+			m.processes, len(m.jobs), len(m.sites), len(m.holders), len(proxies.proxies), m.waiting)
 	}
 }
 
 func BenchmarkLookup(b *testing.B) {
-	m := NewMemory(testLease, Limits{Sites: 1, Processes: 10000, PerSite: 10000})
+	m := New(testLease, Limits{Sites: 1, Processes: 10000, PerSite: 10000})
 	m.Join(overlay.SiteProfile{Site: "sitea"}, 1, zero)
 	for r := range uint32(10000) {
 		m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(r), 1)})

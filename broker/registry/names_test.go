@@ -1,4 +1,4 @@
-package broker
+package registry
 
 import (
 	"context"
@@ -15,7 +15,7 @@ func nameOf(name, port string, owner overlay.ProcessName, generation overlay.Gen
 	return overlay.Publication{Name: name, Port: port, Process: owner, Generation: generation}
 }
 
-func publish(t *testing.T, m Registry, h Holder, p overlay.Publication) {
+func publish(t *testing.T, m *Registry, h Holder, p overlay.Publication) {
 	t.Helper()
 	if err := m.Publish(h, []overlay.Publication{p})[0]; err != nil {
 		t.Fatal(err)
@@ -23,9 +23,9 @@ func publish(t *testing.T, m Registry, h Holder, p overlay.Publication) {
 }
 
 // namesWorld is two sites, with ranks 0 and 1 of the job in the first.
-func namesWorld(t *testing.T) *Memory {
+func namesWorld(t *testing.T) *Registry {
 	t.Helper()
-	m := NewMemory(testLease, testLimits)
+	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	join(t, m, "siteb", 2, zero)
 	register(t, m, 1, pointOf("sitea", rank(0), 5))
@@ -33,14 +33,14 @@ func namesWorld(t *testing.T) *Memory {
 	return m
 }
 
-func mustFind(t *testing.T, m Registry, name, port string) {
+func mustFind(t *testing.T, m *Registry, name, port string) {
 	t.Helper()
 	if p, err := m.LookupName(t.Context(), name, false); err != nil || p.Port != port {
 		t.Errorf("%s: %q, %v; want %q", name, p.Port, err, port)
 	}
 }
 
-func mustNotFind(t *testing.T, m Registry, name, text string) {
+func mustNotFind(t *testing.T, m *Registry, name, text string) {
 	t.Helper()
 	_, err := m.LookupName(t.Context(), name, false)
 	wantErr(t, name, err, overlay.ErrUnknownName, text)
@@ -96,14 +96,14 @@ func TestNamesOfOtherSitesProcesses(t *testing.T) {
 func TestANameEndsWithItsProcess(t *testing.T) {
 	for _, tc := range []struct {
 		what string
-		end  func(t *testing.T, m *Memory)
+		end  func(t *testing.T, m *Registry)
 		died string
 	}{
-		{"withdrawn", func(t *testing.T, m *Memory) { m.Withdraw(1, rank(0), 5) }, ""},
-		{"died", func(t *testing.T, m *Memory) { m.Died(1, rank(0), 5) }, fmt.Sprintf("; rank 0 of job %s, which had published it, has died", testJob)},
-		{"another life", func(t *testing.T, m *Memory) { register(t, m, 1, pointOf("sitea", rank(0), 6)) }, ""},
-		{"another life elsewhere", func(t *testing.T, m *Memory) { register(t, m, 2, pointOf("siteb", rank(0), 6)) }, ""},
-		{"the site's lease", func(t *testing.T, m *Memory) {
+		{"withdrawn", func(t *testing.T, m *Registry) { m.Withdraw(1, rank(0), 5) }, ""},
+		{"died", func(t *testing.T, m *Registry) { m.Died(1, rank(0), 5) }, fmt.Sprintf("; rank 0 of job %s, which had published it, has died", testJob)},
+		{"another life", func(t *testing.T, m *Registry) { register(t, m, 1, pointOf("sitea", rank(0), 6)) }, ""},
+		{"another life elsewhere", func(t *testing.T, m *Registry) { register(t, m, 2, pointOf("siteb", rank(0), 6)) }, ""},
+		{"the site's lease", func(t *testing.T, m *Registry) {
 			m.Leave(1, zero)
 			mustFind(t, m, "x", "p")
 			m.Expire(at(testLease))

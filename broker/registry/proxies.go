@@ -1,0 +1,207 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Proxies are the proxies that have a session, and the links that were assigned to each. It
+// is safe for concurrent use, calls no peer and has no clock.
+type Proxies struct {
+	mu      sync.RWMutex
+	max     int
+	proxies map[string]*proxyState
+	turn    uint64 // of the choice among them
+}
+
+type proxyState struct {
+	offer    Offer
+	holder   Holder
+	pending  int // links assigned since the offer
+	assigned uint64
+	last     uint64
+}
+
+// NewProxies returns none, of max at most.
+func NewProxies(max int) *Proxies {
+	return &Proxies{max: max, proxies: make(map[string]*proxyState)}
+}
+
+// SetMax changes how many there may be from now on. What is over that stays.
+func (x *Proxies) SetMax(max int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.max = max
+}
+
+// Offer adds or renews a proxy and returns the session it replaces, zero
+// if none.
+func (x *Proxies) Offer(offer Offer, holder Holder) (replaced Holder, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.proxies[offer.Name]
+	if p == nil {
+		if len(x.proxies) >= x.max {
+			return 0, fmt.Errorf("%w: the broker already knows %d proxies, its limit", overlay.ErrOverloaded, len(x.proxies))
+		}
+		p = new(proxyState)
+		x.proxies[offer.Name] = p
+	}
+	if p.holder != holder {
+		replaced = p.holder
+	}
+	p.offer, p.holder, p.pending = offer, holder, 0
+	return replaced, nil
+}
+
+// Assign chooses a proxy for a new link and counts the link as the proxy's
+// until its next offer. It fails with ErrNoRelay when no proxy is there that
+// the link may use and ErrOverloaded when none takes another link.
+func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	candidates := make([]candidate, 0, len(x.proxies))
+	older, single := 0, 0
+	for name, p := range x.proxies {
+		switch {
+		case need.Only443 && !p.offer.on443():
+			continue
+		case !p.offer.reaches(need):
+			single++
+			continue
+		case need.Owner != "" && !p.offer.Limited:
+			older++
+			continue
+		}
+		candidates = append(candidates, candidate{
+			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, draining: p.offer.Draining, last: p.last,
+		})
+	}
+	switch {
+	case len(candidates) == 0 && older > 0:
+		return Offer{}, fmt.Errorf("%w: a policy limits the link, and the %d proxies that it could use are older than such limits", overlay.ErrNoRelay, older)
+	case len(candidates) == 0 && single > 0:
+		return Offer{}, fmt.Errorf("%w: a site has nothing but IPv6, and none of the %d proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise", overlay.ErrNoRelay, single)
+	case len(candidates) == 0 && len(x.proxies) > 0:
+		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(x.proxies))
+	}
+	i, err := choose(how, candidates)
+	if need.Owner != "" {
+		i, err = owners(need.Owner, candidates)
+	}
+	if err != nil {
+		return Offer{}, err
+	}
+	p := x.proxies[candidates[i].name]
+	x.turn++
+	p.last = x.turn
+	p.pending++
+	p.assigned++
+	return p.offer, nil
+}
+
+// List returns the proxies that have a session, by name.
+func (x *Proxies) List() []Proxy {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make([]Proxy, 0, len(x.proxies))
+	for _, p := range x.proxies {
+		all = append(all, Proxy{p.offer, p.holder})
+	}
+	slices.SortFunc(all, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Leave says that a session ended: a proxy is gone with it.
+func (x *Proxies) Leave(holder Holder) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	maps.DeleteFunc(x.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
+}
+
+// Inventory returns what there is, by name.
+func (x *Proxies) Inventory() (all []ProxyInventory) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, p := range x.proxies {
+		offer := p.offer
+		offer.Live += p.pending
+		all = append(all, ProxyInventory{offer, p.assigned})
+	}
+	slices.SortFunc(all, func(a, b ProxyInventory) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Proxy is a proxy and its session.
+type Proxy struct {
+	Offer
+	Holder Holder
+}
+
+// Need is what a link asks of its proxy.
+type Need struct {
+	Only443 bool   // an address of port 443
+	IPv4    bool   // an IPv4 address; looked at only with IPv6
+	IPv6    bool   // an IPv6 address
+	Owner   string // that it keeps policies' allowances, those of this owner's links all alike; "" for a link without
+}
+
+// Offer is a proxy as it described itself.
+type Offer struct {
+	Name      string
+	Addresses []netip.AddrPort // where nodes reach it, in order; not to be changed
+	STUN      netip.AddrPort   // of its STUN server; not valid if it has none
+	Key       ticket.Key
+	Live      int // links when it last said so
+	Capacity  int // links at most
+	Draining  bool
+	Named     bool // it takes tickets that name a principal
+	Limited   bool // it takes tickets with allowances, and keeps those
+
+	// Clock is the proxy's, by which its tickets expire, when this broker's was Heard; zero
+	// of one of an older version, whose clock is taken for the broker's.
+	Clock, Heard time.Time
+
+	// The lowest rates that its quota holds links to, those of no project and those
+	// of one; nil is none. For users to know; not to be changed.
+	Limit, ProjectLimit *controlpb.RateLimit
+}
+
+// renewedAt returns what the proxy's clock shows when the broker's is now.
+func (o Offer) ProxyTime(now time.Time) time.Time {
+	if o.Clock.IsZero() {
+		return now
+	}
+	return o.Clock.Add(now.Sub(o.Heard))
+}
+
+// port443 is the one port that a site with restricted egress lets out.
+const port443 = 443
+
+// on443 reports whether a site that lets only port 443 out reaches the proxy.
+func (o Offer) on443() bool {
+	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == port443 })
+}
+
+// reaches reports whether the proxy has an address of each version of IP that the need names.
+func (o Offer) reaches(n Need) bool {
+	has := func(is func(netip.Addr) bool) bool {
+		return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return is(a.Addr().Unmap()) })
+	}
+	return !n.IPv6 || has(netip.Addr.Is6) && (!n.IPv4 || has(netip.Addr.Is4))
+}
+
+// ProxyInventory is one proxy.
+type ProxyInventory struct {
+	Offer
+	Assigned uint64 // links since its session began
+}
