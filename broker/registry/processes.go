@@ -329,7 +329,7 @@ func (m *Registry) Leave(holder Holder, now time.Time) {
 }
 
 // Points returns the access points of all processes that match picks, in no
-// order. Match must not call the
+// order. Match must not call the registry.
 func (m *Registry) Points(match func(overlay.AccessPoint) bool) (points []overlay.AccessPoint) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -1,0 +1,37 @@
+package labtest
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Within returns d as it is on this machine now: as many times longer as it gives a thread
+// that computes less than a processor. A bound on what somebody waits for is to fail for what the
+// suite does, and not for what runs beside the tests.
+func Within(d time.Duration) time.Duration { return time.Duration(float64(d) * slowdown()) }
+
+// slowdown returns how many times longer a short computation takes now than it takes of
+// the processor, 1 at least.
+func slowdown() float64 {
+	const burst = 50 * time.Millisecond // several turns of the scheduler
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start, before := time.Now(), threadTime()
+	for time.Since(start) < burst {
+	}
+	wall, got := time.Since(start), threadTime()-before
+	if got <= 0 {
+		return 1
+	}
+	return max(1, float64(wall)/float64(got))
+}
+
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
