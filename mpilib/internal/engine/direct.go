@@ -26,7 +26,7 @@ func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Res
 // in the ring goes to receives that were posted before, and nothing is taken past a message of that
 // sender that is kept, so that the order is the standard's (MPI-4.1, section 3.5). It is a matter of a
 // few microseconds, of which nobody has to know: the death of a process, or of the context, it
-// sees afterwards. mu is held, and given up meanwhile.
+// sees afterwards. mu is held, and released meanwhile.
 func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (got Result, ok bool) {
 	n := &e.rings
 	if src == AnySource || src == e.cfg.Rank || n.polling {

@@ -18,11 +18,11 @@ const (
 )
 
 var (
-	// ErrTruncate is that of a receive whose message is longer than its buffer.
+	// ErrTruncate fails a receive whose message is longer than its buffer.
 	ErrTruncate = errors.New("message is longer than the receive buffer")
-	// ErrProcFailed is that of what needs a process that is lost.
+	// ErrProcFailed fails an operation that needs a failed process.
 	ErrProcFailed = errors.New("process failed")
-	// ErrFinalized is that of what needs this engine, or a peer's, after its end.
+	// ErrFinalized fails an operation after this engine's end, or its peer's.
 	ErrFinalized = errors.New("world is finalized")
 )
 
@@ -30,29 +30,29 @@ var (
 type Config struct {
 	Rank, Size int
 
-	// Unexpected is how many bytes each peer may have here, or on its way, in
-	// messages that found no receive; 64 KiB at least. For each message 64
-	// bytes more are counted.
+	// Unexpected bounds the bytes that each peer may have here, or under way, in
+	// messages without a posted receive; at least 64 KiB. Each message counts 64
+	// bytes more than its payload.
 	Unexpected int
 
-	// MaxUnexpected is what that may grow to for a peer at the end of a path on which more is
-	// under way; no more than Unexpected: it stays.
+	// MaxUnexpected is how far that bound may grow for a peer behind a path with a larger
+	// bandwidth-delay product. A value up to Unexpected keeps it fixed.
 	MaxUnexpected int
 
-	// SharedMemory has messages to processes of the same node go through shared memory
-	// where the system lets them.
+	// SharedMemory sends messages between processes of one node through shared memory
+	// where the system permits it.
 	SharedMemory bool
 
-	// Connect returns when Attach was called for the rank, or why not. It is called
-	// from goroutines of the engine, once for each peer.
+	// Connect returns nil once Attach was called for the rank, or why no link could be made.
+	// The engine calls it from its own goroutines, once for each peer.
 	Connect func(ctx context.Context, rank int) error
 
-	// Unmade reports whether a context is one that no process can have made. It is called
-	// with the engine's lock held. nil: nothing is known of any.
+	// Unmade reports whether no process can have created a context yet. The engine calls it
+	// with its lock held. nil: every context is taken to exist.
 	Unmade func(context uint32) bool
 
-	// OnNews is told of news, one after the other, by a goroutine of the engine. It
-	// may call the engine. nil: nobody is.
+	// OnNews receives the engine's news, one at a time, on a goroutine of the engine. It
+	// may call the engine. nil drops the news.
 	OnNews func(News)
 }
 
@@ -62,18 +62,18 @@ type Engine struct {
 
 	mu       sync.Mutex
 	contexts map[uint32]*msgContext
-	made     map[uint32]bool // contexts of communicators that this process has
-	latest   struct {        // of those that contextOf was asked for
+	made     map[uint32]bool // contexts of this process's communicators
+	latest   struct {        // the last context that contextOf returned
 		id uint32
 		c  *msgContext
 	}
 	peers        []*peer // by world rank; nil for this process
 	remote       int     // how many of them have a link
 	arrived      chan struct{}
-	selfHeld     int        // bytes of copied messages to self
-	extraCredit  int        // what is left of extraCredit
-	freeRequests []*Request // of Handles that are over; see handle.go
-	freeAny      *anyOf     // that nobody uses; nil: none
+	selfHeld     int        // bytes of buffered messages to self
+	extraCredit  int        // what is left of maxExtraCredit
+	freeRequests []*Request // Requests for reuse; see handle.go
+	freeAny      *anyOf     // for reuse; nil: none
 	closed       error
 
 	rings   rings
@@ -82,12 +82,12 @@ type Engine struct {
 	helps   []help      // zero-copy messages going out, of which pieces may be
 
 	// See failure.go and seek.go.
-	dead    []int             // world ranks that have failed, in the order in which that was learned
-	outcast bool              // others take this process for failed
-	revokes map[uint32]uint32 // first context: how many from there on
+	dead    []int             // failed world ranks, in the order in which this process learned of them
+	outcast bool              // others consider this process failed
+	revokes map[uint32]uint32 // first context: how many contexts from there on
 	revoked map[uint32]bool
 
-	revokedAhead int // how many of these were not made here
+	revokedAhead int // revoked contexts that this process has not created
 
 	news    []News
 	telling bool
@@ -97,16 +97,16 @@ type Engine struct {
 	idleWatched bool // watchIdle's clock runs
 	idleWake    chan struct{}
 
-	ctx    context.Context // of everything that is started here; ends with Close
+	ctx    context.Context // of every goroutine of the engine; Close cancels it
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// A msgContext is what one communicator's messages, point-to-point or
-// collective, have to themselves.
+// A msgContext is the matching state of one context: one communicator's point-to-point
+// or its collective messages.
 type msgContext struct {
 	table match.Table[*Request, *message]
-	by    *peer // who sent here before it was made; nil: nobody, or it is made
+	by    *peer // the peer whose message created it here ahead of the program; nil otherwise
 }
 
 // A Group is the processes of a communicator.
@@ -114,12 +114,12 @@ type Group interface {
 	// Member reports whether a world rank is in the group.
 	Member(world int) bool
 
-	// Whole reports whether its transfers need all members, as those of a
-	// collective call do: the failure of any ends them.
+	// Whole reports whether transfers need all members, as those of a collective call
+	// do: then the failure of any member ends them.
 	Whole() bool
 
-	// Acknowledged reports whether a member's failure keeps no receive from any
-	// source from being waited for any more.
+	// Acknowledged reports whether the program has acknowledged a member's failure, so
+	// that receives from any source can be waited for again.
 	Acknowledged(world int) bool
 }
 
@@ -146,8 +146,8 @@ func (e *Engine) Rank() int { return e.cfg.Rank }
 // Size returns how many processes the world has.
 func (e *Engine) Size() int { return e.cfg.Size }
 
-// Attach gives the engine a link, which it owns from then on. A second one to
-// the same peer, or one that comes after the end, is closed.
+// Attach hands the engine a link, which the engine owns from then on. It closes a second
+// link to the same peer, and one that comes after Close.
 func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,8 +163,8 @@ func (e *Engine) Attach(l *link.Link) {
 	e.peers[rank].attach(l)
 }
 
-// contextOf returns what a context has. It may be one that this process will
-// only create: a peer can be ahead. mu is held.
+// contextOf returns the state of a context, and creates it if need be: a peer can be ahead
+// of this process. mu is held.
 func (e *Engine) contextOf(id uint32) *msgContext {
 	if e.latest.id == id && e.latest.c != nil {
 		return e.latest.c
@@ -178,8 +178,7 @@ func (e *Engine) contextOf(id uint32) *msgContext {
 	return c
 }
 
-// Forget drops a context that no process will use any more, with the messages
-// in it.
+// Forget drops a context that no process will use any more, with its messages.
 func (e *Engine) Forget(id uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,7 +201,7 @@ func (e *Engine) Forget(id uint32) {
 	}
 }
 
-// wakeProbes has those who wait for a message look again. mu is held.
+// wakeProbes wakes pending probes to look again. mu is held.
 func (e *Engine) wakeProbes() {
 	close(e.arrived)
 	e.arrived = make(chan struct{})
@@ -224,8 +223,7 @@ func (e *Engine) sourceError(source int) error {
 	return p.failed
 }
 
-// failReceives completes every posted receive that the end of a peer makes
-// hopeless. mu is held.
+// failReceives fails every posted receive that only the peer could have matched. mu is held.
 func (e *Engine) failReceives(p *peer, err error) {
 	for _, c := range e.contexts {
 		c.table.Posted(func(m *match.Receive[*Request]) bool {
@@ -240,10 +238,10 @@ func (e *Engine) failReceives(p *peer, err error) {
 	e.wakeProbes()
 }
 
-// tick is how long a link may be left alone before the peer's own goroutine reads.
+// tick is how long a link may be idle before the peer's own goroutine reads it.
 const tick = time.Millisecond
 
-// watchIdle sees to links that nobody reads, while there are any.
+// watchIdle calls checkIdle every tick while any link has no permanent reader.
 func (e *Engine) watchIdle() {
 	clock := time.NewTimer(tick)
 	defer clock.Stop()
@@ -265,8 +263,8 @@ func (e *Engine) watchIdle() {
 	}
 }
 
-// checkIdle has the links read, and written, that were left alone since the last look, and
-// reports whether any are left to look at.
+// checkIdle wakes the reader and the writer of each link that was idle since the last call, and
+// reports whether to call it again.
 func (e *Engine) checkIdle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -295,7 +293,7 @@ func (e *Engine) checkIdle() bool {
 	return again
 }
 
-// noteIdle is told that a link is read by nobody that stays. mu is held.
+// noteIdle starts the checks of checkIdle: a link has no permanent reader. mu is held.
 func (e *Engine) noteIdle() {
 	if !e.idleWatched {
 		e.idleWatched = true
@@ -306,7 +304,7 @@ func (e *Engine) noteIdle() {
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is awake, or about to be
+	default: // a wake-up is pending
 	}
 }
 

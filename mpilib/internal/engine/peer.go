@@ -13,88 +13,88 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// peer is another rank of the world as this one sees it. Everything is guarded
-// by the engine's lock, but what the holder of a token owns.
+// peer is this process's state of another rank of the world. The engine's lock guards
+// all of it but what the holder of a token owns.
 //
 // Its life: no link -> (first message, or the peer dials) link -> failed, or
-// gone after the peer's goodbye. Neither end leads back.
+// gone after the peer's goodbye. Both ends are final.
 type peer struct {
 	e    *Engine
 	rank int
 
-	link       *link.Link // nil before
+	link       *link.Link // nil before Attach
 	shm        sharedMemory
 	connecting bool
-	expected   bool  // the owner waits for its notes
-	failed     error // why nothing can be sent or received any more
-	gone       bool  // it said goodbye: nothing more will come
+	expected   bool  // the owner waits for notes of the peer
+	failed     error // why no message can be sent or received any more
+	gone       bool  // it has said goodbye: no message follows
 
 	reading  reading
-	in       incoming // of whoever holds the reading token
+	in       incoming // owned by the holder of the reading token
 	writing  writing
-	out      outgoing // what is to be written; its taken is of whoever holds the writing token
+	out      outgoing // what is to be written; the holder of the writing token owns out.taken
 	sends    sends
 	arrivals arrivals
 	parting  parting
 
-	notes, noteBytes int // that the owner was not told of yet
+	notes, noteBytes int // not delivered to the owner yet
 
 	stats Traffic
 }
 
-// reading says who reads the peer's link; see package comment.
+// reading is which goroutine reads the peer's link; see the package comment.
 type reading struct {
-	busy        bool          // somebody holds the token, and owns peer.in
-	forRequest  *Request      // for whose waiter, or nil
-	blocked     bool          // and waits for the link
-	attended    bool          // it is the peer's own goroutine, and stays
+	busy        bool          // a goroutine holds the token, and owns peer.in
+	forRequest  *Request      // whose waiter holds it; nil for the peer's own goroutine
+	blocked     bool          // the holder is in a read of the link
+	attended    bool          // the holder is the peer's own goroutine, and keeps the token
 	count, seen uint64        // how often the token was taken; as checkIdle saw it last
-	waiters     int           // who sleep until a request is complete or the token is free
-	token       chan struct{} // tells one of them that it is
-	wake        chan struct{} // tells the peer's goroutine to take it
-	ctx         watched       // of the waiter who reads
+	waiters     int           // goroutines that sleep until a request is complete or the token is free
+	token       chan struct{} // wakes one of them when it is free
+	wake        chan struct{} // makes the peer's own goroutine take it
+	ctx         watched       // of the waiter that reads
 	interrupted bool          // see wasInterrupted
 }
 
-// writing says who writes to the peer's link.
+// writing is which goroutine writes to the peer's link.
 type writing struct {
-	busy        bool          // somebody holds the token, and owns what it took
-	byWriter    bool          // it is the peer's own goroutine
+	busy        bool          // a goroutine holds the token, and owns out.taken
+	byWriter    bool          // the holder is the peer's own goroutine
 	count, seen uint64        // how often the token was taken; as checkIdle saw it last
-	waiters     int           // who sleep until the token is theirs
-	token       chan struct{} // tells one of them that it is
-	wake        chan struct{} // tells the peer's goroutine to take it
-	ctx         watched       // of the waiter who writes
+	waiters     int           // goroutines that sleep until they may take the token
+	token       chan struct{} // wakes one of them
+	wake        chan struct{} // makes the peer's own goroutine take it
+	ctx         watched       // of the waiter that writes
 	interrupted bool          // see wasInterrupted
 }
 
-// sends is what was sent to the peer and is not over. It is about the protocol alone, and
-// knows nothing of how bytes get to the peer.
+// sends is the protocol's state of messages to the peer that are not complete. It does not
+// depend on how bytes reach the peer.
 type sends struct {
-	credit       int                 // bytes that may be sent eagerly
-	maxCredit    int                 // that it has been
+	credit       int                 // bytes that may be sent eagerly now
+	maxCredit    int                 // the largest credit so far
 	eagerSize    int                 // see eagerLimit
-	eagerQueries int                 // how often that was asked for
-	head         int                 // of a large message, may go eagerly; 0 if the latest was not waited for
-	pending      map[uint32]*Request // announced by an RTS, or synchronous: until taken or withdrawn
+	eagerQueries int                 // calls of eagerLimit
+	head         int                 // how much of a large message goes eagerly; 0 if no receive was posted for the last one
+	pending      map[uint32]*Request // announced by an RTS, or synchronous; until taken or withdrawn
 	nextID       uint32
-	backlog      []*Request // not even announced, for too many are
+	backlog      []*Request // not announced yet: too many are pending
 }
 
-// arrivals is what came from the peer and is not over: it, too, is about the protocol alone.
+// arrivals is the protocol's state of messages from the peer that are not complete.
 type arrivals struct {
 	kept      map[uint32]*message  // unmatched, of those that have an id
 	moving    map[uint32]*transfer // matched RTSs
 	grant     grant
-	ahead     int    // contexts that only the peer's messages have made
-	envelopes uint32 // how many came, for checkReplies
+	ahead     int    // contexts that exist here only because of the peer's messages
+	envelopes uint32 // received, for checkReplies
 }
 
-// parting is how far the goodbye is.
+// parting is the state of the goodbye.
 type parting struct {
-	done   chan struct{} // closed when the peer has read all that was sent, or there is no one to read it
+	done   chan struct{} // closed when the peer has read everything sent to it, or never will
 	isDone bool          // done is closed
-	byPeer bool          // the peer said so before the link ended
+	byPeer bool          // the peer confirmed it before the link ended
 }
 
 // Traffic counts messages and their bytes, envelopes not included.
@@ -103,7 +103,7 @@ type Traffic struct {
 	MessagesReceived, BytesReceived uint64
 }
 
-// firstCredit is what may be sent before the peer has granted any.
+// firstCredit is how many bytes may be sent eagerly before the first Credit of the peer.
 const firstCredit = 64 << 10
 
 func newPeer(e *Engine, rank int) *peer {
@@ -150,14 +150,14 @@ func (p *peer) goodbyeError() error {
 	return fmt.Errorf("rank %d of the world: %w", p.rank, ErrFinalized)
 }
 
-// fail ends the peer: everything that needs it gets err. mu is held.
+// fail ends the peer and fails every operation that needs it with err. mu is held.
 func (p *peer) fail(err error) {
 	if p.failed != nil {
 		return
 	}
 	if p.gone {
-		// Its end of the link closes after its goodbye: that is no failure, but
-		// what was still to be sent finds no one.
+		// A peer closes its end of the link after its goodbye: that is no failure, but
+		// messages still to be sent cannot be delivered.
 		p.failed = p.goodbyeError()
 	} else {
 		p.failed = err
@@ -168,7 +168,7 @@ func (p *peer) fail(err error) {
 	}
 	for id, r := range p.sends.pending {
 		delete(p.sends.pending, id)
-		if r.state != moving { // else whoever moves it ends it
+		if r.state != moving { // otherwise the goroutine that moves it completes it
 			r.finish(p.failed)
 		}
 	}
@@ -180,7 +180,7 @@ func (p *peer) fail(err error) {
 			f.r.finish(p.failed)
 		}
 	}
-	if r := p.in.request; r != nil && !p.reading.busy { // else whoever reads ends it
+	if r := p.in.request; r != nil && !p.reading.busy { // otherwise the reader completes it
 		p.in.request, p.in.into = nil, nil
 		r.finish(p.failed)
 	}
@@ -202,7 +202,7 @@ func (p *peer) fail(err error) {
 	p.e.announceLost(p.rank)
 }
 
-// goodbyeReceived notes the peer's goodbye: it neither sends nor receives any more. mu is held.
+// goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
 	p.gone = true
 	p.e.extraCredit += p.arrivals.grant.end()
@@ -246,7 +246,7 @@ func (p *peer) linkError(doing string, cause error) error {
 
 var past = time.Unix(1, 0)
 
-// interruptRead has whoever reads the link look around. mu is held.
+// interruptRead makes a blocked reader of the link return. mu is held.
 func (p *peer) interruptRead() {
 	if p.link != nil {
 		p.reading.interrupted = true
@@ -254,7 +254,7 @@ func (p *peer) interruptRead() {
 	}
 }
 
-// interruptWrite has whoever writes to the link look around. mu is held.
+// interruptWrite makes a blocked writer to the link return. mu is held.
 func (p *peer) interruptWrite() {
 	if p.link != nil {
 		p.writing.interrupted = true
@@ -262,10 +262,9 @@ func (p *peer) interruptWrite() {
 	}
 }
 
-// wasInterrupted reports whether the end of a read, or write, is due to an interrupt of
-// the engine's own, and withdraws that interrupt. The flag decides and not the error
-// alone: a link that is lost for good may say that something timed out, too, and to
-// go on reading it would never end. mu is held.
+// wasInterrupted reports whether a read or write ended because of the engine's own
+// interrupt, and resets that. The flag decides, not the error alone: a link that is lost
+// for good may fail with a timeout, too, and retrying it would never end. mu is held.
 func wasInterrupted(flag *bool, err error, setDeadline func(time.Time) error) bool {
 	if !*flag {
 		return false
@@ -275,15 +274,15 @@ func wasInterrupted(flag *bool, err error, setDeadline func(time.Time) error) bo
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// watched is the context whose end interrupts whoever reads, or writes, for a
-// request. It outlives the request, since the next one has the same, mostly; one
-// that is stale interrupts for nothing.
+// watched is the context whose end interrupts the goroutine that reads or writes for a
+// request. It outlives the request, since the next one mostly has the same context; a
+// stale one causes a needless interrupt.
 type watched struct {
 	ctx  context.Context
 	stop func() bool
 }
 
-// watch has interrupt called, with mu held, when ctx is done. mu is held.
+// watch calls interrupt, with mu held, when ctx is done. mu is held.
 func (w *watched) watch(e *Engine, ctx context.Context, interrupt func()) {
 	if w.ctx == ctx {
 		return
@@ -308,7 +307,7 @@ func (w *watched) end() {
 	*w = watched{}
 }
 
-// LinkState is a peer's link and what went over it.
+// LinkState is a peer's link and its traffic.
 type LinkState struct {
 	Rank   int
 	Link   *link.Link
@@ -317,7 +316,7 @@ type LinkState struct {
 	Traffic
 }
 
-// Links returns those there are, by rank.
+// Links returns the links that exist, by rank.
 func (e *Engine) Links() []LinkState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -330,10 +329,10 @@ func (e *Engine) Links() []LinkState {
 	return all
 }
 
-// Goodbye makes sure that every peer has read what was sent to it: the goodbye
-// goes behind the last message of each link, and the peer's engine confirms it by
-// itself. A peer without a link to which messages wait is waited for, too. After it
-// nothing can be started, and what waits for a message has failed.
+// Goodbye waits until every peer has read all messages to it: a goodbye follows the last
+// message on each link, and the peer's engine confirms it without its program. It also waits
+// for peers without a link that messages are queued for. After it no operation can be started,
+// and pending receives have failed.
 func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Lock()
 	if e.closed != nil {
@@ -346,7 +345,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	var open []*peer
 	for _, p := range e.peers {
 		if p == nil || p.failed != nil || p.link == nil && !p.out.any() && len(p.sends.backlog) == 0 {
-			continue // there is nobody to part from
+			continue // no goodbye is needed
 		}
 		open = append(open, p)
 		if !p.gone {
@@ -378,7 +377,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// describeRanks names ranks, but not hundreds of them.
+// describeRanks lists a few ranks and counts the others.
 func describeRanks(ranks []int) string {
 	const most = 8
 	if len(ranks) == 1 {
@@ -398,9 +397,8 @@ func describeRanks(ranks []int) string {
 	return b.String() + " have"
 }
 
-// drain waits until every message that was announced is taken, or nobody will take
-// it: those of buffered sends are complete before they are. mu is held, and given
-// up meanwhile.
+// drain waits until every announced message is taken or never will be: buffered sends are
+// complete before their messages are delivered. mu is held, and released meanwhile.
 func (e *Engine) drain(ctx context.Context) {
 	e.wakeReaders()
 	e.serveRings()

@@ -71,7 +71,7 @@ type transfer struct {
 func (p *peer) readable() bool { return !p.reading.busy && p.link != nil && p.failed == nil }
 
 // readForWaiter reads for a waiter until its request is complete, or something else is
-// to be done for it. mu is held, and given up meanwhile.
+// to be done for it. mu is held, and released meanwhile.
 func (p *peer) readForWaiter(ctx context.Context, r *Request) {
 	p.reading.busy = true
 	p.reading.count++

@@ -7,12 +7,12 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
 )
 
-// Mode is a send's (MPI-4.1, section 3.4).
+// Mode is the communication mode of a send (MPI-4.1, section 3.4).
 type Mode uint8
 
 const (
 	Standard    Mode = iota
-	Synchronous      // complete when a receive has matched the message
+	Synchronous      // complete once a receive has matched the message
 	Buffered         // complete at once: the message is copied
 )
 
@@ -28,29 +28,29 @@ type Request struct {
 	ctxID uint32
 	peer  int // world rank, or AnySource
 	tag   int
-	buf   []byte // the caller's until done, but with Buffered
+	buf   []byte // owned by the engine until complete
 
 	self     *message        // of a send to this process
-	task     func(error)     // of work of the owner's: gives it up
-	reader   *peer           // whose link its waiter reads
-	done     chan struct{}   // made when somebody sleeps; closed when complete
-	watchers []chan struct{} // of those who wait for any of several
-	users    int             // of its Handle: who waits with it now
+	task     func(error)     // of a task of the owner: cancels it
+	reader   *peer           // whose link its waiter is reading
+	done     chan struct{}   // created by the first sleeping waiter; closed when complete
+	watchers []chan struct{} // waiters for any of several requests
+	users    int             // waiters through its Handle
 	err      error
-	giveUp   error // why its owner waits no longer, while moving
+	giveUp   error // why it is to end, while moving
 	got      Result
 
 	id      uint32 // of an RTS or a synchronous send
 	at      int    // bytes that were sent, or received, so far
-	cleared bool   // the receiver wants the rest
-	ended   bool   // the receiver wants nothing more, while moving
-	orphan  bool   // a copy of one that was given up
+	cleared bool   // the CTS has come
+	ended   bool   // the receiver needs no more bytes, while moving
+	orphan  bool   // replaces one that was given up
 	mark    uint64 // of the last byte of it that the link refers to
-	exposed bool   // its memory is, to a peer of this node
-	slot    int    // by which number
+	exposed bool   // its buffer is exposed to a peer of this node
+	slot    int    // the copy slot
 }
 
-// requestState says where a request is:
+// requestState is the state of a request:
 //
 //	idle -> waiting -> moving -> complete
 //	           '--------------------^
@@ -63,7 +63,7 @@ const (
 	complete              // the buffer is the caller's again
 )
 
-// Result is what became of a request.
+// Result is the outcome of a request.
 type Result struct {
 	Source    int    // world rank
 	Tag       int    // of the message
@@ -71,7 +71,7 @@ type Result struct {
 	Cancelled bool
 }
 
-// begin makes r one that waits. mu is held.
+// begin resets r to a waiting request. mu is held.
 func (r *Request) begin(e *Engine, g Group, ctxID uint32, peer, tag int, buf []byte) {
 	if r.state != idle && r.state != complete {
 		panic("engine: a request is started that is under way")
@@ -95,7 +95,7 @@ func (r *Request) finish(err error) {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.reading.blocked { // nothing may ever come there
+	if r.reader != nil && r.reader.reading.blocked { // otherwise it may block for ever
 		r.reader.interruptRead()
 	}
 }
@@ -144,7 +144,7 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 	return r.got, r.err
 }
 
-// wait returns when r is complete, or why it is held up. mu is held, and given up meanwhile.
+// wait returns when r is complete, or why it is held up. mu is held, and released meanwhile.
 func (r *Request) wait(ctx context.Context) error {
 	e := r.e
 	for r.state != complete {
@@ -156,7 +156,7 @@ func (r *Request) wait(ctx context.Context) error {
 			return err
 		}
 		p := r.served()
-		if r.giveUp != nil { // whoever moves its bytes has been told
+		if r.giveUp != nil { // the goroutine that moves its bytes knows
 			p = nil
 		}
 		switch {
@@ -212,7 +212,7 @@ func (r *Request) served() *peer {
 	return nil
 }
 
-// sleep waits until something may have changed for r. mu is held.
+// sleep waits until r may have made progress. mu is held, and released meanwhile.
 func (r *Request) sleep(ctx context.Context, p *peer) {
 	e := r.e
 	done := r.finished()
@@ -239,8 +239,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 }
 
-// wakeReaders has every link read by its own goroutine, for somebody waits who
-// cannot know which. mu is held.
+// wakeReaders makes every link's own goroutine read it: a waiter cannot know which link
+// its message comes by. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
 		if p != nil && p.link != nil && !p.reading.busy {
@@ -249,8 +249,7 @@ func (e *Engine) wakeReaders() {
 	}
 }
 
-// abandon has r complete soon, with err unless it completes by itself first. mu
-// is held.
+// abandon makes r complete soon, with err unless it completes normally before. mu is held.
 func (r *Request) abandon(err error) {
 	e := r.e
 	switch {
@@ -264,7 +263,7 @@ func (r *Request) abandon(err error) {
 		}
 	case r.state == moving:
 		r.giveUp = err
-		if r.got.Source != e.cfg.Rank { // else it is being copied
+		if r.got.Source != e.cfg.Rank { // otherwise it is being copied
 			e.peers[r.got.Source].stopReceive(r)
 		}
 	case !r.send:
@@ -305,10 +304,10 @@ func (r *Request) cancel() {
 	}
 }
 
-// WaitAny returns when one of the requests, of one engine, is complete or Held, and which;
-// or the error of ctx, which gives none of them up. Where first is not negative, the link of that
-// request's peer is read by the caller, and those of the others are seen to when they were
-// left alone for a tick.
+// WaitAny returns the index of a request that is complete or Held, as soon as there is one, or
+// the error of ctx, which gives up none of them. All belong to one engine. Where first is not
+// negative, the caller itself reads the link of that request's peer; the other links are read
+// once they were idle for a tick.
 func WaitAny(ctx context.Context, rs []*Request, first int) (int, error) {
 	e := rs[0].e
 	e.mu.Lock()
@@ -318,13 +317,13 @@ func WaitAny(ctx context.Context, rs []*Request, first int) (int, error) {
 	return w.wait(ctx, first, false)
 }
 
-// anyOf is several requests of which one is wanted.
+// anyOf waits for one of several requests.
 type anyOf struct {
 	rs  []*Request
-	any chan struct{} // made when somebody sleeps; told when one of them is complete
+	any chan struct{} // created when a waiter sleeps; signalled when one of them is complete
 }
 
-// newAny returns one without requests that nobody uses; wait gives it back. mu is held.
+// newAny returns an unused anyOf without requests; wait returns it for reuse. mu is held.
 func (e *Engine) newAny() *anyOf {
 	w := e.freeAny
 	if w == nil {
@@ -364,9 +363,8 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 	}
 }
 
-// readFor reads a peer's link until one of the requests is complete, or something else
-// is to be done; or sleeps if somebody else reads it, who then leaves it. mu is held, and given up
-// meanwhile.
+// readFor reads a peer's link until one of the requests is complete or there is other work to
+// do; while another goroutine reads the link it sleeps. mu is held, and released meanwhile.
 func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	if !p.readable() {
 		p.reading.waiters++
@@ -402,7 +400,7 @@ func (w *anyOf) sleep(ctx context.Context, turn <-chan struct{}) {
 	e.mu.Lock()
 }
 
-// forget leaves the requests to themselves. mu is held.
+// forget removes w from its requests. mu is held.
 func (w *anyOf) forget(counted bool) {
 	e := w.rs[0].e
 	if counted {

@@ -111,7 +111,7 @@ const (
 )
 
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
-// be nil. The polling token and mu are held, and mu may be given up meanwhile.
+// be nil. The polling token and mu are held, and mu may be released meanwhile.
 func (p *peer) receive(w condition) bool {
 	rx := p.shm.rx
 	bytes := 0

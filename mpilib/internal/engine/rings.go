@@ -189,7 +189,7 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 }
 
 // serveRings acts on what is in the rings until they sleep, or somebody who waits
-// takes over, unless somebody is there who does. mu is held, and given up meanwhile.
+// takes over, unless somebody is there who does. mu is held, and released meanwhile.
 func (e *Engine) serveRings() {
 	n := &e.rings
 	if n.polling {
@@ -306,8 +306,8 @@ func (e *Engine) poll(ctx context.Context, w condition) {
 	}
 }
 
-// pollWithToken polls, and reports whether it is time to sleep. mu is held, and given
-// up meanwhile.
+// pollWithToken polls, and reports whether it is time to sleep. mu is held, and
+// released meanwhile.
 func (e *Engine) pollWithToken(ctx context.Context, w condition) (parks bool) {
 	n := &e.rings
 	n.waiter.Begin()

@@ -113,7 +113,7 @@ func (p *peer) send(r *Request, hold bool) {
 }
 
 // dispatch sees to it that what is queued is written; with hold the caller writes
-// what cannot be written without waiting. mu is held, and may be given up.
+// what cannot be written without waiting. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
 	p.post()
 	if !hold && p.writable() {
@@ -282,7 +282,7 @@ func (p *peer) cancel(r *Request) {
 }
 
 // abandon gives r's buffer back to its owner, who waits no longer, and completes
-// it with err. mu is held, and may be given up.
+// it with err. mu is held, and may be released.
 func (p *peer) abandon(r *Request, err error) {
 	if i := slices.Index(p.sends.backlog, r); i >= 0 {
 		p.sends.backlog = slices.Delete(p.sends.backlog, i, i+1)

@@ -169,7 +169,7 @@ func (p *peer) writable() bool {
 
 // post writes what is queued as far as that needs no waiting. Somebody may have
 // queued more meanwhile who left it to whoever was writing: that is the writer's.
-// mu is held, and given up meanwhile.
+// mu is held, and released meanwhile.
 func (p *peer) post() {
 	wrote := false
 	for {
@@ -278,7 +278,7 @@ func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	}
 }
 
-// write takes something and writes it. mu is held, and given up meanwhile.
+// write takes something and writes it. mu is held, and released meanwhile.
 func (p *peer) write() {
 	p.writing.busy = true
 	p.writing.count++

@@ -115,7 +115,7 @@ func (p *peer) startCopy(r *Request, id uint32, l zeroCopy) *transfer {
 }
 
 // copyOnePiece copies a piece of some message, if there is one to be copied, and reports whether
-// anything was done. The polling token and mu are held, and mu is given up meanwhile.
+// anything was done. The polling token and mu are held, and mu is released meanwhile.
 func (e *Engine) copyOnePiece() bool {
 	for _, f := range e.copies {
 		if done := e.copyPiece(f); done {
@@ -130,7 +130,7 @@ func (e *Engine) copyOnePiece() bool {
 }
 
 // copyPiece copies a piece of an exposed buffer, and reports whether the whole is
-// over. mu is held, and given up meanwhile.
+// over. mu is held, and released meanwhile.
 func (e *Engine) copyPiece(f *transfer) (done bool) {
 	p, r, n := f.p, f.r, int(f.r.got.Bytes)
 	i, ok := p.shm.rx.Claim(f.zeroCopy.slot)
@@ -188,7 +188,7 @@ func (p *peer) abandonCopies() {
 }
 
 // helpPiece copies a piece of what this process has exposed, and reports whether there was
-// one. mu is held, and given up meanwhile.
+// one. mu is held, and released meanwhile.
 func (e *Engine) helpPiece() bool {
 	for len(e.helps) > 0 {
 		h := &e.helps[0]
