@@ -12,66 +12,66 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// readBuffer gathers small messages into one system call. Of a large one no
-// more than this is copied.
+// readBuffer is how many bytes one read of small messages may return. No more than this is
+// copied of a large message.
 const readBuffer = 16 << 10
 
-// incoming is how far the peer's stream was read. It belongs to the holder of
-// the reading token, but that request is looked at by others.
+// incoming is the state of the peer's stream. The holder of the reading token owns it, but
+// other goroutines look at request.
 type incoming struct {
 	buf        []byte
-	begin, end int // of what is buffered
+	begin, end int // of the buffered bytes
 
-	// Of the message whose bytes come, or the part of one announced by an RTS.
-	size, left uint64    // bytes in all, and to come
-	into       []byte    // where to, as far as there is room
-	request    *Request  // the receive that gets them at once
+	// Of the message, or part of one, whose bytes are being read.
+	size, left uint64    // bytes in all, and not read yet
+	into       []byte    // where they go, as far as there is room
+	request    *Request  // the receive whose buffer that is
 	transfer   *transfer // of a matched RTS
-	msg        *message  // or what is kept
-	refund     int       // credit that is due when they are dropped
+	msg        *message  // or the message that is kept
+	refund     int       // credit to return when they have come
 	zeroCopy   zeroCopy  // of an RTS that exposes its buffer
-	descriptor bool      // it is not of a message but says how to map the peer's memory
+	descriptor bool      // they say how to map the peer's memory
 }
 
-// message is one that came before its receive, or the RTS of one.
+// message is a message that came before its receive, or the RTS of one.
 type message struct {
 	entry    match.Message[*message]
 	ctxID    uint32
 	source   int    // world rank
-	data     []byte // what is here of it
-	head     []byte // where the head of a rendezvous message comes to
+	data     []byte // the bytes that have come
+	head     []byte // where the head of a rendezvous message goes while it comes
 	size     uint64 // of all of it
 	id       uint32 // of an RTS or a synchronous message
 	rts      bool
-	note     bool      // it is one: see failure.go
-	taken    bool      // a receive or a matched probe has it: no cancel gets it back
+	note     bool      // a note of the owner: see failure.go
+	taken    bool      // a receive or a matched probe has it: it cannot be withdrawn
 	sender   *Request  // a send to self that waits for its receive; nil for others
-	paid     int       // credit that its taking gives back
+	paid     int       // credit to return once it is taken
 	transfer *transfer // of an RTS that was matched while its head came
 	zeroCopy zeroCopy  // of an RTS that exposes its buffer
 }
 
 func (m *message) tag() int { return int(m.entry.Tag) }
 
-// transfer is an RTS that a receive has matched.
+// transfer is a rendezvous message that a receive has matched.
 type transfer struct {
 	id   uint32
-	r    *Request // nil: nobody wants it any more
+	r    *Request // nil: the receive was given up
 	left uint64   // bytes to come
 
-	// Of a zero-copy one, which this side and the sender copy.
+	// Of a zero-copy transfer, in which both processes copy pieces.
 	zeroCopy     zeroCopy
 	p            *peer
-	claimed      int  // pieces that this side took
-	copying      bool // it copies one now
-	awaitsSender bool // for the sender's last
+	claimed      int  // pieces that this process took
+	copying      bool // this process is copying one
+	awaitsSender bool // all pieces are taken; the sender is copying its last one
 }
 
-// readable reports whether somebody who waits may read the link. mu is held.
+// readable reports whether the reading token is free. mu is held.
 func (p *peer) readable() bool { return !p.reading.busy && p.link != nil && p.failed == nil }
 
-// readForWaiter reads for a waiter until its request is complete, or something else is
-// to be done for it. mu is held, and released meanwhile.
+// readForWaiter reads on behalf of a waiter until its request is complete or needs something
+// else. mu is held, and released meanwhile.
 func (p *peer) readForWaiter(ctx context.Context, r *Request) {
 	p.reading.busy = true
 	p.reading.count++
@@ -84,11 +84,11 @@ func (p *peer) readForWaiter(ctx context.Context, r *Request) {
 	p.release(false)
 }
 
-// release gives the reading token back. mu is held.
+// release returns the reading token. mu is held.
 func (p *peer) release(stays bool) {
 	p.reading.busy = false
 	if p.shm.open && !stays {
-		wake(p.reading.wake) // it has the link to itself from now on
+		wake(p.reading.wake) // from now on it alone reads the link
 	}
 	switch {
 	case p.reading.waiters > 0:
@@ -100,8 +100,8 @@ func (p *peer) release(stays bool) {
 	}
 }
 
-// reader reads the link when it was left alone, until somebody waits for what
-// comes. It ends with the link or the engine.
+// reader reads the link while it is idle, until a waiter wants to. It ends with the link or the
+// engine.
 func (p *peer) reader() {
 	e := p.e
 	for {
@@ -127,8 +127,8 @@ func (p *peer) reader() {
 	}
 }
 
-// step reads once and acts on what came; hold says that the caller will write what
-// takes long. mu is held, and given up while it reads.
+// step reads once and handles what came; hold says that the caller does long writes. mu is
+// held, and released while it reads.
 func (p *peer) step(hold bool) {
 	in := &p.in
 	if p.hasBuffered() {
@@ -186,7 +186,7 @@ func (p *peer) respond(hold bool) {
 	}
 }
 
-// readFailed ends the peer for what came, or did not. mu is held.
+// readFailed ends the peer because of a failed read or malformed bytes. mu is held.
 func (p *peer) readFailed(err error) {
 	switch {
 	case err != io.EOF:
@@ -206,8 +206,7 @@ func (p *peer) readFailed(err error) {
 	}
 }
 
-// stopReceive has a receive completed whose message is on its way and not wanted any
-// more. mu is held.
+// stopReceive completes a receive that was given up while its message is coming. mu is held.
 func (p *peer) stopReceive(r *Request) {
 	if p.in.request == r {
 		if p.reading.busy {
@@ -218,14 +217,14 @@ func (p *peer) stopReceive(r *Request) {
 		return
 	}
 	if f := p.arrivals.moving[r.id]; f != nil && f.r == r && f.zeroCopy.valid {
-		wake(p.e.rings.attendantWake) // it is complete when the sender copies nothing any more
+		wake(p.e.rings.attendantWake) // it is complete once the sender has stopped copying
 	} else if f != nil && f.r == r {
 		f.r = nil
 		r.finish(r.giveUp)
 	} // else it is being copied, and complete soon
 }
 
-// giveUp gives the buffer of the receive whose bytes come back to its owner.
+// giveUp completes the receive whose bytes are coming, and returns its buffer to the owner.
 func (p *peer) giveUp(r *Request) {
 	in := &p.in
 	in.request, in.into = nil, nil
@@ -235,14 +234,14 @@ func (p *peer) giveUp(r *Request) {
 	r.finish(r.giveUp)
 }
 
-// hasBuffered reports whether digest has left something that it could act on.
+// hasBuffered reports whether digest has left bytes that it could handle.
 func (p *peer) hasBuffered() bool {
 	n := p.in.end - p.in.begin
 	return n >= wire.EnvelopeLen || n > 0 && p.in.left > 0
 }
 
-// digest acts on what is buffered, until the request for whose waiter the link is read
-// is complete: the waiter may have a receive to post for what comes next. mu is held.
+// digest handles the buffered bytes until the request of the waiter that reads is complete: the
+// waiter may post a receive for the next message. mu is held.
 func (p *peer) digest() error {
 	in := &p.in
 	for {
@@ -272,7 +271,7 @@ func (p *peer) digest() error {
 	}
 }
 
-// handle acts on an envelope. mu is held.
+// handle handles an envelope. mu is held.
 func (p *peer) handle(env wire.Envelope) error {
 	if err := p.checkReplies(); err != nil {
 		return err
@@ -295,10 +294,10 @@ func (p *peer) handle(env wire.Envelope) error {
 		if r == nil || r.cleared && r.at < len(r.buf) {
 			return p.unknownMessage("has taken", env)
 		}
-		if r.mark > 0 && r.state != moving { // the peer's process has it; its link has said so before
+		if r.mark > 0 && r.state != moving { // the peer's process has it, so the link has acknowledged it
 			p.e.mu.Unlock()
 			err := p.link.Conn.Await(r.mark)
-			if errors.Is(err, os.ErrDeadlineExceeded) { // which was for a write that was over by then
+			if errors.Is(err, os.ErrDeadlineExceeded) { // an interrupt for a write that has ended
 				p.link.Conn.Reclaim()
 				err = nil
 			}
@@ -309,7 +308,7 @@ func (p *peer) handle(env wire.Envelope) error {
 		}
 		p.sendDone(r)
 	case wire.EnvelopeCredit:
-		p.sends.credit = min(p.sends.credit+int(env.Length), wire.MaxMessage) // of its own memory it may grant what it likes
+		p.sends.credit = min(p.sends.credit+int(env.Length), wire.MaxMessage) // how much of its memory the peer grants is its own affair
 		if p.sends.credit > p.sends.maxCredit {
 			p.sends.maxCredit, p.sends.eagerQueries = p.sends.credit, 0
 		}
@@ -351,7 +350,7 @@ func (p *peer) unknownMessage(does string, env wire.Envelope) error {
 	return fmt.Errorf("%w: the peer %s message %d, of %d bytes, which is none", wire.ErrMalformed, does, env.ID, env.Length)
 }
 
-// eager begins a message. mu is held.
+// eager handles the envelope of an eager message. mu is held.
 func (p *peer) eager(env wire.Envelope) error {
 	in, n := &p.in, env.Length
 	p.stats.MessagesReceived++
@@ -400,14 +399,14 @@ func (p *peer) message(env wire.Envelope) *message {
 	return m
 }
 
-// matched notes which message a receive gets. mu is held.
+// matched records which message a receive gets. mu is held.
 func (p *peer) matched(r *Request, env wire.Envelope) {
 	r.state = moving
 	r.got = Result{Source: p.rank, Tag: int(env.Tag), Bytes: env.Length}
 	r.err = truncated(env.Length, len(r.buf))
 }
 
-// room is where the bytes of r's message go: nowhere if they are too many.
+// room returns where the bytes of r's message go: nil if there are too many.
 func (r *Request) room() []byte {
 	if r.err != nil {
 		return nil
@@ -415,7 +414,7 @@ func (r *Request) room() []byte {
 	return r.buf[:r.got.Bytes]
 }
 
-// rtsReceived begins a message that waits for a CTS. mu is held.
+// rtsReceived handles an RTS. mu is held.
 func (p *peer) rtsReceived(env wire.Envelope) error {
 	p.stats.MessagesReceived++
 	p.stats.BytesReceived += env.Length
@@ -440,7 +439,7 @@ func (p *peer) rtsReceived(env wire.Envelope) error {
 	return nil
 }
 
-// keep keeps a message until its receive comes, and tells probes. mu is held.
+// keep stores a message until a receive matches it, and wakes probes. mu is held.
 func (p *peer) keep(m *message) {
 	if m.id != 0 {
 		p.arrivals.kept[m.id] = m
@@ -449,8 +448,8 @@ func (p *peer) keep(m *message) {
 	p.e.wakeProbes()
 }
 
-// sendCTS asks for what a matched receive has not of its message; flags says whether that
-// is late. mu is held.
+// sendCTS asks for the rest of a matched message, of which have bytes are here; flags says
+// whether the CTS is late. mu is held.
 func (p *peer) sendCTS(r *Request, id uint32, have uint64, flags uint8, lent zeroCopy) *transfer {
 	if r.err != nil || r.got.Bytes == 0 {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, Flags: flags, ID: id})
@@ -468,7 +467,7 @@ func (p *peer) sendCTS(r *Request, id uint32, have uint64, flags uint8, lent zer
 	return f
 }
 
-// transferred notes that n bytes more of a matched RTS are here. mu is held.
+// transferred counts n more bytes of a transfer, and completes it. mu is held.
 func (p *peer) transferred(f *transfer, n uint64) {
 	if f.left -= n; f.left > 0 {
 		return
@@ -480,7 +479,7 @@ func (p *peer) transferred(f *transfer, n uint64) {
 	}
 }
 
-// data begins some bytes of a rendezvous message. mu is held.
+// data handles the envelope of a part of a rendezvous message. mu is held.
 func (p *peer) data(env wire.Envelope) error {
 	in, n := &p.in, env.Length
 	head := env.Flags&wire.EnvelopeHead != 0
@@ -504,7 +503,7 @@ func (p *peer) data(env wire.Envelope) error {
 	switch {
 	case !head:
 		return p.unknownMessage("sends bytes of", env)
-	case m == nil: // it is not wanted any more
+	case m == nil: // it was given up
 		in.refund = int(n)
 	case !m.rts || m.data != nil || n > m.size:
 		return p.unknownMessage("sends the head of", env)
@@ -518,7 +517,7 @@ func (p *peer) data(env wire.Envelope) error {
 	return nil
 }
 
-// arrived ends the message, or the part of it, whose last byte came. mu is held.
+// arrived handles the last byte of a message or of a part of one. mu is held.
 func (p *peer) arrived() error {
 	in := &p.in
 	r, f, m, n := in.request, in.transfer, in.msg, in.size
@@ -543,7 +542,7 @@ func (p *peer) arrived() error {
 		p.noteArrived(m)
 	case m.rts:
 		p.headArrived(m)
-	default: // its receive may have been posted while it came
+	default: // a receive may have been posted while it came
 		c := p.e.contextOf(m.ctxID)
 		if to := c.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
 			p.e.give(to.Owner, m)
@@ -559,7 +558,7 @@ func (p *peer) arrived() error {
 	return nil
 }
 
-// headArrived puts the head of a rendezvous message where it belongs. mu is held.
+// headArrived stores the head of a rendezvous message, or copies it into the receive. mu is held.
 func (p *peer) headArrived(m *message) {
 	head := m.head
 	m.head = nil
@@ -577,8 +576,8 @@ func (p *peer) headArrived(m *message) {
 	}
 }
 
-// withdrawn gives a message back to its sender, unless a receive has matched it.
-// mu is held.
+// withdrawn handles a Withdraw: it drops the message, unless a receive has matched it. mu is
+// held.
 func (p *peer) withdrawn(id uint32) {
 	m := p.arrivals.kept[id]
 	if m == nil || m.taken {

@@ -11,39 +11,38 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
-// rings is how the engine sees to the shared memory of all peers that have
-// some. Whoever waits polls all rings, one goroutine at a time, the holder of
-// the polling token; when the wait gets long it says in every ring that it
-// sleeps, and whoever sends rings a bell over the link then. Guarded by the
-// engine's lock, but for what is said otherwise.
+// rings is how the engine serves the shared memory of all peers that have it. A waiter
+// polls all rings; one goroutine at a time does, the holder of the polling token. When
+// its wait gets long it marks itself asleep in every ring, and senders then send a bell
+// over the link. The engine's lock guards all fields, except where noted.
 //
 //	nobody --a wait--> the waiter polls --it has what it wants--> nobody, rings awake
 //	   ^                     '--nothing for long--> nobody, rings asleep --bell--.
 //	   '-- rings asleep <--all done-- served by the reader of the link, ---------'
 //	                                  or by watchIdle when left alone for a tick
 type rings struct {
-	peers     []*peer // whose ring is open; replaced when it changes, so that the token's holder may go through it without the lock
-	polling   bool    // somebody has the token
-	spinning  bool    // and polls without the lock
-	asleep    bool    // every ring is announced to be
+	peers     []*peer // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
+	polling   bool    // a goroutine holds the token
+	spinning  bool    // the holder polls without the lock
+	asleep    bool    // marked asleep in every ring
 	attended  bool    // the attendant runs
-	waiters   int     // who sleep until what they want is there, or the token is free
+	waiters   int     // goroutines that sleep until their condition is met or the token is free
 	polls     uint64  // how often the token was taken
 	pollsSeen uint64  // as checkIdle saw it last
-	direct    uint    // receives that asked for a message straight from its ring
+	direct    uint    // receives that looked into a ring without being posted
 
-	token         chan struct{} // tells one waiter that it is free
-	attendantWake chan struct{} // tells the attendant that the rings were left alone
-	free          *sync.Cond    // nobody has the token any more
-	attention     atomic.Bool   // who polls is to look at more than rings
+	token         chan struct{} // wakes one waiter when it is free
+	attendantWake chan struct{} // wakes the attendant: the rings are idle
+	free          *sync.Cond    // signalled when the token is returned
+	attention     atomic.Bool   // the poller must take the lock and look at more than rings
 	waiter        *shm.Waiter   // of the token's holder
-	waiterFits    bool          // waiter is as fits the peers there are
-	crowded       bool          // more processes than processors want to run
-	local         atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process
-	single        bool          // other goroutines run only where who polls lets them: there is one processor
+	waiterFits    bool          // waiter fits the current peers
+	crowded       bool          // more runnable processes than processors
+	local         atomic.Bool   // a peer is in this very process: other goroutines must run for its messages to come
+	single        bool          // one processor: other goroutines run only when the poller yields
 	started       time.Time
-	movedAt       time.Duration // when this process last went to another processor
-	checkEvery    time.Duration // how often rings are looked at that sleep
+	movedAt       time.Duration // when this process last moved to another processor
+	checkEvery    time.Duration // how often sleeping rings are checked
 }
 
 func (n *rings) init(mu *sync.Mutex) {
@@ -53,8 +52,8 @@ func (n *rings) init(mu *sync.Mutex) {
 	n.single = runtime.GOMAXPROCS(0) == 1
 }
 
-// patience is how long a wait polls that keeps nobody from running: a bell and its waking
-// take long, and who computes or is preempted meanwhile is soon back.
+// patience is how long a wait polls where no other process wants the processor: a bell and
+// its wake-up are slow, and a peer that computes or is preempted is soon back.
 const patience = 500 * time.Microsecond
 
 // fitWaiter makes the waiter fit for how many share the machine's processors.
@@ -72,7 +71,7 @@ func (n *rings) fitWaiter() {
 	n.waiter = shm.NewWaiter(pace)
 }
 
-// add has a peer's ring polled. mu is held.
+// add starts to poll a peer's ring. mu is held.
 func (n *rings) add(p *peer) {
 	if !n.attended {
 		n.attended = true
@@ -83,16 +82,15 @@ func (n *rings) add(p *peer) {
 	p.e.requestSweep()
 }
 
-// remove has it polled no more. mu is held.
+// remove stops polling it. mu is held.
 func (n *rings) remove(p *peer) {
 	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
 	p.e.requestSweep()
 }
 
-// requestSweep has the rings looked at: by the holder of the token, who takes the lock for it,
-// or, where nobody polls, before long. The holder may be past what is to be looked at, and
-// leave the rings as asleep as it found them: so they are not, until somebody has
-// looked at all of them. mu is held.
+// requestSweep causes a sweep of the rings: by the token's holder, which takes the lock for
+// it, or soon where no goroutine polls. The holder may already be past what needs the look,
+// so the rings count as awake until all of them were swept again. mu is held.
 func (e *Engine) requestSweep() {
 	n := &e.rings
 	n.asleep = false
@@ -126,7 +124,7 @@ func (e *Engine) releaseRings() {
 	e.noteIdle()
 }
 
-// awake takes back that the rings sleep. The token and mu are held.
+// awake clears the asleep mark of all rings. The token and mu are held.
 func (n *rings) awake() {
 	if !n.asleep {
 		return
@@ -137,8 +135,8 @@ func (n *rings) awake() {
 	}
 }
 
-// sleepRings announces in every ring that nobody will look, unless something came
-// meanwhile, or has room now. The token and mu are held.
+// sleepRings marks every ring asleep and reports true, unless a message or room has come
+// meanwhile. The token and mu are held.
 func (e *Engine) sleepRings() bool {
 	n := &e.rings
 	n.asleep = true
@@ -151,7 +149,7 @@ func (e *Engine) sleepRings() bool {
 		}
 	}
 	for _, f := range e.copies {
-		if !f.awaitsSender || f.allCopied() { // after the announcement: the sender looks for it when it has copied its last piece
+		if !f.awaitsSender || f.allCopied() { // checked after the mark: the sender checks the mark after copying its last piece
 			n.asleep = false
 		}
 	}
@@ -188,8 +186,8 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 	return found
 }
 
-// serveRings acts on what is in the rings until they sleep, or somebody who waits
-// takes over, unless somebody is there who does. mu is held, and released meanwhile.
+// serveRings handles the records in the rings until they can sleep or a waiter takes over. If
+// another goroutine polls, that one does it. mu is held, and released meanwhile.
 func (e *Engine) serveRings() {
 	n := &e.rings
 	if n.polling {
@@ -203,7 +201,7 @@ func (e *Engine) serveRings() {
 	for {
 		for {
 			swept, toiled := e.sweep(nil), e.copyOnePiece()
-			e.mu.Unlock() // others may want it
+			e.mu.Unlock() // give other goroutines a chance
 			if !swept && !toiled {
 				runtime.Gosched()
 			}
@@ -212,7 +210,7 @@ func (e *Engine) serveRings() {
 				break
 			}
 		}
-		if n.waiters > 0 { // what comes next is sooner seen by one who polls than by a bell
+		if n.waiters > 0 { // a poller sees the next record sooner than a bell would wake it
 			n.awake()
 			break
 		}
@@ -223,7 +221,7 @@ func (e *Engine) serveRings() {
 	e.releaseRings()
 }
 
-// pollOnce acts on what is in the rings now, unless somebody polls them. mu is held,
+// pollOnce handles the records that are in the rings now, unless a goroutine polls them. mu is held,
 // and given up meanwhile.
 func (e *Engine) pollOnce() {
 	if n := &e.rings; !n.polling && len(n.peers) > 0 {
@@ -234,11 +232,11 @@ func (e *Engine) pollOnce() {
 	}
 }
 
-// sleepCheckEvery is how often rings are looked at that sleep. Bells should make that
-// needless; but what comes of one that is missed is to be late, and not to be lost.
+// sleepCheckEvery is how often sleeping rings are checked. Bells should make that needless;
+// with it a missed bell makes a message late, not lost.
 const sleepCheckEvery = 100 * time.Millisecond
 
-// attendant sees to rings that were left alone, until the engine closes.
+// attendant serves idle rings, until the engine closes.
 func (e *Engine) attendant() {
 	round := time.NewTicker(e.rings.checkEvery)
 	defer round.Stop()
@@ -255,8 +253,8 @@ func (e *Engine) attendant() {
 	}
 }
 
-// checkRings is checkIdle for the rings: those that were left alone
-// since the last are attended to. It reports whether they are awake. mu is held.
+// checkRings is checkIdle for the rings: it wakes the attendant if they were idle since the
+// last call. It reports whether they are awake. mu is held.
 func (e *Engine) checkRings() bool {
 	n := &e.rings
 	if len(n.peers) == 0 || n.asleep && !n.polling {
@@ -269,14 +267,14 @@ func (e *Engine) checkRings() bool {
 	return true
 }
 
-// A wanted is what somebody waits for.
+// A condition is what a goroutine waits for.
 type condition interface {
 	met() bool                // with mu held
-	changed() <-chan struct{} // tells when it is to be asked again; with mu held
+	changed() <-chan struct{} // signals that met may have changed; with mu held
 }
 
-// poll polls the rings until what is wanted is here or ctx is done, or sleeps
-// until something has changed: the caller looks and calls again. mu is held, and given up
+// poll polls the rings until w is met or ctx is done, or sleeps until something has changed:
+// the caller checks and calls again. mu is held, and given up
 // meanwhile.
 func (e *Engine) poll(ctx context.Context, w condition) {
 	n := &e.rings
@@ -302,7 +300,7 @@ func (e *Engine) poll(ctx context.Context, w condition) {
 	}
 	e.mu.Lock()
 	if n.waiters--; n.waiters > 0 && !n.polling && !n.asleep && w.met() {
-		wake(n.token) // whoever else waits
+		wake(n.token) // another waiter
 	}
 }
 
@@ -339,11 +337,11 @@ func (e *Engine) pollWithToken(ctx context.Context, w condition) (parks bool) {
 	}
 }
 
-// spinsForRoom is after how many polls one who has to send looks for room.
+// spinsForRoom is after how many polls a goroutine with records to send looks for room.
 const spinsForRoom = 32
 
-// spin polls without the lock until there is something to look at, and reports whether
-// it is time to sleep instead. The token is held.
+// spin polls without the lock until a ring has a record or attention is set, and reports
+// whether to sleep instead. The token is held.
 func (n *rings) spin(ctx context.Context, peers []*peer, stalled bool) (parks bool) {
 	for i := 0; ; i++ {
 		for _, p := range peers {
@@ -378,8 +376,7 @@ func (n *rings) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 	}
 }
 
-// unmap gives the memory of all peers back when nobody polls any more. Every peer
-// has failed.
+// unmap unmaps the memory of all peers once no goroutine polls. Every peer has failed.
 func (e *Engine) unmap() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -394,12 +391,12 @@ func (e *Engine) unmap() {
 	}
 }
 
-// leaveEvery is how often a process goes to another processor at most.
+// leaveEvery is the least time between two moves of a process to another processor.
 const leaveEvery = 5 * time.Millisecond
 
-// sharesCPU tells the peers on which processor this process runs, and reports whether one
-// of them said the same. Of two that did, the higher rank goes elsewhere now and
-// then: the scheduler would not part them.
+// sharesCPU tells the peers on which processor this process runs, and reports whether a peer
+// runs on the same one. Of two such processes the higher rank moves away now and then: the
+// scheduler does not separate them.
 func (n *rings) sharesCPU(peers []*peer, now time.Duration) bool {
 	cpu, same := shm.CPU(), false
 	for _, p := range peers {

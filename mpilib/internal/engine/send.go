@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// messageCost is what a message is charged beside its bytes, so that a flood
-	// of empty ones is bounded too.
+	// messageCost is charged for each message beside its bytes, so that a flood of
+	// empty messages is bounded, too.
 	messageCost = 64
 	// maxPendingSends is how many sends may wait for a peer's CTS at a time.
 	maxPendingSends = 4096
-	// eagerShort is up to which size messages are sent eagerly to a peer nearby,
-	// and how much of a larger one is. It takes as long as the peer's answer.
+	// eagerShort is the eager limit on a short path, and how much of a larger message goes
+	// eagerly there. Sending it takes about as long as a round trip.
 	eagerShort = 64 << 10
-	// maxHead is how much of a large message is sent eagerly to a peer whose
-	// receives are there before the messages: so much that nobody waits for the
-	// peer's answer, and that others' messages need not wait long.
+	// maxHead is how much of a large message is sent eagerly to a peer whose receives are
+	// posted before the messages: enough to cover the round trip of the CTS, and little
+	// enough not to delay other messages.
 	maxHead = 1 << 20
 	// longRTT is from where on a peer counts as far, and farRate what a path to it is
 	// thought to carry before that was measured, in bytes a second. Both are looked
@@ -28,9 +28,9 @@ const (
 	pathCheckEvery = 64
 )
 
-// Isend starts a send of b to world rank dst, which may be this process. r
-// tells when b is the caller's again; it must not change until then. hold says
-// that the caller waits at once, and so will write itself what takes long.
+// Isend starts a send of b to world rank dst, which may be this process. b must not change
+// until r is complete. hold says that the caller waits for r at once, so that it does long
+// writes itself.
 func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,7 +53,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 	if mode == Buffered {
 		own := &Request{e: e, group: g, state: waiting, send: true, ctxID: ctxID, peer: dst, tag: tag, buf: slices.Clone(b), got: r.got}
 		r.finish(nil)
-		r, hold = own, false // its caller waits for nothing
+		r, hold = own, false // its caller does not wait
 	}
 	if dst == e.cfg.Rank {
 		e.sendSelf(r)
@@ -62,9 +62,9 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 	e.peers[dst].send(r, hold)
 }
 
-// sendNow sends a message that needs no Request, because it is copied at once, or
-// reports that it is not such a one: see announce. hold is as for Isend. mu is held, and
-// may be given up after that.
+// sendNow sends a message that needs no Request because it is copied at once, and reports
+// whether it did; see announce. hold is as for Isend. mu is held, and may be released after
+// the copy.
 func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
 	if mode == Synchronous || dst == e.cfg.Rank || e.closed != nil || e.startError(g, ctxID) != nil {
 		return false
@@ -93,7 +93,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 	return true
 }
 
-// send sends r or has it wait. mu is held.
+// send sends r or queues it. mu is held.
 func (p *peer) send(r *Request, hold bool) {
 	switch {
 	case p.failed != nil:
@@ -112,8 +112,8 @@ func (p *peer) send(r *Request, hold bool) {
 	p.dispatch(hold)
 }
 
-// dispatch sees to it that what is queued is written; with hold the caller writes
-// what cannot be written without waiting. mu is held, and may be released.
+// dispatch writes what the link takes without blocking, and wakes the writer for the rest;
+// with hold the caller will write the rest. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
 	p.post()
 	if !hold && p.writable() {
@@ -121,8 +121,7 @@ func (p *peer) dispatch(hold bool) {
 	}
 }
 
-// eagerLimit returns how many bytes of a message may be sent before the peer asks,
-// if there is credit.
+// eagerLimit returns the largest message that is sent eagerly, if there is credit.
 func (p *peer) eagerLimit() int {
 	if p.link == nil {
 		return eagerShort
@@ -138,9 +137,9 @@ func (p *peer) eagerLimit() int {
 	return p.sends.eagerSize
 }
 
-// eagerAt is what goes eagerly over a path with that round trip that carries rate
-// bytes a second, as far as was measured: twice what is under way in it, so that the
-// peer's answer is here before the path is empty, and at most half of the credit.
+// eagerAt is the eager limit of a path with that round trip and rate in bytes a second (0: not
+// measured): twice the bandwidth-delay product, so that the CTS arrives before the path runs
+// empty, and at most half of the credit.
 func eagerAt(rtt time.Duration, rate float64, credit int) int {
 	if rtt <= longRTT {
 		return eagerShort
@@ -151,8 +150,8 @@ func eagerAt(rtt time.Duration, rate float64, credit int) int {
 	return max(eagerShort, int(min(2*rate*rtt.Seconds(), float64(credit/2))))
 }
 
-// announce queues r's message, or an offer of it; it returns false if not even that
-// may be sent now. Messages are announced in the order of their sends. mu is held.
+// announce queues r's message or its RTS, and returns false if not even the RTS may be sent
+// now. Messages are announced in the order of their sends. mu is held.
 func (p *peer) announce(r *Request) bool {
 	n := len(r.buf)
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: r.ctxID, Tag: uint32(r.tag), Length: uint64(n)}
@@ -167,7 +166,7 @@ func (p *peer) announce(r *Request) bool {
 			}
 			return true
 		}
-		if n >= gatherBelow || p.out.viaShm || len(p.out.queue) >= maxBatches { // who finds no room shall wait, not fill the memory
+		if n >= gatherBelow || p.out.viaShm || len(p.out.queue) >= maxBatches { // without room the sender waits instead of filling memory
 			p.out.addFromBuffer(env, r, 0, n, true)
 			return true
 		}
@@ -194,7 +193,7 @@ func (p *peer) announce(r *Request) bool {
 	return true
 }
 
-// maxHead returns how many bytes of an offer may go eagerly, if there is credit.
+// maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
 func (p *peer) maxHead() int {
 	if p.out.viaShm {
 		return eagerShared
@@ -202,7 +201,7 @@ func (p *peer) maxHead() int {
 	return max(p.sends.head, p.eagerLimit())
 }
 
-// assignID gives r an id, and remembers it by that.
+// assignID gives r an id under which it is pending.
 func (s *sends) assignID(r *Request) uint32 {
 	for {
 		s.nextID++
@@ -215,7 +214,7 @@ func (s *sends) assignID(r *Request) uint32 {
 	return r.id
 }
 
-// sendBacklog announces what credit, or the end of another send, allows. mu is held.
+// sendBacklog announces queued sends as far as credit and limits allow. mu is held.
 func (p *peer) sendBacklog() {
 	n := 0
 	for n < len(p.sends.backlog) && p.announce(p.sends.backlog[n]) {
@@ -224,8 +223,8 @@ func (p *peer) sendBacklog() {
 	p.sends.backlog = slices.Delete(p.sends.backlog, 0, n)
 }
 
-// ctsReceived is told that the peer wants n bytes of a send's message, whose RTS came late if it had to
-// be kept. mu is held.
+// ctsReceived handles a CTS for n bytes of r; late says that the receive was posted after the
+// RTS had come. mu is held.
 func (p *peer) ctsReceived(r *Request, n uint64, late bool) {
 	if late {
 		p.sends.head = 0
@@ -248,12 +247,12 @@ func (p *peer) queueRest(r *Request) {
 	}
 }
 
-// sendDone is told that the peer has what it wants of r's message. mu is held.
+// sendDone completes r: the peer has what it wants of the message. mu is held.
 func (p *peer) sendDone(r *Request) {
 	delete(p.sends.pending, r.id)
 	p.endZeroCopy(r)
 	if p.e.closed != nil {
-		p.e.wakeProbes() // drain may wait for it
+		p.e.wakeProbes() // drain may wait for this
 	}
 	defer p.sendBacklog()
 	if r.state == moving {
@@ -261,13 +260,13 @@ func (p *peer) sendDone(r *Request) {
 		return
 	}
 	p.out.remove(r)
-	if r.giveUp == nil && p.e.revoked[r.ctxID] { // the peer has dropped it
+	if r.giveUp == nil && p.e.revoked[r.ctxID] { // the peer has dropped the message
 		r.giveUp = ErrRevoked
 	}
 	r.finish(r.giveUp)
 }
 
-// cancel asks for a message back that was announced, or is to be. mu is held.
+// cancel withdraws a message that was announced or is queued. mu is held.
 func (p *peer) cancel(r *Request) {
 	if i := slices.Index(p.sends.backlog, r); i >= 0 {
 		p.sends.backlog = slices.Delete(p.sends.backlog, i, i+1)
@@ -281,25 +280,25 @@ func (p *peer) cancel(r *Request) {
 	}
 }
 
-// abandon gives r's buffer back to its owner, who waits no longer, and completes
-// it with err. mu is held, and may be released.
+// abandon completes r with err and returns its buffer to the owner, which gave up waiting. mu is
+// held, and may be released.
 func (p *peer) abandon(r *Request, err error) {
 	if i := slices.Index(p.sends.backlog, r); i >= 0 {
 		p.sends.backlog = slices.Delete(p.sends.backlog, i, i+1)
 		r.finish(err)
 		return
 	}
-	if r.id == 0 { // queued, to be sent at once
+	if r.id == 0 { // queued as eager
 		p.out.remove(r)
 		p.sends.credit += len(r.buf) + messageCost
 		r.finish(err)
 		return
 	}
-	if r.exposed && !p.shm.tx.Revoke(r.slot) { // the peer copies it, and is soon done
+	if r.exposed && !p.shm.tx.Revoke(r.slot) { // the peer is copying it, and soon done
 		r.giveUp = err
 		return
 	}
-	// The peer knows of it. What it may want is sent from a copy.
+	// The peer knows the message. What it may still want is sent from a copy.
 	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
 		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, cleared: r.cleared, orphan: true, exposed: r.exposed, slot: r.slot}
 	r.exposed = false
@@ -310,7 +309,7 @@ func (p *peer) abandon(r *Request, err error) {
 		}
 	}
 	p.out.replace(r, own)
-	if r.mark > 0 && p.failed == nil { // the link may still read from it
+	if r.mark > 0 && p.failed == nil { // the link may still refer to it
 		r.state = moving
 		p.e.mu.Unlock()
 		p.link.Conn.Reclaim()

@@ -8,29 +8,28 @@ import (
 )
 
 const (
-	// gatherBelow is the size from which on a message is written from the
-	// caller's buffer instead of being copied behind others (about where the
-	// copy starts to cost more than a system call).
+	// gatherBelow is the size from which a message is written from the caller's buffer
+	// instead of being copied into a batch (about where a copy costs more than a system
+	// call).
 	gatherBelow = 16 << 10
-	batchSize   = 64 << 10 // of copied messages that are written at once
-	maxBatches  = 256      // that wait to be written; further messages stay in their callers' buffers
-	maxTaken    = 1 << 20  // bytes that are written at a time, apart from the last message
-	chunk       = 1 << 20  // of a message whose CTS is here: others may go between
+	batchSize   = 64 << 10 // bytes of copied messages written by one system call
+	maxBatches  = 256      // queued; further messages stay in their callers' buffers
+	maxTaken    = 1 << 20  // bytes taken at a time, apart from the last message
+	chunk       = 1 << 20  // of a message whose CTS has come: other messages may go between
 )
 
-// outgoing is what waits to be written to a peer.
+// outgoing is what is queued for a peer.
 type outgoing struct {
 	queue  []segment  // in order
-	viaShm bool       // what is added goes through shared memory, an envelope in each segment
-	bulk   []*Request // sends whose CTS is here, one chunk each in rotation; behind the queue
+	viaShm bool       // new segments go through shared memory, one envelope each
+	bulk   []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
 	spare  []byte     // memory for the next batch
 	taken  []segment  // memory for what is being written
 	bufs   [][]byte
 }
 
-// segment is a piece of the outgoing stream: copied bytes, then perhaps n
-// bytes of the buffer of a send, from at on. One that goes through shared memory has its
-// envelope apart.
+// segment is a piece of the outgoing stream: copied bytes, then perhaps n bytes of a send's
+// buffer, from at on. One for shared memory has its envelope in head.
 type segment struct {
 	head   [wire.EnvelopeLen]byte // where viaShm
 	copied []byte
@@ -42,7 +41,7 @@ type segment struct {
 
 func (o *outgoing) any() bool { return len(o.queue) > 0 || len(o.bulk) > 0 }
 
-// forLink reports whether what is next is for the link.
+// forLink reports whether the next segment is for the link.
 func (o *outgoing) forLink() bool {
 	if len(o.queue) > 0 {
 		return !o.queue[0].viaShm
@@ -50,7 +49,7 @@ func (o *outgoing) forLink() bool {
 	return len(o.bulk) > 0 && !o.viaShm
 }
 
-// add appends an envelope and a small message to the last batch, or a new one.
+// add appends an envelope and a small message to the last batch, or to a new one.
 func (o *outgoing) add(env wire.Envelope, b []byte) {
 	n := len(o.queue)
 	if o.viaShm {
@@ -75,8 +74,8 @@ func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last 
 	s.r, s.at, s.n, s.last = r, at, n, last
 }
 
-// remove takes what is to be written of r's buffer out of the queue, with its
-// envelope: the last bytes of the segment's copied ones, if it is not viaShm.
+// remove takes r's buffer out of the queue, with its envelope, which is at the end of the
+// segment's copied bytes if the segment is not viaShm.
 func (o *outgoing) remove(r *Request) {
 	for i := range o.queue {
 		if s := &o.queue[i]; s.r == r && !s.viaShm {
@@ -90,7 +89,7 @@ func (o *outgoing) remove(r *Request) {
 	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
 }
 
-// replace has another request's buffer written in r's place.
+// replace writes another request's buffer in r's place.
 func (o *outgoing) replace(r, by *Request) {
 	for i := range o.queue {
 		if o.queue[i].r == r {
@@ -116,9 +115,8 @@ func (o *outgoing) fail(err error) {
 	o.queue, o.bulk = nil, nil
 }
 
-// take moves what is to be written next to taken, and reports how: data of the callers'
-// stays its owner's until the peer has it, what was copied does not. Taken
-// requests move.
+// take moves the next segments to taken. lent says that the callers' buffers in them must stay
+// unchanged until the peer has acknowledged the bytes. The state of their requests is moving.
 func (o *outgoing) take() (lent bool) {
 	o.taken = o.taken[:0]
 	if len(o.queue) == 0 {
@@ -161,14 +159,14 @@ func (p *peer) queueControl(env wire.Envelope) {
 	}
 }
 
-// writable reports whether there is something to write, and nobody who does. mu
-// is held.
+// writable reports whether there is something to write and no goroutine that writes. mu is
+// held.
 func (p *peer) writable() bool {
 	return !p.writing.busy && p.link != nil && p.failed == nil && (p.out.forLink() || p.shm.bellDue)
 }
 
-// post writes what is queued as far as that needs no waiting. Somebody may have
-// queued more meanwhile who left it to whoever was writing: that is the writer's.
+// post writes what is queued as far as the link takes it without blocking. What others queue
+// meanwhile is left to the writer.
 // mu is held, and released meanwhile.
 func (p *peer) post() {
 	wrote := false
@@ -201,7 +199,7 @@ func (p *peer) post() {
 	}
 }
 
-// next takes out what may be posted next: copied bytes, or a bell. mu is held.
+// next takes out the bytes to post next: a batch, or a bell. mu is held.
 func (p *peer) next() []byte {
 	switch {
 	case !p.writable():
@@ -225,7 +223,7 @@ func (p *peer) recycle(b []byte) {
 	}
 }
 
-// writer writes what nobody else does until the peer fails or the engine closes.
+// writer writes what no other goroutine does, until the peer fails or the engine closes.
 func (p *peer) writer() {
 	e := p.e
 	for {
@@ -251,14 +249,14 @@ func (p *peer) writer() {
 	}
 }
 
-// writeForWaiter writes for a waiter. mu is held.
+// writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
 func (p *peer) writeForWaiter(ctx context.Context) {
 	p.writing.ctx.watch(p.e, ctx, p.interruptWrite)
 	p.write()
 }
 
-// awaitWriteToken has a waiter sleep until the peer's own goroutine, which is writing, leaves
-// the rest to it: that goroutine would be one thread more that wants a processor. mu is
+// awaitWriteToken sleeps until the peer's own goroutine, which is writing, leaves the rest to
+// this waiter: otherwise one more thread would want a processor. mu is
 // held, and given up meanwhile.
 func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	done, stop := r.finished(), ctx.Done()
@@ -278,7 +276,7 @@ func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	}
 }
 
-// write takes something and writes it. mu is held, and released meanwhile.
+// write takes the next segments and writes them. mu is held, and released meanwhile.
 func (p *peer) write() {
 	p.writing.busy = true
 	p.writing.count++
@@ -318,7 +316,7 @@ func (p *peer) write() {
 	}
 }
 
-// wrote notes what came of a write of n bytes. mu is held.
+// wrote handles the end of a write of n bytes. mu is held.
 func (p *peer) wrote(n int64, mark uint64, err error) {
 	if wasInterrupted(&p.writing.interrupted, err, p.link.Conn.SetWriteDeadline) {
 		p.requeue(n)
@@ -339,7 +337,7 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 		case p.failed != nil:
 			r.finish(p.failed)
 		case s.last && r.mode != Synchronous:
-			r.finish(r.giveUp) // nothing of it is the link's any more
+			r.finish(r.giveUp) // the link refers to none of it any more
 		case r.ended:
 			p.out.remove(r)
 			r.finish(r.giveUp)
@@ -353,8 +351,8 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 	}
 }
 
-// requeue queues a copy of what of the taken segments was not written, before
-// everything else: the stream needs their bytes.
+// requeue puts a copy of the unwritten rest of the taken segments first in the queue: the
+// stream needs those bytes.
 func (p *peer) requeue(n int64) {
 	var rest []byte
 	for _, b := range p.out.bufs {
