@@ -188,13 +188,7 @@ func (p *peer) markFailed(err error) {
 		}
 		return
 	}
-	switch env := (wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}); { // or it does not learn
-	case p.link == nil:
-	case p.out.viaShm:
-		p.sendRecord(env, nil)
-	case !p.writing.busy:
-		p.link.Conn.Post(env.Append(nil))
-	}
+	p.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}) // or it does not learn
 	p.fail(err)
 }
 
@@ -429,7 +423,10 @@ func (e *Engine) sends() []*Request {
 		for _, r := range p.sends.pending {
 			add(r)
 		}
-		for _, s := range slices.Concat(p.out.queue, p.out.taken) {
+		for _, r := range p.out.queued() {
+			add(r)
+		}
+		for _, s := range p.out.link.taken {
 			add(s.r)
 		}
 	}

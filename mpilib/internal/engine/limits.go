@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -116,14 +115,7 @@ func (p *peer) checkReplies() error {
 	if p.arrivals.envelopes++; p.arrivals.envelopes%repliesEvery != 0 {
 		return nil
 	}
-	n := 0
-	for i := range p.out.queue {
-		if s := &p.out.queue[i]; s.r == nil {
-			n += len(s.copied) + int(unsafe.Sizeof(segment{}))
-		} else { // a message of the program's, behind what else is written
-			n += max(0, len(s.copied)-wire.EnvelopeLen)
-		}
-	}
+	n := p.out.answers()
 	if n > maxBatches*batchSize+maxReplies {
 		return fmt.Errorf("%w: the peer sends more and more, and does not read the answers: %d bytes wait", wire.ErrMalformed, n)
 	}

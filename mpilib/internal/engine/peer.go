@@ -32,7 +32,7 @@ type peer struct {
 	reading  reading
 	in       incoming // owned by the holder of the reading token
 	writing  writing
-	out      outgoing // what is to be written; the holder of the writing token owns out.taken
+	out      outgoing // what is to be written; the holder of the writing token owns link.taken
 	sends    sends
 	arrivals arrivals
 	parting  parting
@@ -58,7 +58,7 @@ type reading struct {
 
 // writing is which goroutine writes to the peer's link.
 type writing struct {
-	busy        bool          // a goroutine holds the token, and owns out.taken
+	busy        bool          // a goroutine holds the token, and owns out.link.taken
 	byWriter    bool          // the holder is the peer's own goroutine
 	count, seen uint64        // how often the token was taken; as checkIdle saw it last
 	waiters     int           // goroutines that sleep until they may take the token
@@ -323,7 +323,7 @@ func (e *Engine) Links() []LinkState {
 	var all []LinkState
 	for _, p := range e.peers {
 		if p != nil && p.link != nil {
-			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.viaShm, Reason: p.shm.reason, Traffic: p.stats})
+			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.stats})
 		}
 	}
 	return all

@@ -16,15 +16,6 @@ const eagerShared = shm.MaxRecord
 // bellBytes is the envelope that wakes a peer.
 var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
 
-// queueOrSend queues an envelope and what belongs to it, or sends them at once where they
-// go through shared memory and there is room. mu is held.
-func (p *peer) queueOrSend(env wire.Envelope, b []byte) {
-	if p.out.viaShm && len(p.out.queue) == 0 && p.sendRecord(env, b) {
-		return
-	}
-	p.out.add(env, b)
-}
-
 // sendRecord sends a record, or reports that there is no room. mu is held.
 func (p *peer) sendRecord(env wire.Envelope, b []byte) bool {
 	var head [shm.HeadSize]byte
@@ -50,14 +41,17 @@ func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
 	return true
 }
 
-// flush sends what found no room before, as far as there is some now. mu is held.
+// flush sends what found no room in the ring before, as far as there is some now. mu is held.
 func (p *peer) flush() {
 	o, n := &p.out, 0
-	for n < len(o.queue) && o.queue[n].viaShm && p.failed == nil && p.sendSegment(&o.queue[n]) {
+	if !o.inRing || len(o.link.queue) > 0 {
+		return
+	}
+	for n < len(o.ring) && p.failed == nil && p.resend(&o.ring[n]) {
 		n++
 	}
-	o.queue = slices.Delete(o.queue, 0, n)
-	for len(o.queue) == 0 && len(o.bulk) > 0 && p.failed == nil {
+	o.ring = slices.Delete(o.ring, 0, n)
+	for len(o.ring) == 0 && len(o.bulk) > 0 && p.failed == nil {
 		r := o.bulk[0]
 		n := min(shm.MaxRecord, len(r.buf)-r.at)
 		if !p.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n]) {
@@ -69,18 +63,18 @@ func (p *peer) flush() {
 	}
 }
 
-// sendSegment sends a segment if there is room. mu is held.
-func (p *peer) sendSegment(s *segment) bool {
-	var lent []byte
-	if s.r != nil {
-		lent = s.r.buf[s.at : s.at+s.n]
+// resend sends a queued record if there is room. mu is held.
+func (p *peer) resend(rec *record) bool {
+	payload := rec.copied
+	if rec.r != nil {
+		payload = rec.r.buf[rec.at : rec.at+rec.n]
 	}
-	if !p.trySend(&s.head, s.copied, lent) {
+	if !p.trySend(&rec.head, payload) {
 		return false
 	}
-	switch r := s.r; {
+	switch r := rec.r; {
 	case r == nil:
-	case s.last && r.mode != Synchronous:
+	case rec.last && r.mode != Synchronous:
 		r.finish(nil)
 	default:
 		p.queueRest(r)
@@ -93,11 +87,10 @@ func (p *peer) sendSegment(s *segment) bool {
 func (p *peer) stalled() (n int, yes bool) {
 	o := &p.out
 	switch {
-	case !o.viaShm || p.failed != nil:
+	case !o.inRing || p.failed != nil || len(o.link.queue) > 0:
 		return 0, false
-	case len(o.queue) > 0:
-		s := &o.queue[0]
-		return len(s.copied) + s.n, s.viaShm
+	case len(o.ring) > 0:
+		return len(o.ring[0].copied) + o.ring[0].n, true
 	case len(o.bulk) > 0:
 		return min(shm.MaxRecord, len(o.bulk[0].buf)-o.bulk[0].at), true
 	}

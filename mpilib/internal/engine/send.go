@@ -74,20 +74,13 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: ctxID, Tag: uint32(tag), Length: uint64(len(b))}
-	switch {
-	case p.out.viaShm:
-		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.sendRecord(env, b) {
-			return false
-		}
-	case len(b) >= gatherBelow || len(b) > p.eagerLimit() || len(p.out.queue) >= maxBatches:
+	if !p.sendSmall(env, b) {
 		return false
-	default:
-		p.out.add(env, b)
 	}
 	p.sends.credit -= cost
 	p.stats.MessagesSent++
 	p.stats.BytesSent += uint64(len(b))
-	if !p.out.viaShm || p.shm.bellDue {
+	if p.out.forLink() || p.shm.bellDue {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true
@@ -121,22 +114,6 @@ func (p *peer) dispatch(hold bool) {
 	}
 }
 
-// eagerLimit returns the largest message that is sent eagerly, if there is credit.
-func (p *peer) eagerLimit() int {
-	if p.link == nil {
-		return eagerShort
-	}
-	if p.out.viaShm {
-		return eagerShared
-	}
-	if p.sends.eagerQueries%pathCheckEvery == 0 {
-		_, rtt := p.link.Current()
-		p.sends.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.sends.maxCredit)
-	}
-	p.sends.eagerQueries++
-	return p.sends.eagerSize
-}
-
 // eagerAt is the eager limit of a path with that round trip and rate in bytes a second (0: not
 // measured): twice the bandwidth-delay product, so that the CTS arrives before the path runs
 // empty, and at most half of the credit.
@@ -160,18 +137,7 @@ func (p *peer) announce(r *Request) bool {
 		if r.mode == Synchronous {
 			env.Flags, env.ID = wire.EnvelopeSynchronous, p.sends.assignID(r)
 		}
-		if p.out.viaShm && len(p.out.queue) == 0 && p.sendRecord(env, r.buf) {
-			if r.mode != Synchronous {
-				r.finish(nil)
-			}
-			return true
-		}
-		if n >= gatherBelow || p.out.viaShm || len(p.out.queue) >= maxBatches { // without room the sender waits instead of filling memory
-			p.out.addFromBuffer(env, r, 0, n, true)
-			return true
-		}
-		p.out.add(env, r.buf)
-		if r.mode != Synchronous {
+		if p.sendEager(env, r) && r.mode != Synchronous {
 			r.finish(nil)
 		}
 		return true
@@ -191,14 +157,6 @@ func (p *peer) announce(r *Request) bool {
 		p.out.addFromBuffer(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
 	}
 	return true
-}
-
-// maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
-func (p *peer) maxHead() int {
-	if p.out.viaShm {
-		return eagerShared
-	}
-	return max(p.sends.head, p.eagerLimit())
 }
 
 // assignID gives r an id under which it is pending.
@@ -242,8 +200,8 @@ func (p *peer) ctsReceived(r *Request, n uint64, late bool) {
 // queueRest has the rest of a send written if the CTS is here and its head is
 // not being written any more. mu is held.
 func (p *peer) queueRest(r *Request) {
-	if r.cleared && r.state == waiting && r.at < len(r.buf) && !slices.Contains(p.out.bulk, r) {
-		p.out.bulk = append(p.out.bulk, r)
+	if r.cleared && r.state == waiting && r.at < len(r.buf) {
+		p.out.stream(r)
 	}
 }
 

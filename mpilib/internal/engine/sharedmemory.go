@@ -17,7 +17,7 @@ import (
 // who cannot share memory. Guarded by the engine's lock, but rx is the token's
 // holder's.
 //
-//	none --Share--> described --Share--> mapped --our Switch--> out.viaShm is set
+//	none --Share--> described --Share--> mapped --our Switch--> out.toRing
 //	   '---refused-----'------> why        '----its Switch--> open
 type sharedMemory struct {
 	possible       bool // this side may map memory, or has made it
@@ -110,7 +110,7 @@ func (p *peer) refuseSharing(seg *shm.Segment, err error) {
 // is held.
 func (p *peer) shareReceived(n uint64) error {
 	switch {
-	case p.shm.open || p.out.viaShm || p.shm.described, n != 0 && n != shm.DescriptorSize:
+	case p.shm.open || p.out.inRing || p.shm.described, n != 0 && n != shm.DescriptorSize:
 		return fmt.Errorf("%w: the peer shares memory out of order, or described in %d bytes", wire.ErrMalformed, n)
 	case n > 0:
 		p.shm.described = true
@@ -188,7 +188,7 @@ func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Sl
 // switchOver has everything that is queued from here on go through the ring. mu is held.
 func (p *peer) switchOver() {
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeSwitch})
-	p.out.viaShm = true
+	p.out.toRing()
 }
 
 // switchReceived is told that the peer has. mu is held.

@@ -61,7 +61,7 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	for _, e := range es {
 		eventually(t, e, "memory is shared with both", func() bool {
 			for _, p := range e.peers {
-				if p != nil && !(p.shm.open && p.out.viaShm) {
+				if p != nil && !(p.shm.open && p.out.inRing) {
 					return false
 				}
 			}
@@ -124,7 +124,7 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	for i := range rs {
 		es[0].Isend(&rs[i], everyone{}, 0, 1, i, make([]byte, 100), Standard, false)
 	}
-	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].out.queue) > 0 })
+	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].out.ring) > 0 })
 	es[1].mu.Lock()
 	es[1].releaseRings()
 	es[1].requestSweep()

@@ -49,7 +49,7 @@ func parseZeroCopy(payload []byte) (zeroCopy, error) {
 // bytes stay where they are: they are not on a stack, since the request refers to them,
 // and Go moves nothing else. mu is held.
 func (p *peer) exposeBuffer(r *Request) []byte {
-	if n := len(r.buf); !p.out.viaShm || n < zeroCopyFrom || n > shm.MaxExposed {
+	if n := len(r.buf); !p.out.inRing || n < zeroCopyFrom || n > shm.MaxExposed {
 		return nil
 	}
 	i, ok := p.shm.tx.Expose(len(r.buf))
@@ -107,7 +107,7 @@ func (p *peer) startCopy(r *Request, id uint32, l zeroCopy) *transfer {
 	// Nobody is woken to help: who sleeps has something else to do.
 	var head [shm.HeadSize]byte
 	wire.Envelope{Kind: wire.EnvelopeCopying, ID: id}.Append(head[:0])
-	if len(p.out.queue) == 0 && p.out.viaShm {
+	if p.out.clear() {
 		p.shm.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.buf)))
 	}
 	p.e.requestSweep() // perhaps nobody waits

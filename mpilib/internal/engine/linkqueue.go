@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// gatherBelow is the size from which a message is written from the caller's buffer
+	// instead of being copied into a batch (about where a copy costs more than a system
+	// call).
+	gatherBelow = 16 << 10
+	batchSize   = 64 << 10 // bytes of copied messages written by one system call
+	maxBatches  = 256      // queued; further messages stay in their callers' buffers
+	maxTaken    = 1 << 20  // bytes taken at a time, apart from the last message
+	chunk       = 1 << 20  // of a message whose CTS has come: other messages may go between
+)
+
+// linkQueue is what is queued for a peer's link, in order.
+type linkQueue struct {
+	queue []segment
+	spare []byte    // memory for the next batch
+	taken []segment // what is being written
+	bufs  [][]byte  // the same, as the link takes it
+}
+
+// segment is a piece of the stream: copied bytes, then perhaps n bytes of a send's buffer,
+// from at on. The envelope of those is at the end of the copied bytes.
+type segment struct {
+	copied []byte
+	r      *Request
+	at, n  int
+	last   bool // the send is complete when it is written
+}
+
+// full reports whether no more small messages are copied: without room the sender waits
+// instead of filling memory.
+func (q *linkQueue) full() bool { return len(q.queue) >= maxBatches }
+
+// add appends an envelope and a small message to the last batch, or to a new one.
+func (q *linkQueue) add(env wire.Envelope, b []byte) {
+	n := len(q.queue)
+	if n == 0 || q.queue[n-1].r != nil || len(q.queue[n-1].copied)+wire.EnvelopeLen+len(b) > batchSize {
+		q.queue = append(q.queue, segment{copied: q.spare})
+		q.spare = nil
+		n++
+	}
+	last := &q.queue[n-1]
+	last.copied = append(env.Append(last.copied), b...)
+}
+
+// addFromBuffer appends an envelope and n bytes of r's buffer.
+func (q *linkQueue) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
+	q.add(env, nil)
+	s := &q.queue[len(q.queue)-1]
+	s.r, s.at, s.n, s.last = r, at, n, last
+}
+
+// putBack puts bytes first in the queue.
+func (q *linkQueue) putBack(b []byte) { q.queue = slices.Insert(q.queue, 0, segment{copied: b}) }
+
+// nextBatch takes the first segment out if it is a batch of copied bytes, and returns nil otherwise.
+func (q *linkQueue) nextBatch() []byte {
+	if len(q.queue) == 0 || q.queue[0].r != nil {
+		return nil
+	}
+	b := q.queue[0].copied
+	left := copy(q.queue, q.queue[1:])
+	q.queue[left] = segment{}
+	q.queue = q.queue[:left]
+	return b
+}
+
+// recycle keeps the memory of a batch that was written.
+func (q *linkQueue) recycle(b []byte) {
+	if cap(b) <= 2*batchSize && cap(b) > cap(q.spare) {
+		q.spare = b[:0]
+	}
+}
+
+// remove takes r's buffer out of the queue, with its envelope.
+func (q *linkQueue) remove(r *Request) {
+	for i := range q.queue {
+		if s := &q.queue[i]; s.r == r {
+			s.copied = s.copied[:len(s.copied)-wire.EnvelopeLen]
+			s.r, s.n = nil, 0
+		}
+	}
+	q.queue = slices.DeleteFunc(q.queue, func(s segment) bool { return s.r == nil && len(s.copied) == 0 })
+}
+
+// replace writes another request's buffer in r's place.
+func (q *linkQueue) replace(r, by *Request) {
+	for i := range q.queue {
+		if q.queue[i].r == r {
+			q.queue[i].r = by
+		}
+	}
+}
+
+// take moves the next segments to taken: of bulk, if nothing is queued. lent says that the callers'
+// buffers in them must stay unchanged until the peer has acknowledged the bytes. The state
+// of their requests is moving.
+func (q *linkQueue) take(bulk *[]*Request) (lent bool) {
+	q.taken = q.taken[:0]
+	if len(q.queue) == 0 {
+		r := (*bulk)[0]
+		n := min(chunk, int(r.got.Bytes)-r.at)
+		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}
+		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.at, n: n})
+		r.at += n
+		*bulk = append((*bulk)[1:], r)
+		if r.at == int(r.got.Bytes) {
+			*bulk = (*bulk)[:len(*bulk)-1]
+		}
+		r.state = moving
+		return true
+	}
+	n, bytes := 0, 0
+	lent = q.queue[0].r != nil && !q.queue[0].last
+	for n < len(q.queue) && bytes < maxTaken {
+		s := q.queue[n]
+		if (s.r != nil && !s.last) != lent {
+			break
+		}
+		bytes += len(s.copied) + s.n
+		if s.r != nil {
+			s.r.state = moving
+		}
+		n++
+	}
+	q.taken = append(q.taken, q.queue[:n]...)
+	left := copy(q.queue, q.queue[n:])
+	clear(q.queue[left:])
+	q.queue = q.queue[:left]
+	return lent
+}

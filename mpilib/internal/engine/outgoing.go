@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// outgoing is the ordered stream of envelopes and payloads to a peer. It goes over the link,
+// and after toRing through the peer's ring of shared memory, once the link has taken all that is
+// before. The protocol does not ask which it is: its decisions depend on what the methods here
+// say of room and sizes.
+type outgoing struct {
+	link   linkQueue
+	ring   []record // what found no room in the ring yet
+	inRing bool
+	bulk   []*Request // sends whose CTS has come, one chunk each in rotation; after the queues
+}
+
+// record is one for the ring: an envelope, and its payload, which is copied, or n bytes of the
+// buffer of a send, from at on.
+type record struct {
+	head   [shm.HeadSize]byte
+	copied []byte
+	r      *Request
+	at, n  int
+	last   bool // the send is complete when it is sent
+}
+
+// toRing sends everything from now on through the ring.
+func (o *outgoing) toRing() { o.inRing = true }
+
+// any reports whether something is queued.
+func (o *outgoing) any() bool { return len(o.link.queue)+len(o.ring)+len(o.bulk) > 0 }
+
+// forLink reports whether the link has something to take.
+func (o *outgoing) forLink() bool { return len(o.link.queue) > 0 || len(o.bulk) > 0 && !o.inRing }
+
+// clear reports whether a record may go into the ring now: nothing is queued before it.
+func (o *outgoing) clear() bool { return o.inRing && len(o.ring) == 0 && len(o.link.queue) == 0 }
+
+// add queues an envelope and its payload, which is copied.
+func (o *outgoing) add(env wire.Envelope, b []byte) {
+	if !o.inRing {
+		o.link.add(env, b)
+		return
+	}
+	o.ring = append(o.ring, record{copied: slices.Clone(b)})
+	env.Append(o.ring[len(o.ring)-1].head[:0])
+}
+
+// addFromBuffer queues an envelope and n bytes of r's buffer; last completes r.
+func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
+	if !o.inRing {
+		o.link.addFromBuffer(env, r, at, n, last)
+		return
+	}
+	o.ring = append(o.ring, record{r: r, at: at, n: n, last: last})
+	env.Append(o.ring[len(o.ring)-1].head[:0])
+}
+
+// stream has the rest of r's buffer written, for its CTS has come.
+func (o *outgoing) stream(r *Request) {
+	if !slices.Contains(o.bulk, r) {
+		o.bulk = append(o.bulk, r)
+	}
+}
+
+// remove takes r out.
+func (o *outgoing) remove(r *Request) {
+	o.link.remove(r)
+	o.ring = slices.DeleteFunc(o.ring, func(rec record) bool { return rec.r == r })
+	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
+}
+
+// replace sends another request's buffer in r's place.
+func (o *outgoing) replace(r, by *Request) {
+	o.link.replace(r, by)
+	for i := range o.ring {
+		if o.ring[i].r == r {
+			o.ring[i].r = by
+		}
+	}
+	for i, b := range o.bulk {
+		if b == r {
+			o.bulk[i] = by
+		}
+	}
+}
+
+// fail completes all requests in it with err, but those that are being written.
+func (o *outgoing) fail(err error) {
+	for _, r := range o.queued() {
+		r.finish(err)
+	}
+	for _, r := range o.bulk {
+		r.finish(err)
+	}
+	o.link.queue, o.ring, o.bulk = nil, nil, nil
+}
+
+// queued returns the requests of which something is queued, beside bulk.
+func (o *outgoing) queued() (all []*Request) {
+	for _, s := range o.link.queue {
+		if s.r != nil {
+			all = append(all, s.r)
+		}
+	}
+	for _, rec := range o.ring {
+		if rec.r != nil {
+			all = append(all, rec.r)
+		}
+	}
+	return all
+}
+
+// segmentSize is what a queued answer costs beside its bytes.
+const segmentSize = int(unsafe.Sizeof(segment{}))
+
+// answers returns how many bytes are queued besides the program's messages.
+func (o *outgoing) answers() (n int) {
+	for i := range o.link.queue {
+		if s := &o.link.queue[i]; s.r == nil {
+			n += len(s.copied) + segmentSize
+		} else { // a message of the program's, behind what else is written
+			n += max(0, len(s.copied)-wire.EnvelopeLen)
+		}
+	}
+	for i := range o.ring {
+		if rec := &o.ring[i]; rec.r == nil {
+			n += len(rec.copied) + segmentSize
+		}
+	}
+	return n
+}
+
+// sendSmall sends or queues a small message at once, and reports whether it did: not where it
+// is too large to be copied, or there is no room. mu is held.
+func (p *peer) sendSmall(env wire.Envelope, b []byte) bool {
+	if p.out.inRing {
+		return len(b) <= eagerShared && p.out.clear() && p.sendRecord(env, b)
+	}
+	if len(b) >= gatherBelow || len(b) > p.eagerLimit() || p.out.link.full() {
+		return false
+	}
+	p.out.link.add(env, b)
+	return true
+}
+
+// sendEager sends or queues r's message, and reports whether r's buffer is the caller's again.
+// mu is held.
+func (p *peer) sendEager(env wire.Envelope, r *Request) (copied bool) {
+	switch n := len(r.buf); {
+	case p.out.clear() && p.sendRecord(env, r.buf):
+		return true
+	case p.out.inRing || n >= gatherBelow || p.out.link.full():
+		p.out.addFromBuffer(env, r, 0, n, true)
+		return false
+	default:
+		p.out.link.add(env, r.buf)
+		return true
+	}
+}
+
+// queueOrSend queues an envelope and its payload, or sends them at once where they go through
+// shared memory and there is room. mu is held.
+func (p *peer) queueOrSend(env wire.Envelope, b []byte) {
+	if p.out.clear() && p.sendRecord(env, b) {
+		return
+	}
+	p.out.add(env, b)
+}
+
+// sendLast sends a last envelope, as far as that needs no waiting. mu is held.
+func (p *peer) sendLast(env wire.Envelope) {
+	switch {
+	case p.link == nil:
+	case p.out.inRing:
+		p.sendRecord(env, nil)
+	case !p.writing.busy:
+		p.link.Conn.Post(env.Append(nil))
+	}
+}
+
+// eagerLimit returns the largest message that is sent eagerly, if there is credit.
+func (p *peer) eagerLimit() int {
+	if p.link == nil {
+		return eagerShort
+	}
+	if p.out.inRing {
+		return eagerShared
+	}
+	if p.sends.eagerQueries%pathCheckEvery == 0 {
+		_, rtt := p.link.Current()
+		p.sends.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.sends.maxCredit)
+	}
+	p.sends.eagerQueries++
+	return p.sends.eagerSize
+}
+
+// maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
+func (p *peer) maxHead() int {
+	if p.out.inRing {
+		return eagerShared
+	}
+	return max(p.sends.head, p.eagerLimit())
+}
