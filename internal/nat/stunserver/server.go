@@ -101,7 +101,7 @@ func (s *Server) handle(out, datagram []byte, from netip.AddrPort) []byte {
 	if v > refuse {
 		return nil
 	}
-	return appendReply(out[:0], r, from)
+	return r.appendReply(out[:0], from)
 }
 
 // answerable reports whether one host can be meant by the source address.
