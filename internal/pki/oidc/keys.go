@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 
@@ -59,19 +59,37 @@ func newKeys(issuer, url string, roots *x509.CertPool) *keys {
 		issuer: issuer, url: url, now: time.Now, turn: make(chan struct{}, 1),
 		client: &http.Client{
 			Timeout: fetchTimeout,
-			// A provider that is told to by somebody else could send us anywhere.
-			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-				return fmt.Errorf("it redirects to %s, which is not followed", r.URL.Redacted())
-			},
-			Transport: &http.Transport{
+			Transport: bounded{&http.Transport{
 				Proxy:                  http.ProxyFromEnvironment,
 				TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 				MaxResponseHeaderBytes: maxHeader,
 				DisableKeepAlives:      true, // so that nothing is left when a fetch ends
 				ForceAttemptHTTP2:      true,
-			},
+			}},
 		},
 	}
+}
+
+// bounded lets nothing through but answers of success, and fails where one is
+// longer than maxDocument: go-oidc reads all that there is, and quotes what
+// comes with a failure. It follows no redirect: a provider that is told to by
+// somebody else could send us anywhere.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		if to, err := resp.Location(); err == nil {
+			return nil, fmt.Errorf("it redirects to %s, which is not followed", to.Redacted())
+		}
+		return nil, errors.New(resp.Status)
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxDocument)
+	return resp, nil
 }
 
 // named returns the keys of a name. It waits for fetchTimeout at most.
@@ -153,37 +171,12 @@ func (k *keys) fetch(ctx context.Context) {
 func (k *keys) get(ctx context.Context) (map[string][]jose.JSONWebKey, error) {
 	where := k.url
 	if where == "" {
-		text, err := k.document(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
-		if err != nil {
+		var err error
+		if where, err = k.discover(ctx); err != nil {
 			return nil, err
 		}
-		var about map[string]json.RawMessage
-		if err := json.Unmarshal(text, &about); err != nil {
-			return nil, errors.New("its configuration cannot be read")
-		}
-		c := reader{all: about}
-		issuer, uri := c.text("issuer"), c.text("jwks_uri")
-		switch {
-		case c.err != nil:
-			return nil, errors.New("its configuration does not name an issuer and its keys")
-		case issuer != k.issuer: // OpenID Connect Discovery 1.0, section 4.3
-			return nil, fmt.Errorf("its configuration is that of %q", issuer)
-		}
-		if err := checkURL(uri); err != nil {
-			return nil, fmt.Errorf("the address of its keys: %w", err)
-		}
-		where = uri
 	}
-	text, err := k.document(ctx, where)
-	if err != nil {
-		return nil, err
-	}
-	return parseKeys(text)
-}
-
-// document fetches one document.
-func (k *keys) document(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +186,36 @@ func (k *keys) document(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s", url, resp.Status)
+	text, err := io.ReadAll(resp.Body)
+	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = fmt.Errorf("more than %d bytes", long.Limit)
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
 	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", url, err)
+		return nil, fmt.Errorf("GET %s: %w", where, err)
 	}
-	if len(text) > maxDocument {
-		return nil, fmt.Errorf("GET %s: more than %d bytes", url, maxDocument)
+	return parseKeys(text)
+}
+
+// discover asks the provider's configuration (OpenID Connect Discovery 1.0)
+// where its keys are.
+func (k *keys) discover(ctx context.Context) (where string, err error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.issuer)
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return "", fmt.Errorf("its configuration is that of %q", other.Discovered)
 	}
-	return text, nil
+	var about struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err == nil {
+		err = provider.Claims(&about)
+	}
+	if err != nil {
+		return "", fmt.Errorf("its configuration cannot be read: %.500v", err) // which may quote the provider
+	}
+	if err := checkURL(about.Keys); err != nil {
+		return "", fmt.Errorf("the address of its keys: %w", err)
+	}
+	return about.Keys, nil
 }
 
 // parseKeys reads a set of keys (RFC 7517, section 5) and leaves out those that
@@ -293,8 +305,11 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Hold
 	if err := v.rules.kindOf(token); err != nil {
 		return Holder{}, err
 	}
-	// What is no good anyway makes nobody fetch keys.
-	if _, err := v.rules.Judge(token.UnsafePayloadWithoutVerification(), now); err != nil {
+	// Judged before it is verified, so that what is no good anyway makes nobody
+	// fetch keys.
+	claims := token.UnsafePayloadWithoutVerification()
+	h, err := v.rules.Judge(claims, now)
+	if err != nil {
 		return Holder{}, err
 	}
 	select {
@@ -308,20 +323,22 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Hold
 		return Holder{}, err
 	}
 	alg := jose.SignatureAlgorithm(token.Signatures[0].Protected.Algorithm)
+	signers := new(oidc.StaticKeySet)
 	for _, key := range found {
-		if algorithmOf(key) != alg {
-			continue
+		if algorithmOf(key) == alg {
+			signers.PublicKeys = append(signers.PublicKeys, key.Key)
 		}
-		claims, err := token.Verify(key.Key)
-		if err != nil {
-			continue
-		}
-		h, err := v.rules.Judge(claims, now)
-		if err == nil && h.ID == "" {
-			// The signature is left out: some have more than one for the same.
-			h.ID = digest("claims", v.rules.Issuer, string(claims))
-		}
-		return h, err
 	}
-	return Holder{}, errors.New("the token is forged or damaged: its signature does not hold")
+	// Times are left to the rules, which know how far clocks may be apart.
+	verifier := oidc.NewVerifier(v.rules.Issuer, signers, &oidc.Config{
+		ClientID: v.rules.Audience, SupportedSigningAlgs: []string{string(alg)}, SkipExpiryCheck: true,
+	})
+	if _, err := verifier.Verify(ctx, text); err != nil {
+		return Holder{}, fmt.Errorf("the token is forged or damaged: %w", err)
+	}
+	if h.ID == "" {
+		// The signature is left out: some have more than one for the same.
+		h.ID = digest("claims", v.rules.Issuer, string(claims))
+	}
+	return h, nil
 }
