@@ -35,6 +35,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"--frobnicate"}, `unknown flag --frobnicate (--help lists the flags)`},
 		{[]string{"example", "frobnicate"}, `example: unknown command "frobnicate" (--help lists them)`},
 		{[]string{"bench", "frobnicate"}, `bench: unknown command "frobnicate" (--help lists them)`},
+		{[]string{"bench", "rely"}, `bench: unknown command "rely"; did you mean relay? (--help lists them)`},
 		{[]string{"demo", "now"}, `demo: "now" is not expected here; see --help`},
 		{[]string{"bench", "relay", "now"}, `bench relay: "now" is not expected here; see --help`},
 		{[]string{"helpers"}, "helpers: give a --config for each helper"},

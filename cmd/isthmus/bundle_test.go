@@ -261,7 +261,7 @@ func TestBundleMistakes(t *testing.T) {
 		says   string
 	}{
 		{[]string{"now"}, 2, `bundle: "now" is not expected here; see --help`},
-		{[]string{"--lst"}, 2, "bundle: unknown flag --lst (--help lists the flags)"},
+		{[]string{"--lst"}, 2, "bundle: unknown flag --lst; did you mean --list? (--help lists the flags)"},
 		{[]string{"--broker", "b:443"}, 2, "bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
 		{[]string{"--cert", "certs/admin-adalovelace.pem"}, 2, "bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
 		{[]string{"--broker", "b"}, 2, "bundle: --broker b: want HOST:PORT"},

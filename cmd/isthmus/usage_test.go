@@ -48,7 +48,10 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "-n", "2"}, "run: no program to run"},
 		{[]string{"run", "-n", "0", "true"}, "run: 0 processes: want at least 1"},
 		{[]string{"run", "-n", "some", "true"}, `run: invalid value "some" for flag -n: parse error (--help lists the flags)`},
-		{[]string{"run", "--rank", "0", "true"}, "run: unknown flag --rank (--help lists the flags)"},
+		{[]string{"statsu"}, `unknown command "statsu"; did you mean status? (--help lists them)`},
+		{[]string{"ca", "isue"}, `ca: unknown command "isue"; did you mean issue? (--help lists them)`},
+
+		{[]string{"run", "--rank", "0", "true"}, "run: unknown flag --rank; did you mean --ranks? (--help lists the flags)"},
 		{[]string{"run", "--ranks", "3-1", "true"}, `run: --ranks: ranks "3-1": want FIRST-LAST, such as 0-3`},
 		{[]string{"run", "--ranks", "0-1", "--size", "4", "true"}, "run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME"},
 		{[]string{"run", "-n", "4", "--size", "2", "true"}, "run: ranks 0-3 do not lie in a job of 2"},

@@ -111,15 +111,8 @@ func (t *flagText) IsBoolFlag() bool      { return t.bool }
 
 // usageFault adds the nearest known flag to the flag package's complaint.
 func usageFault(err error, flags []cli.Flag) error {
-	const unknown = "flag provided but not defined: -"
-	name, ok := strings.CutPrefix(err.Error(), unknown)
-	if !ok {
-		return err
+	if text, ok := UnknownFlag(err, flags); ok {
+		return errors.New(text + " (--help lists them)")
 	}
-	name = strings.TrimLeft(name, "-")
-	var known []string
-	for _, f := range flags {
-		known = append(known, "--"+f.Names()[0])
-	}
-	return errors.New("unknown flag --" + name + didYouMean("--"+name, known) + " (--help lists them)")
+	return err
 }

@@ -1,6 +1,11 @@
 package daemon
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
+)
 
 // nearest is the hint behind an unknown key of the section f: a key of the
 // section that is spelled alike, or one that lies in a section below.
@@ -14,50 +19,47 @@ func (f *field) nearest(name string) string {
 			}
 		}
 	}
-	if hint := didYouMean(name, here); hint != "" {
+	if hint := DidYouMean(name, "", here); hint != "" {
 		return hint
 	}
 	if len(below) > 0 {
-		return didYouMean(below[0], below)
+		return DidYouMean(below[0], "", below)
 	}
 	return "; known here: " + strings.Join(here, ", ")
 }
 
-// didYouMean is the hint behind a wrong word: the known word with the fewest
-// edits between, when that is close enough to be a slip of the hand.
-func didYouMean(word string, known []string) string {
-	best, edits := "", 1+len(word)/3
+// minLikeness is how alike two words are, of 1, at least, when one may be meant
+// by the other.
+const minLikeness = 0.85
+
+// DidYouMean is the hint behind a wrong word, of which all that is known begins
+// with prefix: the known word that is most like it, when that is close enough to
+// be a slip of the hand. The measure is the one by which package cli suggests,
+// which does so however little the words have in common.
+func DidYouMean(word, prefix string, known []string) string {
+	best, likeness := "", minLikeness
 	for _, k := range known {
-		if n := distance(strings.ToLower(word), strings.ToLower(k)); n <= edits && (best == "" || n < edits) {
-			best, edits = k, n
+		if n := smetrics.JaroWinkler(strings.ToLower(word), strings.ToLower(k), 0.7, 4); n > likeness {
+			best, likeness = k, n
 		}
 	}
 	if best == "" {
 		return ""
 	}
-	return "; did you mean " + best + "?"
+	return "; did you mean " + prefix + best + "?"
 }
 
-// distance counts the insertions, deletions and replacements of bytes, and
-// swaps of two neighbours, that turn a into b.
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// UnknownFlag says what is wrong with a command line if err is package flag's
+// complaint of a flag that is not known, and suggests one of the flags.
+func UnknownFlag(err error, flags []cli.Flag) (text string, ok bool) {
+	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !ok {
+		return "", false
 	}
-	for i := 1; i <= len(a); i++ {
-		before, last, row = last, row, before
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			replace := last[j-1]
-			if a[i-1] != b[j-1] {
-				replace++
-			}
-			row[j] = min(replace, last[j]+1, row[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
+	name = strings.TrimLeft(name, "-")
+	var known []string
+	for _, f := range flags {
+		known = append(known, f.Names()...)
 	}
-	return row[len(b)]
+	return "unknown flag --" + name + DidYouMean(name, "--", known), true
 }

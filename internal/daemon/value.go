@@ -80,7 +80,7 @@ func parseScalar(f *field, v reflect.Value, text string) error {
 		return err
 	}
 	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
-		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(f.enum, ", "), didYouMean(text, f.enum))
+		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(f.enum, ", "), DidYouMean(text, "", f.enum))
 	}
 	return inBounds(f, v)
 }

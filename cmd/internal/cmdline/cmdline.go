@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
 // Usage is a mistake on the command line: exit status 2.
@@ -68,8 +70,11 @@ func Strict(path string, commands []*cli.Command) {
 }
 
 func badFlags(name string) cli.OnUsageErrorFunc {
-	return func(_ *cli.Context, err error, _ bool) error {
-		text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1)
+	return func(c *cli.Context, err error, _ bool) error {
+		text, unknown := daemon.UnknownFlag(err, c.Command.VisibleFlags())
+		if !unknown {
+			text = err.Error()
+		}
 		return Usage(strings.TrimPrefix(name+": "+text+" (--help lists the flags)", ": "))
 	}
 }
@@ -80,7 +85,12 @@ func wantCommand(name string) cli.ActionFunc {
 		if c.NArg() == 0 {
 			return cli.ShowSubcommandHelp(c)
 		}
-		text := fmt.Sprintf("unknown command %q (--help lists them)", c.Args().First())
+		word := c.Args().First()
+		var known []string
+		for _, other := range c.Command.VisibleCommands() {
+			known = append(known, other.Name)
+		}
+		text := fmt.Sprintf("unknown command %q%s (--help lists them)", word, daemon.DidYouMean(word, "", known))
 		return Usage(strings.TrimPrefix(name+": "+text, ": "))
 	}
 }
