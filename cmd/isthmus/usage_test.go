@@ -50,6 +50,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "-n", "some", "true"}, `run: invalid value "some" for flag -n: parse error (--help lists the flags)`},
 		{[]string{"statsu"}, `unknown command "statsu"; did you mean status? (--help lists them)`},
 		{[]string{"ca", "isue"}, `ca: unknown command "isue"; did you mean issue? (--help lists them)`},
+		{[]string{"completion"}, "completion: want bash | zsh | fish"},
+		{[]string{"completion", "csh"}, `completion: shell "csh": known are bash, zsh and fish`},
 
 		{[]string{"run", "--rank", "0", "true"}, "run: unknown flag --rank; did you mean --ranks? (--help lists the flags)"},
 		{[]string{"run", "--ranks", "3-1", "true"}, `run: --ranks: ranks "3-1": want FIRST-LAST, such as 0-3`},

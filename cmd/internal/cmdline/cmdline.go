@@ -1,6 +1,6 @@
 // Package cmdline is what the command lines of isthmus and isthmus-lab have in common:
-// every mistake is told in one line and ends the process with status 2. It knows no
-// command and keeps no state.
+// every mistake is told in one line and ends the process with status 2, and shells
+// complete their words. It knows no other command and keeps no state.
 package cmdline
 
 import (
@@ -98,6 +98,11 @@ func wantCommand(name string) cli.ActionFunc {
 // Run runs a program by the words that it was started with, and returns its exit
 // status.
 func Run(app *cli.App) int {
+	if asksForEnd(os.Args) {
+		return 0
+	}
+	app.EnableBashCompletion = os.Getenv(completeKey) != ""
+	app.Commands = append(app.Commands, completionCommand(app.Name))
 	app.HideVersion, app.HideHelpCommand = true, true
 	app.Action, app.OnUsageError = wantCommand(""), badFlags("")
 	app.ExitErrHandler = func(*cli.Context, error) {} // exit reports it, once
