@@ -70,3 +70,19 @@ func TestCompletionOfShells(t *testing.T) {
 		t.Errorf("bash completes with %q, %v", out, err)
 	}
 }
+
+// TestManual: the page has the commands and their flags, and nothing of this machine.
+func TestManual(t *testing.T) {
+	got := isthmus(t, t.TempDir(), "man")
+	if got.status != 0 || got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	for _, want := range []string{".TH isthmus 1\n", ".SH run\n", ".SS issue\n", `\fB--ranks\fP`, "(default: this host's name)"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if strings.Contains(got.stdout, `\[la]`) {
+		t.Error("a flag's value is taken for a link")
+	}
+}

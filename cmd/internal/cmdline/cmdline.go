@@ -1,6 +1,7 @@
 // Package cmdline is what the command lines of isthmus and isthmus-lab have in common:
-// every mistake is told in one line and ends the process with status 2, and shells
-// complete their words. It knows no other command and keeps no state.
+// every mistake is told in one line and ends the process with status 2, shells complete
+// their words, and each prints a manual page of itself. It knows no other command and
+// keeps no state.
 package cmdline
 
 import (
@@ -102,7 +103,7 @@ func Run(app *cli.App) int {
 		return 0
 	}
 	app.EnableBashCompletion = os.Getenv(completeKey) != ""
-	app.Commands = append(app.Commands, completionCommand(app.Name))
+	app.Commands = append(app.Commands, completionCommand(app.Name), manCommand(app.Name))
 	app.HideVersion, app.HideHelpCommand = true, true
 	app.Action, app.OnUsageError = wantCommand(""), badFlags("")
 	app.ExitErrHandler = func(*cli.Context, error) {} // exit reports it, once

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/urfave/cli/v2"
 )
 
@@ -54,6 +55,25 @@ func completionCommand(program string) *cli.Command {
 			if err == nil {
 				_, err = fmt.Fprint(c.App.Writer, text)
 			}
+			return err
+		},
+	}
+}
+
+// manCommand prints the program's manual page.
+func manCommand(program string) *cli.Command {
+	return &cli.Command{
+		Name:        "man",
+		Usage:       "print the manual page of these commands",
+		Description: "To read it, where no package has installed it:\n\n  " + program + " man | man -l -",
+		Action: func(c *cli.Context) error {
+			page, err := c.App.ToMarkdown()
+			if err != nil {
+				return err
+			}
+			// Else [VALUE] (default: X) would be a link to X.
+			page = "% " + program + " 1\n\n" + strings.ReplaceAll(page, "] (", "\\] (")
+			_, err = c.App.Writer.Write(md2man.Render([]byte(page)))
 			return err
 		},
 	}

@@ -74,7 +74,7 @@ func Command() *cli.Command {
 			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); the job is started by hand, and -n or --ranks are the ranks of this node"},
 			&cli.StringFlag{Name: "groups", Usage: "what the ranks are, in their order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
-			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
+			&cli.StringFlag{Name: "label", Value: hostname(), DefaultText: "this host's name", Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
 			&cli.StringFlag{Name: "output", Usage: "in place of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
 			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
