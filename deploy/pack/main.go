@@ -130,8 +130,8 @@ func described(top string) (version string, made time.Time, err error) {
 	return fmt.Sprintf("0.0.0~%s.%s", made.UTC().Format("20060102150405"), commit), made, err
 }
 
-// build builds the programs, static and alike wherever that is done, and writes the
-// scripts that differ from daemon to daemon.
+// build builds the programs, static and alike wherever that is done, has isthmus write
+// its pages, and writes the scripts that differ from daemon to daemon.
 func (r *release) build() error {
 	args := []string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", r.bin + "/", "./cmd/isthmus-starter"}
 	for _, program := range programs() { // not isthmus-lab, which no host of a grid needs
@@ -144,6 +144,9 @@ func (r *release) build() error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%v: %w", cmd, err)
 	}
+	if err := r.writePages(); err != nil {
+		return err
+	}
 	text, err := os.ReadFile(filepath.Join(r.top, "deploy/pack/remove.sh"))
 	if err != nil {
 		return err
@@ -151,6 +154,32 @@ func (r *release) build() error {
 	for _, d := range daemons {
 		own := strings.ReplaceAll(string(text), "DAEMON", "isthmus-"+d)
 		if err := os.WriteFile(filepath.Join(r.bin, "remove-"+d+".sh"), []byte(own), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages are what isthmus prints of itself, by the file that each becomes.
+var pages = map[string][]string{
+	"isthmus.1":       {"man"},
+	"completion.bash": {"completion", "bash"},
+	"completion.zsh":  {"completion", "zsh"},
+	"completion.fish": {"completion", "fish"},
+}
+
+// writePages has isthmus, built for this machine, print its pages.
+func (r *release) writePages() error {
+	for name, words := range pages {
+		cmd := exec.Command("go", append([]string{"run", "-trimpath", "-ldflags=-s -w", "./cmd/isthmus"}, words...)...)
+		cmd.Dir = r.top
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%v: %w", cmd, err)
+		}
+		if err := os.WriteFile(filepath.Join(r.bin, name), text, 0o644); err != nil {
 			return err
 		}
 	}

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 )
 
-// tarball makes an archive of the programs, sample settings, units and documents, for who
+// tarball makes an archive of the programs, their pages, sample settings, units and documents, for who
 // installs by hand.
 func (r *release) tarball() ([]string, error) {
 	base := fmt.Sprintf("isthmus_%s_linux_%s", r.version, r.arch)
@@ -29,6 +30,11 @@ func (r *release) tarball() ([]string, error) {
 func (r *release) fill(w *tar.Writer, base string) error {
 	for _, name := range programs() {
 		if err := r.add(w, base+"/bin/"+name, filepath.Join(r.bin, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		if err := r.add(w, base+"/share/"+name, filepath.Join(r.bin, name), 0o644); err != nil {
 			return err
 		}
 	}

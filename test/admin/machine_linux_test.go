@@ -247,9 +247,9 @@ func (m *machine) assemble(name string) {
 			switch {
 			case c.Type == "dir":
 				m.folder(c.Dst, "root", c.FileInfo.Mode)
-			case filepath.Dir(c.Src) == bin:
+			case filepath.Dir(c.Src) == bin && c.FileInfo.Mode&0o111 != 0:
 				m.program(c.Src, c.Dst)
-			case !strings.Contains(c.Src, "*"): // else pages
+			case filepath.Dir(c.Src) != bin && !strings.Contains(c.Src, "*"): // else pages
 				m.put(c.Dst, []byte(labtest.ReadFile(t, c.Src)), c.FileInfo.Mode)
 			}
 		}
