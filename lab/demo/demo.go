@@ -39,15 +39,14 @@ const ranksPerNode = 2
 type program struct {
 	title string
 	argv  []string
-	check bool // the program checks its own results; its exit status says whether they are right
 }
 
 var programs = []program{
-	{"ping-pong between rank 0 (alpha) and rank 7 (beta)", []string{"pingpong", "--from", "0", "--to", "7"}, false},
-	{"NAS IS, class S", []string{"is", "--class", "S"}, true},
-	{"NAS IS, class W", []string{"is", "--class", "W"}, true},
-	{"NAS EP, class S", []string{"ep", "--class", "S"}, true},
-	{"NAS EP, class W", []string{"ep", "--class", "W"}, true},
+	{"ping-pong between rank 0 (alpha) and rank 7 (beta)", []string{"pingpong", "--from", "0", "--to", "7"}},
+	{"NAS IS, class S", []string{"is", "--class", "S"}},
+	{"NAS IS, class W", []string{"is", "--class", "W"}},
+	{"NAS EP, class S", []string{"ep", "--class", "S"}},
+	{"NAS EP, class W", []string{"ep", "--class", "W"}},
 }
 
 // jobTimeout bounds one program, and hostsTimeout the wait until all hosts are listed.
