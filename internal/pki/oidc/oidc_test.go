@@ -374,6 +374,13 @@ func TestProviderMisbehaves(t *testing.T) {
 	}{
 		{"another's configuration", "/.well-known/openid-configuration", body(`{"issuer":"https://evil.example.org","jwks_uri":"https://evil.example.org/keys"}`), `is that of "https://evil.example.org"`},
 		{"no configuration", "/.well-known/openid-configuration", body(`[]`), "configuration cannot be read"},
+		{"a configuration without keys", "/.well-known/openid-configuration", body(`{"issuer":"URL"}`), "want https://"},
+		{"a configuration without end", "/.well-known/openid-configuration", body(`{"issuer":"URL",` + strings.Repeat(" ", maxDocument)), "too large"},
+		{"a configuration elsewhere", "/.well-known/openid-configuration", func(w http.ResponseWriter) {
+			w.Header().Set("Location", elsewhere.URL+"/.well-known/openid-configuration")
+			w.WriteHeader(http.StatusPermanentRedirect)
+		}, "which is not followed"},
+		{"no answer of success", "/.well-known/openid-configuration", func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }, "202 Accepted"},
 		{"keys without TLS", "/.well-known/openid-configuration", body(`{"issuer":"URL","jwks_uri":"http://127.0.0.1:1/"}`), "want https://"},
 		{"keys in a file", "/.well-known/openid-configuration", body(`{"issuer":"URL","jwks_uri":"file:///etc/passwd"}`), "want https://"},
 		{"too much", "/keys", body(`{"keys":[` + strings.Repeat(" ", maxDocument) + `]}`), "more than 262144 bytes"},
@@ -412,6 +419,16 @@ func TestProviderMisbehaves(t *testing.T) {
 	if elsewhere.Asked() > 0 {
 		t.Error("a redirect was followed")
 	}
+	t.Run("a failure's text", func(t *testing.T) { // is the provider's, and in no error
+		g := newRig(t)
+		g.Answer = func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, strings.Repeat("words ", 1000), http.StatusBadGateway)
+			return true
+		}
+		if err := g.verify(g.token("k1", jose.ES256)); err == nil || strings.Contains(err.Error(), "words") || !strings.Contains(err.Error(), "502 Bad Gateway") {
+			t.Errorf("%v", err)
+		}
+	})
 	t.Run("another certificate", func(t *testing.T) {
 		g := newRig(t)
 		v, err := New(g.v.rules, "", x509.NewCertPool())
