@@ -99,7 +99,7 @@ func (f *Frontal) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 		return nil, fmt.Errorf("%w: port %d to dial from", wire.ErrMalformed, req.Port)
 	}
 	a.peer = f.resolver.nodeOf(a.target)
-	if a.uplink, err = f.up.get(ctx); err != nil {
+	if a.uplink, err = f.up.Get(ctx); err != nil {
 		return nil, told{err}
 	}
 	if a.end, err = f.newEnd(ctx, req.Ipv6); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -60,8 +61,8 @@ func (f *Frontal) await(ctx context.Context, name overlay.ProcessName) answer {
 	case <-ctx.Done():
 	}
 	f.leaveAwait(name, w)
-	if !f.up.up() {
-		return answer{name: name, err: f.up.away()}
+	if !f.up.Up() {
+		return answer{name: name, err: f.up.Away()}
 	}
 	return answer{name: name, err: fmt.Errorf("%s: %w: %v did not start within %v", f.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
 }
@@ -100,7 +101,7 @@ func (f *Frontal) runAwait(ctx context.Context, name overlay.ProcessName, w *awa
 		if a = f.awaitOnce(ctx, name); a.err == nil || ctx.Err() != nil {
 			break
 		}
-		if !errors.Is(a.err, overlay.ErrUnknownProcess) && !isAway(a.err) {
+		if !errors.Is(a.err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.err) {
 			break
 		}
 		// A broker that answers at once instead of waiting must not make this a
@@ -120,24 +121,29 @@ func (f *Frontal) runAwait(ctx context.Context, name overlay.ProcessName, w *awa
 }
 
 func (f *Frontal) awaitOnce(ctx context.Context, name overlay.ProcessName) answer {
-	s := f.up.come(ctx)
+	s := f.up.Await(ctx)
 	if s == nil {
-		return answer{name: name, err: f.up.away()}
+		return answer{name: name, err: f.up.Away()}
 	}
-	call, cancel := context.WithTimeout(ctx, awaitChunk+brokerCall)
+	call, cancel := context.WithTimeout(ctx, awaitChunk+uplink.CallTimeout)
 	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Await(call, &controlpb.AwaitRequest{
 		Process: control.ProcessToPB(name), WaitMs: uint32(awaitChunk.Milliseconds()),
 	})
 	if err != nil {
-		return answer{name: name, err: f.up.callError(s, err)}
+		return answer{name: name, err: f.up.CallError(s, err)}
 	}
 	return f.resolver.read(name, resp, nil)
 }
 
 // pause waits for d and reports whether ctx still goes on.
 func pause(ctx context.Context, d time.Duration) bool {
-	wait(ctx, d, nil)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 	return ctx.Err() == nil
 }
 

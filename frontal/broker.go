@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -19,8 +20,8 @@ const chunk = 1000
 // brokerJoined makes a new session with the broker fit for use: the site is
 // joined, everything that runs here registered and its names published. An error closes the
 // session, to be tried again.
-func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Session) error {
-	call, cancel := context.WithTimeout(ctx, brokerCall)
+func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *control.Session) error {
+	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, f.joinRequest())
 	if err != nil {
@@ -29,19 +30,19 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Sessi
 	f.policyKept(resp)
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the registry that registerAll reads. None is missed.
-	f.up.opened(to, s, resp.Broker, resp.Epoch)
+	f.up.Opened(to, s, resp.Broker, resp.Epoch)
 	f.hostsChanged() // to the broker, which may have started anew
-	context.AfterFunc(ctx, func() { f.up.lost(s) })
+	context.AfterFunc(ctx, func() { f.up.Lost(s) })
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
-		f.up.lost(s)
+		f.up.Lost(s)
 		return fmt.Errorf("registering the processes of %s: %w", f.site, err)
 	}
 	if err := f.publishAll(ctx, s); err != nil {
-		f.up.lost(s)
+		f.up.Lost(s)
 		return fmt.Errorf("publishing the names of %s: %w", f.site, err)
 	}
-	f.log.Info("joined the broker", "broker", resp.Broker, "address", to.addr, "epoch", resp.Epoch, "processes", n)
+	f.log.Info("joined the broker", "broker", resp.Broker, "address", to.Address, "epoch", resp.Epoch, "processes", n)
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (f *Frontal) forget(p overlay.AccessPoint) {
 // registerAt registers points at the broker and returns one error for each,
 // nil where it was taken.
 func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint) ([]error, error) {
-	call, cancel := context.WithTimeout(ctx, brokerCall)
+	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	req := &controlpb.RegisterRequest{}
 	for _, p := range points {
@@ -93,7 +94,7 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 	}
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Register(call, req)
 	if err != nil {
-		return nil, f.up.callError(s, err)
+		return nil, f.up.CallError(s, err)
 	}
 	faults := make([]error, len(points))
 	switch len(resp.Faults) {
@@ -152,7 +153,7 @@ func (f *Frontal) noteGranted(points []overlay.AccessPoint, principals []*contro
 func (f *Frontal) registerEverywhere(ctx context.Context, points []overlay.AccessPoint) ([]error, error) {
 	var mu sync.Mutex
 	faults := make([]error, len(points))
-	err := f.up.onEach(func(s *control.Session) error {
+	err := f.up.OnEach(func(s *control.Session) error {
 		some, err := f.registerAt(ctx, s, points)
 		mu.Lock()
 		defer mu.Unlock()
@@ -169,7 +170,7 @@ func (f *Frontal) registerEverywhere(ctx context.Context, points []overlay.Acces
 			refused = append(refused, points[i])
 		}
 	}
-	if err != nil || len(refused) == 0 || len(f.up.all) == 1 {
+	if err != nil || len(refused) == 0 || len(f.up.All) == 1 {
 		return faults, err
 	}
 	return faults, f.withdrawAtBroker(ctx, withdrawals(refused))
@@ -178,7 +179,7 @@ func (f *Frontal) registerEverywhere(ctx context.Context, points []overlay.Acces
 // withdrawAtBroker withdraws processes at every broker that has a session. Elsewhere
 // it need not: the next session registers what is left.
 func (f *Frontal) withdrawAtBroker(ctx context.Context, gone []*controlpb.Withdrawal) error {
-	return f.up.onEach(func(s *control.Session) error { return f.withdrawAt(ctx, s, gone) })
+	return f.up.OnEach(func(s *control.Session) error { return f.withdrawAt(ctx, s, gone) })
 }
 
 // withdrawals are those of points of which nobody says how they ended.
@@ -192,11 +193,11 @@ func withdrawals(points []overlay.AccessPoint) (gone []*controlpb.Withdrawal) {
 func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, gone []*controlpb.Withdrawal) error {
 	for rest := gone; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
 		req := &controlpb.WithdrawRequest{Processes: rest[:min(chunk, len(rest))]}
-		call, cancel := context.WithTimeout(ctx, brokerCall)
+		call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 		_, err := controlpb.NewDirectoryClient(s.Conn()).Withdraw(call, req)
 		cancel()
 		if err != nil {
-			return f.up.callError(s, err)
+			return f.up.CallError(s, err)
 		}
 	}
 	return nil
@@ -206,15 +207,15 @@ func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, gone []*co
 // the question, or is silent where another broker can be asked, costs one more
 // try: the broker may have been restarted.
 func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
-		s, err := f.up.get(ctx)
+		s, err := f.up.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
 		call, cancel := ctx, context.CancelFunc(func() {})
-		if try == 0 && f.up.several() {
+		if try == 0 && f.up.Several() {
 			call, cancel = context.WithTimeout(ctx, f.bounds.another)
 		}
 		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
@@ -225,11 +226,11 @@ func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) 
 		if err == nil {
 			return resp, nil
 		}
-		if silent && f.up.doubt(s) {
-			f.log.Warn("a broker does not answer; another is asked", "silent", f.up.addr(s), "after", f.bounds.another.String())
+		if silent && f.up.Doubt(s) {
+			f.log.Warn("a broker does not answer; another is asked", "silent", f.up.Addr(s), "after", f.bounds.another.String())
 			continue
 		}
-		if err = f.up.callError(s, err); try > 0 || f.up.current() == s || !isAway(err) {
+		if err = f.up.CallError(s, err); try > 0 || f.up.Current() == s || !uplink.IsAway(err) {
 			return nil, err
 		}
 	}

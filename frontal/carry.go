@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -42,14 +43,11 @@ type outward struct {
 // lanEnd is the node's connection, which showed the id.
 type lanEnd struct{ conn *net.TCPConn }
 
-// answerMargin is what a caller keeps of its time to hear why a dial failed.
-const answerMargin = 200 * time.Millisecond
-
 // dialCarry dials what c asks for, within the caller's time less the margin.
 func (f *Frontal) dialCarry(ctx context.Context, c *carry) (carrier.Stream, error) {
 	bound := f.config().Dial
 	if deadline, ok := ctx.Deadline(); ok {
-		bound = min(bound, max(time.Until(deadline)-answerMargin, 0))
+		bound = min(bound, max(time.Until(deadline)-uplink.AnswerMargin, 0))
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()

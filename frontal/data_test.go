@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -170,7 +171,7 @@ func TestCarryToSilence(t *testing.T) {
 	h.ask(9, false)
 	var err error
 	for range 5 { // a machine that stalls for the margin has the caller's time end first
-		ctx, cancel := context.WithTimeout(h.ctx(), 2*answerMargin)
+		ctx, cancel := context.WithTimeout(h.ctx(), 2*uplink.AnswerMargin)
 		defer cancel()
 		_, err = h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
 		if ctx.Err() == nil {

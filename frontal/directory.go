@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -70,7 +71,7 @@ func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest
 	}
 	if len(taken) > 0 {
 		refused, err := d.f.registerEverywhere(ctx, taken)
-		if err != nil && !isAway(err) {
+		if err != nil && !uplink.IsAway(err) {
 			return nil, control.Status(err)
 		}
 		for i, err := range refused {
@@ -171,7 +172,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 		d.f.mu.Unlock()
 		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)
 	}
-	if err := d.f.withdrawAtBroker(ctx, gone); err != nil && !isAway(err) {
+	if err := d.f.withdrawAtBroker(ctx, gone); err != nil && !uplink.IsAway(err) {
 		return nil, control.Status(err)
 	}
 	return &controlpb.WithdrawResponse{}, nil
@@ -336,15 +337,15 @@ func (d *directory) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerSt
 	if len(req.Offer) == 0 && d.f.standsIn(overlay.Technique(req.Technique)) {
 		return control.Status(d.f.askMeeting(ctx, id, req, out.Send))
 	}
-	s, err := d.f.up.get(ctx)
+	s, err := d.f.up.Get(ctx)
 	if err != nil {
 		return control.Status(err)
 	}
 	in, err := controlpb.NewDirectoryClient(s.Conn()).Introduce(ctx, req)
 	if err != nil {
-		return control.Status(d.f.up.callError(s, err))
+		return control.Status(d.f.up.CallError(s, err))
 	}
-	return control.Status(d.f.passEvents(in, out, func(err error) error { return d.f.up.callError(s, err) }))
+	return control.Status(d.f.passEvents(in, out, func(err error) error { return d.f.up.CallError(s, err) }))
 }
 
 // passEvents copies events until the stream ends, allowing what they name.

@@ -261,7 +261,7 @@ func TestBrokerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.broker.stop()
-	r.until("the session is lost", func() bool { return !r.f.up.up() })
+	r.until("the session is lost", func() bool { return !r.f.up.Up() })
 
 	if _, err := h.ask(9, false); err != nil {
 		t.Errorf("cached: %v", err)
@@ -270,7 +270,7 @@ func TestBrokerAway(t *testing.T) {
 	if !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
 		t.Errorf("not cached: %v, want %v", err, away(r))
 	}
-	r.until("a try has failed", func() bool { return strings.Contains(r.f.up.away().Error(), "nothing listens there") })
+	r.until("a try has failed", func() bool { return strings.Contains(r.f.up.Away().Error(), "nothing listens there") })
 	_, err = h.introduce(&controlpb.IntroduceRequest{Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(1)), Target: control.ProcessToPB(proc(9))})
 	if !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
 		t.Errorf("introduce: %v, want %v", err, away(r))
@@ -309,7 +309,7 @@ func TestShortOutagesAreWaitedFor(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Patience = patience })
 	h := r.helper("a1")
 	r.broker.stop()
-	r.until("the session is lost", func() bool { return !r.f.up.up() })
+	r.until("the session is lost", func() bool { return !r.f.up.Up() })
 	asked := make(chan error)
 	go func() { _, err := h.ask(8, false); asked <- err }()
 	r.until("the question waits", func() bool { return r.f.resolver.counters().Calls == 1 })

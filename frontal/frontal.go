@@ -3,7 +3,6 @@ package frontal
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
@@ -35,9 +35,6 @@ import (
 )
 
 const (
-	// brokerCall bounds a call to the broker that its asker did not bound closer.
-	brokerCall = 15 * time.Second
-
 	// allowedFor is how long an address that the broker named may be dialled
 	// for a node. Helpers dial at once; a slow one asks again.
 	allowedFor = 2 * time.Minute
@@ -70,7 +67,7 @@ type Frontal struct {
 
 	endpoint *control.Endpoint
 	creds    *control.Credentials
-	up       *uplinks
+	up       *uplink.Set
 	resolver *resolver
 	awaits   awaits
 	reports  chan *controlpb.ReportRequest // to the broker; what does not fit is dropped
@@ -172,10 +169,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
 	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
-	f.up = newUplinks(f.who, cfg.Broker, cfg.Patience)
+	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{
-		who: f.who, ask: f.askBroker, up: f.up.up, now: time.Now, work: &f.work, ctx: f.ctx,
+		who: f.who, ask: f.askBroker, up: f.up.Up, now: time.Now, work: &f.work, ctx: f.ctx,
 		cache:  newCache(site, cfg.Limits.Cache, cfg.CacheAge),
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
 	}
@@ -256,10 +253,10 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	for _, d := range ln.data {
 		sessions.Go(func() { failed <- f.serveData(d) })
 	}
-	for _, to := range f.up.all {
+	for _, to := range f.up.All {
 		sessions.Go(func() {
 			f.endpoint.Keep(f.open, control.DialConfig{
-				Addr: to.addr, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle, Dial: f.dialBroker, Down: func(err error) { f.up.failed(to, err) },
+				Addr: to.Address, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle, Dial: f.dialBroker, Down: func(err error) { f.up.Failed(to, err) },
 			}, func(ctx context.Context, s *control.Session) error { return f.brokerJoined(ctx, to, s) })
 		})
 	}
@@ -460,8 +457,8 @@ func (f *Frontal) forwardReports() {
 		case <-f.ctx.Done():
 			return
 		case r := <-f.reports:
-			ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
-			err := f.up.onEach(func(s *control.Session) error {
+			ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
+			err := f.up.OnEach(func(s *control.Session) error {
 				_, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r)
 				return control.FromStatus(err)
 			})
@@ -472,7 +469,3 @@ func (f *Frontal) forwardReports() {
 		}
 	}
 }
-
-// isAway reports whether err says that a peer cannot be reached, so that what
-// was to be told it will be told with its next session.
-func isAway(err error) bool { return errors.Is(err, overlay.ErrUnreachable) }

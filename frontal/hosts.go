@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -149,15 +150,15 @@ func (g *gridHosts) age(now time.Time) time.Duration {
 }
 
 func (f *Frontal) askHosts(ctx context.Context) ([]offer.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
-	s, err := f.up.get(ctx)
+	s, err := f.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list, err := controlpb.NewDirectoryClient(s.Conn()).Hosts(ctx, &controlpb.HostsRequest{})
 	if err != nil {
-		return nil, f.up.callError(s, err)
+		return nil, f.up.CallError(s, err)
 	}
 	hosts, err := offer.ListFromPB(list)
 	if err != nil {
@@ -231,22 +232,22 @@ func (f *Frontal) tellHosts() {
 		case <-f.hostNews:
 		case <-period.C:
 		}
-		if f.up.up() {
-			err := f.up.onEach(f.tellHostsOn)
+		if f.up.Up() {
+			err := f.up.OnEach(f.tellHostsOn)
 			if text := fmt.Sprint(err); err != nil && f.ctx.Err() == nil && text != said {
 				said = text
 				f.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)
 			}
 		}
-		wait(f.ctx, hostsPause, nil)
+		pause(f.ctx, hostsPause)
 	}
 }
 
 func (f *Frontal) tellHostsOn(s *control.Session) error {
-	ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
 	defer cancel()
 	_, err := controlpb.NewSitesClient(s.Conn()).Hosts(ctx, offer.ListToPB(f.ownHosts(time.Now())))
-	return f.up.callError(s, err)
+	return f.up.CallError(s, err)
 }
 
 // Hosts lists the grid's hosts for a helper.

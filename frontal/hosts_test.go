@@ -127,7 +127,7 @@ func TestHostsPassThrough(t *testing.T) {
 	a.s.Close()
 	told("the broker is told that a node is away", offer.Away, offer.Up)
 	r.broker.stop()
-	r.until("the frontal has no broker", func() bool { return !r.f.up.up() })
+	r.until("the frontal has no broker", func() bool { return !r.f.up.Up() })
 	r.f.grid.turn <- struct{}{}
 	r.f.grid.tried = time.Time{}
 	<-r.f.grid.turn

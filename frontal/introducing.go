@@ -85,7 +85,7 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
 	if err != nil {
-		err = told{a.f.up.callError(a.uplink, err)}
+		err = told{a.f.up.CallError(a.uplink, err)}
 	}
 	for err == nil && in.last == nil {
 		err = a.take(in, stream)
@@ -107,7 +107,7 @@ func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[control
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the broker ended the introduction without a result", overlay.ErrUnreachable)
 	case err != nil:
-		return told{a.f.up.callError(a.uplink, err)}
+		return told{a.f.up.CallError(a.uplink, err)}
 	}
 	if err := a.f.checkNegotiation("answer", e.Answer); err != nil {
 		return told{err}

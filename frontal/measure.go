@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -68,7 +69,7 @@ func (f *Frontal) keepMeasuring() {
 	soonest := f.bounds.doubt
 	for f.config().Measure > 0 {
 		next := f.config().Measure
-		s := f.up.come(f.ctx)
+		s := f.up.Await(f.ctx)
 		if s == nil {
 			return // the frontal ends
 		}
@@ -180,7 +181,7 @@ func (f *Frontal) tryIdle(waits []time.Duration) []probe.Finding {
 		if left == 0 {
 			return nil
 		}
-		wait(f.ctx, f.bounds.idle, nil)
+		pause(f.ctx, f.bounds.idle)
 	}
 }
 
@@ -372,11 +373,11 @@ func (f *Frontal) warnOf(differences []probe.Difference, node string) {
 // joinAgain tells the broker of the new profile, if there is a session; a
 // later one tells it anyway.
 func (f *Frontal) joinAgain() {
-	ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
 	defer cancel()
-	err := f.up.onEach(func(s *control.Session) error {
+	err := f.up.OnEach(func(s *control.Session) error {
 		_, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, f.joinRequest())
-		return f.up.callError(s, err)
+		return f.up.CallError(s, err)
 	})
 	if err != nil {
 		f.log.Warn("the broker was not told what is new of the site", "error", err)

@@ -280,7 +280,7 @@ func TestMeasuredByGateway(t *testing.T) {
 func TestNotMeasured(t *testing.T) {
 	r := newRig(t, nil)
 	r.broker.stop()
-	r.until("the outage is seen", func() bool { return !r.f.up.up() })
+	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
 	_, err := r.f.measure()
 	if err == nil || !strings.Contains(err.Error(), "asking for the vantage points: ") {
 		t.Errorf("%v", err)

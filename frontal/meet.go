@@ -121,7 +121,7 @@ func (f *Frontal) boundMeeting(ctx context.Context) (context.Context, context.Ca
 // side is this gateway as an end of meetings: where its own connections out of
 // the site begin, those over IPv6 if it is to ask by it.
 func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
-	s, err := f.up.get(ctx)
+	s, err := f.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}

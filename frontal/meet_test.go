@@ -860,7 +860,7 @@ func TestSide(t *testing.T) {
 		}
 	}
 	r.broker.stop()
-	r.until("the session is lost", func() bool { return !r.f.up.up() })
+	r.until("the session is lost", func() bool { return !r.f.up.Up() })
 	if _, err := r.f.side(t.Context(), false); !errors.Is(err, overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -41,12 +42,12 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 		return fmt.Errorf("%s: %w", f.who, err)
 	}
 	if !again {
-		_, err = f.up.get(ctx)
+		_, err = f.up.Get(ctx)
 	}
 	if err == nil {
 		err = f.publishEverywhere(ctx, p)
 	}
-	if err == nil || again && isAway(err) {
+	if err == nil || again && uplink.IsAway(err) {
 		return nil
 	}
 	f.mu.Lock()
@@ -62,9 +63,9 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 func (f *Frontal) publishEverywhere(ctx context.Context, p overlay.Publication) error {
 	var told []*control.Session
 	var away error
-	for _, s := range f.up.sessions() {
+	for _, s := range f.up.Sessions() {
 		verdicts, err := f.publishAt(ctx, s, []overlay.Publication{p})
-		if err != nil && (isAway(err) || errors.Is(err, overlay.ErrTimeout)) {
+		if err != nil && (uplink.IsAway(err) || errors.Is(err, overlay.ErrTimeout)) {
 			away = err // its next session publishes all
 			continue
 		}
@@ -80,7 +81,7 @@ func (f *Frontal) publishEverywhere(ctx context.Context, p overlay.Publication) 
 		told = append(told, s)
 	}
 	if len(told) == 0 && away == nil {
-		away = f.up.away() // they ended meanwhile
+		away = f.up.Away() // they ended meanwhile
 	}
 	if len(told) > 0 {
 		away = nil
@@ -108,15 +109,15 @@ func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publicat
 	f.mu.Lock()
 	f.registry.unpublish(node, p)
 	f.mu.Unlock()
-	return f.up.onEach(func(s *control.Session) error { return f.unpublishAt(ctx, s, p) })
+	return f.up.OnEach(func(s *control.Session) error { return f.unpublishAt(ctx, s, p) })
 }
 
 func (f *Frontal) unpublishAt(ctx context.Context, s *control.Session, p overlay.Publication) error {
-	call, cancel := context.WithTimeout(ctx, brokerCall)
+	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Unpublish(call, &controlpb.UnpublishRequest{Names: []*controlpb.Publication{control.PublicationToPB(p)}})
 	if err != nil {
-		if err = f.up.callError(s, err); isAway(err) {
+		if err = f.up.CallError(s, err); uplink.IsAway(err) {
 			return nil
 		}
 		return err
@@ -174,7 +175,7 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 
 // publishAt publishes names at the broker, with a verdict on each.
 func (f *Frontal) publishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
-	call, cancel := context.WithTimeout(ctx, brokerCall)
+	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	req := &controlpb.PublishRequest{}
 	for _, p := range list {
@@ -182,7 +183,7 @@ func (f *Frontal) publishAt(ctx context.Context, s *control.Session, list []over
 	}
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Publish(call, req)
 	if err != nil {
-		return nil, f.up.callError(s, err)
+		return nil, f.up.CallError(s, err)
 	}
 	verdicts, err := control.VerdictErrs(resp.Faults, len(list))
 	if err != nil {
@@ -208,7 +209,7 @@ func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameReq
 	end := time.Now().Add(min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	for {
 		resp, err := d.f.lookupName(ctx, req.Name, time.Until(end))
-		passing := errors.Is(err, overlay.ErrUnknownName) || isAway(err)
+		passing := errors.Is(err, overlay.ErrUnknownName) || uplink.IsAway(err)
 		// A broker that answers at once instead of waiting must not make this a
 		// busy loop.
 		if !passing || time.Until(end) <= 0 || !pause(ctx, min(50*time.Millisecond, time.Until(end))) {
@@ -219,16 +220,16 @@ func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameReq
 
 // lookupName asks the broker once, to wait for the name for so long, within bounds.
 func (f *Frontal) lookupName(ctx context.Context, name string, wait time.Duration) (*controlpb.LookupNameResponse, error) {
-	s, err := f.up.get(ctx)
+	s, err := f.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wait = max(min(wait, awaitChunk), 0)
-	call, cancel := context.WithTimeout(ctx, wait+brokerCall)
+	call, cancel := context.WithTimeout(ctx, wait+uplink.CallTimeout)
 	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).LookupName(call, &controlpb.LookupNameRequest{Name: name, WaitMs: uint32(wait.Milliseconds())})
 	if err != nil {
-		return nil, f.up.callError(s, err)
+		return nil, f.up.CallError(s, err)
 	}
 	return resp, nil
 }

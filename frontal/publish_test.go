@@ -157,7 +157,7 @@ func TestNamesSurviveTheBroker(t *testing.T) {
 		}
 	}
 	r.broker.stop()
-	r.until("the frontal to miss its broker", func() bool { return !r.f.up.up() })
+	r.until("the frontal to miss its broker", func() bool { return !r.f.up.Up() })
 	r.broker.names.change(func() { r.broker.names.published, r.broker.names.taken = nil, map[string]bool{"stolen": true} })
 	if err := h.publish(true, h.name(0, 1, "meanwhile", "q")); err != nil {
 		t.Errorf("published again while the broker is away: %v", err)

@@ -29,13 +29,13 @@ func (d *directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest
 		return nil, control.Status(err)
 	}
 	defer release()
-	s, err := d.f.up.get(ctx)
+	s, err := d.f.up.Get(ctx)
 	if err != nil {
 		return nil, control.Status(err)
 	}
 	r, err := controlpb.NewDirectoryClient(s.Conn()).Reserve(ctx, req)
 	if err != nil {
-		return nil, control.Status(d.f.up.callError(s, err))
+		return nil, control.Status(d.f.up.CallError(s, err))
 	}
 	d.f.allowReserve(r.Relay, r.LifeMs)
 	return r, nil

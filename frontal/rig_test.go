@@ -163,7 +163,7 @@ func (r *rig) waitUp() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
-	if r.f.up.come(ctx) == nil {
+	if r.f.up.Await(ctx) == nil {
 		r.t.Fatalf("the frontal did not join the broker\n%s", r.log)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -25,8 +26,8 @@ type Status struct {
 	Data     string                `json:"data,omitempty"`   // address for the site's own nodes
 	Public   string                `json:"public,omitempty"` // address that other sites are told
 	Policy   *PolicyStatus         `json:"policy,omitempty"` // absent: no link with another site is permitted
-	Broker   BrokerStatus          `json:"broker"`           // the one that is asked, or else the first
-	Brokers  []BrokerStatus        `json:"brokers"`          // all, in the order of the settings
+	Broker   uplink.Status         `json:"broker"`           // the one that is asked, or else the first
+	Brokers  []uplink.Status       `json:"brokers"`          // all, in the order of the settings
 	Helpers  []HelperStatus        `json:"helpers"`          // by node
 	Jobs     map[overlay.JobID]int `json:"jobs"`             // processes of this site
 	Resolve  ResolveCounters       `json:"resolve"`
@@ -36,17 +37,6 @@ type Status struct {
 	Meetings MeetingCounters       `json:"meetings"`        // of this gateway for nodes with no route out
 	Memory   []SiteMemory          `json:"memory"`          // how techniques did towards other sites
 	Waiting  map[string]int        `json:"waiting"`         // what holds a place under limits
-}
-
-// BrokerStatus is the state of the session with a broker.
-type BrokerStatus struct {
-	Address string    `json:"address"`
-	Asked   bool      `json:"asked"`          // whether it is the one that is asked
-	Name    string    `json:"name,omitempty"` // of the last session
-	Up      bool      `json:"up"`
-	Since   time.Time `json:"since"`           // of the session or of the outage
-	Cause   string    `json:"cause,omitempty"` // of the outage
-	Epoch   uint64    `json:"epoch,omitempty"`
 }
 
 // HelperStatus is one node's helper.
@@ -82,7 +72,7 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
-		Policy: f.policyStatus(), Brokers: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
+		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
 		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(),
 	}
 	s.Broker = s.Brokers[0]
@@ -115,17 +105,4 @@ func (f *Frontal) status() Status {
 		s.Helpers = append(s.Helpers, hs)
 	}
 	return s
-}
-
-func (u *uplinks) status() (all []BrokerStatus) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, l := range u.all {
-		s := BrokerStatus{Address: l.addr, Asked: l == u.asked, Name: l.broker, Up: l.session != nil, Since: l.since, Epoch: l.epoch}
-		if l.cause != nil {
-			s.Cause = l.cause.Error()
-		}
-		all = append(all, s)
-	}
-	return all
 }

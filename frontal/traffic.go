@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -30,7 +31,7 @@ func (f *Frontal) tellTraffic() {
 		if len(report.Counts) == 0 {
 			continue
 		}
-		if err := f.up.onEach(func(s *control.Session) error { return f.tellTrafficOn(s, report) }); err != nil {
+		if err := f.up.OnEach(func(s *control.Session) error { return f.tellTrafficOn(s, report) }); err != nil {
 			f.log.Debug("the broker is not told what passed the gateway; it is told again", "every", trafficPeriod.String(), "error", err)
 		}
 	}
@@ -38,11 +39,11 @@ func (f *Frontal) tellTraffic() {
 
 // tellTrafficOn tells one broker. One of an older version does not want to know.
 func (f *Frontal) tellTrafficOn(s *control.Session, report traffic.Report) error {
-	ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
 	defer cancel()
 	_, err := controlpb.NewTrafficClient(s.Conn()).Carried(ctx, report.ToPB())
 	if errors.Is(control.FromStatus(err), wire.ErrVersion) {
 		return nil
 	}
-	return f.up.callError(s, err)
+	return f.up.CallError(s, err)
 }

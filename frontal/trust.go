@@ -27,11 +27,11 @@ func (f *Frontal) renew(ctx context.Context, s *control.Session, chain [][]byte)
 
 // renewed asks for a new certificate at the brokers, of which one enrols.
 func (f *Frontal) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
-	if _, err := f.up.get(ctx); err != nil {
+	if _, err := f.up.Get(ctx); err != nil {
 		return nil, err
 	}
 	var errs []error
-	for _, s := range f.up.sessions() {
+	for _, s := range f.up.Sessions() {
 		fresh, err := s.Renew(ctx, chain)
 		if err == nil {
 			return fresh, nil

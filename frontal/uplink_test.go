@@ -26,7 +26,7 @@ func newRigOfTwo(t *testing.T, b bounds) (r *rig, second *fakeBroker) {
 
 func (r *rig) bothUp() {
 	r.t.Helper()
-	r.until("both brokers have sessions", func() bool { return len(r.f.up.sessions()) == 2 })
+	r.until("both brokers have sessions", func() bool { return len(r.f.up.Sessions()) == 2 })
 }
 
 // TestTwoBrokers: both are told everything, one is asked, and the other when that
@@ -50,9 +50,9 @@ func TestTwoBrokers(t *testing.T) {
 	}
 	asked := func(want *fakeBroker) {
 		t.Helper()
-		r.until("the right broker is asked", func() bool { return r.f.up.addr(r.f.up.current()) == want.addr })
+		r.until("the right broker is asked", func() bool { return r.f.up.Addr(r.f.up.Current()) == want.addr })
 	}
-	if r.f.up.addr(r.f.up.current()) == second.addr { // its session came first
+	if r.f.up.Addr(r.f.up.Current()) == second.addr { // its session came first
 		first, second = second, first
 	}
 	ask(9, 1, 0)
@@ -93,7 +93,7 @@ func TestSilentBroker(t *testing.T) {
 	b.another = 20 * time.Millisecond
 	r, second := newRigOfTwo(t, b)
 	first := r.broker
-	if r.f.up.addr(r.f.up.current()) == second.addr {
+	if r.f.up.Addr(r.f.up.Current()) == second.addr {
 		first, second = second, first
 	}
 	release := first.hold()
@@ -106,7 +106,7 @@ func TestSilentBroker(t *testing.T) {
 		t.Errorf("the silent broker was asked %d times, the other %d", first.calls(), second.calls())
 	}
 	// Whether that one would answer another question within the bound is up to the machine.
-	if asked := r.f.up.addr(r.f.up.current()); asked != second.addr {
+	if asked := r.f.up.Addr(r.f.up.Current()); asked != second.addr {
 		t.Errorf("the broker at %s is asked from then on, want the one at %s", asked, second.addr)
 	}
 }
@@ -161,7 +161,7 @@ func TestReload(t *testing.T) {
 		return n > 1 && len(r.broker.joins[n-1].Profile.Forbidden) == 1
 	})
 	r.ends(h.s, "the helper is to enter again and learn it")
-	if r.f.up.current() == nil {
+	if r.f.up.Current() == nil {
 		t.Error("the session with the broker is gone")
 	}
 	if cfg := r.f.config(); cfg.Grace == next.Grace || len(cfg.Deny) != 1 {

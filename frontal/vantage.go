@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -33,9 +34,9 @@ func (d *directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest
 }
 
 func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
-	s, err := f.up.get(ctx)
+	s, err := f.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,18 +44,18 @@ func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) 
 	if rule := f.config().rule(); err == nil {
 		resp.Tcp, resp.Stun, resp.Tcp6 = rule.Without(resp.Tcp), rule.Without(resp.Stun), rule.Without(resp.Tcp6)
 	}
-	return resp, f.up.callError(s, err)
+	return resp, f.up.CallError(s, err)
 }
 
 func (f *Frontal) callBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
-	s, err := f.up.get(ctx)
+	s, err := f.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, req)
-	return resp, f.up.callError(s, err)
+	return resp, f.up.CallError(s, err)
 }
 
 // checkNegotiation bounds what one end says to the other through here.

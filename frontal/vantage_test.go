@@ -45,7 +45,7 @@ func TestBearingsAreNotCached(t *testing.T) {
 		t.Errorf("%v, %v", second, err)
 	}
 	r.broker.stop()
-	r.until("the outage is seen", func() bool { return !r.f.up.up() })
+	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
 	if _, err := directory.Bearings(t.Context(), &controlpb.BearingsRequest{}); !errors.Is(control.FromStatus(err), overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}

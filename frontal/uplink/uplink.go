@@ -1,0 +1,325 @@
+// Package uplink is the frontal's way up: its sessions with the brokers, which of
+// them is asked, and why there is none. What the site has is said on each session;
+// one broker is asked. It knows no process and no helper: what there is to say, its
+// caller says.
+//
+// One lock guards the state of the sessions; it is never held during a call.
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// CallTimeout bounds a call to the broker that its asker did not bound closer.
+	CallTimeout = 15 * time.Second
+
+	// AnswerMargin is what a caller keeps of its time to hear why something failed.
+	AnswerMargin = 200 * time.Millisecond
+)
+
+// Set is the frontal's end of its sessions with the brokers. All brokers
+// are told what the site has; one, the current, is asked. It stays the current
+// one until its session ends or it does not answer; then it is the first in the
+// order of the settings that has a session. While none has, calls wait for
+// one during the first moments of the outage, so that a broker that restarts is
+// not noticed, and fail at once after that.
+type Set struct {
+	who      string // this frontal, for errors
+	patience time.Duration
+	All      []*Uplink // in the order of the settings; never empty, and never changed
+
+	mu      sync.Mutex // guards the fields below, and those of All but the addresses
+	asked   *Uplink    // the current one; nil while no broker has a session
+	since   time.Time  // of the current state of asked
+	changed chan struct{}
+}
+
+// Uplink is the session with one broker, or its absence.
+type Uplink struct {
+	Address string // the broker's
+	session *control.Session
+	broker  string    // its name
+	epoch   uint64    // the broker's
+	since   time.Time // of the session, or of the outage
+	cause   error     // of the outage
+}
+
+// New returns the sessions with the brokers at addrs, none of which has begun. A call
+// waits for patience into an outage.
+func New(who string, addrs []string, patience time.Duration) *Set {
+	u := &Set{who: who, patience: patience, since: time.Now(), changed: make(chan struct{})}
+	for _, addr := range addrs {
+		u.All = append(u.All, &Uplink{Address: addr, since: u.since, cause: errors.New("the first try has not ended")})
+	}
+	return u
+}
+
+// Opened says that s is the session with that broker from now on.
+func (u *Set) Opened(to *Uplink, s *control.Session, broker string, epoch uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	to.session, to.broker, to.epoch, to.since, to.cause = s, broker, epoch, time.Now(), nil
+	if u.asked == nil {
+		u.choose(nil)
+	}
+	u.change()
+}
+
+// Lost says that s has ended.
+func (u *Set) Lost(s *control.Session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	from := u.of(s)
+	if from == nil {
+		return
+	}
+	from.session, from.since, from.cause = nil, time.Now(), s.Err()
+	if u.asked == from {
+		u.choose(from)
+	}
+	if silent, ok := errors.AsType[*control.SilentError](from.cause); ok && u.asked == nil {
+		u.since = u.since.Add(-silent.For) // the outage began then, and calls have been waiting
+	}
+	u.change()
+}
+
+// Doubt says that a call on s was not answered in time. If another broker has a
+// session, it becomes the current one; the result says whether there was one.
+func (u *Set) Doubt(s *control.Session) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	from := u.of(s)
+	if from == nil || u.asked != from {
+		return true // it is not asked any more
+	}
+	u.choose(from)
+	if u.asked != from {
+		u.change()
+	}
+	return u.asked != from
+}
+
+// choose makes the first broker that has a session the current one: another
+// than not, if there is one.
+func (u *Set) choose(not *Uplink) {
+	u.asked, u.since = nil, time.Now()
+	if not != nil && not.session != nil {
+		u.asked = not
+	}
+	for _, l := range u.All {
+		if l.session != nil && l != not {
+			u.asked = l
+			return
+		}
+	}
+}
+
+func (u *Set) of(s *control.Session) *Uplink {
+	for _, l := range u.All {
+		if l.session == s && s != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// Failed remembers why there is no session with a broker, for whoever asks.
+func (u *Set) Failed(to *Uplink, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if to.session == nil {
+		to.cause = err
+	}
+}
+
+func (u *Set) change() {
+	close(u.changed)
+	u.changed = make(chan struct{})
+}
+
+// Up reports whether there is a broker to ask.
+func (u *Set) Up() bool { return u.Current() != nil }
+
+// Several reports whether more than one broker has a session.
+func (u *Set) Several() bool { return len(u.Sessions()) > 1 }
+
+// Get returns the session to ask on, or fails with overlay.ErrNoSession, naming
+// the broker, since when it is away and why.
+func (u *Set) Get(ctx context.Context) (*control.Session, error) {
+	for {
+		u.mu.Lock()
+		s, changed, left := u.session(), u.changed, u.patience-time.Since(u.since)
+		u.mu.Unlock()
+		if deadline, ok := ctx.Deadline(); ok { // the reason is to be there before the asker gives up
+			left = min(left, time.Until(deadline)-AnswerMargin)
+		}
+		if s != nil {
+			return s, nil
+		}
+		if left <= 0 || !wait(ctx, left, changed) {
+			return nil, u.Away()
+		}
+	}
+}
+
+// wait reports whether event came within d and before ctx ended.
+func wait(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-event:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Away is the error of a call that needs a broker while all are away.
+func (u *Set) Away() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []string
+	for _, l := range u.All {
+		cause := l.cause
+		if cause == nil {
+			cause = errors.New("the session ended while the broker was asked") // and there is a new one by now
+		}
+		all = append(all, fmt.Sprintf("the broker at %s since %s: %s", l.Address, l.since.Format(time.TimeOnly), strings.TrimPrefix(cause.Error(), "broker at "+l.Address+": ")))
+	}
+	return wire.CodeNoSession.Errorf("%s has no session with %s", u.who, strings.Join(all, ", nor with "))
+}
+
+// CallError gives the error of a call on s its class and its words.
+func (u *Set) CallError(s *control.Session, err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-s.Done():
+		u.Lost(s)
+		return u.Away()
+	default:
+	}
+	err = control.FromStatus(err)
+	if errors.Is(err, overlay.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w: no answer from the broker at %s: %v", u.who, overlay.ErrTimeout, u.Addr(s), err)
+	}
+	return err
+}
+
+// Addr names the broker of a session.
+func (u *Set) Addr(s *control.Session) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l := u.of(s); l != nil {
+		return l.Address
+	}
+	return s.RemoteAddr().String()
+}
+
+// session returns the one to ask on, nil while there is none. The caller holds mu.
+func (u *Set) session() *control.Session {
+	if u.asked == nil {
+		return nil
+	}
+	return u.asked.session
+}
+
+// Current returns the session to ask on, nil while there is none.
+func (u *Set) Current() *control.Session {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.session()
+}
+
+// Sessions returns those with all brokers that have one, in the order of the
+// settings: what the site has is said on each.
+func (u *Set) Sessions() (all []*control.Session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, l := range u.All {
+		if l.session != nil {
+			all = append(all, l.session)
+		}
+	}
+	return all
+}
+
+// OnEach runs say for every broker's session at the same time and returns when
+// all have returned, with the first error in the order of the settings. That a
+// broker is away, or is silent while another answers, is none: it is told
+// everything when it is back.
+func (u *Set) OnEach(say func(*control.Session) error) error {
+	all := u.Sessions()
+	errs := make([]error, len(all))
+	var calls sync.WaitGroup
+	for i, s := range all {
+		calls.Go(func() { errs[i] = say(s) })
+	}
+	calls.Wait()
+	answered := slices.Contains(errs, nil)
+	for _, err := range errs {
+		if err != nil && !(answered && (IsAway(err) || errors.Is(err, overlay.ErrTimeout))) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Await waits for a session for as long as ctx goes on; nil when ctx ended.
+func (u *Set) Await(ctx context.Context) *control.Session {
+	for {
+		u.mu.Lock()
+		s, changed := u.session(), u.changed
+		u.mu.Unlock()
+		if s != nil {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Status is the state of the session with one broker.
+type Status struct {
+	Address string    `json:"address"`
+	Asked   bool      `json:"asked"`          // whether it is the one that is asked
+	Name    string    `json:"name,omitempty"` // of the last session
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`           // of the session or of the outage
+	Cause   string    `json:"cause,omitempty"` // of the outage
+	Epoch   uint64    `json:"epoch,omitempty"`
+}
+
+// Status says how the sessions are, in the order of the settings.
+func (u *Set) Status() (all []Status) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, l := range u.All {
+		s := Status{Address: l.Address, Asked: l == u.asked, Name: l.broker, Up: l.session != nil, Since: l.since, Epoch: l.epoch}
+		if l.cause != nil {
+			s.Cause = l.cause.Error()
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// IsAway reports whether err says that a peer cannot be reached, so that what
+// was to be told it will be told with its next session.
+func IsAway(err error) bool { return errors.Is(err, overlay.ErrUnreachable) }
