@@ -9,18 +9,11 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-const (
-	// awaitChunk is how long one Await call to the broker lasts at most. Those
-	// who wait longer are behind the next one.
-	awaitChunk = 30 * time.Second
-
-	// maxAwait bounds how long a helper may wait in one call.
-	maxAwait = 10 * time.Minute
-)
+// maxAwait bounds how long a helper may wait in one call.
+const maxAwait = 10 * time.Minute
 
 // awaits holds the processes that helpers wait for: one call to the broker
 // for each, however many wait. Their number is that of Frontal.waits at most.
@@ -121,17 +114,9 @@ func (f *Frontal) runAwait(ctx context.Context, name overlay.ProcessName, w *awa
 }
 
 func (f *Frontal) awaitOnce(ctx context.Context, name overlay.ProcessName) answer {
-	s := f.up.Await(ctx)
-	if s == nil {
-		return answer{name: name, err: f.up.Away()}
-	}
-	call, cancel := context.WithTimeout(ctx, awaitChunk+uplink.CallTimeout)
-	defer cancel()
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Await(call, &controlpb.AwaitRequest{
-		Process: control.ProcessToPB(name), WaitMs: uint32(awaitChunk.Milliseconds()),
-	})
+	resp, err := f.up.AwaitProcess(ctx, name)
 	if err != nil {
-		return answer{name: name, err: f.up.CallError(s, err)}
+		return answer{name: name, err: err}
 	}
 	return f.resolver.read(name, resp, nil)
 }

@@ -70,7 +70,7 @@ func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest
 		taken, index = append(taken, p), append(index, i)
 	}
 	if len(taken) > 0 {
-		refused, err := d.f.registerEverywhere(ctx, taken)
+		refused, err := d.f.up.Register(ctx, taken, d.f.noteGranted)
 		if err != nil && !uplink.IsAway(err) {
 			return nil, control.Status(err)
 		}
@@ -172,7 +172,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 		d.f.mu.Unlock()
 		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)
 	}
-	if err := d.f.withdrawAtBroker(ctx, gone); err != nil && !uplink.IsAway(err) {
+	if err := d.f.up.Withdraw(ctx, gone); err != nil && !uplink.IsAway(err) {
 		return nil, control.Status(err)
 	}
 	return &controlpb.WithdrawResponse{}, nil
@@ -282,10 +282,7 @@ func (d *directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*
 		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
 			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
 	}
-	select {
-	case d.f.reports <- req:
-	default: // the broker only counts them
-	}
+	d.f.up.Report(req)
 	return &controlpb.ReportResponse{}, nil
 }
 

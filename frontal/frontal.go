@@ -70,7 +70,6 @@ type Frontal struct {
 	up       *uplink.Set
 	resolver *resolver
 	awaits   awaits
-	reports  chan *controlpb.ReportRequest // to the broker; what does not fit is dropped
 
 	// The gateway as an end of meetings.
 	meetings meetings
@@ -141,7 +140,6 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
-		reports:  make(chan *controlpb.ReportRequest, 256),
 		came:     make(chan struct{}, 1),
 		hostNews: make(chan struct{}, 1), grid: newGridHosts(), own: newSiteHosts(site),
 		probing:  newProbing(),
@@ -169,10 +167,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
 	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
-	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience)
+	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience, log)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{
-		who: f.who, ask: f.askBroker, up: f.up.Up, now: time.Now, work: &f.work, ctx: f.ctx,
+		who: f.who, ask: f.up.Resolve, up: f.up.Up, now: time.Now, work: &f.work, ctx: f.ctx,
 		cache:  newCache(site, cfg.Limits.Cache, cfg.CacheAge),
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
 	}
@@ -234,6 +232,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.cancel()
 	defer context.AfterFunc(ctx, f.cancel)()
 
+	f.up.Another = f.bounds.another
 	hooks := daemon.HooksOf(ctx)
 	f.passOn = hooks.Return
 	hooks.CountWork("links", f.linkCount)
@@ -260,14 +259,14 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 			}, func(ctx context.Context, s *control.Session) error { return f.brokerJoined(ctx, to, s) })
 		})
 	}
-	f.work.Go(f.forwardReports)
+	f.work.Go(func() { f.up.ForwardReports(f.ctx) })
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
 	f.work.Go(f.tellHosts)
 	f.work.Go(f.tellTraffic)
 	f.logPolicy()
 	if f.config().TLS.Renew {
-		f.work.Go(func() { enrol.Keep(f.ctx, f.creds, f.log, f.renewed) })
+		f.work.Go(func() { enrol.Keep(f.ctx, f.creds, f.log, f.up.Renew) })
 	}
 
 	daemon.OnReload(ctx, liveKeys, f.reload)
@@ -443,29 +442,8 @@ func (f *Frontal) sweep() {
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}
-		if err := f.withdrawAtBroker(f.ctx, withdrawals(gone)); err != nil && f.ctx.Err() == nil {
+		if err := f.up.Withdraw(f.ctx, uplink.Withdrawals(gone)); err != nil && f.ctx.Err() == nil {
 			f.log.Warn("cannot withdraw processes at the broker; it drops them by itself", "processes", len(gone), "error", err)
-		}
-	}
-}
-
-// forwardReports tells the broker which connections failed, so that it counts
-// them. Nobody waits for it.
-func (f *Frontal) forwardReports() {
-	for {
-		select {
-		case <-f.ctx.Done():
-			return
-		case r := <-f.reports:
-			ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
-			err := f.up.OnEach(func(s *control.Session) error {
-				_, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r)
-				return control.FromStatus(err)
-			})
-			cancel()
-			if err != nil {
-				f.log.Debug("report not delivered", "error", err)
-			}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -127,7 +126,7 @@ func (f *Frontal) hosts(ctx context.Context) ([]offer.Host, error) {
 		return nil, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", f.who, overlay.ErrTimeout, context.Cause(ctx))
 	}
 	if now := time.Now(); now.Sub(f.grid.tried) >= hostsAge {
-		list, err := f.askHosts(ctx)
+		list, err := f.up.Hosts(ctx)
 		switch {
 		case err == nil:
 			f.grid.list, f.grid.asked = list, now
@@ -147,24 +146,6 @@ func (g *gridHosts) age(now time.Time) time.Duration {
 		return 0 // of a list without hosts
 	}
 	return now.Sub(g.asked)
-}
-
-func (f *Frontal) askHosts(ctx context.Context) ([]offer.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
-	defer cancel()
-	s, err := f.up.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := controlpb.NewDirectoryClient(s.Conn()).Hosts(ctx, &controlpb.HostsRequest{})
-	if err != nil {
-		return nil, f.up.CallError(s, err)
-	}
-	hosts, err := offer.ListFromPB(list)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: the broker's list of hosts: %w", f.who, wire.ErrMalformed, err)
-	}
-	return hosts, nil
 }
 
 func (f *Frontal) ownHosts(now time.Time) []offer.Host {
@@ -233,7 +214,7 @@ func (f *Frontal) tellHosts() {
 		case <-period.C:
 		}
 		if f.up.Up() {
-			err := f.up.OnEach(f.tellHostsOn)
+			err := f.up.TellHosts(f.ctx, func() []offer.Host { return f.ownHosts(time.Now()) })
 			if text := fmt.Sprint(err); err != nil && f.ctx.Err() == nil && text != said {
 				said = text
 				f.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)
@@ -241,13 +222,6 @@ func (f *Frontal) tellHosts() {
 		}
 		pause(f.ctx, hostsPause)
 	}
-}
-
-func (f *Frontal) tellHostsOn(s *control.Session) error {
-	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
-	defer cancel()
-	_, err := controlpb.NewSitesClient(s.Conn()).Hosts(ctx, offer.ListToPB(f.ownHosts(time.Now())))
-	return f.up.CallError(s, err)
 }
 
 // Hosts lists the grid's hosts for a helper.

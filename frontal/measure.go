@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -249,7 +248,7 @@ func (a askBroker) Bearings(ctx context.Context, req *controlpb.BearingsRequest)
 }
 
 func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	return a.f.callBack(ctx, req)
+	return a.f.up.CallBack(ctx, req)
 }
 
 // measureByHelper appoints the first helper that there is, waiting for one to
@@ -373,12 +372,7 @@ func (f *Frontal) warnOf(differences []probe.Difference, node string) {
 // joinAgain tells the broker of the new profile, if there is a session; a
 // later one tells it anyway.
 func (f *Frontal) joinAgain() {
-	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
-	defer cancel()
-	err := f.up.OnEach(func(s *control.Session) error {
-		_, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, f.joinRequest())
-		return f.up.CallError(s, err)
-	})
+	err := f.up.JoinAgain(f.ctx, f.joinRequest)
 	if err != nil {
 		f.log.Warn("the broker was not told what is new of the site", "error", err)
 	}

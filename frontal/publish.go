@@ -45,7 +45,7 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 		_, err = f.up.Get(ctx)
 	}
 	if err == nil {
-		err = f.publishEverywhere(ctx, p)
+		err = f.up.Publish(ctx, p)
 	}
 	if err == nil || again && uplink.IsAway(err) {
 		return nil
@@ -54,39 +54,6 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 	defer f.mu.Unlock()
 	undo()
 	return err
-}
-
-// publishEverywhere publishes a name at every broker that has a session, one after
-// the other in the order of the settings: of two who want the name at the same time,
-// the first broker that both reach chooses one. What one broker refuses, those
-// before it are told to forget.
-func (f *Frontal) publishEverywhere(ctx context.Context, p overlay.Publication) error {
-	var told []*control.Session
-	var away error
-	for _, s := range f.up.Sessions() {
-		verdicts, err := f.publishAt(ctx, s, []overlay.Publication{p})
-		if err != nil && (uplink.IsAway(err) || errors.Is(err, overlay.ErrTimeout)) {
-			away = err // its next session publishes all
-			continue
-		}
-		if err == nil {
-			err = verdicts[0]
-		}
-		if err != nil {
-			for _, s := range told {
-				f.unpublishAt(ctx, s, p)
-			}
-			return err
-		}
-		told = append(told, s)
-	}
-	if len(told) == 0 && away == nil {
-		away = f.up.Away() // they ended meanwhile
-	}
-	if len(told) > 0 {
-		away = nil
-	}
-	return away
 }
 
 // Unpublish forgets names of a node's processes, here and at the broker.
@@ -109,24 +76,7 @@ func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publicat
 	f.mu.Lock()
 	f.registry.unpublish(node, p)
 	f.mu.Unlock()
-	return f.up.OnEach(func(s *control.Session) error { return f.unpublishAt(ctx, s, p) })
-}
-
-func (f *Frontal) unpublishAt(ctx context.Context, s *control.Session, p overlay.Publication) error {
-	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
-	defer cancel()
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Unpublish(call, &controlpb.UnpublishRequest{Names: []*controlpb.Publication{control.PublicationToPB(p)}})
-	if err != nil {
-		if err = f.up.CallError(s, err); uplink.IsAway(err) {
-			return nil
-		}
-		return err
-	}
-	verdicts, err := control.VerdictErrs(resp.Faults, 1)
-	if err != nil {
-		return fmt.Errorf("%s: the broker's answer: %w", f.who, err)
-	}
-	return verdicts[0]
+	return f.up.Unpublish(ctx, p)
 }
 
 // publications checks what a helper says of its processes' names.
@@ -151,9 +101,9 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 	f.mu.Lock()
 	list := f.registry.publications()
 	f.mu.Unlock()
-	for rest := list; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
-		batch := rest[:min(chunk, len(rest))]
-		verdicts, err := f.publishAt(ctx, s, batch)
+	for rest := list; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
+		batch := rest[:min(uplink.Chunk, len(rest))]
+		verdicts, err := f.up.PublishAt(ctx, s, batch)
 		if err != nil {
 			return err
 		}
@@ -173,25 +123,6 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 	return nil
 }
 
-// publishAt publishes names at the broker, with a verdict on each.
-func (f *Frontal) publishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
-	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
-	defer cancel()
-	req := &controlpb.PublishRequest{}
-	for _, p := range list {
-		req.Names = append(req.Names, control.PublicationToPB(p))
-	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Publish(call, req)
-	if err != nil {
-		return nil, f.up.CallError(s, err)
-	}
-	verdicts, err := control.VerdictErrs(resp.Faults, len(list))
-	if err != nil {
-		return nil, fmt.Errorf("%s: the broker's answer: %w", f.who, err)
-	}
-	return verdicts, nil
-}
-
 // LookupName asks the broker, and while the caller waits again and again.
 func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
 	id, err := d.f.helperOf(ctx, "LookupName")
@@ -208,7 +139,7 @@ func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameReq
 	defer done()
 	end := time.Now().Add(min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	for {
-		resp, err := d.f.lookupName(ctx, req.Name, time.Until(end))
+		resp, err := d.f.up.LookupName(ctx, req.Name, time.Until(end))
 		passing := errors.Is(err, overlay.ErrUnknownName) || uplink.IsAway(err)
 		// A broker that answers at once instead of waiting must not make this a
 		// busy loop.
@@ -216,20 +147,4 @@ func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameReq
 			return resp, control.Status(err)
 		}
 	}
-}
-
-// lookupName asks the broker once, to wait for the name for so long, within bounds.
-func (f *Frontal) lookupName(ctx context.Context, name string, wait time.Duration) (*controlpb.LookupNameResponse, error) {
-	s, err := f.up.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wait = max(min(wait, awaitChunk), 0)
-	call, cancel := context.WithTimeout(ctx, wait+uplink.CallTimeout)
-	defer cancel()
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).LookupName(call, &controlpb.LookupNameRequest{Name: name, WaitMs: uint32(wait.Milliseconds())})
-	if err != nil {
-		return nil, f.up.CallError(s, err)
-	}
-	return resp, nil
 }

@@ -1,15 +1,9 @@
 package frontal
 
 import (
-	"context"
-	"errors"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
-	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // trafficPeriod is how often brokers are told what passed the gateway.
@@ -31,19 +25,8 @@ func (f *Frontal) tellTraffic() {
 		if len(report.Counts) == 0 {
 			continue
 		}
-		if err := f.up.OnEach(func(s *control.Session) error { return f.tellTrafficOn(s, report) }); err != nil {
+		if err := f.up.TellTraffic(f.ctx, report); err != nil {
 			f.log.Debug("the broker is not told what passed the gateway; it is told again", "every", trafficPeriod.String(), "error", err)
 		}
 	}
-}
-
-// tellTrafficOn tells one broker. One of an older version does not want to know.
-func (f *Frontal) tellTrafficOn(s *control.Session, report traffic.Report) error {
-	ctx, cancel := context.WithTimeout(f.ctx, uplink.CallTimeout)
-	defer cancel()
-	_, err := controlpb.NewTrafficClient(s.Conn()).Carried(ctx, report.ToPB())
-	if errors.Is(control.FromStatus(err), wire.ErrVersion) {
-		return nil
-	}
-	return f.up.CallError(s, err)
 }

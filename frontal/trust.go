@@ -2,7 +2,6 @@ package frontal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,23 +21,7 @@ func (f *Frontal) renew(ctx context.Context, s *control.Session, chain [][]byte)
 	if p.Identity != s.Peer() || p.Role != control.RoleHelper || p.Site != f.site {
 		return nil, f.forbidden("%v asks for a certificate of %v", s.Peer(), p.Identity)
 	}
-	return f.renewed(ctx, chain)
-}
-
-// renewed asks for a new certificate at the brokers, of which one enrols.
-func (f *Frontal) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
-	if _, err := f.up.Get(ctx); err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, s := range f.up.Sessions() {
-		fresh, err := s.Renew(ctx, chain)
-		if err == nil {
-			return fresh, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
+	return f.up.Renew(ctx, chain)
 }
 
 // cutFor ends the links of processes whose node, site or user was revoked, as

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -26,36 +25,20 @@ func (d *directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	resp, err := d.f.callBack(ctx, req)
+	resp, err := d.f.up.CallBack(ctx, req)
 	if err != nil {
 		d.f.log.Warn("call-back refused", "node", id.Node().String(), "to", req.To, "error", err)
 	}
 	return resp, control.Status(err)
 }
 
+// bearings is the broker's answer without what the settings deny.
 func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
-	defer cancel()
-	s, err := f.up.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, req)
+	resp, err := f.up.Bearings(ctx, req)
 	if rule := f.config().rule(); err == nil {
 		resp.Tcp, resp.Stun, resp.Tcp6 = rule.Without(resp.Tcp), rule.Without(resp.Stun), rule.Without(resp.Tcp6)
 	}
-	return resp, f.up.CallError(s, err)
-}
-
-func (f *Frontal) callBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
-	defer cancel()
-	s, err := f.up.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, req)
-	return resp, f.up.CallError(s, err)
+	return resp, err
 }
 
 // checkNegotiation bounds what one end says to the other through here.

@@ -10,12 +10,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -36,8 +38,15 @@ const (
 // not noticed, and fail at once after that.
 type Set struct {
 	who      string // this frontal, for errors
+	log      *slog.Logger
 	patience time.Duration
 	All      []*Uplink // in the order of the settings; never empty, and never changed
+
+	// Another bounds the wait for an answer where another broker can be asked instead.
+	// Its owner sets it before the first call.
+	Another time.Duration
+
+	reports chan *controlpb.ReportRequest // to the brokers; what does not fit is dropped
 
 	mu      sync.Mutex // guards the fields below, and those of All but the addresses
 	asked   *Uplink    // the current one; nil while no broker has a session
@@ -57,8 +66,11 @@ type Uplink struct {
 
 // New returns the sessions with the brokers at addrs, none of which has begun. A call
 // waits for patience into an outage.
-func New(who string, addrs []string, patience time.Duration) *Set {
-	u := &Set{who: who, patience: patience, since: time.Now(), changed: make(chan struct{})}
+func New(who string, addrs []string, patience time.Duration, log *slog.Logger) *Set {
+	u := &Set{
+		who: who, patience: patience, log: log, reports: make(chan *controlpb.ReportRequest, 256),
+		since: time.Now(), changed: make(chan struct{}),
+	}
 	for _, addr := range addrs {
 		u.All = append(u.All, &Uplink{Address: addr, since: u.since, cause: errors.New("the first try has not ended")})
 	}

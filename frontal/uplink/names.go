@@ -1,0 +1,102 @@
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Publish publishes a name at every broker that has a session, one after
+// the other in the order of the settings: of two who want the name at the same time,
+// the first broker that both reach chooses one. What one broker refuses, those
+// before it are told to forget.
+func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
+	var told []*control.Session
+	var away error
+	for _, s := range u.Sessions() {
+		verdicts, err := u.PublishAt(ctx, s, []overlay.Publication{p})
+		if err != nil && (IsAway(err) || errors.Is(err, overlay.ErrTimeout)) {
+			away = err // its next session publishes all
+			continue
+		}
+		if err == nil {
+			err = verdicts[0]
+		}
+		if err != nil {
+			for _, s := range told {
+				u.unpublishAt(ctx, s, p)
+			}
+			return err
+		}
+		told = append(told, s)
+	}
+	if len(told) == 0 && away == nil {
+		away = u.Away() // they ended meanwhile
+	}
+	if len(told) > 0 {
+		away = nil
+	}
+	return away
+}
+
+// PublishAt publishes names at one broker, with a verdict on each.
+func (u *Set) PublishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	req := &controlpb.PublishRequest{}
+	for _, p := range list {
+		req.Names = append(req.Names, control.PublicationToPB(p))
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Publish(call, req)
+	if err != nil {
+		return nil, u.CallError(s, err)
+	}
+	verdicts, err := control.VerdictErrs(resp.Faults, len(list))
+	if err != nil {
+		return nil, fmt.Errorf("%s: the broker's answer: %w", u.who, err)
+	}
+	return verdicts, nil
+}
+
+// Unpublish has every broker that has a session forget a name.
+func (u *Set) Unpublish(ctx context.Context, p overlay.Publication) error {
+	return u.OnEach(func(s *control.Session) error { return u.unpublishAt(ctx, s, p) })
+}
+
+func (u *Set) unpublishAt(ctx context.Context, s *control.Session, p overlay.Publication) error {
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Unpublish(call, &controlpb.UnpublishRequest{Names: []*controlpb.Publication{control.PublicationToPB(p)}})
+	if err != nil {
+		if err = u.CallError(s, err); IsAway(err) {
+			return nil
+		}
+		return err
+	}
+	verdicts, err := control.VerdictErrs(resp.Faults, 1)
+	if err != nil {
+		return fmt.Errorf("%s: the broker's answer: %w", u.who, err)
+	}
+	return verdicts[0]
+}
+
+// LookupName asks the current broker once, to wait for the name for so long, within bounds.
+func (u *Set) LookupName(ctx context.Context, name string, wait time.Duration) (*controlpb.LookupNameResponse, error) {
+	s, err := u.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wait = max(min(wait, AwaitChunk), 0)
+	call, cancel := context.WithTimeout(ctx, wait+CallTimeout)
+	defer cancel()
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).LookupName(call, &controlpb.LookupNameRequest{Name: name, WaitMs: uint32(wait.Milliseconds())})
+	if err != nil {
+		return nil, u.CallError(s, err)
+	}
+	return resp, nil
+}

@@ -1,0 +1,95 @@
+package uplink
+
+import (
+	"context"
+	"errors"
+
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// JoinAgain tells every broker that has a session what is new of the site; a later
+// session tells it anyway.
+func (u *Set) JoinAgain(ctx context.Context, request func() *controlpb.JoinRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	return u.OnEach(func(s *control.Session) error {
+		_, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, request())
+		return u.CallError(s, err)
+	})
+}
+
+// TellHosts tells every broker that has a session the hosts of the site.
+func (u *Set) TellHosts(ctx context.Context, list func() []offer.Host) error {
+	return u.OnEach(func(s *control.Session) error {
+		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+		defer cancel()
+		_, err := controlpb.NewSitesClient(s.Conn()).Hosts(ctx, offer.ListToPB(list()))
+		return u.CallError(s, err)
+	})
+}
+
+// TellTraffic tells every broker that has a session what passed the gateway.
+func (u *Set) TellTraffic(ctx context.Context, report traffic.Report) error {
+	return u.OnEach(func(s *control.Session) error { return u.tellTrafficOn(ctx, s, report) })
+}
+
+// tellTrafficOn tells one broker. One of an older version does not want to know.
+func (u *Set) tellTrafficOn(ctx context.Context, s *control.Session, report traffic.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	_, err := controlpb.NewTrafficClient(s.Conn()).Carried(ctx, report.ToPB())
+	if errors.Is(control.FromStatus(err), wire.ErrVersion) {
+		return nil
+	}
+	return u.CallError(s, err)
+}
+
+// Report has the brokers told of a connection that was tried. It never blocks: what
+// does not fit is dropped, for the brokers only count them.
+func (u *Set) Report(r *controlpb.ReportRequest) {
+	select {
+	case u.reports <- r:
+	default:
+	}
+}
+
+// ForwardReports tells the brokers which connections failed, so that they count
+// them. Nobody waits for it. It ends with life.
+func (u *Set) ForwardReports(life context.Context) {
+	for {
+		select {
+		case <-life.Done():
+			return
+		case r := <-u.reports:
+			ctx, cancel := context.WithTimeout(life, CallTimeout)
+			err := u.OnEach(func(s *control.Session) error {
+				_, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r)
+				return control.FromStatus(err)
+			})
+			cancel()
+			if err != nil {
+				u.log.Debug("report not delivered", "error", err)
+			}
+		}
+	}
+}
+
+// Renew asks for a new certificate at the brokers, of which one enrols.
+func (u *Set) Renew(ctx context.Context, chain [][]byte) ([][]byte, error) {
+	if _, err := u.Get(ctx); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, s := range u.Sessions() {
+		fresh, err := s.Renew(ctx, chain)
+		if err == nil {
+			return fresh, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}

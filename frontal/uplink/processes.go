@@ -1,0 +1,129 @@
+package uplink
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Chunk is how many processes are registered or withdrawn in one call: some
+// hundred kilobytes, far below the 4 MiB that gRPC takes.
+const Chunk = 1000
+
+// Granted is told on whose behalf a process works, as the broker read in its grant.
+type Granted func(overlay.AccessPoint, overlay.Principal)
+
+// RegisterAt registers points at one broker and returns one error for each, nil
+// where it was taken.
+func (u *Set) RegisterAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint, granted Granted) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	req := &controlpb.RegisterRequest{}
+	for _, p := range points {
+		req.Points = append(req.Points, control.RegistrationToPB(p))
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Register(call, req)
+	if err != nil {
+		return nil, u.CallError(s, err)
+	}
+	faults := make([]error, len(points))
+	switch len(resp.Faults) {
+	case 0:
+		if err := u.readGranted(points, resp.Principals, granted); err != nil {
+			return nil, err
+		}
+	case len(points):
+		for i, fault := range resp.Faults {
+			faults[i] = control.FaultErr(fault)
+		}
+	default: // some were refused; asking for each alone tells which
+		for i := range points {
+			one, err := u.RegisterAt(ctx, s, points[i:i+1], granted)
+			if err != nil {
+				return nil, err
+			}
+			faults[i] = one[0]
+		}
+	}
+	return faults, nil
+}
+
+// readGranted tells what the broker read in the grants of processes.
+func (u *Set) readGranted(points []overlay.AccessPoint, principals []*controlpb.Principal, granted Granted) error {
+	if len(principals) == 0 {
+		return nil
+	}
+	if len(principals) != len(points) {
+		return fmt.Errorf("%s: the broker's answer: %w: %d principals of %d processes", u.who, wire.ErrMalformed, len(principals), len(points))
+	}
+	for i, m := range principals {
+		p, err := control.PrincipalFromPB(m)
+		if err != nil {
+			return fmt.Errorf("%s: the broker's answer: %w: %w", u.who, wire.ErrMalformed, err)
+		}
+		granted(points[i], p)
+	}
+	return nil
+}
+
+// Register registers points at every broker that has a session, and
+// returns one error for each: one broker's refusal is enough, and then the others
+// are told that there is no such process.
+func (u *Set) Register(ctx context.Context, points []overlay.AccessPoint, granted Granted) ([]error, error) {
+	var mu sync.Mutex
+	faults := make([]error, len(points))
+	err := u.OnEach(func(s *control.Session) error {
+		some, err := u.RegisterAt(ctx, s, points, granted)
+		mu.Lock()
+		defer mu.Unlock()
+		for i, fault := range some {
+			if fault != nil {
+				faults[i] = fault
+			}
+		}
+		return err
+	})
+	var refused []overlay.AccessPoint
+	for i, fault := range faults {
+		if fault != nil {
+			refused = append(refused, points[i])
+		}
+	}
+	if err != nil || len(refused) == 0 || len(u.All) == 1 {
+		return faults, err
+	}
+	return faults, u.Withdraw(ctx, Withdrawals(refused))
+}
+
+// Withdraw withdraws processes at every broker that has a session. Elsewhere
+// it need not: the next session registers what is left.
+func (u *Set) Withdraw(ctx context.Context, gone []*controlpb.Withdrawal) error {
+	return u.OnEach(func(s *control.Session) error { return u.WithdrawAt(ctx, s, gone) })
+}
+
+// Withdrawals are those of points of which nobody says how they ended.
+func Withdrawals(points []overlay.AccessPoint) (gone []*controlpb.Withdrawal) {
+	for _, p := range points {
+		gone = append(gone, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: uint64(p.Generation)})
+	}
+	return gone
+}
+
+// WithdrawAt withdraws processes at one broker.
+func (u *Set) WithdrawAt(ctx context.Context, s *control.Session, gone []*controlpb.Withdrawal) error {
+	for rest := gone; len(rest) > 0; rest = rest[min(Chunk, len(rest)):] {
+		req := &controlpb.WithdrawRequest{Processes: rest[:min(Chunk, len(rest))]}
+		call, cancel := context.WithTimeout(ctx, CallTimeout)
+		_, err := controlpb.NewDirectoryClient(s.Conn()).Withdraw(call, req)
+		cancel()
+		if err != nil {
+			return u.CallError(s, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// AwaitChunk is how long one call to the broker that waits for something lasts at
+// most. Those who wait longer are behind the next one.
+const AwaitChunk = 30 * time.Second
+
+// Resolve asks the current broker where processes are. A session that dies under
+// the question, or is silent where another broker can be asked, costs one more
+// try: the broker may have been restarted.
+func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		s, err := u.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		call, cancel := ctx, context.CancelFunc(func() {})
+		if try == 0 && u.Several() {
+			call, cancel = context.WithTimeout(ctx, u.Another)
+		}
+		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
+		// Not by call.Err(): the broker counts the same time, and its end of the
+		// stream may come before this side's clock is up.
+		silent := errors.Is(control.FromStatus(err), overlay.ErrTimeout) && ctx.Err() == nil
+		cancel()
+		if err == nil {
+			return resp, nil
+		}
+		if silent && u.Doubt(s) {
+			u.log.Warn("a broker does not answer; another is asked", "silent", u.Addr(s), "after", u.Another.String())
+			continue
+		}
+		if err = u.CallError(s, err); try > 0 || u.Current() == s || !IsAway(err) {
+			return nil, err
+		}
+	}
+}
+
+// Bearings asks the current broker where its reflectors are, and what time it is.
+func (u *Set) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	s, err := u.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, req)
+	return resp, u.CallError(s, err)
+}
+
+// CallBack asks the current broker to have somebody called back.
+func (u *Set) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	s, err := u.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, req)
+	return resp, u.CallError(s, err)
+}
+
+// Hosts asks the current broker for the hosts of the grid.
+func (u *Set) Hosts(ctx context.Context) ([]offer.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	s, err := u.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := controlpb.NewDirectoryClient(s.Conn()).Hosts(ctx, &controlpb.HostsRequest{})
+	if err != nil {
+		return nil, u.CallError(s, err)
+	}
+	hosts, err := offer.ListFromPB(list)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: the broker's list of hosts: %w", u.who, wire.ErrMalformed, err)
+	}
+	return hosts, nil
+}
+
+// AwaitProcess asks the current broker once, to wait for a process for AwaitChunk. It
+// waits for a broker as long as ctx goes on.
+func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*controlpb.Answer, error) {
+	s := u.Await(ctx)
+	if s == nil {
+		return nil, u.Away()
+	}
+	call, cancel := context.WithTimeout(ctx, AwaitChunk+CallTimeout)
+	defer cancel()
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Await(call, &controlpb.AwaitRequest{
+		Process: control.ProcessToPB(name), WaitMs: uint32(AwaitChunk.Milliseconds()),
+	})
+	return resp, u.CallError(s, err)
+}
