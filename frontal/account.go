@@ -44,9 +44,7 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 	if len(req.Links) > maxAccounts {
 		return fmt.Errorf("%s: %w: %d links, at most %d are allowed", f.who, wire.ErrMalformed, len(req.Links), maxAccounts)
 	}
-	f.mu.Lock()
 	who := f.registry.principal(name)
-	f.mu.Unlock()
 	records := make([]audit.Record, len(req.Links))
 	for i, m := range req.Links {
 		if records[i], err = accountRecord(id, name, who, m); err != nil {

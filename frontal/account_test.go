@@ -21,9 +21,7 @@ func TestAccount(t *testing.T) {
 	r, ended := newAuditedRig(t)
 	a1, a2 := r.helper("a1"), r.helper("a2")
 	a1.register(0)
-	r.f.mu.Lock()
-	r.f.registry.processes[proc(0)].granted = overlay.Principal{User: "alice", Project: "climate"}
-	r.f.mu.Unlock()
+	r.f.registry.grant(proc(0), 1, overlay.Principal{User: "alice", Project: "climate"})
 
 	link := make([]byte, 16)
 	account := func(h *fakeHelper, links ...*controlpb.LinkAccount) error {

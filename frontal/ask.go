@@ -115,9 +115,9 @@ func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error)
 		node: id.Name, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}
 	rand.Read(c.id[:])
+	c.principal = f.registry.principal(a.asker)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.principal = f.registry.principal(a.asker)
 	if err := f.links.room(id.Name); err != nil {
 		return nil, err
 	}

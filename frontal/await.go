@@ -12,14 +12,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxAwait bounds how long a helper may wait in one call.
-const maxAwait = 10 * time.Minute
-
 // awaits holds the processes that helpers wait for: one call to the broker
-// for each, however many wait. Their number is that of Frontal.waits at most.
+// for each, however many wait. Its callers bound how many.
 type awaits struct {
+	who      string // for errors
+	registry *registry
+	resolver *resolver
+	up       *uplink.Set
+	work     *sync.WaitGroup // of the frontal: the goroutines that ask
+	ctx      context.Context // of the frontal
+
 	mu      sync.Mutex // guards flights and what is in them
 	flights map[overlay.ProcessName]*awaiting
+}
+
+func newAwaits(ctx context.Context, work *sync.WaitGroup, who string, r *registry, c *resolver, up *uplink.Set) *awaits {
+	return &awaits{who: who, registry: r, resolver: c, up: up, work: work, ctx: ctx, flights: make(map[overlay.ProcessName]*awaiting)}
 }
 
 // awaiting is one process that somebody waits for.
@@ -30,68 +38,59 @@ type awaiting struct {
 	answer  answer
 }
 
-// waiting counts a call that waits as its node's until done.
-func (f *Frontal) waiting(id control.Identity) (done func(), err error) {
-	if err := f.waits.Take(id.Name, 1); err != nil {
-		f.auditRefusal(id.String(), "waits", err)
-		return nil, fmt.Errorf("%s: %w", f.who, err)
-	}
-	return func() { f.waits.Give(id.Name, 1) }, nil
-}
-
 // await returns the answer about a process as soon as there is one. When ctx
 // ends it fails with overlay.ErrUnknownProcess, or with ErrUnreachable if the
 // broker is away.
-func (f *Frontal) await(ctx context.Context, name overlay.ProcessName) answer {
+func (w *awaits) await(ctx context.Context, name overlay.ProcessName) answer {
 	start := time.Now()
-	if a, ok := f.known(name); ok {
+	if a, ok := w.known(name); ok {
 		return a
 	}
-	w := f.joinAwait(name)
+	one := w.join(name)
 	select {
-	case <-w.done:
-		return w.answer
+	case <-one.done:
+		return one.answer
 	case <-ctx.Done():
 	}
-	f.leaveAwait(name, w)
-	if !f.up.Up() {
-		return answer{name: name, err: f.up.Away()}
+	w.leave(name, one)
+	if !w.up.Up() {
+		return answer{name: name, err: w.up.Away()}
 	}
-	return answer{name: name, err: fmt.Errorf("%s: %w: %v did not start within %v", f.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
+	return answer{name: name, err: fmt.Errorf("%s: %w: %v did not start within %v", w.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
 }
 
-func (f *Frontal) joinAwait(name overlay.ProcessName) *awaiting {
-	f.awaits.mu.Lock()
-	defer f.awaits.mu.Unlock()
-	w := f.awaits.flights[name]
-	if w == nil {
-		ctx, cancel := context.WithCancel(f.ctx)
-		w = &awaiting{cancel: cancel, done: make(chan struct{})}
-		f.awaits.flights[name] = w
-		f.work.Go(func() { f.runAwait(ctx, name, w) })
+func (w *awaits) join(name overlay.ProcessName) *awaiting {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.flights[name]
+	if one == nil {
+		ctx, cancel := context.WithCancel(w.ctx)
+		one = &awaiting{cancel: cancel, done: make(chan struct{})}
+		w.flights[name] = one
+		w.work.Go(func() { w.run(ctx, name, one) })
 	}
-	w.waiters++
-	return w
+	one.waiters++
+	return one
 }
 
-func (f *Frontal) leaveAwait(name overlay.ProcessName, w *awaiting) {
-	f.awaits.mu.Lock()
-	defer f.awaits.mu.Unlock()
-	if w.waiters--; w.waiters == 0 {
-		w.cancel()
-		if f.awaits.flights[name] == w {
-			delete(f.awaits.flights, name)
+func (w *awaits) leave(name overlay.ProcessName, one *awaiting) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one.waiters--; one.waiters == 0 {
+		one.cancel()
+		if w.flights[name] == one {
+			delete(w.flights, name)
 		}
 	}
 }
 
-// runAwait asks the broker, again and again, until there is an answer or
+// run asks the broker, again and again, until there is an answer or
 // nobody waits for it. It ends with ctx.
-func (f *Frontal) runAwait(ctx context.Context, name overlay.ProcessName, w *awaiting) {
-	defer w.cancel()
+func (w *awaits) run(ctx context.Context, name overlay.ProcessName, one *awaiting) {
+	defer one.cancel()
 	a := answer{name: name}
 	for {
-		if a = f.awaitOnce(ctx, name); a.err == nil || ctx.Err() != nil {
+		if a = w.once(ctx, name); a.err == nil || ctx.Err() != nil {
 			break
 		}
 		if !errors.Is(a.err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.err) {
@@ -99,54 +98,51 @@ func (f *Frontal) runAwait(ctx context.Context, name overlay.ProcessName, w *awa
 		}
 		// A broker that answers at once instead of waiting must not make this a
 		// busy loop.
-		if !pause(ctx, 50*time.Millisecond) {
+		if !uplink.Pause(ctx, 50*time.Millisecond) {
 			break
 		}
 	}
-	f.resolver.remember(a)
-	f.awaits.mu.Lock()
-	defer f.awaits.mu.Unlock()
-	w.answer = a
-	if f.awaits.flights[name] == w {
-		delete(f.awaits.flights, name)
+	w.resolver.remember(a)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one.answer = a
+	if w.flights[name] == one {
+		delete(w.flights, name)
 	}
-	close(w.done)
+	close(one.done)
 }
 
-func (f *Frontal) awaitOnce(ctx context.Context, name overlay.ProcessName) answer {
-	resp, err := f.up.AwaitProcess(ctx, name)
+func (w *awaits) once(ctx context.Context, name overlay.ProcessName) answer {
+	resp, err := w.up.AwaitProcess(ctx, name)
 	if err != nil {
 		return answer{name: name, err: err}
 	}
-	return f.resolver.read(name, resp, nil)
-}
-
-// pause waits for d and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return w.resolver.read(name, resp, nil)
 }
 
 // known answers without the broker: from the registry for a process of this
 // site whose helper speaks for it, else from the cache.
-func (f *Frontal) known(name overlay.ProcessName) (answer, bool) {
-	if a, ok := f.local(name); ok {
+func (w *awaits) known(name overlay.ProcessName) (answer, bool) {
+	if a, ok := w.registry.local(name); ok {
 		return a, true
 	}
-	return f.resolver.cached(name)
+	return w.resolver.cached(name)
 }
 
-func (f *Frontal) local(name overlay.ProcessName) (answer, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p, ok := f.registry.confirmed(name)
+func (r *registry) local(name overlay.ProcessName) (answer, bool) {
+	p, ok := r.confirmed(name)
 	if !ok {
 		return answer{}, false
 	}
 	return answer{name: name, point: control.PointToPB(p)}, true
+}
+
+// waiters returns how many wait for a process.
+func (w *awaits) waiters(name overlay.ProcessName) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one := w.flights[name]; one != nil {
+		return one.waiters
+	}
+	return 0
 }

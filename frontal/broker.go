@@ -24,7 +24,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the registry that registerAll reads. None is missed.
 	f.up.Opened(to, s, resp.Broker, resp.Epoch)
-	f.hostsChanged() // to the broker, which may have started anew
+	f.hosts.changed() // to the broker, which may have started anew
 	context.AfterFunc(ctx, func() { f.up.Lost(s) })
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
@@ -41,9 +41,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 
 // registerAll tells the broker of every process of the site.
 func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, err error) {
-	f.mu.Lock()
 	points := f.registry.points()
-	f.mu.Unlock()
 	for rest := points; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
 		batch := rest[:min(uplink.Chunk, len(rest))]
 		faults, err := f.up.RegisterAt(ctx, s, batch, f.noteGranted)
@@ -60,34 +58,26 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 	// A process may have left while its registration was under way, and its
 	// withdrawal may have come first.
 	var left []overlay.AccessPoint
-	f.mu.Lock()
 	for _, p := range points {
-		if reg := f.registry.processes[p.Process]; reg == nil {
+		if _, ok := f.registry.point(p.Process); !ok {
 			left = append(left, p)
 		}
 	}
-	f.mu.Unlock()
 	return len(points), f.up.WithdrawAt(ctx, s, uplink.Withdrawals(left))
 }
 
 func (f *Frontal) forget(p overlay.AccessPoint) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.registry.withdraw(p.Node.Name, p.Process, p.Generation)
 }
 
 // serves returns on whose behalf a process of the site works.
 func (f *Frontal) serves(name overlay.ProcessName) overlay.Principal {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	return f.registry.principal(name)
 }
 
 // noteGranted remembers what the broker read in the grant of a process.
 func (f *Frontal) noteGranted(p overlay.AccessPoint, granted overlay.Principal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if reg := f.registry.processes[p.Process]; reg != nil && reg.point.Generation == p.Generation && p.Grant != "" {
-		reg.granted = granted
+	if p.Grant != "" {
+		f.registry.grant(p.Process, p.Generation, granted)
 	}
 }

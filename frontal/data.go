@@ -154,13 +154,13 @@ func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 
 // pointFor finds the process that an intro from outside is for.
 func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
 	switch intro.Kind {
 	case wire.IntroProcess:
 	case wire.IntroReverse:
+		f.mu.Lock()
 		asker, ok := f.returns.find(intro.ID, time.Now())
+		f.mu.Unlock()
 		if !ok || asker.Job != intro.Job {
 			return overlay.AccessPoint{}, fmt.Errorf("%w: unknown connect-id, or its introduction is over", overlay.ErrForbidden)
 		}
@@ -168,14 +168,14 @@ func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 	default:
 		return overlay.AccessPoint{}, fmt.Errorf("%w: carry-ids count only inside the site", overlay.ErrForbidden)
 	}
-	reg := f.registry.processes[name]
-	if reg == nil {
+	point, ok := f.registry.point(name)
+	if !ok {
 		return overlay.AccessPoint{}, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, f.site)
 	}
-	if !reg.point.Local.IsValid() {
-		return reg.point, fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, name)
+	if !point.Local.IsValid() {
+		return point, fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, name)
 	}
-	return reg.point, nil
+	return point, nil
 }
 
 func (f *Frontal) refusal(err error) []byte {

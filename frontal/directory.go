@@ -137,8 +137,6 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 		f.auditRefusal(id.String(), "public-address", err)
 		p.Public = netip.AddrPort{}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err := f.registry.register(p, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", f.who, err)
 	}
@@ -165,11 +163,9 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 		if err != nil {
 			return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 		}
-		d.f.mu.Lock()
 		if d.f.registry.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
 			gone = append(gone, w)
 		}
-		d.f.mu.Unlock()
 		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)
 	}
 	if err := d.f.up.Withdraw(ctx, gone); err != nil && !uplink.IsAway(err) {
@@ -195,7 +191,7 @@ func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) 
 			answers[i].err = fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err)
 			continue
 		}
-		if a, ok := d.f.local(name); ok && !q.Fresh {
+		if a, ok := d.f.registry.local(name); ok && !q.Fresh {
 			answers[i] = a
 			continue
 		}
@@ -233,8 +229,6 @@ func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 	if plan == nil {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	winner, barred := f.memory.advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
 	m := &controlpb.Memory{Winner: uint32(winner.technique), SetupUs: uint32(winner.setup.Microseconds())}
 	for _, b := range barred {
@@ -260,7 +254,7 @@ func (d *directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*co
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	defer cancel()
-	return d.f.tell(d.f.await(ctx, name)), nil
+	return d.f.tell(d.f.awaits.await(ctx, name)), nil
 }
 
 // Report drops what was learned of a process, if a connection made from it
@@ -299,8 +293,6 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	if err := overlay.CheckName("site", string(site)); err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch {
 	case req.Fault == nil:
 		f.memory.connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
@@ -422,9 +414,7 @@ func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName, node strin
 
 // runsAt says that a helper may not speak for a process, or returns nil.
 func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if reg := f.registry.processes[name]; reg == nil || reg.point.Node != id.Node() {
+	if point, ok := f.registry.point(name); !ok || point.Node != id.Node() {
 		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)
 	}
 	return nil

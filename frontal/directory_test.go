@@ -365,9 +365,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 		t.Errorf("not started: %v, want %s", err, want)
 	}
 	r.until("the call is given up when nobody waits", func() bool {
-		r.f.awaits.mu.Lock()
-		defer r.f.awaits.mu.Unlock()
-		return len(r.f.awaits.flights) == 0
+		return r.f.awaits.waiters(proc(9)) == 0
 	})
 	before := r.broker.waits()
 	var wg sync.WaitGroup
@@ -379,10 +377,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 		})
 	}
 	r.until("all wait", func() bool {
-		r.f.awaits.mu.Lock()
-		defer r.f.awaits.mu.Unlock()
-		w := r.f.awaits.flights[proc(9)]
-		return w != nil && w.waiters == p
+		return r.f.awaits.waiters(proc(9)) == p
 	})
 	close(started)
 	wg.Wait()
@@ -507,9 +502,7 @@ func TestRegisterRefusals(t *testing.T) {
 			t.Errorf("fault %d: %v, want %q", i, err, w.text)
 		}
 	}
-	r.f.mu.Lock()
 	kept, serves := ranks(r.f.registry.points()), r.f.registry.principal(proc(7), proc(5))
-	r.f.mu.Unlock()
 	if serves != overlay.AccountAt("alice", "sitea") {
 		t.Errorf("rank 5 works for %v", serves)
 	}

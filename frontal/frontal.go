@@ -69,7 +69,9 @@ type Frontal struct {
 	creds    *control.Credentials
 	up       *uplink.Set
 	resolver *resolver
-	awaits   awaits
+	awaits   *awaits
+	memory   *memory // of how techniques did
+	hosts    *hosts
 
 	// The gateway as an end of meetings.
 	meetings meetings
@@ -91,9 +93,6 @@ type Frontal struct {
 	httpProxy carrier.HTTPProxy      // the site's, if there is one
 	window    *dialwindow.Window     // of connections out of the site
 	proxies   *encap.Dialer          // dials the grid's proxies; nil: as everybody else
-	came      chan struct{}          // holds a value after a helper came
-	hostNews  chan struct{}          // holds a value when the broker is to be told of the site's hosts
-	grid      gridHosts              // as the broker told it
 	probing   probing                // what measuring remembers
 	half      halfOpen               // by port
 	waits     *limit.Counter[string] // calls of helpers that wait, by node
@@ -109,10 +108,8 @@ type Frontal struct {
 	mu       sync.Mutex      // guards the fields below; never held while calling or dialling
 	measured *probe.Measured // nil: not yet
 	registry *registry
-	own      *siteHosts
 	allowed  *allowed
 	carries  *carries
-	memory   memory
 	returns  *returns
 	links    links
 }
@@ -140,8 +137,6 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
-		came:     make(chan struct{}, 1),
-		hostNews: make(chan struct{}, 1), grid: newGridHosts(), own: newSiteHosts(site),
 		probing:  newProbing(),
 		registry: newRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
 		allowed:  newAllowed(cfg.rule(), allowedFor),
@@ -168,12 +163,9 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
 	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
 	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience, log)
-	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
-	f.resolver = &resolver{
-		who: f.who, ask: f.up.Resolve, up: f.up.Up, now: time.Now, work: &f.work, ctx: f.ctx,
-		cache:  newCache(site, cfg.Limits.Cache, cfg.CacheAge),
-		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
-	}
+	f.hosts = newHosts(site, f.who, f.up, log)
+	f.resolver = newResolver(f.ctx, &f.work, f.who, site, f.up, cfg.Limits.Cache, cfg.CacheAge)
+	f.awaits = newAwaits(f.ctx, &f.work, f.who, f.registry, f.resolver, f.up)
 	f.window = dialwindow.New(log)
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		if f.profile().Egress.ThroughHTTPProxy() {
@@ -262,7 +254,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(func() { f.up.ForwardReports(f.ctx) })
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
-	f.work.Go(f.tellHosts)
+	f.work.Go(func() { f.hosts.tell(f.ctx) })
 	f.work.Go(f.tellTraffic)
 	f.logPolicy()
 	if f.config().TLS.Renew {
@@ -403,20 +395,15 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	if id.Role != control.RoleHelper || s.Visiting() {
 		return
 	}
-	f.mu.Lock()
 	replaced := f.registry.attach(id.Name, s, time.Now())
-	f.mu.Unlock()
-	f.helperCame()
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
 	f.auditSession(s, "began")
 	if replaced != nil {
 		replaced.Close()
 	}
 	<-ctx.Done()
-	f.mu.Lock()
 	f.registry.detach(id.Name, s, time.Now())
-	f.mu.Unlock()
-	f.hostLeft(s)
+	f.hosts.leave(s)
 	f.log.Info("helper left", "node", id.Node().String(), "grace", f.config().Grace.String())
 	f.auditSession(s, "ended")
 }
@@ -434,11 +421,11 @@ func (f *Frontal) sweep() {
 		}
 		f.auditSums(false)
 		now := time.Now()
-		f.mu.Lock()
 		gone := f.registry.expire(now)
+		f.mu.Lock()
 		f.returns.expire(now)
-		f.own.expire(now)
 		f.mu.Unlock()
+		f.hosts.expire(now)
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}

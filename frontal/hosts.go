@@ -3,14 +3,15 @@ package frontal
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 const (
@@ -22,12 +23,13 @@ const (
 )
 
 // siteHosts is the site's part of the list of hosts: what the helpers told of
-// themselves, and since when those that left are away. It has no clock and no
-// lock of its own. A session may be any value that stands for one.
+// themselves, and since when those that left are away. It has no clock of its own. A session may be any value that stands for one.
 type siteHosts struct {
 	site overlay.SiteID
 	max  int
-	of   map[string]*siteHost // by node
+
+	mu sync.Mutex           // guards of, and what is in it
+	of map[string]*siteHost // by node
 }
 
 type siteHost struct {
@@ -42,6 +44,8 @@ func newSiteHosts(site overlay.SiteID) *siteHosts {
 
 // enter notes what a node offers and reports whether the list is another now.
 func (h *siteHosts) enter(node string, session any, o offer.Offer) (changed bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	old := h.of[node]
 	if old == nil && len(h.of) >= h.max {
 		return false, fmt.Errorf("%w: %s lists %d hosts already", overlay.ErrOverloaded, h.site, h.max)
@@ -52,6 +56,8 @@ func (h *siteHosts) enter(node string, session any, o offer.Offer) (changed bool
 
 // leave says that a session ended and reports whether the list is another now.
 func (h *siteHosts) leave(node string, session any, now time.Time) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	one := h.of[node]
 	if one == nil || one.session != session {
 		return false
@@ -62,6 +68,8 @@ func (h *siteHosts) leave(node string, session any, now time.Time) (changed bool
 
 // expire forgets nodes that have been away for too long.
 func (h *siteHosts) expire(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for node, one := range h.of {
 		if one.session == nil && now.Sub(one.left) >= hostsKept {
 			delete(h.of, node)
@@ -69,8 +77,21 @@ func (h *siteHosts) expire(now time.Time) {
 	}
 }
 
+// offer returns what a node last offered, or nil.
+func (h *siteHosts) offer(node string) *offer.Offer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one := h.of[node]; one != nil {
+		o := one.offer
+		return &o
+	}
+	return nil
+}
+
 // list returns the site's hosts in order.
 func (h *siteHosts) list(now time.Time) []offer.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	list := make([]offer.Host, 0, len(h.of))
 	for node, one := range h.of {
 		host := offer.Host{Node: overlay.NodeID{Site: h.site, Name: node}, State: offer.Up, Offer: one.offer}
@@ -83,17 +104,17 @@ func (h *siteHosts) list(now time.Time) []offer.Host {
 	return list
 }
 
-// gridHosts is the memory of what the broker listed. Its turn is kept while the
+// gridHosts is the memory of what the broker listed. Its token is kept while the
 // broker is asked, so that it is asked once, however many want to know.
 type gridHosts struct {
-	turn chan struct{} // one token: whoever has it reads and asks
+	token chan struct{} // one: whoever has it reads and asks
 
 	list  []offer.Host // of all sites, in order; never changed
 	asked time.Time    // when the broker answered with it; zero: never
 	tried time.Time    // when it was asked last
 }
 
-func newGridHosts() gridHosts { return gridHosts{turn: make(chan struct{}, 1)} }
+func newGridHosts() gridHosts { return gridHosts{token: make(chan struct{}, 1)} }
 
 // hostsWith is what a helper is told: list, which is old by age, with the hosts
 // of site as they are now.
@@ -116,29 +137,45 @@ func hostsWith(list []offer.Host, age time.Duration, site overlay.SiteID, own []
 	return all[:min(len(all), offer.MaxHosts)]
 }
 
-// hosts returns the list of hosts: other sites' as the broker told it in the
+// hosts is the list of hosts as the frontal knows it: its own site's, of which it tells
+// the brokers, and the others', of which they tell it.
+type hosts struct {
+	site overlay.SiteID
+	who  string // for errors
+	log  *slog.Logger
+	up   *uplink.Set
+	own  *siteHosts
+	grid gridHosts     // as the broker told it
+	news chan struct{} // holds a value when the brokers are to be told of the site's hosts
+}
+
+func newHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger) *hosts {
+	return &hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1)}
+}
+
+// all returns the list of hosts: other sites' as the broker told it in the
 // last seconds, or last before it went away.
-func (f *Frontal) hosts(ctx context.Context) ([]offer.Host, error) {
+func (h *hosts) all(ctx context.Context) ([]offer.Host, error) {
 	select {
-	case f.grid.turn <- struct{}{}:
-		defer func() { <-f.grid.turn }()
+	case h.grid.token <- struct{}{}:
+		defer func() { <-h.grid.token }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", f.who, overlay.ErrTimeout, context.Cause(ctx))
+		return nil, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", h.who, overlay.ErrTimeout, context.Cause(ctx))
 	}
-	if now := time.Now(); now.Sub(f.grid.tried) >= hostsAge {
-		list, err := f.up.Hosts(ctx)
+	if now := time.Now(); now.Sub(h.grid.tried) >= hostsAge {
+		list, err := h.up.Hosts(ctx)
 		switch {
 		case err == nil:
-			f.grid.list, f.grid.asked = list, now
+			h.grid.list, h.grid.asked = list, now
 		case ctx.Err() != nil:
 			return nil, err
 		default:
-			f.log.Warn("the broker does not tell the list of hosts; helpers are told the last one", "error", err, "age", f.grid.age(now).String())
+			h.log.Warn("the broker does not tell the list of hosts; helpers are told the last one", "error", err, "age", h.grid.age(now).String())
 		}
-		f.grid.tried = now
+		h.grid.tried = now
 	}
 	now := time.Now()
-	return hostsWith(f.grid.list, f.grid.age(now), f.site, f.ownHosts(now)), nil
+	return hostsWith(h.grid.list, h.grid.age(now), h.site, h.own.list(now)), nil
 }
 
 func (g *gridHosts) age(now time.Time) time.Duration {
@@ -148,90 +185,75 @@ func (g *gridHosts) age(now time.Time) time.Duration {
 	return now.Sub(g.asked)
 }
 
-func (f *Frontal) ownHosts(now time.Time) []offer.Host {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.own.list(now)
+// askAgain has the broker asked when somebody wants to know next, however young the last
+// answer is.
+func (h *hosts) askAgain() {
+	h.grid.token <- struct{}{}
+	h.grid.tried = time.Time{}
+	<-h.grid.token
 }
 
-// hostEntered notes what a helper offers. A visitor offers nothing, nor does a
-// helper that does not say.
-func (f *Frontal) hostEntered(s *control.Session, m *controlpb.HostOffer) error {
-	if m == nil || s.Visiting() {
-		return nil
-	}
-	o, err := offer.FromPB(m)
+// enter notes what a helper offers on its session.
+func (h *hosts) enter(s *control.Session, o offer.Offer) error {
+	changed, err := h.own.enter(s.Peer().Name, s, o)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
-	}
-	node := s.Peer().Name
-	f.mu.Lock()
-	changed, err := f.own.enter(node, s, o)
-	f.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.who, err)
+		return fmt.Errorf("%s: %w", h.who, err)
 	}
 	if changed {
-		f.hostsChanged()
+		h.changed()
 	}
 	select {
-	case <-s.Done(): // hostLeft may have come first
-		f.hostLeft(s)
+	case <-s.Done(): // leave may have come first
+		h.leave(s)
 	default:
 	}
 	return nil
 }
 
-// hostLeft says that a helper's session ended.
-func (f *Frontal) hostLeft(s *control.Session) {
-	f.mu.Lock()
-	changed := f.own.leave(s.Peer().Name, s, time.Now())
-	f.mu.Unlock()
-	if changed {
-		f.hostsChanged()
+// leave says that a helper's session ended.
+func (h *hosts) leave(s *control.Session) {
+	if h.own.leave(s.Peer().Name, s, time.Now()) {
+		h.changed()
 	}
 }
 
-// hostsChanged has the broker told soon.
-func (f *Frontal) hostsChanged() {
+// expire forgets nodes of the site that have been away for too long.
+func (h *hosts) expire(now time.Time) { h.own.expire(now) }
+
+// offer returns what a node of the site last offered, or nil.
+func (h *hosts) offer(node string) *offer.Offer { return h.own.offer(node) }
+
+// ownList returns the site's hosts in order.
+func (h *hosts) ownList() []offer.Host { return h.own.list(time.Now()) }
+
+// changed has the broker told soon.
+func (h *hosts) changed() {
 	select {
-	case f.hostNews <- struct{}{}:
+	case h.news <- struct{}{}:
 	default:
 	}
 }
 
-// tellHosts keeps the broker's list of this site's hosts right, until the
-// frontal ends. A session that begins counts as a change.
-func (f *Frontal) tellHosts() {
+// tell keeps the broker's list of this site's hosts right, until
+// ctx ends. A session that begins counts as a change.
+func (h *hosts) tell(ctx context.Context) {
 	period := time.NewTicker(hostsPeriod)
 	defer period.Stop()
 	said := "" // of the last refusal
 	for {
 		select {
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			return
-		case <-f.hostNews:
+		case <-h.news:
 		case <-period.C:
 		}
-		if f.up.Up() {
-			err := f.up.TellHosts(f.ctx, func() []offer.Host { return f.ownHosts(time.Now()) })
-			if text := fmt.Sprint(err); err != nil && f.ctx.Err() == nil && text != said {
+		if h.up.Up() {
+			err := h.up.TellHosts(ctx, h.ownList)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != said {
 				said = text
-				f.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)
+				h.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)
 			}
 		}
-		pause(f.ctx, hostsPause)
+		uplink.Pause(ctx, hostsPause)
 	}
-}
-
-// Hosts lists the grid's hosts for a helper.
-func (d *directory) Hosts(ctx context.Context, _ *controlpb.HostsRequest) (*controlpb.HostList, error) {
-	if _, err := d.f.helperOf(ctx, "Hosts"); err != nil {
-		return nil, control.Status(err)
-	}
-	list, err := d.f.hosts(ctx)
-	if err != nil {
-		return nil, control.Status(err)
-	}
-	return offer.ListToPB(list), nil
 }

@@ -128,9 +128,7 @@ func TestHostsPassThrough(t *testing.T) {
 	told("the broker is told that a node is away", offer.Away, offer.Up)
 	r.broker.stop()
 	r.until("the frontal has no broker", func() bool { return !r.f.up.Up() })
-	r.f.grid.turn <- struct{}{}
-	r.f.grid.tried = time.Time{}
-	<-r.f.grid.turn
+	r.f.hosts.askAgain()
 	got := b.hosts()
 	if len(got) != 3 || got[0].State != offer.Away || got[1].State != offer.Up || got[2] != far[1] {
 		t.Errorf("while the broker is away: %v", got)
@@ -164,7 +162,7 @@ func TestHostsLeftOut(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if list := r.f.ownHosts(time.Now()); len(list) != 0 {
+	if list := r.f.hosts.ownList(); len(list) != 0 {
 		t.Errorf("listed: %v", list)
 	}
 }

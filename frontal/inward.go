@@ -61,10 +61,8 @@ func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
 	}
-	f.mu.Lock()
-	reg := f.registry.processes[name]
-	f.mu.Unlock()
-	if reg == nil || reg.point.Local.String() != in.ConnectAddress {
+	point, ok := f.registry.point(name)
+	if !ok || point.Local.String() != in.ConnectAddress {
 		return f.forbidden("%v is to be dialled back at %s, where this site has no such process", name, in.ConnectAddress)
 	}
 	return nil
@@ -79,11 +77,8 @@ func (f *Frontal) insideOf(m *controlpb.AccessPoint) *controlpb.AccessPoint {
 	}
 	if overlay.SiteID(m.Site) == f.site {
 		name, err := control.ProcessFromPB(m.Process)
-		f.mu.Lock()
-		reg := f.registry.processes[name]
-		own := err == nil && reg != nil && reg.point.Local.String() == m.Local
-		f.mu.Unlock()
-		if own {
+		point, ok := f.registry.point(name)
+		if err == nil && ok && point.Local.String() == m.Local {
 			return m
 		}
 	}

@@ -55,10 +55,10 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.waits.SetMax(merged.Limits.Waiting, merged.Limits.WaitsPerNode)
 		f.endpoint.SetBudget(merged.Limits.budget())
 		f.links.quota.SetRules(merged.Quota.Rules())
+		f.registry.setMax(merged.Limits.Processes, merged.Limits.PerNode)
 		f.mu.Lock()
 		f.allowed.rule = merged.rule()
 		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
-		f.registry.count.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		measured := f.measured
 		f.mu.Unlock()
 		profile := merged.SiteProfile()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -180,7 +181,7 @@ func (f *Frontal) tryIdle(waits []time.Duration) []probe.Finding {
 		if left == 0 {
 			return nil
 		}
-		pause(f.ctx, f.bounds.idle)
+		uplink.Pause(f.ctx, f.bounds.idle)
 	}
 }
 
@@ -254,7 +255,7 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 // measureByHelper appoints the first helper that there is, waiting for one to
 // come, and has it measure; with waits, how long the site remembers.
 func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (probe.Measured, error) {
-	node, s, err := f.awaitHelper()
+	node, s, err := f.registry.awaitHelper(f.ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
@@ -272,51 +273,6 @@ func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (p
 	m, err := probe.FromPB(pb)
 	m.Node = node // by its session, whatever it says
 	return m, err
-}
-
-// awaitHelper returns a helper once there is one. It fails only when the
-// frontal ends.
-func (f *Frontal) awaitHelper() (string, *control.Session, error) {
-	for waited := false; ; waited = true {
-		if node, s := f.someHelper(); s != nil {
-			if waited {
-				f.helperCame() // somebody else may wait as well
-			}
-			return node, s, nil
-		}
-		select {
-		case <-f.came:
-		case <-f.ctx.Done():
-			return "", nil, f.ctx.Err()
-		}
-	}
-}
-
-// helperCame wakes who waits for a helper. It never blocks.
-func (f *Frontal) helperCame() {
-	select {
-	case f.came <- struct{}{}:
-	default:
-	}
-}
-
-// someHelper returns the first helper by name that has a session, or nil. A
-// session that has ended may still be on the registry.
-func (f *Frontal) someHelper() (string, *control.Session) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, node := range f.registry.nodes() {
-		s := f.registry.helpers[node].session
-		if s == nil {
-			continue
-		}
-		select {
-		case <-s.Done():
-		default:
-			return node, s
-		}
-	}
-	return "", nil
 }
 
 // adopt takes a measurement over: what the admin left open follows it, and
@@ -381,15 +337,7 @@ func (f *Frontal) joinAgain() {
 // enterAgain has every helper enter again, so that it learns the new profile:
 // it comes back at once, and links do not notice.
 func (f *Frontal) enterAgain() {
-	f.mu.Lock()
-	var sessions []*control.Session
-	for _, h := range f.registry.helpers {
-		if h.session != nil {
-			sessions = append(sessions, h.session)
-		}
-	}
-	f.mu.Unlock()
-	for _, s := range sessions {
+	for _, s := range f.registry.sessions() {
 		s.Close()
 	}
 }

@@ -126,10 +126,7 @@ func (r *rig) measuredBy(m *measurer) *control.Session {
 			return true
 		default:
 		}
-		r.f.mu.Lock()
-		defer r.f.mu.Unlock()
-		h := r.f.registry.helpers["a1"]
-		return h != nil && h.session != nil && h.session.RemoteAddr() == s.LocalAddr()
+		return r.joined("a1", s)
 	})
 	return s
 }

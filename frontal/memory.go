@@ -3,6 +3,7 @@ package frontal
 import (
 	"fmt"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -30,8 +31,9 @@ const (
 // holds about a site belongs to one plan: when either site's profile changes
 // the plan does, and everything is tried anew.
 //
-// Time is an argument; the frontal's mutex guards it.
+// Time is an argument.
 type memory struct {
+	mu    sync.Mutex                     // guards all below
 	sites map[overlay.SiteID]*siteMemory // bounded by the number of sites of the grid
 }
 
@@ -55,9 +57,10 @@ type techniqueMemory struct {
 	inferiorReason string
 }
 
-func newMemory() memory { return memory{sites: map[overlay.SiteID]*siteMemory{}} }
+func newMemory() *memory { return &memory{sites: map[overlay.SiteID]*siteMemory{}} }
 
-// of returns what is known under that plan, forgetting what belongs to another.
+// of returns what is known under that plan, forgetting what belongs to another. The
+// caller holds mu.
 func (m *memory) of(site overlay.SiteID, plan uint64) *siteMemory {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
@@ -76,6 +79,8 @@ func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 
 // connected notes that t worked.
 func (m *memory) connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := m.of(site, plan)
 	s.winner, s.won = t, now
 	tm := s.tech(t)
@@ -85,6 +90,8 @@ func (m *memory) connected(site overlay.SiteID, plan uint64, t overlay.Technique
 
 // failed notes that t did not work, and why.
 func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := m.of(site, plan)
 	tm := s.tech(t)
 	tm.failures++
@@ -98,6 +105,8 @@ func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 // inferior notes that a link by t was given up for another path, and why. Many links may
 // say so at once: once it is known it is no news.
 func (m *memory) inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := m.of(site, plan)
 	tm := s.tech(t)
 	if s.winner == t {
@@ -130,6 +139,13 @@ type won struct {
 // advice returns the technique that worked last, if that is not long ago, and
 // those that are barred. The relay is never barred: it is what remains.
 func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner won, barred []bar) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.advise(site, plan, now)
+}
+
+// advise is advice while the caller holds mu.
+func (m *memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner won, barred []bar) {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
 		return won{}, nil
@@ -177,10 +193,12 @@ type TechniqueMemory struct {
 
 // status lists everything by site.
 func (m *memory) status(now time.Time) []SiteMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	out := []SiteMemory{}
 	for site, s := range m.sites {
 		sm := SiteMemory{Site: site}
-		winner, barred := m.advice(site, s.plan, now)
+		winner, barred := m.advise(site, s.plan, now)
 		if winner.technique != 0 {
 			sm.Winner = winner.technique.String()
 		}

@@ -93,9 +93,9 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 		other = asker
 	}
 	c.peer = f.resolver.nodeOf(other)
+	c.principal = f.registry.principal(asker, target)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.principal = f.registry.principal(asker, target)
 	if c.addrs, err = f.checkAll(req.Addresses); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}

@@ -35,9 +35,7 @@ func (d *directory) Publish(ctx context.Context, req *controlpb.PublishRequest) 
 // publish notes one name, so that a session with the broker that begins
 // meanwhile publishes it, and asks the broker.
 func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publication, again bool) error {
-	f.mu.Lock()
 	undo, err := f.registry.publish(node, p)
-	f.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.who, err)
 	}
@@ -50,8 +48,6 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 	if err == nil || again && uplink.IsAway(err) {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	undo()
 	return err
 }
@@ -73,9 +69,7 @@ func (d *directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReque
 // unpublish forgets one name. A broker that is away is not told: what the next
 // session does not publish goes with its lease.
 func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publication) error {
-	f.mu.Lock()
 	f.registry.unpublish(node, p)
-	f.mu.Unlock()
 	return f.up.Unpublish(ctx, p)
 }
 
@@ -98,9 +92,7 @@ func (f *Frontal) publications(ctx context.Context, call string, names []*contro
 
 // publishAll tells a new session with the broker all names of the site.
 func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
-	f.mu.Lock()
 	list := f.registry.publications()
-	f.mu.Unlock()
 	for rest := list; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
 		batch := rest[:min(uplink.Chunk, len(rest))]
 		verdicts, err := f.up.PublishAt(ctx, s, batch)
@@ -113,11 +105,7 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 			}
 			// Somebody was quicker, while this site was away, or the process has left.
 			f.log.Warn("a name that was published before is lost", "name", batch[i].Name, "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "error", verdict)
-			f.mu.Lock()
-			if reg := f.registry.processes[batch[i].Process]; reg != nil && reg.point.Generation == batch[i].Generation {
-				delete(reg.names, batch[i].Name)
-			}
-			f.mu.Unlock()
+			f.registry.lose(batch[i])
 		}
 	}
 	return nil
@@ -143,7 +131,7 @@ func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameReq
 		passing := errors.Is(err, overlay.ErrUnknownName) || uplink.IsAway(err)
 		// A broker that answers at once instead of waiting must not make this a
 		// busy loop.
-		if !passing || time.Until(end) <= 0 || !pause(ctx, min(50*time.Millisecond, time.Until(end))) {
+		if !passing || time.Until(end) <= 0 || !uplink.Pause(ctx, min(50*time.Millisecond, time.Until(end))) {
 			return resp, control.Status(err)
 		}
 	}

@@ -107,11 +107,9 @@ func TestNamesAreThePublishers(t *testing.T) {
 	if err := h.publish(false, h.name(0, 1, "siteb's", "p")); !errors.Is(err, overlay.ErrNameTaken) || !strings.Contains(err.Error(), "it is siteb's") {
 		t.Errorf("a taken name: %v", err)
 	}
-	r.f.mu.Lock()
 	if got := r.f.registry.publications(); len(got) != 1 || got[0].Name != "x" {
 		t.Errorf("the registry has %v", got)
 	}
-	r.f.mu.Unlock()
 	resp, err := other.dir.LookupName(other.ctx(), &controlpb.LookupNameRequest{Name: "x"})
 	if err != nil || resp.Port != "p" {
 		t.Errorf("%v, %v", resp, err)
@@ -171,23 +169,17 @@ func TestNamesSurviveTheBroker(t *testing.T) {
 		t.Error("more was published again than was this site's")
 	}
 	r.until("the stolen name to be forgotten", func() bool {
-		r.f.mu.Lock()
-		defer r.f.mu.Unlock()
 		return len(r.f.registry.publications()) == 2
 	})
 	// A helper that registers the process anew keeps its names; another life has none.
 	h.register(0)
-	r.f.mu.Lock()
 	if n := len(r.f.registry.publications()); n != 2 {
 		t.Errorf("%d names after the same life registered anew", n)
 	}
-	r.f.mu.Unlock()
 	if _, err := h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{h.point(0, 2)}}); err != nil {
 		t.Error(err)
 	}
-	r.f.mu.Lock()
 	if n := len(r.f.registry.publications()); n != 0 {
 		t.Errorf("%d names of a former life", n)
 	}
-	r.f.mu.Unlock()
 }

@@ -2,8 +2,10 @@ package frontal
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 	"unique"
 
@@ -23,10 +25,13 @@ import (
 // A helper registers its processes again with each new session, so what it
 // does not mention within the grace is gone.
 type registry struct {
-	site      overlay.SiteID
-	grace     time.Duration
-	count     *limit.Counter[string] // processes, by node
-	helpers   map[string]*helper     // by node
+	site  overlay.SiteID
+	grace time.Duration
+	count *limit.Counter[string] // processes, by node
+	came  chan struct{}          // holds a value after a helper came
+
+	mu        sync.Mutex         // guards the fields below, and what is in them; never held while calling
+	helpers   map[string]*helper // by node
 	processes map[overlay.ProcessName]*registration
 }
 
@@ -53,9 +58,10 @@ func newRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *
 		count: limit.NewCounter[string](limit.Bounds{
 			What: "registered processes", Total: total, PerKey: perNode, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_node",
 		}),
-		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration)}
+		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), came: make(chan struct{}, 1)}
 }
 
+// helper returns what is known of a node. The caller holds mu.
 func (r *registry) helper(node string, now time.Time) *helper {
 	h := r.helpers[node]
 	if h == nil {
@@ -67,6 +73,9 @@ func (r *registry) helper(node string, now time.Time) *helper {
 
 // attach makes s the session of a node and returns the one it replaces.
 func (r *registry) attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
+	defer r.wake()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	h := r.helper(node, now)
 	replaced, h.session, h.since = h.session, s, now
 	h.inDoubt(now.Add(r.grace))
@@ -75,6 +84,8 @@ func (r *registry) attach(node string, s *control.Session, now time.Time) (repla
 
 // detach says that a session ended. It does nothing when another replaced it.
 func (r *registry) detach(node string, s *control.Session, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	h := r.helpers[node]
 	if h == nil || h.session != s {
 		return
@@ -95,6 +106,8 @@ func (h *helper) inDoubt(until time.Time) {
 // register adds or confirms a process. The node may take a process over from
 // another node of the site only with a newer generation.
 func (r *registry) register(p overlay.AccessPoint, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	old := r.processes[p.Process]
 	switch {
 	case old != nil && p.Generation < old.point.Generation:
@@ -139,6 +152,8 @@ func moves(name overlay.ProcessName) bool {
 
 // withdraw removes a process of a node, if it is still in that generation.
 func (r *registry) withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	reg := r.processes[name]
 	if reg == nil || reg.point.Node.Name != node || reg.point.Generation != generation {
 		return false
@@ -147,12 +162,13 @@ func (r *registry) withdraw(node string, name overlay.ProcessName, generation ov
 	return true
 }
 
+// remove forgets a process. The caller holds mu.
 func (r *registry) remove(reg *registration) {
 	r.drop(reg)
 	r.count.Give(reg.point.Node.Name, 1)
 }
 
-// drop is remove of what is counted still.
+// drop is remove of what is counted still. The caller holds mu.
 func (r *registry) drop(reg *registration) {
 	node, name := reg.point.Node.Name, reg.point.Process
 	delete(r.processes, name)
@@ -165,6 +181,8 @@ func (r *registry) drop(reg *registration) {
 
 // publish notes a name of a process of a node, and returns what undoes that.
 func (r *registry) publish(node string, p overlay.Publication) (undo func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	reg := r.processes[p.Process]
 	switch {
 	case reg == nil || reg.point.Node.Name != node:
@@ -181,6 +199,8 @@ func (r *registry) publish(node string, p overlay.Publication) (undo func(), err
 	}
 	reg.names[p.Name] = p.Port
 	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if had {
 			reg.names[p.Name] = before
 		} else {
@@ -191,13 +211,26 @@ func (r *registry) publish(node string, p overlay.Publication) (undo func(), err
 
 // unpublish forgets a name.
 func (r *registry) unpublish(node string, p overlay.Publication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if reg := r.processes[p.Process]; reg != nil && reg.point.Node.Name == node && reg.point.Generation == p.Generation {
+		delete(reg.names, p.Name)
+	}
+}
+
+// lose forgets a name that the broker does not give to a process any more.
+func (r *registry) lose(p overlay.Publication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reg := r.processes[p.Process]; reg != nil && reg.point.Generation == p.Generation {
 		delete(reg.names, p.Name)
 	}
 }
 
 // publications returns all names that the site's processes have published, in no order.
 func (r *registry) publications() (all []overlay.Publication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, reg := range r.processes {
 		for name, port := range reg.names {
 			all = append(all, overlay.Publication{Name: name, Port: port, Process: reg.point.Process, Generation: reg.point.Generation})
@@ -209,6 +242,8 @@ func (r *registry) publications() (all []overlay.Publication) {
 // expire removes the processes whose helper did not confirm them in time, and
 // returns them.
 func (r *registry) expire(now time.Time) []overlay.AccessPoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var gone []overlay.AccessPoint
 	for _, reg := range r.processes {
 		if !reg.doubt.IsZero() && !now.Before(reg.doubt) {
@@ -223,6 +258,8 @@ func (r *registry) expire(now time.Time) []overlay.AccessPoint {
 
 // points returns all processes, in no order.
 func (r *registry) points() []overlay.AccessPoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	all := make([]overlay.AccessPoint, 0, len(r.processes))
 	for _, reg := range r.processes {
 		all = append(all, reg.point)
@@ -230,9 +267,43 @@ func (r *registry) points() []overlay.AccessPoint {
 	return all
 }
 
+// point returns a process, whether or not its helper is here.
+func (r *registry) point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reg := r.processes[name]
+	if reg == nil {
+		return overlay.AccessPoint{}, false
+	}
+	return reg.point, true
+}
+
+// jobs counts the processes by job.
+func (r *registry) jobs() map[overlay.JobID]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := make(map[overlay.JobID]int)
+	for name := range r.processes {
+		jobs[name.Job]++
+	}
+	return jobs
+}
+
+// grant notes what the broker read in the grant of a process, while that is in the
+// same life.
+func (r *registry) grant(name overlay.ProcessName, generation overlay.Generation, granted overlay.Principal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reg := r.processes[name]; reg != nil && reg.point.Generation == generation {
+		reg.granted = granted
+	}
+}
+
 // principal returns on whose behalf the first of the processes works that is
 // registered here.
 func (r *registry) principal(names ...overlay.ProcessName) overlay.Principal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, name := range names {
 		if reg := r.processes[name]; reg != nil {
 			return cmp.Or(reg.granted, reg.point.Principal)
@@ -243,6 +314,8 @@ func (r *registry) principal(names ...overlay.ProcessName) overlay.Principal {
 
 // confirmed returns a process whose helper is here and speaks for it.
 func (r *registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	reg := r.processes[name]
 	if reg == nil || !reg.doubt.IsZero() {
 		return overlay.AccessPoint{}, false
@@ -252,6 +325,8 @@ func (r *registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, boo
 
 // target returns a process and its helper's session. Generation 0 takes any.
 func (r *registry) target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	reg := r.processes[name]
 	switch {
 	case reg == nil:
@@ -270,6 +345,8 @@ func (r *registry) target(name overlay.ProcessName, generation overlay.Generatio
 
 // sessions returns the sessions of the helpers that are here.
 func (r *registry) sessions() (all []*control.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, h := range r.helpers {
 		if h.session != nil {
 			all = append(all, h.session)
@@ -278,7 +355,7 @@ func (r *registry) sessions() (all []*control.Session) {
 	return all
 }
 
-// nodes returns the names of the nodes that are known, sorted.
+// nodes returns the names of the nodes that are known, sorted. The caller holds mu.
 func (r *registry) nodes() []string {
 	names := make([]string, 0, len(r.helpers))
 	for node := range r.helpers {
@@ -286,4 +363,74 @@ func (r *registry) nodes() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// helperState is how the helper of one node is.
+type helperState struct {
+	node      string
+	session   *control.Session // nil while away
+	since     time.Time        // of the session, or of its absence
+	processes int
+}
+
+// states returns how the helpers are, by node.
+func (r *registry) states() (all []helperState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range r.nodes() {
+		h := r.helpers[node]
+		all = append(all, helperState{node: node, session: h.session, since: h.since, processes: len(h.processes)})
+	}
+	return all
+}
+
+// setMax changes how many processes may be registered from now on.
+func (r *registry) setMax(total, perNode int) { r.count.SetMax(total, perNode) }
+
+// stats says how many processes there are of how many.
+func (r *registry) stats() limit.Stats { return r.count.Stats() }
+
+// awaitHelper returns a helper once there is one. It fails only when ctx
+// ends.
+func (r *registry) awaitHelper(ctx context.Context) (string, *control.Session, error) {
+	for waited := false; ; waited = true {
+		if node, s := r.someHelper(); s != nil {
+			if waited {
+				r.wake() // somebody else may wait as well
+			}
+			return node, s, nil
+		}
+		select {
+		case <-r.came:
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		}
+	}
+}
+
+// wake wakes who waits for a helper. It never blocks.
+func (r *registry) wake() {
+	select {
+	case r.came <- struct{}{}:
+	default:
+	}
+}
+
+// someHelper returns the first helper by name that has a session, or nil. A
+// session that has ended may still be on the registry.
+func (r *registry) someHelper() (string, *control.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range r.nodes() {
+		s := r.helpers[node].session
+		if s == nil {
+			continue
+		}
+		select {
+		case <-s.Done():
+		default:
+			return node, s
+		}
+	}
+	return "", nil
 }

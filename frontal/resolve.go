@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -45,6 +46,16 @@ type resolver struct {
 	asked   map[overlay.ProcessName]*flight // in the call that is under way
 	calling bool
 	count   ResolveCounters
+}
+
+// newResolver returns a resolver of the site own that remembers max answers for maxAge. Its
+// calls end with ctx and are part of work.
+func newResolver(ctx context.Context, work *sync.WaitGroup, who string, own overlay.SiteID, up *uplink.Set, max int, maxAge time.Duration) *resolver {
+	return &resolver{
+		who: who, ask: up.Resolve, up: up.Up, now: time.Now, work: work, ctx: ctx,
+		cache:  newCache(own, max, maxAge),
+		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
+	}
 }
 
 // ResolveCounters count what became of the helpers' questions, and what they

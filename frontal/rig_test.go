@@ -492,12 +492,16 @@ func (r *rig) helper(node string) *fakeHelper {
 	h.s, h.dir, h.nodes = s, controlpb.NewDirectoryClient(s.Conn()), controlpb.NewNodesClient(s.Conn())
 	h.ln = listenLoop(r.t)
 	r.until("helper "+node+" is on the registry", func() bool {
-		r.f.mu.Lock()
-		defer r.f.mu.Unlock()
-		known := r.f.registry.helpers[node]
-		return known != nil && known.session != nil && known.session.RemoteAddr() == s.LocalAddr()
+		return r.joined(node, s)
 	})
 	return h
+}
+
+// joined reports whether s is the session that the frontal has with a node's helper.
+func (r *rig) joined(node string, s *control.Session) bool {
+	return slices.ContainsFunc(r.f.registry.states(), func(h helperState) bool {
+		return h.node == node && h.session != nil && h.session.RemoteAddr() == s.LocalAddr()
+	})
 }
 
 func (h *fakeHelper) ctx() context.Context {

@@ -72,14 +72,21 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
-		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
-		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(),
+		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.jobs(), Helpers: []HelperStatus{},
+		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(), Memory: f.memory.status(time.Now()),
 	}
 	s.Broker = s.Brokers[0]
 	for _, b := range s.Brokers {
 		if b.Asked {
 			s.Broker = b
 		}
+	}
+	for _, h := range f.registry.states() {
+		hs := HelperStatus{Node: h.node, Up: h.session != nil, Since: h.since, Processes: h.processes, Offer: f.hosts.offer(h.node)}
+		if h.session != nil {
+			hs.Address = h.session.RemoteAddr().String()
+		}
+		s.Helpers = append(s.Helpers, hs)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,21 +95,6 @@ func (f *Frontal) status() Status {
 	}
 	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
 	s.Audit = f.audit.Status()
-	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": f.meetings.line.Stats().Used}
-	for name := range f.registry.processes {
-		s.Jobs[name.Job]++
-	}
-	for _, node := range f.registry.nodes() {
-		h := f.registry.helpers[node]
-		hs := HelperStatus{Node: node, Up: h.session != nil, Since: h.since, Processes: len(h.processes)}
-		if host := f.own.of[node]; host != nil {
-			hs.Offer = &host.offer
-		}
-		if h.session != nil {
-			hs.Address = h.session.RemoteAddr().String()
-		}
-		s.Helpers = append(s.Helpers, hs)
-	}
 	return s
 }

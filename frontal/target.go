@@ -58,9 +58,7 @@ func (t *target) check(ctx context.Context, in *controlpb.Introduction, call str
 	if err != nil {
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w: target: %w", t.f.who, wire.ErrMalformed, err)
 	}
-	t.f.mu.Lock()
 	point, s, err = t.f.registry.target(name, overlay.Generation(in.TargetGeneration))
-	t.f.mu.Unlock()
 	if err != nil {
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}

@@ -107,3 +107,14 @@ func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*cont
 	})
 	return resp, u.CallError(s, err)
 }
+
+// Pause waits for d, before somebody is asked again, and reports whether ctx still goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
