@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/lru"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -16,7 +17,7 @@ import (
 type allowed struct {
 	keep  time.Duration
 	rule  netrule.Rule
-	named *lru[netip.AddrPort, named]
+	named *lru.Map[netip.AddrPort, named]
 }
 
 // named is how long an address is allowed, and whether it is that of a process of
@@ -29,7 +30,7 @@ type named struct {
 const maxAllowed = 64 << 10
 
 func newAllowed(rule netrule.Rule, keep time.Duration) *allowed {
-	return &allowed{keep: keep, rule: rule, named: newLRU[netip.AddrPort, named](maxAllowed)}
+	return &allowed{keep: keep, rule: rule, named: lru.New[netip.AddrPort, named](maxAllowed)}
 }
 
 // name allows an address for a while. What is not an address is passed over:
@@ -46,13 +47,13 @@ func (a *allowed) nameFor(addr string, foreign bool, now time.Time, keep time.Du
 		return
 	}
 	ap = plainAddr(ap)
-	if before, ok := a.named.get(ap); ok && now.Before(before.until) {
+	if before, ok := a.named.Get(ap); ok && now.Before(before.until) {
 		foreign = foreign && before.foreign // a proxy is one whoever else is there
 		if before.until.After(until) {
 			until = before.until
 		}
 	}
-	a.named.put(ap, named{until, foreign})
+	a.named.Put(ap, named{until, foreign})
 }
 
 // check parses an address that a node wants dialled and says why it may not
@@ -69,7 +70,7 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 	if err := a.rule.Denied(ap.Addr()); err != nil {
 		return ap, err
 	}
-	n, ok := a.named.get(ap)
+	n, ok := a.named.Get(ap)
 	if ok && n.foreign {
 		if err := a.rule.Foreign(ap.Addr()); err != nil {
 			return ap, err
@@ -83,7 +84,7 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 
 // isProxy reports whether an address that check let pass is a proxy's.
 func (a *allowed) isProxy(ap netip.AddrPort) bool {
-	n, ok := a.named.get(ap)
+	n, ok := a.named.Get(ap)
 	return ok && !n.foreign
 }
 

@@ -3,6 +3,7 @@ package frontal
 import (
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/lru"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -25,8 +26,8 @@ type answer struct {
 // proxy assignments, which are for one link each.
 type cache struct {
 	maxAge time.Duration
-	points *lru[overlay.ProcessName, cached]
-	plans  *lru[planFor, *controlpb.Plan]
+	points *lru.Map[overlay.ProcessName, cached]
+	plans  *lru.Map[planFor, *controlpb.Plan]
 	own    overlay.SiteID
 	pushed uint64 // points that went for want of room
 }
@@ -53,21 +54,21 @@ const (
 func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 	return &cache{
 		maxAge: maxAge, own: own,
-		points: newLRU[overlay.ProcessName, cached](maxPoints),
-		plans:  newLRU[planFor, *controlpb.Plan](maxPlans),
+		points: lru.New[overlay.ProcessName, cached](maxPoints),
+		plans:  lru.New[planFor, *controlpb.Plan](maxPlans),
 	}
 }
 
 // get returns what is known of a process. An entry that is over its age
 // counts only when old is set, which it is while the broker cannot be asked.
 func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (answer, bool) {
-	e, ok := c.points.get(name)
+	e, ok := c.points.Get(name)
 	if !ok || !old && !now.Before(e.expires) {
 		return answer{}, false
 	}
 	a := answer{name: name, point: e.point}
 	if site := overlay.SiteID(e.point.Site); site != c.own {
-		if a.plan, ok = c.plans.get(planFor{site, name.Job}); !ok {
+		if a.plan, ok = c.plans.Get(planFor{site, name.Job}); !ok {
 			return answer{}, false
 		}
 	}
@@ -80,24 +81,24 @@ func (c *cache) put(a answer, now time.Time) {
 	if a.err != nil {
 		return
 	}
-	if e, ok := c.points.get(a.name); ok && e.point.Generation > a.point.Generation {
+	if e, ok := c.points.Get(a.name); ok && e.point.Generation > a.point.Generation {
 		return
 	}
-	if c.points.put(a.name, cached{a.point, now.Add(c.maxAge)}) {
+	if c.points.Put(a.name, cached{a.point, now.Add(c.maxAge)}) {
 		c.pushed++
 	}
 	if a.plan != nil {
-		c.plans.put(planFor{overlay.SiteID(a.plan.Target), a.name.Job}, a.plan)
+		c.plans.Put(planFor{overlay.SiteID(a.plan.Target), a.name.Job}, a.plan)
 	}
 }
 
 // drop forgets a process if what is known is of the given generation.
 func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bool {
-	e, ok := c.points.get(name)
+	e, ok := c.points.Get(name)
 	if !ok || e.point.Generation != uint64(generation) {
 		return false
 	}
-	c.points.drop(name)
+	c.points.Drop(name)
 	return true
 }
 
@@ -105,7 +106,7 @@ func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bo
 // broker need not send again.
 func (c *cache) known() map[uint64]*controlpb.Plan {
 	known := make(map[uint64]*controlpb.Plan)
-	for _, plan := range c.plans.recent() {
+	for _, plan := range c.plans.Recent() {
 		if len(known) == maxKnownPlans {
 			break
 		}

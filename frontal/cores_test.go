@@ -10,42 +10,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
-	"github.com/isthmus-grid/isthmus/wire"
 )
-
-var (
-	jobKey = func() jobkey.Key {
-		k, err := jobkey.Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
-		if err != nil {
-			panic(err)
-		}
-		return k
-	}()
-	job = jobKey.ID()
-)
-
-var epoch0 = time.Date(2026, 1, 2, 12, 3, 5, 0, time.Local)
-
-func proc(rank uint32) overlay.ProcessName { return overlay.ProcessName{Job: job, Rank: rank} }
-
-func pointAt(rank uint32, generation uint64, site, node string) *controlpb.AccessPoint {
-	return &controlpb.AccessPoint{
-		Process: control.ProcessToPB(proc(rank)), Generation: generation, Site: site, Node: node,
-		Local: "10.2.0.9:4000", Public: "203.0.113.7:443",
-	}
-}
-
-func planTo(site, reason string) *controlpb.Plan {
-	return control.PlanToPB(overlay.Plan{Asker: "sitea", Target: overlay.SiteID(site), Steps: []overlay.Step{{Technique: overlay.Direct, Reason: reason}}})
-}
-
-func answerFor(rank uint32, generation uint64, site string) answer {
-	return answer{name: proc(rank), point: pointAt(rank, generation, site, "b1"), plan: planTo(site, "open")}
-}
 
 func TestCacheForgetsTheLeastUsed(t *testing.T) {
 	c := newCache("sitea", 3, time.Minute)
@@ -59,8 +25,8 @@ func TestCacheForgetsTheLeastUsed(t *testing.T) {
 			t.Errorf("rank %d is there: %v, want %v", r, ok, want)
 		}
 	}
-	if c.pushed != 1 || c.points.len() != 3 || c.plans.len() != 1 {
-		t.Errorf("%d pushed out, %d entries, %d plans", c.pushed, c.points.len(), c.plans.len())
+	if c.pushed != 1 || c.points.Len() != 3 || c.plans.Len() != 1 {
+		t.Errorf("%d pushed out, %d entries, %d plans", c.pushed, c.points.Len(), c.plans.Len())
 	}
 }
 
@@ -193,96 +159,21 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowed: only what was named, only for a while, and some never.
-func TestAllowed(t *testing.T) {
-	a := newAllowed(netrule.Rule{Deny: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, time.Minute)
-	for _, tc := range []struct {
-		addr  string
-		named bool
-		after time.Duration
-		want  string // "" is allowed
-	}{
-		{"203.0.113.7:443", true, 0, ""},
-		{"203.0.113.7:443", true, time.Minute, "did not name 203.0.113.7:443 to this site in the last 1m0s"},
-		{"203.0.113.8:443", false, 0, "did not name 203.0.113.8:443 to this site"},
-		{"[::ffff:203.0.113.9]:443", true, 0, ""},
-		{"[2001:db8::1]:443", true, 0, ""},
-		{"127.0.0.1:443", true, 0, "127.0.0.1:443 is a loopback address; those are never dialled"},
-		{"127.8.8.8:443", true, 0, "loopback"},
-		{"[::1]:443", true, 0, "loopback"},
-		{"[::ffff:127.0.0.1]:443", true, 0, "loopback"},
-		{"[::127.0.0.1]:443", true, 0, "translated IPv4"},
-		{"[64:ff9b::7f00:1]:443", true, 0, "translated IPv4"},
-		{"169.254.169.254:80", true, 0, "link-local"},
-		{"[fe80::1%lo]:80", true, 0, "link-local"},
-		{"224.0.0.1:80", true, 0, "multicast"},
-		{"[ff02::1]:80", true, 0, "multicast"},
-		{"0.0.0.0:80", true, 0, "unspecified"},
-		{"0.1.2.3:80", true, 0, "unspecified"},
-		{"[::]:80", true, 0, "unspecified"},
-		{"255.255.255.255:80", true, 0, "broadcast"},
-		{"10.9.1.2:80", true, 0, "10.9.1.2 lies in 10.9.0.0/16, which this host's settings deny"},
-		{"10.8.1.2:80", true, 0, ""},
-		{"192.168.1.2:80", true, 0, "192.168.1.2 lies in 192.168.0.0/16: processes of other sites are not looked for on private networks"},
-		{"localhost:80", true, 0, `"localhost:80" is not an address:port`},
-	} {
-		if tc.named {
-			a.name(tc.addr, true, epoch0)
-		}
-		_, err := a.check(tc.addr, epoch0.Add(tc.after))
-		switch {
-		case tc.want == "" && err != nil:
-			t.Errorf("%s: %v", tc.addr, err)
-		case tc.want != "" && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), tc.want)):
-			t.Errorf("%s: %v, want %q", tc.addr, err, tc.want)
+// TestPlansAreForJobs: what a policy leaves one job is not what it leaves another.
+func TestPlansAreForJobs(t *testing.T) {
+	c := newCache("sitea", 10, time.Minute)
+	other := proc(1)
+	other.Job = "other-00112233445566778899aabbccddeeff"
+	one := answerFor(1, 1, "siteb")
+	two := answer{name: other, point: one.point, plan: planTo("siteb", "by a rule")}
+	c.put(one, epoch0)
+	c.put(two, epoch0)
+	for _, want := range []answer{one, two} {
+		if got, ok := c.get(want.name, epoch0, false); !ok || got.plan != want.plan {
+			t.Errorf("%v: %v", want.name, got.plan)
 		}
 	}
-}
-
-func TestCarriesAreBoundedAndTakenOnce(t *testing.T) {
-	c := newCarries(Limits{Pending: 2, PendingPerNode: 1})
-	v := new(carry)
-	if err := c.add(wire.ID{1}, v); err != nil {
-		t.Fatal(err)
+	if known := c.known(); len(known) != 2 {
+		t.Errorf("%d plans are known", len(known))
 	}
-	if err := c.add(wire.ID{2}, v); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.pending_per_node") {
-		t.Errorf("one too many: %v", err)
-	}
-	if err := c.add(wire.ID{3}, &carry{link: link{node: "n2"}}); err != nil {
-		t.Errorf("another node's: %v", err)
-	}
-	if c.take(wire.ID{1}) != v || c.take(wire.ID{1}) != nil {
-		t.Error("not taken once")
-	}
-}
-
-func TestReturns(t *testing.T) {
-	r := newReturns(Limits{Pending: 2, PendingPerNode: 1})
-	id := wire.ID{1}
-	if err := r.add(id, returning{proc(3), "n1", epoch0.Add(time.Minute)}, epoch0); err != nil {
-		t.Fatal(err)
-	}
-	if err := newReturnsWith(id).add(id, returning{proc(4), "n1", epoch0.Add(time.Minute)}, epoch0); !errors.Is(err, overlay.ErrForbidden) {
-		t.Errorf("an id twice: %v", err)
-	}
-	if err := r.add(wire.ID{2}, returning{node: "n1"}, epoch0); !errors.Is(err, overlay.ErrOverloaded) {
-		t.Errorf("one too many: %v", err)
-	}
-	r.end(id, epoch0.Add(10*time.Second))
-	if p, ok := r.find(id, epoch0.Add(9*time.Second)); !ok || p != proc(3) {
-		t.Errorf("before its end: %v, %v", p, ok)
-	}
-	if _, ok := r.find(id, epoch0.Add(10*time.Second)); ok {
-		t.Error("found after its end")
-	}
-	if err := r.add(wire.ID{2}, returning{node: "n1"}, epoch0.Add(10*time.Second)); err != nil {
-		t.Errorf("the place of one that is over: %v", err)
-	}
-}
-
-// newReturnsWith returns a table with room that holds id.
-func newReturnsWith(id wire.ID) *returns {
-	r := newReturns(Limits{Pending: 2})
-	r.wait[id] = returning{proc(3), "n1", epoch0.Add(time.Minute)}
-	return r
 }

@@ -125,25 +125,6 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 	}
 }
 
-// TestPlansAreForJobs: what a policy leaves one job is not what it leaves another.
-func TestPlansAreForJobs(t *testing.T) {
-	c := newCache("sitea", 10, time.Minute)
-	other := proc(1)
-	other.Job = "other-00112233445566778899aabbccddeeff"
-	one := answerFor(1, 1, "siteb")
-	two := answer{name: other, point: one.point, plan: planTo("siteb", "by a rule")}
-	c.put(one, epoch0)
-	c.put(two, epoch0)
-	for _, want := range []answer{one, two} {
-		if got, ok := c.get(want.name, epoch0, false); !ok || got.plan != want.plan {
-			t.Errorf("%v: %v", want.name, got.plan)
-		}
-	}
-	if known := c.known(); len(known) != 2 {
-		t.Errorf("%d plans are known", len(known))
-	}
-}
-
 func TestBrokenPolicyIsNotServed(t *testing.T) {
 	cfg := daemon.Defaults[Config]()
 	cfg.Site = "sitea"

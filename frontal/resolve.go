@@ -289,7 +289,7 @@ func (r *resolver) remember(a answer) {
 func (r *resolver) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cache = newCache(r.cache.own, r.cache.points.max, r.cache.maxAge)
+	r.cache = newCache(r.cache.own, r.cache.points.Max, r.cache.maxAge)
 }
 
 // cached answers from the cache alone.
@@ -307,7 +307,7 @@ func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
 func (r *resolver) nodeOf(name overlay.ProcessName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.cache.points.get(name); ok {
+	if e, ok := r.cache.points.Get(name); ok {
 		return e.point.Site + "/" + e.point.Node
 	}
 	return name.String()
@@ -326,6 +326,6 @@ func (r *resolver) counters() ResolveCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.count
-	c.Entries, c.Plans, c.Pushed = r.cache.points.len(), r.cache.plans.len(), r.cache.pushed
+	c.Entries, c.Plans, c.Pushed = r.cache.points.Len(), r.cache.plans.Len(), r.cache.pushed
 	return c
 }
