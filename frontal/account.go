@@ -19,7 +19,7 @@ const maxAccounts = 256
 // Account records what links have moved that no daemon carried. The helper speaks
 // for the processes of its node alone; what they moved is their own word, on whose
 // behalf is not.
-func (n *nodes) Account(ctx context.Context, req *controlpb.AccountRequest) (*controlpb.AccountResponse, error) {
+func (n *nodesServer) Account(ctx context.Context, req *controlpb.AccountRequest) (*controlpb.AccountResponse, error) {
 	id, err := n.f.helperOf(ctx, "Account")
 	if err != nil {
 		return nil, control.Status(err)
@@ -44,7 +44,7 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 	if len(req.Links) > maxAccounts {
 		return fmt.Errorf("%s: %w: %d links, at most %d are allowed", f.who, wire.ErrMalformed, len(req.Links), maxAccounts)
 	}
-	who := f.registry.principal(name)
+	who := f.registry.Principal(name)
 	records := make([]audit.Record, len(req.Links))
 	for i, m := range req.Links {
 		if records[i], err = accountRecord(id, name, who, m); err != nil {

@@ -21,7 +21,7 @@ func TestAccount(t *testing.T) {
 	r, ended := newAuditedRig(t)
 	a1, a2 := r.helper("a1"), r.helper("a2")
 	a1.register(0)
-	r.f.registry.grant(proc(0), 1, overlay.Principal{User: "alice", Project: "climate"})
+	r.f.registry.Grant(proc(0), 1, overlay.Principal{User: "alice", Project: "climate"})
 
 	link := make([]byte, 16)
 	account := func(h *fakeHelper, links ...*controlpb.LinkAccount) error {

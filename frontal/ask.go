@@ -98,7 +98,7 @@ func (f *Frontal) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 	case req.Port > math.MaxUint16:
 		return nil, fmt.Errorf("%w: port %d to dial from", wire.ErrMalformed, req.Port)
 	}
-	a.peer = f.resolver.nodeOf(a.target)
+	a.peer = f.resolver.NodeOf(a.target)
 	if a.uplink, err = f.up.Get(ctx); err != nil {
 		return nil, told{err}
 	}
@@ -115,7 +115,7 @@ func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error)
 		node: id.Name, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}
 	rand.Read(c.id[:])
-	c.principal = f.registry.principal(a.asker)
+	c.principal = f.registry.Principal(a.asker)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.links.room(id.Name); err != nil {

@@ -24,7 +24,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the registry that registerAll reads. None is missed.
 	f.up.Opened(to, s, resp.Broker, resp.Epoch)
-	f.hosts.changed() // to the broker, which may have started anew
+	f.hosts.Changed() // to the broker, which may have started anew
 	context.AfterFunc(ctx, func() { f.up.Lost(s) })
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
@@ -41,7 +41,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 
 // registerAll tells the broker of every process of the site.
 func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, err error) {
-	points := f.registry.points()
+	points := f.registry.Points()
 	for rest := points; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
 		batch := rest[:min(uplink.Chunk, len(rest))]
 		faults, err := f.up.RegisterAt(ctx, s, batch, f.noteGranted)
@@ -59,7 +59,7 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 	// withdrawal may have come first.
 	var left []overlay.AccessPoint
 	for _, p := range points {
-		if _, ok := f.registry.point(p.Process); !ok {
+		if _, ok := f.registry.Point(p.Process); !ok {
 			left = append(left, p)
 		}
 	}
@@ -67,17 +67,17 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 }
 
 func (f *Frontal) forget(p overlay.AccessPoint) {
-	f.registry.withdraw(p.Node.Name, p.Process, p.Generation)
+	f.registry.Withdraw(p.Node.Name, p.Process, p.Generation)
 }
 
 // serves returns on whose behalf a process of the site works.
 func (f *Frontal) serves(name overlay.ProcessName) overlay.Principal {
-	return f.registry.principal(name)
+	return f.registry.Principal(name)
 }
 
 // noteGranted remembers what the broker read in the grant of a process.
 func (f *Frontal) noteGranted(p overlay.AccessPoint, granted overlay.Principal) {
 	if p.Grant != "" {
-		f.registry.grant(p.Process, p.Generation, granted)
+		f.registry.Grant(p.Process, p.Generation, granted)
 	}
 }

@@ -168,7 +168,7 @@ func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 	default:
 		return overlay.AccessPoint{}, fmt.Errorf("%w: carry-ids count only inside the site", overlay.ErrForbidden)
 	}
-	point, ok := f.registry.point(name)
+	point, ok := f.registry.Point(name)
 	if !ok {
 		return overlay.AccessPoint{}, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, f.site)
 	}

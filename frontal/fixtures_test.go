@@ -1,8 +1,11 @@
 package frontal
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
@@ -36,10 +39,19 @@ func planTo(site, reason string) *controlpb.Plan {
 	return control.PlanToPB(overlay.Plan{Asker: "sitea", Target: overlay.SiteID(site), Steps: []overlay.Step{{Technique: overlay.Direct, Reason: reason}}})
 }
 
-func answerFor(rank uint32, generation uint64, site string) answer {
-	return answer{name: proc(rank), point: pointAt(rank, generation, site, "b1"), plan: planTo(site, "open")}
+func answerFor(rank uint32, generation uint64, site string) directory.Answer {
+	return directory.Answer{Name: proc(rank), Point: pointAt(rank, generation, site, "b1"), Plan: planTo(site, "open")}
 }
 
 func hostOf(site overlay.SiteID, node string, state offer.State, silent time.Duration) offer.Host {
 	return offer.Host{Node: overlay.NodeID{Site: site, Name: node}, State: state, Silent: silent, Offer: offer.Offer{Jobs: 1, Processes: 4}}
+}
+
+func ranks(points []overlay.AccessPoint) string {
+	var all []uint32
+	for _, p := range points {
+		all = append(all, p.Process.Rank)
+	}
+	slices.Sort(all)
+	return fmt.Sprint(all)
 }

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -68,10 +69,10 @@ type Frontal struct {
 	endpoint *control.Endpoint
 	creds    *control.Credentials
 	up       *uplink.Set
-	resolver *resolver
-	awaits   *awaits
+	resolver *directory.Resolver
+	awaits   *directory.Awaits
 	memory   *memory // of how techniques did
-	hosts    *hosts
+	hosts    *directory.Hosts
 
 	// The gateway as an end of meetings.
 	meetings meetings
@@ -107,7 +108,7 @@ type Frontal struct {
 
 	mu       sync.Mutex      // guards the fields below; never held while calling or dialling
 	measured *probe.Measured // nil: not yet
-	registry *registry
+	registry *directory.Registry
 	allowed  *allowed
 	carries  *carries
 	returns  *returns
@@ -138,7 +139,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
 		probing:  newProbing(),
-		registry: newRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
+		registry: directory.NewRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
 		allowed:  newAllowed(cfg.rule(), allowedFor),
 		carries:  newCarries(cfg.Limits),
 		memory:   newMemory(),
@@ -163,9 +164,9 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
 	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
 	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience, log)
-	f.hosts = newHosts(site, f.who, f.up, log)
-	f.resolver = newResolver(f.ctx, &f.work, f.who, site, f.up, cfg.Limits.Cache, cfg.CacheAge)
-	f.awaits = newAwaits(f.ctx, &f.work, f.who, f.registry, f.resolver, f.up)
+	f.hosts = directory.NewHosts(site, f.who, f.up, log)
+	f.resolver = directory.NewResolver(f.ctx, &f.work, f.who, site, f.up, cfg.Limits.Cache, cfg.CacheAge)
+	f.awaits = directory.NewAwaits(f.ctx, &f.work, f.who, f.registry, f.resolver, f.up)
 	f.window = dialwindow.New(log)
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		if f.profile().Egress.ThroughHTTPProxy() {
@@ -183,10 +184,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		return c, nil
 	}
 	f.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
-		controlpb.RegisterDirectoryServer(r, &directory{f: f})
-		controlpb.RegisterNodesServer(r, &nodes{f: f})
-		controlpb.RegisterTargetServer(r, &target{f: f})
-		controlpb.RegisterAdminServer(r, &admin{f: f})
+		controlpb.RegisterDirectoryServer(r, &directoryServer{f: f})
+		controlpb.RegisterNodesServer(r, &nodesServer{f: f})
+		controlpb.RegisterTargetServer(r, &targetServer{f: f})
+		controlpb.RegisterAdminServer(r, &adminServer{f: f})
 	})
 	f.endpoint.Refused, f.endpoint.OverBudget = f.auditCaller, f.auditOverBudget
 	f.endpoint.SetHalfOpen(f.half.control)
@@ -254,7 +255,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(func() { f.up.ForwardReports(f.ctx) })
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
-	f.work.Go(func() { f.hosts.tell(f.ctx) })
+	f.work.Go(func() { f.hosts.Tell(f.ctx) })
 	f.work.Go(f.tellTraffic)
 	f.logPolicy()
 	if f.config().TLS.Renew {
@@ -395,15 +396,15 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	if id.Role != control.RoleHelper || s.Visiting() {
 		return
 	}
-	replaced := f.registry.attach(id.Name, s, time.Now())
+	replaced := f.registry.Attach(id.Name, s, time.Now())
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
 	f.auditSession(s, "began")
 	if replaced != nil {
 		replaced.Close()
 	}
 	<-ctx.Done()
-	f.registry.detach(id.Name, s, time.Now())
-	f.hosts.leave(s)
+	f.registry.Detach(id.Name, s, time.Now())
+	f.hosts.Leave(s)
 	f.log.Info("helper left", "node", id.Node().String(), "grace", f.config().Grace.String())
 	f.auditSession(s, "ended")
 }
@@ -421,11 +422,11 @@ func (f *Frontal) sweep() {
 		}
 		f.auditSums(false)
 		now := time.Now()
-		gone := f.registry.expire(now)
+		gone := f.registry.Expire(now)
 		f.mu.Lock()
 		f.returns.expire(now)
 		f.mu.Unlock()
-		f.hosts.expire(now)
+		f.hosts.Expire(now)
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}

@@ -20,15 +20,15 @@ func (f *Frontal) hostEntered(s *control.Session, m *controlpb.HostOffer) error 
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
 	}
-	return f.hosts.enter(s, o)
+	return f.hosts.Enter(s, o)
 }
 
 // Hosts lists the grid's hosts for a helper.
-func (d *directory) Hosts(ctx context.Context, _ *controlpb.HostsRequest) (*controlpb.HostList, error) {
+func (d *directoryServer) Hosts(ctx context.Context, _ *controlpb.HostsRequest) (*controlpb.HostList, error) {
 	if _, err := d.f.helperOf(ctx, "Hosts"); err != nil {
 		return nil, control.Status(err)
 	}
-	list, err := d.f.hosts.all(ctx)
+	list, err := d.f.hosts.All(ctx)
 	if err != nil {
 		return nil, control.Status(err)
 	}

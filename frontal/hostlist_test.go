@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 )
@@ -54,7 +55,7 @@ func TestHostsPassThrough(t *testing.T) {
 	}
 	askers.Wait()
 	r.broker.locked(func() {
-		if r.broker.listed > 1+int(time.Since(r.f.start)/hostsAge) {
+		if r.broker.listed > 1+int(time.Since(r.f.start)/directory.HostsAge) {
 			t.Errorf("the broker was asked %d times", r.broker.listed)
 		}
 	})
@@ -63,7 +64,7 @@ func TestHostsPassThrough(t *testing.T) {
 	told("the broker is told that a node is away", offer.Away, offer.Up)
 	r.broker.stop()
 	r.until("the frontal has no broker", func() bool { return !r.f.up.Up() })
-	r.f.hosts.askAgain()
+	r.f.hosts.AskAgain()
 	got := b.hosts()
 	if len(got) != 3 || got[0].State != offer.Away || got[1].State != offer.Up || got[2] != far[1] {
 		t.Errorf("while the broker is away: %v", got)
@@ -97,7 +98,7 @@ func TestHostsLeftOut(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if list := r.f.hosts.ownList(); len(list) != 0 {
+	if list := r.f.hosts.Own(); len(list) != 0 {
 		t.Errorf("listed: %v", list)
 	}
 }

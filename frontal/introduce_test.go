@@ -233,7 +233,7 @@ func TestIntroducedErrors(t *testing.T) {
 	receive(t, "the question at the helper", hanging)
 	h.s.Close()
 	expect("left meanwhile", <-left, overlay.ErrUnreachable, "frontal sitea: unreachable: helper sitea/a1 left while it was asked about rank 0")
-	r.until("the helper is off", func() bool { return r.f.registry.states()[0].session == nil })
+	r.until("the helper is off", func() bool { return r.f.registry.Helpers()[0].Session == nil })
 	expect("away", call(1, 1), overlay.ErrUnreachable, "frontal sitea: unreachable: helper sitea/a1 has no session with its frontal since ")
 }
 

@@ -61,7 +61,7 @@ func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
 	}
-	point, ok := f.registry.point(name)
+	point, ok := f.registry.Point(name)
 	if !ok || point.Local.String() != in.ConnectAddress {
 		return f.forbidden("%v is to be dialled back at %s, where this site has no such process", name, in.ConnectAddress)
 	}
@@ -77,7 +77,7 @@ func (f *Frontal) insideOf(m *controlpb.AccessPoint) *controlpb.AccessPoint {
 	}
 	if overlay.SiteID(m.Site) == f.site {
 		name, err := control.ProcessFromPB(m.Process)
-		point, ok := f.registry.point(name)
+		point, ok := f.registry.Point(name)
 		if err == nil && ok && point.Local.String() == m.Local {
 			return m
 		}

@@ -55,7 +55,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.waits.SetMax(merged.Limits.Waiting, merged.Limits.WaitsPerNode)
 		f.endpoint.SetBudget(merged.Limits.budget())
 		f.links.quota.SetRules(merged.Quota.Rules())
-		f.registry.setMax(merged.Limits.Processes, merged.Limits.PerNode)
+		f.registry.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		f.mu.Lock()
 		f.allowed.rule = merged.rule()
 		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
@@ -73,7 +73,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		case f.newPolicy(own):
 			f.work.Go(func() {
 				f.joinAgain()
-				f.resolver.forget() // what was told under the policy before
+				f.resolver.Forget() // what was told under the policy before
 			})
 		case changed:
 			f.work.Go(f.joinAgain)

@@ -255,7 +255,7 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 // measureByHelper appoints the first helper that there is, waiting for one to
 // come, and has it measure; with waits, how long the site remembers.
 func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (probe.Measured, error) {
-	node, s, err := f.registry.awaitHelper(f.ctx)
+	node, s, err := f.registry.AwaitHelper(f.ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
@@ -337,7 +337,7 @@ func (f *Frontal) joinAgain() {
 // enterAgain has every helper enter again, so that it learns the new profile:
 // it comes back at once, and links do not notice.
 func (f *Frontal) enterAgain() {
-	for _, s := range f.registry.sessions() {
+	for _, s := range f.registry.Sessions() {
 		s.Close()
 	}
 }

@@ -41,7 +41,7 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 }
 
 func (f *Frontal) limits() []metrics.Limit {
-	limits, entries := f.config().Limits, f.resolver.counters().Entries
+	limits, entries := f.config().Limits, f.resolver.Counters().Entries
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := []metrics.Limit{
@@ -53,7 +53,7 @@ func (f *Frontal) limits() []metrics.Limit {
 	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", f.meetings.line.Stats())...)
 	all = append(all, metrics.LimitsOf("links", "links_per_node", f.links.places.Stats())...)
 	all = append(all, f.endpoint.Limits()...)
-	all = append(all, metrics.LimitsOf("processes", "processes_per_node", f.registry.stats())...)
+	all = append(all, metrics.LimitsOf("processes", "processes_per_node", f.registry.Stats())...)
 	all = append(all, metrics.LimitsOf("waiting", "waiting_per_node", f.waits.Stats())...)
 	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", f.half.nodes.Stats())...)
 	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", f.half.outside.Stats())...)

@@ -15,14 +15,14 @@ import (
 // maxAddresses bounds the addresses of one Carry.
 const maxAddresses = 8
 
-// nodes is what helpers ask of their frontal beside the directory.
-type nodes struct {
+// nodesServer is what helpers ask of their frontal beside the directory.
+type nodesServer struct {
 	controlpb.UnimplementedNodesServer
 	f *Frontal
 }
 
 // Enter tells a helper how its site connects and where the gateway carries.
-func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
+func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
 	id, err := n.f.helperOf(ctx, "Enter")
 	if err != nil {
 		return nil, control.Status(err)
@@ -38,7 +38,7 @@ func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*contro
 }
 
 // Carry dials for a node and gives it the id under which to be joined.
-func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
+func (n *nodesServer) Carry(ctx context.Context, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
 	id, err := n.f.helperOf(ctx, "Carry")
 	if err != nil {
 		return nil, control.Status(err)
@@ -92,8 +92,8 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	if f.runsAt(id, asker) != nil {
 		other = asker
 	}
-	c.peer = f.resolver.nodeOf(other)
-	c.principal = f.registry.principal(asker, target)
+	c.peer = f.resolver.NodeOf(other)
+	c.principal = f.registry.Principal(asker, target)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.addrs, err = f.checkAll(req.Addresses); err != nil {

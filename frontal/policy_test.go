@@ -148,7 +148,7 @@ func TestPolicyIsReadAgain(t *testing.T) {
 			t.Errorf("joined with %v", got)
 		}
 	})
-	r.f.resolver.remember(answerFor(9, 1, "siteb"))
+	r.f.resolver.Remember(answerFor(9, 1, "siteb"))
 	file := string(r.f.config().Policy)
 	write := func(text string) {
 		t.Helper()
@@ -160,7 +160,7 @@ func TestPolicyIsReadAgain(t *testing.T) {
 	if _, err := r.f.reload(*r.f.config()); err == nil || !strings.Contains(err.Error(), "policy.yaml:2:8: rules: the number 7 where a list belongs") {
 		t.Errorf("a broken policy: %v", err)
 	}
-	if _, ok := r.f.resolver.cached(proc(9)); !ok {
+	if _, ok := r.f.resolver.Cached(proc(9)); !ok {
 		t.Error("a broken policy empties the cache")
 	}
 	write("contact: after\n")
@@ -176,7 +176,7 @@ func TestPolicyIsReadAgain(t *testing.T) {
 		})
 		return told
 	})
-	r.until("the answers to be forgotten", func() bool { _, ok := r.f.resolver.cached(proc(9)); return !ok })
+	r.until("the answers to be forgotten", func() bool { _, ok := r.f.resolver.Cached(proc(9)); return !ok })
 	next := *r.f.config()
 	next.Policy = ""
 	if apply, err = r.f.reload(next); err != nil {

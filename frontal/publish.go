@@ -16,7 +16,7 @@ import (
 // Publish notes names of a node's processes and passes them on to the broker,
 // whose word counts. The next session with it publishes them again; only a name
 // that was published before is taken while it is away.
-func (d *directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
+func (d *directoryServer) Publish(ctx context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
 	id, list, errs, err := d.f.publications(ctx, "Publish", req.Names)
 	if err != nil {
 		return nil, control.Status(err)
@@ -35,7 +35,7 @@ func (d *directory) Publish(ctx context.Context, req *controlpb.PublishRequest) 
 // publish notes one name, so that a session with the broker that begins
 // meanwhile publishes it, and asks the broker.
 func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publication, again bool) error {
-	undo, err := f.registry.publish(node, p)
+	undo, err := f.registry.Publish(node, p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.who, err)
 	}
@@ -53,7 +53,7 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 }
 
 // Unpublish forgets names of a node's processes, here and at the broker.
-func (d *directory) Unpublish(ctx context.Context, req *controlpb.UnpublishRequest) (*controlpb.UnpublishResponse, error) {
+func (d *directoryServer) Unpublish(ctx context.Context, req *controlpb.UnpublishRequest) (*controlpb.UnpublishResponse, error) {
 	id, list, errs, err := d.f.publications(ctx, "Unpublish", req.Names)
 	if err != nil {
 		return nil, control.Status(err)
@@ -69,7 +69,7 @@ func (d *directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReque
 // unpublish forgets one name. A broker that is away is not told: what the next
 // session does not publish goes with its lease.
 func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publication) error {
-	f.registry.unpublish(node, p)
+	f.registry.Unpublish(node, p)
 	return f.up.Unpublish(ctx, p)
 }
 
@@ -92,7 +92,7 @@ func (f *Frontal) publications(ctx context.Context, call string, names []*contro
 
 // publishAll tells a new session with the broker all names of the site.
 func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
-	list := f.registry.publications()
+	list := f.registry.Publications()
 	for rest := list; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
 		batch := rest[:min(uplink.Chunk, len(rest))]
 		verdicts, err := f.up.PublishAt(ctx, s, batch)
@@ -105,14 +105,14 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 			}
 			// Somebody was quicker, while this site was away, or the process has left.
 			f.log.Warn("a name that was published before is lost", "name", batch[i].Name, "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "error", verdict)
-			f.registry.lose(batch[i])
+			f.registry.Lose(batch[i])
 		}
 	}
 	return nil
 }
 
 // LookupName asks the broker, and while the caller waits again and again.
-func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
+func (d *directoryServer) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
 	id, err := d.f.helperOf(ctx, "LookupName")
 	if err != nil {
 		return nil, control.Status(err)

@@ -107,7 +107,7 @@ func TestNamesAreThePublishers(t *testing.T) {
 	if err := h.publish(false, h.name(0, 1, "siteb's", "p")); !errors.Is(err, overlay.ErrNameTaken) || !strings.Contains(err.Error(), "it is siteb's") {
 		t.Errorf("a taken name: %v", err)
 	}
-	if got := r.f.registry.publications(); len(got) != 1 || got[0].Name != "x" {
+	if got := r.f.registry.Publications(); len(got) != 1 || got[0].Name != "x" {
 		t.Errorf("the registry has %v", got)
 	}
 	resp, err := other.dir.LookupName(other.ctx(), &controlpb.LookupNameRequest{Name: "x"})
@@ -169,17 +169,17 @@ func TestNamesSurviveTheBroker(t *testing.T) {
 		t.Error("more was published again than was this site's")
 	}
 	r.until("the stolen name to be forgotten", func() bool {
-		return len(r.f.registry.publications()) == 2
+		return len(r.f.registry.Publications()) == 2
 	})
 	// A helper that registers the process anew keeps its names; another life has none.
 	h.register(0)
-	if n := len(r.f.registry.publications()); n != 2 {
+	if n := len(r.f.registry.Publications()); n != 2 {
 		t.Errorf("%d names after the same life registered anew", n)
 	}
 	if _, err := h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{h.point(0, 2)}}); err != nil {
 		t.Error(err)
 	}
-	if n := len(r.f.registry.publications()); n != 0 {
+	if n := len(r.f.registry.Publications()); n != 0 {
 		t.Errorf("%d names of a former life", n)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // Reserve has the broker assign a relay that the two ends keep for the time when they can
 // ask nobody. A gateway dials it for as long as its ticket is good.
-func (d *directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Reserve")
@@ -43,7 +43,7 @@ func (d *directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest
 
 // Reserve passes the target's end of a reserve relay to the helper of the process that
 // it names.
-func (t *target) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Reserve")

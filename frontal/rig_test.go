@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -499,8 +500,8 @@ func (r *rig) helper(node string) *fakeHelper {
 
 // joined reports whether s is the session that the frontal has with a node's helper.
 func (r *rig) joined(node string, s *control.Session) bool {
-	return slices.ContainsFunc(r.f.registry.states(), func(h helperState) bool {
-		return h.node == node && h.session != nil && h.session.RemoteAddr() == s.LocalAddr()
+	return slices.ContainsFunc(r.f.registry.Helpers(), func(h directory.HelperState) bool {
+		return h.Node == node && h.Session != nil && h.Session.RemoteAddr() == s.LocalAddr()
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -17,26 +18,26 @@ import (
 
 // Status is what Admin.Status tells, as JSON.
 type Status struct {
-	Site     overlay.SiteID        `json:"site"`
-	Profile  overlay.SiteProfile   `json:"profile"`
-	Measured *probe.Measured       `json:"measured,omitempty"` // what the probes found
-	Differs  []probe.Difference    `json:"differs,omitempty"`  // where that is not what the profile says
-	Epoch    uint64                `json:"epoch"`              // of this start of the frontal
-	Started  time.Time             `json:"started"`
-	Data     string                `json:"data,omitempty"`   // address for the site's own nodes
-	Public   string                `json:"public,omitempty"` // address that other sites are told
-	Policy   *PolicyStatus         `json:"policy,omitempty"` // absent: no link with another site is permitted
-	Broker   uplink.Status         `json:"broker"`           // the one that is asked, or else the first
-	Brokers  []uplink.Status       `json:"brokers"`          // all, in the order of the settings
-	Helpers  []HelperStatus        `json:"helpers"`          // by node
-	Jobs     map[overlay.JobID]int `json:"jobs"`             // processes of this site
-	Resolve  ResolveCounters       `json:"resolve"`
-	Links    LinkCounters          `json:"links"`
-	Audit    *audit.Status         `json:"audit,omitempty"` // of the audit log, if one is kept
-	Quota    pace.Status           `json:"quota"`           // who uses how much of what is carried, and who waits
-	Meetings MeetingCounters       `json:"meetings"`        // of this gateway for nodes with no route out
-	Memory   []SiteMemory          `json:"memory"`          // how techniques did towards other sites
-	Waiting  map[string]int        `json:"waiting"`         // what holds a place under limits
+	Site     overlay.SiteID            `json:"site"`
+	Profile  overlay.SiteProfile       `json:"profile"`
+	Measured *probe.Measured           `json:"measured,omitempty"` // what the probes found
+	Differs  []probe.Difference        `json:"differs,omitempty"`  // where that is not what the profile says
+	Epoch    uint64                    `json:"epoch"`              // of this start of the frontal
+	Started  time.Time                 `json:"started"`
+	Data     string                    `json:"data,omitempty"`   // address for the site's own nodes
+	Public   string                    `json:"public,omitempty"` // address that other sites are told
+	Policy   *PolicyStatus             `json:"policy,omitempty"` // absent: no link with another site is permitted
+	Broker   uplink.Status             `json:"broker"`           // the one that is asked, or else the first
+	Brokers  []uplink.Status           `json:"brokers"`          // all, in the order of the settings
+	Helpers  []HelperStatus            `json:"helpers"`          // by node
+	Jobs     map[overlay.JobID]int     `json:"jobs"`             // processes of this site
+	Resolve  directory.ResolveCounters `json:"resolve"`
+	Links    LinkCounters              `json:"links"`
+	Audit    *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
+	Quota    pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
+	Meetings MeetingCounters           `json:"meetings"`        // of this gateway for nodes with no route out
+	Memory   []SiteMemory              `json:"memory"`          // how techniques did towards other sites
+	Waiting  map[string]int            `json:"waiting"`         // what holds a place under limits
 }
 
 // HelperStatus is one node's helper.
@@ -50,14 +51,14 @@ type HelperStatus struct {
 	Offer *offer.Offer `json:"offer,omitempty"` // what the node's owner offers; absent if the helper did not say
 }
 
-// admin serves holders of an admin certificate.
-type admin struct {
+// adminServer serves holders of an admin certificate.
+type adminServer struct {
 	controlpb.UnimplementedAdminServer
 	f *Frontal
 }
 
 // Status returns the frontal's Status as JSON.
-func (a *admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+func (a *adminServer) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
 	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleAdmin {
 		return nil, control.Status(a.f.forbidden("%v may not call Status; an admin may", id))
 	}
@@ -72,8 +73,8 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
-		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.jobs(), Helpers: []HelperStatus{},
-		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(), Memory: f.memory.status(time.Now()),
+		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
+		Resolve: f.resolver.Counters(), Meetings: f.meetings.counters(), Memory: f.memory.status(time.Now()),
 	}
 	s.Broker = s.Brokers[0]
 	for _, b := range s.Brokers {
@@ -81,10 +82,10 @@ func (f *Frontal) status() Status {
 			s.Broker = b
 		}
 	}
-	for _, h := range f.registry.states() {
-		hs := HelperStatus{Node: h.node, Up: h.session != nil, Since: h.since, Processes: h.processes, Offer: f.hosts.offer(h.node)}
-		if h.session != nil {
-			hs.Address = h.session.RemoteAddr().String()
+	for _, h := range f.registry.Helpers() {
+		hs := HelperStatus{Node: h.Node, Up: h.Session != nil, Since: h.Since, Processes: h.Processes, Offer: f.hosts.Offer(h.Node)}
+		if h.Session != nil {
+			hs.Address = h.Session.RemoteAddr().String()
 		}
 		s.Helpers = append(s.Helpers, hs)
 	}

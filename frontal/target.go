@@ -13,15 +13,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// target is what the broker asks of a frontal.
-type target struct {
+// targetServer is what the broker asks of a frontal.
+type targetServer struct {
 	controlpb.UnimplementedTargetServer
 	f *Frontal
 }
 
 // Introduced passes an introduction to the helper of the process that it
 // names, and the helper's events back; or this gateway is the target's end.
-func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Introduced")
@@ -50,7 +50,7 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 
 // check says who is to do the target's part of an introduction, if the broker makes it
 // and the site's policy permits it.
-func (t *target) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
+func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
 	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
 		return overlay.AccessPoint{}, nil, t.f.forbidden("%v may not call %s; the broker may", id, call)
 	}
@@ -58,7 +58,7 @@ func (t *target) check(ctx context.Context, in *controlpb.Introduction, call str
 	if err != nil {
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w: target: %w", t.f.who, wire.ErrMalformed, err)
 	}
-	point, s, err = t.f.registry.target(name, overlay.Generation(in.TargetGeneration))
+	point, s, err = t.f.registry.Target(name, overlay.Generation(in.TargetGeneration))
 	if err != nil {
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}

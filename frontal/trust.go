@@ -34,7 +34,7 @@ func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []ov
 	f.mu.Lock()
 	links := f.links.cut(processes, fmt.Errorf("%w: %s", control.ErrRevoked, reason))
 	f.mu.Unlock()
-	helpers := f.registry.sessions()
+	helpers := f.registry.Sessions()
 	f.log.Warn("links ended", "reason", reason, "processes", len(processes), "carried", links)
 	var total atomic.Int64
 	var all sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 )
 
 // Bearings asks the broker anew for every caller: the answer is a clock's.
-func (d *directory) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
 		return nil, control.Status(err)
 	}
@@ -20,7 +20,7 @@ func (d *directory) Bearings(ctx context.Context, req *controlpb.BearingsRequest
 
 // CallBack passes a helper's wish to be called back to the broker, which knows
 // whether the address is the helper's to name.
-func (d *directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	id, err := d.f.helperOf(ctx, "CallBack")
 	if err != nil {
 		return nil, control.Status(err)

@@ -37,9 +37,7 @@ func TestVisitorsReplaceNobody(t *testing.T) {
 		t.Error("the helper's session ended")
 	default:
 	}
-	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
-	if got := r.f.registry.helpers["n1"].session.RemoteAddr(); got != h.s.LocalAddr() {
+	if got := r.f.registry.Helpers()[0].Session.RemoteAddr(); got != h.s.LocalAddr() {
 		t.Errorf("the registry has the session from %v, the helper's is from %v", got, h.s.LocalAddr())
 	}
 }

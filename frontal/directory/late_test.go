@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestLateBroker(t *testing.T) {
 		defer work.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := &resolver{
+		r := &Resolver{
 			who: "frontal", up: func() bool { return true }, now: time.Now, work: &work, ctx: ctx,
 			cache: newCache("here", 10, time.Hour), queued: map[overlay.ProcessName]*flight{}, asked: map[overlay.ProcessName]*flight{},
 			ask: func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
@@ -37,25 +37,25 @@ func TestLateBroker(t *testing.T) {
 				}
 			},
 		}
-		ask := func() (answer, time.Duration) {
+		ask := func() (Answer, time.Duration) {
 			start := time.Now()
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			return r.resolve(short, []question{{name, true}})[0], time.Since(start)
+			return r.Resolve(short, []Question{{Name: name, Fresh: true}})[0], time.Since(start)
 		}
-		if a, took := ask(); !errors.Is(a.err, overlay.ErrTimeout) || took != time.Second {
-			t.Errorf("nothing is known: %v after %v", a.err, took)
+		if a, took := ask(); !errors.Is(a.Err, overlay.ErrTimeout) || took != time.Second {
+			t.Errorf("nothing is known: %v after %v", a.Err, took)
 		}
-		r.remember(answer{name: name, point: at(1)})
-		if a, took := ask(); a.err != nil || a.point.Generation != 1 || took != lateAfter {
-			t.Errorf("%v, %v after %v", a.point, a.err, took)
+		r.Remember(Answer{Name: name, Point: at(1)})
+		if a, took := ask(); a.Err != nil || a.Point.Generation != 1 || took != lateAfter {
+			t.Errorf("%v, %v after %v", a.Point, a.Err, took)
 		}
 		synctest.Wait()
 		time.Sleep(5 * time.Second) // the broker has answered
-		if a, ok := r.cached(name); !ok || a.point.Generation != 2 {
-			t.Errorf("remembered: %v, %v", a.point, ok)
+		if a, ok := r.Cached(name); !ok || a.Point.Generation != 2 {
+			t.Errorf("remembered: %v, %v", a.Point, ok)
 		}
-		if n := r.counters().Late; n != 1 {
+		if n := r.Counters().Late; n != 1 {
 			t.Errorf("%d answers were late", n)
 		}
 	})

@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"context"
@@ -28,10 +28,10 @@ const (
 	lateAfter = 150 * time.Millisecond
 )
 
-// resolver answers questions from the cache, and asks the broker for the rest:
+// Resolver answers questions from the cache, and asks the broker for the rest:
 // one call at a time, each with all the questions that came up during the one
 // before. Equal questions are asked once.
-type resolver struct {
+type Resolver struct {
 	who  string // for errors
 	ask  func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
 	up   func() bool // the broker can be asked
@@ -48,10 +48,10 @@ type resolver struct {
 	count   ResolveCounters
 }
 
-// newResolver returns a resolver of the site own that remembers max answers for maxAge. Its
+// NewResolver returns a resolver of the site own that remembers max answers for maxAge. Its
 // calls end with ctx and are part of work.
-func newResolver(ctx context.Context, work *sync.WaitGroup, who string, own overlay.SiteID, up *uplink.Set, max int, maxAge time.Duration) *resolver {
-	return &resolver{
+func NewResolver(ctx context.Context, work *sync.WaitGroup, who string, own overlay.SiteID, up *uplink.Set, max int, maxAge time.Duration) *Resolver {
+	return &Resolver{
 		who: who, ask: up.Resolve, up: up.Up, now: time.Now, work: work, ctx: ctx,
 		cache:  newCache(own, max, maxAge),
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
@@ -79,20 +79,20 @@ type flight struct {
 	name   overlay.ProcessName
 	fresh  bool
 	done   chan struct{} // closed when the answer is there
-	answer answer
+	answer Answer
 }
 
-// question is one process to look up; a fresh one is not answered from the cache, unless the broker
+// Question is one process to look up; a fresh one is not answered from the cache, unless the broker
 // takes long.
-type question struct {
-	name  overlay.ProcessName
-	fresh bool
+type Question struct {
+	Name  overlay.ProcessName
+	Fresh bool
 }
 
-// resolve answers all questions, in their order. When ctx ends, those that
+// Resolve answers all questions, in their order. When ctx ends, those that
 // are still open fail with overlay.ErrTimeout.
-func (r *resolver) resolve(ctx context.Context, questions []question) []answer {
-	answers := make([]answer, len(questions))
+func (r *Resolver) Resolve(ctx context.Context, questions []Question) []Answer {
+	answers := make([]Answer, len(questions))
 	flights := make([]*flight, len(questions))
 	r.mu.Lock()
 	up, now := r.up(), r.now()
@@ -105,14 +105,14 @@ func (r *resolver) resolve(ctx context.Context, questions []question) []answer {
 	defer late.Stop()
 	for i, f := range flights {
 		if f != nil {
-			answers[i] = r.await(ctx, f, questions[i].fresh, late)
+			answers[i] = r.await(ctx, f, questions[i].Fresh, late)
 		}
 	}
 	return answers
 }
 
 // await returns what comes of a flight, or in place of a fresh answer that is late what is known.
-func (r *resolver) await(ctx context.Context, f *flight, fresh bool, late *time.Timer) answer {
+func (r *Resolver) await(ctx context.Context, f *flight, fresh bool, late *time.Timer) Answer {
 	if fresh {
 		select {
 		case <-f.done:
@@ -129,12 +129,12 @@ func (r *resolver) await(ctx context.Context, f *flight, fresh bool, late *time.
 	case <-f.done:
 		return f.answer
 	case <-ctx.Done():
-		return answer{name: f.name, err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
+		return Answer{Name: f.name, Err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
 	}
 }
 
 // known answers from the cache, however old that is.
-func (r *resolver) known(name overlay.ProcessName) (answer, bool) {
+func (r *Resolver) known(name overlay.ProcessName) (Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.cache.get(name, r.now(), true)
@@ -147,35 +147,35 @@ func (r *resolver) known(name overlay.ProcessName) (answer, bool) {
 // look answers one question or returns the flight that will. A fresh question
 // does not join the call under way: that may have been answered before the
 // asker learnt that it needs a fresh one.
-func (r *resolver) look(q question, now time.Time, old bool) (answer, *flight) {
-	if !q.fresh {
-		if a, ok := r.cache.get(q.name, now, old); ok {
+func (r *Resolver) look(q Question, now time.Time, old bool) (Answer, *flight) {
+	if !q.Fresh {
+		if a, ok := r.cache.get(q.Name, now, old); ok {
 			r.count.Hits++
 			return a, nil
 		}
-		if f := r.asked[q.name]; f != nil {
+		if f := r.asked[q.Name]; f != nil {
 			r.count.Shared++
-			return answer{}, f
+			return Answer{}, f
 		}
 	}
-	if f := r.queued[q.name]; f != nil {
-		f.fresh = f.fresh || q.fresh
+	if f := r.queued[q.Name]; f != nil {
+		f.fresh = f.fresh || q.Fresh
 		r.count.Shared++
-		return answer{}, f
+		return Answer{}, f
 	}
 	if len(r.queue) >= maxQueued {
 		r.count.Refused++
-		return answer{name: q.name, err: fmt.Errorf("%s: %w: %d questions wait for the broker already", r.who, overlay.ErrOverloaded, maxQueued)}, nil
+		return Answer{Name: q.Name, Err: fmt.Errorf("%s: %w: %d questions wait for the broker already", r.who, overlay.ErrOverloaded, maxQueued)}, nil
 	}
 	r.count.Misses++
-	f := &flight{name: q.name, fresh: q.fresh, done: make(chan struct{})}
+	f := &flight{name: q.Name, fresh: q.Fresh, done: make(chan struct{})}
 	r.queue = append(r.queue, f)
-	r.queued[q.name] = f
-	return answer{}, f
+	r.queued[q.Name] = f
+	return Answer{}, f
 }
 
 // startCalling starts the goroutine that empties the queue, if none runs.
-func (r *resolver) startCalling() {
+func (r *Resolver) startCalling() {
 	if r.calling || len(r.queue) == 0 {
 		return
 	}
@@ -183,7 +183,7 @@ func (r *resolver) startCalling() {
 	r.work.Go(r.callUntilEmpty)
 }
 
-func (r *resolver) callUntilEmpty() {
+func (r *Resolver) callUntilEmpty() {
 	for {
 		r.mu.Lock()
 		if len(r.queue) == 0 {
@@ -209,7 +209,7 @@ func (r *resolver) callUntilEmpty() {
 		for i, f := range batch {
 			f.answer = answers[i]
 			r.cache.put(f.answer, now)
-			if f.answer.err != nil {
+			if f.answer.Err != nil {
 				r.count.Faults++
 			}
 			close(f.done)
@@ -219,7 +219,7 @@ func (r *resolver) callUntilEmpty() {
 }
 
 // call asks the broker one batch and takes its answer apart.
-func (r *resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []answer {
+func (r *Resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []Answer {
 	req := &controlpb.ResolveRequest{}
 	for _, f := range batch {
 		req.Questions = append(req.Questions, &controlpb.Question{Process: control.ProcessToPB(f.name), Fresh: f.fresh})
@@ -234,10 +234,10 @@ func (r *resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []ans
 	for _, plan := range resp.GetPlans() {
 		known[plan.Digest] = plan
 	}
-	answers := make([]answer, len(batch))
+	answers := make([]Answer, len(batch))
 	for i, f := range batch {
 		if err != nil {
-			answers[i] = answer{name: f.name, err: err}
+			answers[i] = Answer{Name: f.name, Err: err}
 		} else {
 			answers[i] = r.read(f.name, resp.Answers[i], known)
 		}
@@ -246,12 +246,12 @@ func (r *resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []ans
 }
 
 // read checks one answer of the broker.
-func (r *resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map[uint64]*controlpb.Plan) answer {
+func (r *Resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map[uint64]*controlpb.Plan) Answer {
 	if m.GetFault() != nil {
-		return answer{name: name, err: control.FaultErr(m.Fault)}
+		return Answer{Name: name, Err: control.FaultErr(m.Fault)}
 	}
-	wrong := func(format string, args ...any) answer {
-		return answer{name: name, err: fmt.Errorf("%s: %w: the broker's answer about %v: %s", r.who, overlay.ErrRefused, name, fmt.Sprintf(format, args...))}
+	wrong := func(format string, args ...any) Answer {
+		return Answer{Name: name, Err: fmt.Errorf("%s: %w: the broker's answer about %v: %s", r.who, overlay.ErrRefused, name, fmt.Sprintf(format, args...))}
 	}
 	point, err := control.PointFromPB(m.GetPoint())
 	if err != nil {
@@ -260,17 +260,17 @@ func (r *resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map
 	if point.Process != name {
 		return wrong("it is about %v", point.Process)
 	}
-	a := answer{name: name, point: m.Point}
+	a := Answer{Name: name, Point: m.Point}
 	if point.Node.Site == r.cache.own {
 		return a
 	}
-	if a.plan = m.PlanIfNew; a.plan == nil {
-		a.plan = known[m.Plan]
+	if a.Plan = m.PlanIfNew; a.Plan == nil {
+		a.Plan = known[m.Plan]
 	}
-	if a.plan == nil {
+	if a.Plan == nil {
 		return wrong("it names a plan (%016x) that was never sent", m.Plan)
 	}
-	if plan, err := control.PlanFromPB(a.plan); err != nil {
+	if plan, err := control.PlanFromPB(a.Plan); err != nil {
 		return wrong("%v", err)
 	} else if plan.Target != point.Node.Site || plan.Asker != r.cache.own {
 		return wrong("its plan is for %s to %s", plan.Asker, plan.Target)
@@ -278,22 +278,22 @@ func (r *resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map
 	return a
 }
 
-// remember puts an answer that came by another call into the cache.
-func (r *resolver) remember(a answer) {
+// Remember puts an answer that came by another call into the cache.
+func (r *Resolver) Remember(a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cache.put(a, r.now())
 }
 
-// forget empties the cache.
-func (r *resolver) forget() {
+// Forget empties the cache.
+func (r *Resolver) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cache = newCache(r.cache.own, r.cache.points.Max, r.cache.maxAge)
 }
 
-// cached answers from the cache alone.
-func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
+// Cached answers from the cache alone.
+func (r *Resolver) Cached(name overlay.ProcessName) (Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.cache.get(name, r.now(), !r.up())
@@ -303,8 +303,8 @@ func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
 	return a, ok
 }
 
-// nodeOf names the node of a process, as far as is known: else the process.
-func (r *resolver) nodeOf(name overlay.ProcessName) string {
+// NodeOf names the node of a process, as far as is known: else the process.
+func (r *Resolver) NodeOf(name overlay.ProcessName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.cache.points.Get(name); ok {
@@ -313,8 +313,8 @@ func (r *resolver) nodeOf(name overlay.ProcessName) string {
 	return name.String()
 }
 
-// report drops what was known of a process, if it still is what failed.
-func (r *resolver) report(name overlay.ProcessName, generation overlay.Generation) {
+// Report drops what was known of a process, if it still is what failed.
+func (r *Resolver) Report(name overlay.ProcessName, generation overlay.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cache.drop(name, generation) {
@@ -322,7 +322,7 @@ func (r *resolver) report(name overlay.ProcessName, generation overlay.Generatio
 	}
 }
 
-func (r *resolver) counters() ResolveCounters {
+func (r *Resolver) Counters() ResolveCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.count

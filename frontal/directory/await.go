@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// awaits holds the processes that helpers wait for: one call to the broker
+// Awaits holds the processes that helpers wait for: one call to the broker
 // for each, however many wait. Its callers bound how many.
-type awaits struct {
+type Awaits struct {
 	who      string // for errors
-	registry *registry
-	resolver *resolver
+	registry *Registry
+	resolver *Resolver
 	up       *uplink.Set
 	work     *sync.WaitGroup // of the frontal: the goroutines that ask
 	ctx      context.Context // of the frontal
@@ -26,8 +26,10 @@ type awaits struct {
 	flights map[overlay.ProcessName]*awaiting
 }
 
-func newAwaits(ctx context.Context, work *sync.WaitGroup, who string, r *registry, c *resolver, up *uplink.Set) *awaits {
-	return &awaits{who: who, registry: r, resolver: c, up: up, work: work, ctx: ctx, flights: make(map[overlay.ProcessName]*awaiting)}
+// NewAwaits returns the waits of a frontal, for none so far. The calls end with ctx and are
+// part of work.
+func NewAwaits(ctx context.Context, work *sync.WaitGroup, who string, r *Registry, c *Resolver, up *uplink.Set) *Awaits {
+	return &Awaits{who: who, registry: r, resolver: c, up: up, work: work, ctx: ctx, flights: make(map[overlay.ProcessName]*awaiting)}
 }
 
 // awaiting is one process that somebody waits for.
@@ -35,13 +37,13 @@ type awaiting struct {
 	waiters int
 	cancel  context.CancelFunc // when nobody waits any more
 	done    chan struct{}      // closed when answer is set
-	answer  answer
+	answer  Answer
 }
 
-// await returns the answer about a process as soon as there is one. When ctx
+// Await returns the answer about a process as soon as there is one. When ctx
 // ends it fails with overlay.ErrUnknownProcess, or with ErrUnreachable if the
 // broker is away.
-func (w *awaits) await(ctx context.Context, name overlay.ProcessName) answer {
+func (w *Awaits) Await(ctx context.Context, name overlay.ProcessName) Answer {
 	start := time.Now()
 	if a, ok := w.known(name); ok {
 		return a
@@ -54,12 +56,12 @@ func (w *awaits) await(ctx context.Context, name overlay.ProcessName) answer {
 	}
 	w.leave(name, one)
 	if !w.up.Up() {
-		return answer{name: name, err: w.up.Away()}
+		return Answer{Name: name, Err: w.up.Away()}
 	}
-	return answer{name: name, err: fmt.Errorf("%s: %w: %v did not start within %v", w.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
+	return Answer{Name: name, Err: fmt.Errorf("%s: %w: %v did not start within %v", w.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
 }
 
-func (w *awaits) join(name overlay.ProcessName) *awaiting {
+func (w *Awaits) join(name overlay.ProcessName) *awaiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one := w.flights[name]
@@ -73,7 +75,7 @@ func (w *awaits) join(name overlay.ProcessName) *awaiting {
 	return one
 }
 
-func (w *awaits) leave(name overlay.ProcessName, one *awaiting) {
+func (w *Awaits) leave(name overlay.ProcessName, one *awaiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one.waiters--; one.waiters == 0 {
@@ -86,14 +88,14 @@ func (w *awaits) leave(name overlay.ProcessName, one *awaiting) {
 
 // run asks the broker, again and again, until there is an answer or
 // nobody waits for it. It ends with ctx.
-func (w *awaits) run(ctx context.Context, name overlay.ProcessName, one *awaiting) {
+func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaiting) {
 	defer one.cancel()
-	a := answer{name: name}
+	a := Answer{Name: name}
 	for {
-		if a = w.once(ctx, name); a.err == nil || ctx.Err() != nil {
+		if a = w.once(ctx, name); a.Err == nil || ctx.Err() != nil {
 			break
 		}
-		if !errors.Is(a.err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.err) {
+		if !errors.Is(a.Err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.Err) {
 			break
 		}
 		// A broker that answers at once instead of waiting must not make this a
@@ -102,7 +104,7 @@ func (w *awaits) run(ctx context.Context, name overlay.ProcessName, one *awaitin
 			break
 		}
 	}
-	w.resolver.remember(a)
+	w.resolver.Remember(a)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one.answer = a
@@ -112,33 +114,35 @@ func (w *awaits) run(ctx context.Context, name overlay.ProcessName, one *awaitin
 	close(one.done)
 }
 
-func (w *awaits) once(ctx context.Context, name overlay.ProcessName) answer {
+func (w *Awaits) once(ctx context.Context, name overlay.ProcessName) Answer {
 	resp, err := w.up.AwaitProcess(ctx, name)
 	if err != nil {
-		return answer{name: name, err: err}
+		return Answer{Name: name, Err: err}
 	}
 	return w.resolver.read(name, resp, nil)
 }
 
 // known answers without the broker: from the registry for a process of this
 // site whose helper speaks for it, else from the cache.
-func (w *awaits) known(name overlay.ProcessName) (answer, bool) {
-	if a, ok := w.registry.local(name); ok {
+func (w *Awaits) known(name overlay.ProcessName) (Answer, bool) {
+	if a, ok := w.registry.Local(name); ok {
 		return a, true
 	}
-	return w.resolver.cached(name)
+	return w.resolver.Cached(name)
 }
 
-func (r *registry) local(name overlay.ProcessName) (answer, bool) {
+// Local answers from the registry alone: about a process of this site whose helper speaks
+// for it.
+func (r *Registry) Local(name overlay.ProcessName) (Answer, bool) {
 	p, ok := r.confirmed(name)
 	if !ok {
-		return answer{}, false
+		return Answer{}, false
 	}
-	return answer{name: name, point: control.PointToPB(p)}, true
+	return Answer{Name: name, Point: control.PointToPB(p)}, true
 }
 
-// waiters returns how many wait for a process.
-func (w *awaits) waiters(name overlay.ProcessName) int {
+// Waiters returns how many wait for a process.
+func (w *Awaits) Waiters(name overlay.ProcessName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.flights[name]; one != nil {

@@ -64,7 +64,7 @@ func TestOneQuestionForTheSite(t *testing.T) {
 	h := r.helper("a1")
 	release := r.broker.hold()
 	go func() {
-		r.until("all have asked", func() bool { c := r.f.resolver.counters(); return c.Misses+c.Shared == p })
+		r.until("all have asked", func() bool { c := r.f.resolver.Counters(); return c.Misses+c.Shared == p })
 		release()
 	}()
 	if right := askAll(t, h, p, 1); right != p {
@@ -76,7 +76,7 @@ func TestOneQuestionForTheSite(t *testing.T) {
 	if right := askAll(t, h, p, 1); right != p || r.broker.calls() != 1 {
 		t.Errorf("warm: %d answers, %d calls", right, r.broker.calls())
 	}
-	if c := r.f.resolver.counters(); c.Misses != 1 || c.Shared != p-1 || c.Hits != p || c.Calls != 1 || c.Entries != 1 || c.Plans != 1 {
+	if c := r.f.resolver.Counters(); c.Misses != 1 || c.Shared != p-1 || c.Hits != p || c.Calls != 1 || c.Entries != 1 || c.Plans != 1 {
 		t.Errorf("counters %+v", c)
 	}
 
@@ -98,7 +98,7 @@ func TestOneQuestionForTheSite(t *testing.T) {
 	if len(second.KnownPlans) != 1 {
 		t.Errorf("the second question knows plans %v, want one", second.KnownPlans)
 	}
-	if c := r.f.resolver.counters(); c.Dropped != 1 {
+	if c := r.f.resolver.Counters(); c.Dropped != 1 {
 		t.Errorf("%d entries were dropped, want 1", c.Dropped)
 	}
 	r.until("the broker has the reports", func() bool {
@@ -124,7 +124,7 @@ func TestQuestionsGather(t *testing.T) {
 			}
 		})
 	}
-	r.until("all have asked", func() bool { return r.f.resolver.counters().Misses == k+1 })
+	r.until("all have asked", func() bool { return r.f.resolver.Counters().Misses == k+1 })
 	release()
 	wg.Wait()
 	if n := r.broker.calls(); n != 2 {
@@ -166,7 +166,7 @@ func TestFreshDoesNotJoinACallUnderWay(t *testing.T) {
 	wg.Go(func() { h.ask(9, false) })
 	r.until("a call is under way", func() bool { return r.broker.calls() == 1 })
 	wg.Go(func() { h.ask(9, true) })
-	r.until("both have asked", func() bool { return r.f.resolver.counters().Misses == 2 })
+	r.until("both have asked", func() bool { return r.f.resolver.Counters().Misses == 2 })
 	release()
 	wg.Wait()
 	if n := r.broker.calls(); n != 2 {
@@ -312,7 +312,7 @@ func TestShortOutagesAreWaitedFor(t *testing.T) {
 	r.until("the session is lost", func() bool { return !r.f.up.Up() })
 	asked := make(chan error)
 	go func() { _, err := h.ask(8, false); asked <- err }()
-	r.until("the question waits", func() bool { return r.f.resolver.counters().Calls == 1 })
+	r.until("the question waits", func() bool { return r.f.resolver.Counters().Calls == 1 })
 	r.broker.start()
 	if err := <-asked; err != nil {
 		t.Error(err)
@@ -365,7 +365,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 		t.Errorf("not started: %v, want %s", err, want)
 	}
 	r.until("the call is given up when nobody waits", func() bool {
-		return r.f.awaits.waiters(proc(9)) == 0
+		return r.f.awaits.Waiters(proc(9)) == 0
 	})
 	before := r.broker.waits()
 	var wg sync.WaitGroup
@@ -377,7 +377,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 		})
 	}
 	r.until("all wait", func() bool {
-		return r.f.awaits.waiters(proc(9)) == p
+		return r.f.awaits.Waiters(proc(9)) == p
 	})
 	close(started)
 	wg.Wait()
@@ -502,7 +502,7 @@ func TestRegisterRefusals(t *testing.T) {
 			t.Errorf("fault %d: %v, want %q", i, err, w.text)
 		}
 	}
-	kept, serves := ranks(r.f.registry.points()), r.f.registry.principal(proc(7), proc(5))
+	kept, serves := ranks(r.f.registry.Points()), r.f.registry.Principal(proc(7), proc(5))
 	if serves != overlay.AccountAt("alice", "sitea") {
 		t.Errorf("rank 5 works for %v", serves)
 	}

@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"time"
@@ -8,13 +8,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// answer says where a process is and how this site connects to it. The
+// Answer says where a process is and how this site connects to it. The
 // messages are shared by all who ask: read only.
-type answer struct {
-	name  overlay.ProcessName
-	point *controlpb.AccessPoint // nil when err is set
-	plan  *controlpb.Plan        // nil within one site
-	err   error
+type Answer struct {
+	Name  overlay.ProcessName
+	Point *controlpb.AccessPoint // nil when err is set
+	Plan  *controlpb.Plan        // nil within one site
+	Err   error
 }
 
 // cache remembers where processes are, and how this site connects to others.
@@ -61,15 +61,15 @@ func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 
 // get returns what is known of a process. An entry that is over its age
 // counts only when old is set, which it is while the broker cannot be asked.
-func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (answer, bool) {
+func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (Answer, bool) {
 	e, ok := c.points.Get(name)
 	if !ok || !old && !now.Before(e.expires) {
-		return answer{}, false
+		return Answer{}, false
 	}
-	a := answer{name: name, point: e.point}
+	a := Answer{Name: name, Point: e.point}
 	if site := overlay.SiteID(e.point.Site); site != c.own {
-		if a.plan, ok = c.plans.Get(planFor{site, name.Job}); !ok {
-			return answer{}, false
+		if a.Plan, ok = c.plans.Get(planFor{site, name.Job}); !ok {
+			return Answer{}, false
 		}
 	}
 	return a, true
@@ -77,18 +77,18 @@ func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (answer, 
 
 // put remembers an answer of the broker. An older life of a process does not
 // replace a newer one: answers may cross each other.
-func (c *cache) put(a answer, now time.Time) {
-	if a.err != nil {
+func (c *cache) put(a Answer, now time.Time) {
+	if a.Err != nil {
 		return
 	}
-	if e, ok := c.points.Get(a.name); ok && e.point.Generation > a.point.Generation {
+	if e, ok := c.points.Get(a.Name); ok && e.point.Generation > a.Point.Generation {
 		return
 	}
-	if c.points.Put(a.name, cached{a.point, now.Add(c.maxAge)}) {
+	if c.points.Put(a.Name, cached{a.Point, now.Add(c.maxAge)}) {
 		c.pushed++
 	}
-	if a.plan != nil {
-		c.plans.Put(planFor{overlay.SiteID(a.plan.Target), a.name.Job}, a.plan)
+	if a.Plan != nil {
+		c.plans.Put(planFor{overlay.SiteID(a.Plan.Target), a.Name.Job}, a.Plan)
 	}
 }
 

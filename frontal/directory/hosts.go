@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 const (
 	hostsPeriod = 30 * time.Second       // between two lists told to the broker, if nothing changes
 	hostsPause  = 200 * time.Millisecond // between two lists, if much does
-	hostsAge    = 5 * time.Second        // of a list that helpers are told
+	HostsAge    = 5 * time.Second        // of a list that helpers are told
 	hostsKept   = time.Hour              // for a node whose helper is away
 	hostsDoubt  = time.Minute            // without the broker, before other sites' hosts are unknown
 )
@@ -137,9 +137,9 @@ func hostsWith(list []offer.Host, age time.Duration, site overlay.SiteID, own []
 	return all[:min(len(all), offer.MaxHosts)]
 }
 
-// hosts is the list of hosts as the frontal knows it: its own site's, of which it tells
+// Hosts is the list of hosts as the frontal knows it: its own site's, of which it tells
 // the brokers, and the others', of which they tell it.
-type hosts struct {
+type Hosts struct {
 	site overlay.SiteID
 	who  string // for errors
 	log  *slog.Logger
@@ -149,20 +149,21 @@ type hosts struct {
 	news chan struct{} // holds a value when the brokers are to be told of the site's hosts
 }
 
-func newHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger) *hosts {
-	return &hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1)}
+// NewHosts returns the list of a site that knows no host yet.
+func NewHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger) *Hosts {
+	return &Hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1)}
 }
 
-// all returns the list of hosts: other sites' as the broker told it in the
+// All returns the list of hosts: other sites' as the broker told it in the
 // last seconds, or last before it went away.
-func (h *hosts) all(ctx context.Context) ([]offer.Host, error) {
+func (h *Hosts) All(ctx context.Context) ([]offer.Host, error) {
 	select {
 	case h.grid.token <- struct{}{}:
 		defer func() { <-h.grid.token }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s: %w: waiting for the broker's list of hosts: %v", h.who, overlay.ErrTimeout, context.Cause(ctx))
 	}
-	if now := time.Now(); now.Sub(h.grid.tried) >= hostsAge {
+	if now := time.Now(); now.Sub(h.grid.tried) >= HostsAge {
 		list, err := h.up.Hosts(ctx)
 		switch {
 		case err == nil:
@@ -185,58 +186,58 @@ func (g *gridHosts) age(now time.Time) time.Duration {
 	return now.Sub(g.asked)
 }
 
-// askAgain has the broker asked when somebody wants to know next, however young the last
+// AskAgain has the broker asked when somebody wants to know next, however young the last
 // answer is.
-func (h *hosts) askAgain() {
+func (h *Hosts) AskAgain() {
 	h.grid.token <- struct{}{}
 	h.grid.tried = time.Time{}
 	<-h.grid.token
 }
 
-// enter notes what a helper offers on its session.
-func (h *hosts) enter(s *control.Session, o offer.Offer) error {
+// Enter notes what a helper offers on its session.
+func (h *Hosts) Enter(s *control.Session, o offer.Offer) error {
 	changed, err := h.own.enter(s.Peer().Name, s, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", h.who, err)
 	}
 	if changed {
-		h.changed()
+		h.Changed()
 	}
 	select {
 	case <-s.Done(): // leave may have come first
-		h.leave(s)
+		h.Leave(s)
 	default:
 	}
 	return nil
 }
 
-// leave says that a helper's session ended.
-func (h *hosts) leave(s *control.Session) {
+// Leave says that a helper's session ended.
+func (h *Hosts) Leave(s *control.Session) {
 	if h.own.leave(s.Peer().Name, s, time.Now()) {
-		h.changed()
+		h.Changed()
 	}
 }
 
-// expire forgets nodes of the site that have been away for too long.
-func (h *hosts) expire(now time.Time) { h.own.expire(now) }
+// Expire forgets nodes of the site that have been away for too long.
+func (h *Hosts) Expire(now time.Time) { h.own.expire(now) }
 
-// offer returns what a node of the site last offered, or nil.
-func (h *hosts) offer(node string) *offer.Offer { return h.own.offer(node) }
+// Offer returns what a node of the site last offered, or nil.
+func (h *Hosts) Offer(node string) *offer.Offer { return h.own.offer(node) }
 
-// ownList returns the site's hosts in order.
-func (h *hosts) ownList() []offer.Host { return h.own.list(time.Now()) }
+// Own returns the site's hosts in order.
+func (h *Hosts) Own() []offer.Host { return h.own.list(time.Now()) }
 
-// changed has the broker told soon.
-func (h *hosts) changed() {
+// Changed has the broker told soon.
+func (h *Hosts) Changed() {
 	select {
 	case h.news <- struct{}{}:
 	default:
 	}
 }
 
-// tell keeps the broker's list of this site's hosts right, until
+// Tell keeps the broker's list of this site's hosts right, until
 // ctx ends. A session that begins counts as a change.
-func (h *hosts) tell(ctx context.Context) {
+func (h *Hosts) Tell(ctx context.Context) {
 	period := time.NewTicker(hostsPeriod)
 	defer period.Stop()
 	said := "" // of the last refusal
@@ -248,7 +249,7 @@ func (h *hosts) tell(ctx context.Context) {
 		case <-period.C:
 		}
 		if h.up.Up() {
-			err := h.up.TellHosts(ctx, h.ownList)
+			err := h.up.TellHosts(ctx, h.Own)
 			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != said {
 				said = text
 				h.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)

@@ -1,4 +1,13 @@
-package frontal
+// Package directory is what the frontal knows of who is where: the site's helpers and the
+// processes that they registered (Registry), the broker's answers about others (Resolver),
+// who waits for a process that is not there yet (Awaits), and the hosts of the grid
+// (Hosts). It serves no calls and carries nothing; what only the broker knows it asks by
+// package uplink.
+//
+// Each of the four has its own lock, none of which is held during a call or while another
+// of them is taken. The Resolver's is held while package uplink is asked whether there is a
+// broker.
+package directory
 
 import (
 	"cmp"
@@ -14,7 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// registry knows the site's helpers and the processes they registered.
+// Registry knows the site's helpers and the processes they registered.
 //
 //	            register                     attach, detach
 //	(unknown) ------------> confirmed ------------------------> in doubt, until a deadline
@@ -24,14 +33,14 @@ import (
 //
 // A helper registers its processes again with each new session, so what it
 // does not mention within the grace is gone.
-type registry struct {
+type Registry struct {
 	site  overlay.SiteID
 	grace time.Duration
 	count *limit.Counter[string] // processes, by node
 	came  chan struct{}          // holds a value after a helper came
 
 	mu        sync.Mutex         // guards the fields below, and what is in them; never held while calling
-	helpers   map[string]*helper // by node
+	byNode    map[string]*helper // by node
 	processes map[overlay.ProcessName]*registration
 }
 
@@ -51,28 +60,28 @@ type registration struct {
 	granted overlay.Principal
 }
 
-// newRegistry returns an empty registry for at most total processes, of which one
+// NewRegistry returns an empty registry for at most total processes, of which one
 // node may have perNode.
-func newRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *registry {
-	return &registry{site: site, grace: grace,
+func NewRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *Registry {
+	return &Registry{site: site, grace: grace,
 		count: limit.NewCounter[string](limit.Bounds{
 			What: "registered processes", Total: total, PerKey: perNode, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_node",
 		}),
-		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), came: make(chan struct{}, 1)}
+		byNode: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), came: make(chan struct{}, 1)}
 }
 
 // helper returns what is known of a node. The caller holds mu.
-func (r *registry) helper(node string, now time.Time) *helper {
-	h := r.helpers[node]
+func (r *Registry) helper(node string, now time.Time) *helper {
+	h := r.byNode[node]
 	if h == nil {
 		h = &helper{since: now, processes: make(map[overlay.ProcessName]*registration)}
-		r.helpers[node] = h
+		r.byNode[node] = h
 	}
 	return h
 }
 
-// attach makes s the session of a node and returns the one it replaces.
-func (r *registry) attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
+// Attach makes s the session of a node and returns the one it replaces.
+func (r *Registry) Attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
 	defer r.wake()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,18 +91,18 @@ func (r *registry) attach(node string, s *control.Session, now time.Time) (repla
 	return replaced
 }
 
-// detach says that a session ended. It does nothing when another replaced it.
-func (r *registry) detach(node string, s *control.Session, now time.Time) {
+// Detach says that a session ended. It does nothing when another replaced it.
+func (r *Registry) Detach(node string, s *control.Session, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.helpers[node]
+	h := r.byNode[node]
 	if h == nil || h.session != s {
 		return
 	}
 	h.session, h.since = nil, now
 	h.inDoubt(now.Add(r.grace))
 	if len(h.processes) == 0 {
-		delete(r.helpers, node)
+		delete(r.byNode, node)
 	}
 }
 
@@ -103,9 +112,9 @@ func (h *helper) inDoubt(until time.Time) {
 	}
 }
 
-// register adds or confirms a process. The node may take a process over from
+// Register adds or confirms a process. The node may take a process over from
 // another node of the site only with a newer generation.
-func (r *registry) register(p overlay.AccessPoint, now time.Time) error {
+func (r *Registry) Register(p overlay.AccessPoint, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.processes[p.Process]
@@ -150,8 +159,8 @@ func moves(name overlay.ProcessName) bool {
 	return !gate
 }
 
-// withdraw removes a process of a node, if it is still in that generation.
-func (r *registry) withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
+// Withdraw removes a process of a node, if it is still in that generation.
+func (r *Registry) Withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg := r.processes[name]
@@ -163,24 +172,24 @@ func (r *registry) withdraw(node string, name overlay.ProcessName, generation ov
 }
 
 // remove forgets a process. The caller holds mu.
-func (r *registry) remove(reg *registration) {
+func (r *Registry) remove(reg *registration) {
 	r.drop(reg)
 	r.count.Give(reg.point.Node.Name, 1)
 }
 
 // drop is remove of what is counted still. The caller holds mu.
-func (r *registry) drop(reg *registration) {
+func (r *Registry) drop(reg *registration) {
 	node, name := reg.point.Node.Name, reg.point.Process
 	delete(r.processes, name)
-	h := r.helpers[node]
+	h := r.byNode[node]
 	delete(h.processes, name)
 	if h.session == nil && len(h.processes) == 0 {
-		delete(r.helpers, node)
+		delete(r.byNode, node)
 	}
 }
 
-// publish notes a name of a process of a node, and returns what undoes that.
-func (r *registry) publish(node string, p overlay.Publication) (undo func(), err error) {
+// Publish notes a name of a process of a node, and returns what undoes that.
+func (r *Registry) Publish(node string, p overlay.Publication) (undo func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg := r.processes[p.Process]
@@ -209,8 +218,8 @@ func (r *registry) publish(node string, p overlay.Publication) (undo func(), err
 	}, nil
 }
 
-// unpublish forgets a name.
-func (r *registry) unpublish(node string, p overlay.Publication) {
+// Unpublish forgets a name.
+func (r *Registry) Unpublish(node string, p overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if reg := r.processes[p.Process]; reg != nil && reg.point.Node.Name == node && reg.point.Generation == p.Generation {
@@ -218,8 +227,8 @@ func (r *registry) unpublish(node string, p overlay.Publication) {
 	}
 }
 
-// lose forgets a name that the broker does not give to a process any more.
-func (r *registry) lose(p overlay.Publication) {
+// Lose forgets a name that the broker does not give to a process any more.
+func (r *Registry) Lose(p overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if reg := r.processes[p.Process]; reg != nil && reg.point.Generation == p.Generation {
@@ -227,8 +236,8 @@ func (r *registry) lose(p overlay.Publication) {
 	}
 }
 
-// publications returns all names that the site's processes have published, in no order.
-func (r *registry) publications() (all []overlay.Publication) {
+// Publications returns all names that the site's processes have published, in no order.
+func (r *Registry) Publications() (all []overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, reg := range r.processes {
@@ -239,9 +248,9 @@ func (r *registry) publications() (all []overlay.Publication) {
 	return all
 }
 
-// expire removes the processes whose helper did not confirm them in time, and
+// Expire removes the processes whose helper did not confirm them in time, and
 // returns them.
-func (r *registry) expire(now time.Time) []overlay.AccessPoint {
+func (r *Registry) Expire(now time.Time) []overlay.AccessPoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var gone []overlay.AccessPoint
@@ -256,8 +265,8 @@ func (r *registry) expire(now time.Time) []overlay.AccessPoint {
 	return gone
 }
 
-// points returns all processes, in no order.
-func (r *registry) points() []overlay.AccessPoint {
+// Points returns all processes, in no order.
+func (r *Registry) Points() []overlay.AccessPoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make([]overlay.AccessPoint, 0, len(r.processes))
@@ -267,8 +276,8 @@ func (r *registry) points() []overlay.AccessPoint {
 	return all
 }
 
-// point returns a process, whether or not its helper is here.
-func (r *registry) point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+// Point returns a process, whether or not its helper is here.
+func (r *Registry) Point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg := r.processes[name]
@@ -278,8 +287,8 @@ func (r *registry) point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	return reg.point, true
 }
 
-// jobs counts the processes by job.
-func (r *registry) jobs() map[overlay.JobID]int {
+// Jobs counts the processes by job.
+func (r *Registry) Jobs() map[overlay.JobID]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	jobs := make(map[overlay.JobID]int)
@@ -289,9 +298,9 @@ func (r *registry) jobs() map[overlay.JobID]int {
 	return jobs
 }
 
-// grant notes what the broker read in the grant of a process, while that is in the
+// Grant notes what the broker read in the grant of a process, while that is in the
 // same life.
-func (r *registry) grant(name overlay.ProcessName, generation overlay.Generation, granted overlay.Principal) {
+func (r *Registry) Grant(name overlay.ProcessName, generation overlay.Generation, granted overlay.Principal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if reg := r.processes[name]; reg != nil && reg.point.Generation == generation {
@@ -299,9 +308,9 @@ func (r *registry) grant(name overlay.ProcessName, generation overlay.Generation
 	}
 }
 
-// principal returns on whose behalf the first of the processes works that is
+// Principal returns on whose behalf the first of the processes works that is
 // registered here.
-func (r *registry) principal(names ...overlay.ProcessName) overlay.Principal {
+func (r *Registry) Principal(names ...overlay.ProcessName) overlay.Principal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
@@ -313,7 +322,7 @@ func (r *registry) principal(names ...overlay.ProcessName) overlay.Principal {
 }
 
 // confirmed returns a process whose helper is here and speaks for it.
-func (r *registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+func (r *Registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg := r.processes[name]
@@ -323,8 +332,8 @@ func (r *registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, boo
 	return reg.point, true
 }
 
-// target returns a process and its helper's session. Generation 0 takes any.
-func (r *registry) target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
+// Target returns a process and its helper's session. Generation 0 takes any.
+func (r *Registry) Target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reg := r.processes[name]
@@ -335,7 +344,7 @@ func (r *registry) target(name overlay.ProcessName, generation overlay.Generatio
 		return reg.point, nil, fmt.Errorf("%w: %v is in generation %d, asked for is generation %d",
 			overlay.ErrStale, name, reg.point.Generation, generation)
 	}
-	h := r.helpers[reg.point.Node.Name]
+	h := r.byNode[reg.point.Node.Name]
 	if h.session == nil {
 		return reg.point, nil, fmt.Errorf("%w: helper %v has no session with its frontal since %s",
 			overlay.ErrNoSession, reg.point.Node, h.since.Format(time.TimeOnly))
@@ -343,11 +352,11 @@ func (r *registry) target(name overlay.ProcessName, generation overlay.Generatio
 	return reg.point, h.session, nil
 }
 
-// sessions returns the sessions of the helpers that are here.
-func (r *registry) sessions() (all []*control.Session) {
+// Sessions returns the sessions of the helpers that are here.
+func (r *Registry) Sessions() (all []*control.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.helpers {
+	for _, h := range r.byNode {
 		if h.session != nil {
 			all = append(all, h.session)
 		}
@@ -356,43 +365,43 @@ func (r *registry) sessions() (all []*control.Session) {
 }
 
 // nodes returns the names of the nodes that are known, sorted. The caller holds mu.
-func (r *registry) nodes() []string {
-	names := make([]string, 0, len(r.helpers))
-	for node := range r.helpers {
+func (r *Registry) nodes() []string {
+	names := make([]string, 0, len(r.byNode))
+	for node := range r.byNode {
 		names = append(names, node)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// helperState is how the helper of one node is.
-type helperState struct {
-	node      string
-	session   *control.Session // nil while away
-	since     time.Time        // of the session, or of its absence
-	processes int
+// HelperState is how the helper of one node is.
+type HelperState struct {
+	Node      string
+	Session   *control.Session // nil while away
+	Since     time.Time        // of the session, or of its absence
+	Processes int
 }
 
-// states returns how the helpers are, by node.
-func (r *registry) states() (all []helperState) {
+// Helpers returns how the helpers are, by node.
+func (r *Registry) Helpers() (all []HelperState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, node := range r.nodes() {
-		h := r.helpers[node]
-		all = append(all, helperState{node: node, session: h.session, since: h.since, processes: len(h.processes)})
+		h := r.byNode[node]
+		all = append(all, HelperState{Node: node, Session: h.session, Since: h.since, Processes: len(h.processes)})
 	}
 	return all
 }
 
-// setMax changes how many processes may be registered from now on.
-func (r *registry) setMax(total, perNode int) { r.count.SetMax(total, perNode) }
+// SetMax changes how many processes may be registered from now on.
+func (r *Registry) SetMax(total, perNode int) { r.count.SetMax(total, perNode) }
 
-// stats says how many processes there are of how many.
-func (r *registry) stats() limit.Stats { return r.count.Stats() }
+// Stats says how many processes there are of how many.
+func (r *Registry) Stats() limit.Stats { return r.count.Stats() }
 
-// awaitHelper returns a helper once there is one. It fails only when ctx
+// AwaitHelper returns a helper once there is one. It fails only when ctx
 // ends.
-func (r *registry) awaitHelper(ctx context.Context) (string, *control.Session, error) {
+func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, error) {
 	for waited := false; ; waited = true {
 		if node, s := r.someHelper(); s != nil {
 			if waited {
@@ -409,7 +418,7 @@ func (r *registry) awaitHelper(ctx context.Context) (string, *control.Session, e
 }
 
 // wake wakes who waits for a helper. It never blocks.
-func (r *registry) wake() {
+func (r *Registry) wake() {
 	select {
 	case r.came <- struct{}{}:
 	default:
@@ -418,11 +427,11 @@ func (r *registry) wake() {
 
 // someHelper returns the first helper by name that has a session, or nil. A
 // session that has ended may still be on the registry.
-func (r *registry) someHelper() (string, *control.Session) {
+func (r *Registry) someHelper() (string, *control.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, node := range r.nodes() {
-		s := r.helpers[node].session
+		s := r.byNode[node].session
 		if s == nil {
 			continue
 		}

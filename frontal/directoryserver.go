@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -31,8 +32,8 @@ const (
 	maxQuestions = 16 << 10
 )
 
-// directory is what helpers ask of their frontal.
-type directory struct {
+// directoryServer is what helpers ask of their frontal.
+type directoryServer struct {
 	controlpb.UnimplementedDirectoryServer
 	f *Frontal
 }
@@ -53,7 +54,7 @@ func (f *Frontal) forbidden(format string, args ...any) error {
 
 // Register notes a node's processes and passes them on to the broker. While
 // the broker is away it succeeds: the next session registers all.
-func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+func (d *directoryServer) Register(ctx context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
 	id, err := d.f.helperOf(ctx, "Register")
 	if err != nil {
 		return nil, control.Status(err)
@@ -137,7 +138,7 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 		f.auditRefusal(id.String(), "public-address", err)
 		p.Public = netip.AddrPort{}
 	}
-	if err := f.registry.register(p, time.Now()); err != nil {
+	if err := f.registry.Register(p, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", f.who, err)
 	}
 	return p, nil
@@ -152,7 +153,7 @@ func proven(p overlay.AccessPoint, now time.Time) error {
 }
 
 // Withdraw forgets processes of a node, here and at the broker.
-func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
+func (d *directoryServer) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
 	id, err := d.f.helperOf(ctx, "Withdraw")
 	if err != nil {
 		return nil, control.Status(err)
@@ -163,7 +164,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 		if err != nil {
 			return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 		}
-		if d.f.registry.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
+		if d.f.registry.Withdraw(id.Name, name, overlay.Generation(w.Generation)) {
 			gone = append(gone, w)
 		}
 		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)
@@ -175,29 +176,29 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 }
 
 // Resolve answers from registry and cache, and asks the broker for the rest.
-func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	if _, err := d.f.helperOf(ctx, "Resolve"); err != nil {
 		return nil, control.Status(err)
 	}
 	if n := len(req.Questions); n > maxQuestions {
 		return nil, control.Status(fmt.Errorf("%s: %w: %d questions in one call, at most %d are answered", d.f.who, overlay.ErrOverloaded, n, maxQuestions))
 	}
-	answers := make([]answer, len(req.Questions))
-	var open []question
+	answers := make([]directory.Answer, len(req.Questions))
+	var open []directory.Question
 	var index []int // of open in answers
 	for i, q := range req.Questions {
 		name, err := control.ProcessFromPB(q.Process)
 		if err != nil {
-			answers[i].err = fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err)
+			answers[i].Err = fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err)
 			continue
 		}
-		if a, ok := d.f.registry.local(name); ok && !q.Fresh {
+		if a, ok := d.f.registry.Local(name); ok && !q.Fresh {
 			answers[i] = a
 			continue
 		}
-		open, index = append(open, question{name, q.Fresh}), append(index, i)
+		open, index = append(open, directory.Question{Name: name, Fresh: q.Fresh}), append(index, i)
 	}
-	for i, a := range d.f.resolver.resolve(ctx, open) {
+	for i, a := range d.f.resolver.Resolve(ctx, open) {
 		answers[index[i]] = a
 	}
 	resp := &controlpb.ResolveResponse{}
@@ -209,19 +210,19 @@ func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) 
 
 // tell gives an answer its message form for a helper, with the plan itself,
 // and allows the address in it to be dialled.
-func (f *Frontal) tell(a answer) *controlpb.Answer {
-	if a.err == nil {
-		a.err = f.inside(a.point)
+func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
+	if a.Err == nil {
+		a.Err = f.inside(a.Point)
 	}
-	if a.err != nil {
-		return &controlpb.Answer{Fault: control.Fault(a.err)}
+	if a.Err != nil {
+		return &controlpb.Answer{Fault: control.Fault(a.Err)}
 	}
-	if f.profile().GatewayOnly && a.point.Public != "" && a.plan != nil {
+	if f.profile().GatewayOnly && a.Point.Public != "" && a.Plan != nil {
 		f.mu.Lock()
-		f.allowed.name(a.point.Public, true, time.Now())
+		f.allowed.name(a.Point.Public, true, time.Now())
 		f.mu.Unlock()
 	}
-	return &controlpb.Answer{Point: f.insideOf(a.point), Plan: a.plan.GetDigest(), PlanIfNew: a.plan, Memory: f.advice(a.plan)}
+	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(a.Plan)}
 }
 
 // advice is what the site has learned of a plan's techniques.
@@ -238,7 +239,7 @@ func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 }
 
 // Await answers when the process has registered.
-func (d *directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+func (d *directoryServer) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 	id, err := d.f.helperOf(ctx, "Await")
 	if err != nil {
 		return nil, control.Status(err)
@@ -254,12 +255,12 @@ func (d *directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*co
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	defer cancel()
-	return d.f.tell(d.f.awaits.await(ctx, name)), nil
+	return d.f.tell(d.f.awaits.Await(ctx, name)), nil
 }
 
 // Report drops what was learned of a process, if a connection made from it
 // failed, and lets the broker know.
-func (d *directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
+func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
 	id, err := d.f.helperOf(ctx, "Report")
 	if err != nil {
 		return nil, control.Status(err)
@@ -272,7 +273,7 @@ func (d *directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
 	if req.Fault != nil {
-		d.f.resolver.report(name, overlay.Generation(req.Generation))
+		d.f.resolver.Report(name, overlay.Generation(req.Generation))
 		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
 			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
 	}
@@ -311,7 +312,7 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 // Introduce passes an introduction to the broker and its events back. Where it
 // comes without an offer for a technique that needs one, this gateway is the
 // asker's end.
-func (d *directory) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Introduce")
@@ -414,7 +415,7 @@ func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName, node strin
 
 // runsAt says that a helper may not speak for a process, or returns nil.
 func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
-	if point, ok := f.registry.point(name); !ok || point.Node != id.Node() {
+	if point, ok := f.registry.Point(name); !ok || point.Node != id.Node() {
 		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package frontal
+package directory
 
 import (
 	"reflect"
