@@ -230,10 +230,10 @@ func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 	if plan == nil {
 		return nil
 	}
-	winner, barred := f.memory.advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
-	m := &controlpb.Memory{Winner: uint32(winner.technique), SetupUs: uint32(winner.setup.Microseconds())}
+	winner, barred := f.memory.Advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
+	m := &controlpb.Memory{Winner: uint32(winner.Technique), SetupUs: uint32(winner.Setup.Microseconds())}
 	for _, b := range barred {
-		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.technique), Reason: b.reason, Inferior: b.inferior})
+		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.Technique), Reason: b.Reason, Inferior: b.Inferior})
 	}
 	return m
 }
@@ -296,12 +296,12 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	}
 	switch {
 	case req.Fault == nil:
-		f.memory.connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
+		f.memory.Connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
-		f.memory.inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
+		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
 		f.doubtProfile() // it may hold datagrams to less than it did
 	default:
-		f.memory.failed(site, req.Plan, technique, req.Fault.Text, time.Now())
+		f.memory.Failed(site, req.Plan, technique, req.Fault.Text, time.Now())
 		if technique != overlay.Relay { // which fails for other reasons than profiles
 			f.doubtProfile()
 		}

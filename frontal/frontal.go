@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -71,7 +72,7 @@ type Frontal struct {
 	up       *uplink.Set
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
-	memory   *memory // of how techniques did
+	memory   *outcomes.Memory // of how techniques did
 	hosts    *directory.Hosts
 
 	// The gateway as an end of meetings.
@@ -142,7 +143,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		registry: directory.NewRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
 		allowed:  newAllowed(cfg.rule(), allowedFor),
 		carries:  newCarries(cfg.Limits),
-		memory:   newMemory(),
+		memory:   outcomes.New(),
 
 		stopMetrics: func() {},
 		returns:     newReturns(cfg.Limits),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -36,7 +37,7 @@ type Status struct {
 	Audit    *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
 	Quota    pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
 	Meetings MeetingCounters           `json:"meetings"`        // of this gateway for nodes with no route out
-	Memory   []SiteMemory              `json:"memory"`          // how techniques did towards other sites
+	Memory   []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
 	Waiting  map[string]int            `json:"waiting"`         // what holds a place under limits
 }
 
@@ -74,7 +75,7 @@ func (f *Frontal) status() Status {
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
 		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
-		Resolve: f.resolver.Counters(), Meetings: f.meetings.counters(), Memory: f.memory.status(time.Now()),
+		Resolve: f.resolver.Counters(), Meetings: f.meetings.counters(), Memory: f.memory.Status(time.Now()),
 	}
 	s.Broker = s.Brokers[0]
 	for _, b := range s.Brokers {

@@ -1,4 +1,7 @@
-package frontal
+// Package outcomes remembers how the techniques did between this site and each other one:
+// which connected last, and which are not worth a try for now. It decides about no
+// technique; helpers weigh what it says. It has one lock and no clock.
+package outcomes
 
 import (
 	"fmt"
@@ -25,14 +28,14 @@ const (
 	maxInferior   = time.Hour
 )
 
-// memory is how the techniques did between this site and each other one. It is
+// Memory is how the techniques did between this site and each other one. It is
 // shared by all ranks of the site, so that a path which cannot work is tried
 // three times by the whole site and then once an hour, not once a link. What it
 // holds about a site belongs to one plan: when either site's profile changes
 // the plan does, and everything is tried anew.
 //
 // Time is an argument.
-type memory struct {
+type Memory struct {
 	mu    sync.Mutex                     // guards all below
 	sites map[overlay.SiteID]*siteMemory // bounded by the number of sites of the grid
 }
@@ -57,11 +60,12 @@ type techniqueMemory struct {
 	inferiorReason string
 }
 
-func newMemory() *memory { return &memory{sites: map[overlay.SiteID]*siteMemory{}} }
+// New returns a memory of nothing.
+func New() *Memory { return &Memory{sites: map[overlay.SiteID]*siteMemory{}} }
 
 // of returns what is known under that plan, forgetting what belongs to another. The
 // caller holds mu.
-func (m *memory) of(site overlay.SiteID, plan uint64) *siteMemory {
+func (m *Memory) of(site overlay.SiteID, plan uint64) *siteMemory {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
 		s = &siteMemory{plan: plan, techs: map[overlay.Technique]*techniqueMemory{}}
@@ -77,8 +81,8 @@ func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 	return s.techs[t]
 }
 
-// connected notes that t worked.
-func (m *memory) connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
+// Connected notes that t worked.
+func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan)
@@ -88,8 +92,8 @@ func (m *memory) connected(site overlay.SiteID, plan uint64, t overlay.Technique
 	tm.inARow, tm.setup = 0, setup
 }
 
-// failed notes that t did not work, and why.
-func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+// Failed notes that t did not work, and why.
+func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan)
@@ -102,9 +106,9 @@ func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 	}
 }
 
-// inferior notes that a link by t was given up for another path, and why. Many links may
+// Inferior notes that a link by t was given up for another path, and why. Many links may
 // say so at once: once it is known it is no news.
-func (m *memory) inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.of(site, plan)
@@ -123,39 +127,39 @@ func (m *memory) inferior(site overlay.SiteID, plan uint64, t overlay.Technique,
 	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
 }
 
-// bar is a technique that is not to be tried now.
-type bar struct {
-	technique overlay.Technique
-	reason    string
-	inferior  bool // it connects, and is to be taken where nothing else does
+// Bar is a technique that is not to be tried now.
+type Bar struct {
+	Technique overlay.Technique
+	Reason    string
+	Inferior  bool // it connects, and is to be taken where nothing else does
 }
 
-// won is the technique that connected last.
-type won struct {
-	technique overlay.Technique // 0: none did lately
-	setup     time.Duration     // how long it took
+// Winner is the technique that connected last.
+type Winner struct {
+	Technique overlay.Technique // 0: none did lately
+	Setup     time.Duration     // how long it took
 }
 
-// advice returns the technique that worked last, if that is not long ago, and
+// Advice returns the technique that worked last, if that is not long ago, and
 // those that are barred. The relay is never barred: it is what remains.
-func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner won, barred []bar) {
+func (m *Memory) Advice(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.advise(site, plan, now)
 }
 
 // advise is advice while the caller holds mu.
-func (m *memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner won, barred []bar) {
+func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
-		return won{}, nil
+		return Winner{}, nil
 	}
 	if s.winner != 0 && now.Sub(s.won) < winnerLife {
-		winner = won{s.winner, s.tech(s.winner).setup}
+		winner = Winner{s.winner, s.tech(s.winner).setup}
 	}
 	for t, tm := range s.techs {
 		if now.Before(tm.inferior) {
-			barred = append(barred, bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
+			barred = append(barred, Bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
 			continue
 		}
 		if t == overlay.Relay || tm.inARow < maxTries {
@@ -166,23 +170,23 @@ func (m *memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner
 			rest, round = disturbance, time.Second
 		}
 		if again := tm.lastFailure.Add(rest); now.Before(again) {
-			barred = append(barred, bar{technique: t, reason: fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
+			barred = append(barred, Bar{Technique: t, Reason: fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
 				tm.inARow, again.Sub(now).Round(round), tm.lastReason)})
 		}
 	}
-	sort.Slice(barred, func(i, j int) bool { return barred[i].technique < barred[j].technique })
+	sort.Slice(barred, func(i, j int) bool { return barred[i].Technique < barred[j].Technique })
 	return winner, barred
 }
 
-// SiteMemory is the memory about one site, for Status.
-type SiteMemory struct {
+// SiteStatus is the memory about one site, for Status.
+type SiteStatus struct {
 	Site       overlay.SiteID    `json:"site"`
 	Winner     string            `json:"winner,omitempty"`
-	Techniques []TechniqueMemory `json:"techniques"`
+	Techniques []TechniqueStatus `json:"techniques"`
 }
 
-// TechniqueMemory is how one technique did between this site and another.
-type TechniqueMemory struct {
+// TechniqueStatus is how one technique did between this site and another.
+type TechniqueStatus struct {
 	Technique overlay.Technique `json:"technique"`
 	Successes int               `json:"successes"`
 	Failures  int               `json:"failures"`
@@ -191,25 +195,25 @@ type TechniqueMemory struct {
 	Barred    bool              `json:"barred,omitempty"`
 }
 
-// status lists everything by site.
-func (m *memory) status(now time.Time) []SiteMemory {
+// Status lists everything by site.
+func (m *Memory) Status(now time.Time) []SiteStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := []SiteMemory{}
+	out := []SiteStatus{}
 	for site, s := range m.sites {
-		sm := SiteMemory{Site: site}
+		sm := SiteStatus{Site: site}
 		winner, barred := m.advise(site, s.plan, now)
-		if winner.technique != 0 {
-			sm.Winner = winner.technique.String()
+		if winner.Technique != 0 {
+			sm.Winner = winner.Technique.String()
 		}
 		for t, tm := range s.techs {
-			row := TechniqueMemory{Technique: t, Successes: tm.successes, Failures: tm.failures,
+			row := TechniqueStatus{Technique: t, Successes: tm.successes, Failures: tm.failures,
 				SetupMS: float64(tm.setup.Microseconds()) / 1000, Reason: tm.lastReason}
 			for _, b := range barred {
-				if b.technique == t {
+				if b.Technique == t {
 					row.Barred = true
-					if b.inferior {
-						row.Reason = b.reason
+					if b.Inferior {
+						row.Reason = b.Reason
 					}
 				}
 			}
