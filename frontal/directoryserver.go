@@ -299,11 +299,11 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 		f.memory.Connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
 		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
-		f.doubtProfile() // it may hold datagrams to less than it did
+		f.measure.Doubt() // it may hold datagrams to less than it did
 	default:
 		f.memory.Failed(site, req.Plan, technique, req.Fault.Text, time.Now())
 		if technique != overlay.Relay { // which fails for other reasons than profiles
-			f.doubtProfile()
+			f.measure.Doubt()
 		}
 	}
 	return nil

@@ -29,7 +29,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
-	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -53,23 +52,23 @@ type bounds struct {
 	idle    time.Duration // after an idle measurement that failed, before it is tried again
 }
 
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, another: 2 * time.Second, doubt: measureAgain, idle: measureAgain}
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, another: 2 * time.Second, doubt: time.Minute, idle: time.Minute}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
 type Frontal struct {
-	live    atomic.Pointer[Config] // see config
-	site    overlay.SiteID
-	current atomic.Pointer[overlay.SiteProfile] // what the broker is told; see profile
-	policy  atomic.Pointer[policy.Policy]       // the site's; nil: it has none
-	who     string                              // "frontal sitea", for errors and refusals
-	log     *slog.Logger
-	epoch   uint64
-	start   time.Time
+	live   atomic.Pointer[Config] // see config
+	site   overlay.SiteID
+	policy atomic.Pointer[policy.Policy] // the site's; nil: it has none
+	who    string                        // "frontal sitea", for errors and refusals
+	log    *slog.Logger
+	epoch  uint64
+	start  time.Time
 
 	endpoint *control.Endpoint
 	creds    *control.Credentials
 	up       *uplink.Set
+	measure  *Keeper
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
 	memory   *outcomes.Memory // of how techniques did
@@ -95,7 +94,6 @@ type Frontal struct {
 	httpProxy carrier.HTTPProxy      // the site's, if there is one
 	window    *dialwindow.Window     // of connections out of the site
 	proxies   *encap.Dialer          // dials the grid's proxies; nil: as everybody else
-	probing   probing                // what measuring remembers
 	half      halfOpen               // by port
 	waits     *limit.Counter[string] // calls of helpers that wait, by node
 	audit     *audit.Log             // nil is none; set before Serve
@@ -107,8 +105,7 @@ type Frontal struct {
 	dataAddr, publicAddr netip.AddrPort
 	passOn               func(c *net.TCPConn, first []byte) error // to a predecessor
 
-	mu       sync.Mutex      // guards the fields below; never held while calling or dialling
-	measured *probe.Measured // nil: not yet
+	mu       sync.Mutex // guards the fields below; never held while calling or dialling
 	registry *directory.Registry
 	allowed  *allowed
 	carries  *carries
@@ -139,7 +136,6 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
-		probing:  newProbing(),
 		registry: directory.NewRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
 		allowed:  newAllowed(cfg.rule(), allowedFor),
 		carries:  newCarries(cfg.Limits),
@@ -156,10 +152,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.half = f.newHalfOpen(cfg.Limits)
 	f.live.Store(&cfg)
 	f.policy.Store(own)
-	declared := cfg.SiteProfile()
-	f.current.Store(&declared)
-	carrier.LimitMTU(declared.MTU)
 	f.httpProxy = proxy
+	f.measure = f.newMeasure()
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
@@ -226,7 +220,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.cancel()
 	defer context.AfterFunc(ctx, f.cancel)()
 
-	f.up.Another = f.bounds.another
+	f.up.Another, f.measure.DoubtAfter, f.measure.IdleAfter = f.bounds.another, f.bounds.doubt, f.bounds.idle
 	hooks := daemon.HooksOf(ctx)
 	f.passOn = hooks.Return
 	hooks.CountWork("links", f.linkCount)
@@ -255,7 +249,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	}
 	f.work.Go(func() { f.up.ForwardReports(f.ctx) })
 	f.work.Go(f.sweep)
-	f.work.Go(f.keepMeasuring)
+	f.work.Go(func() { f.measure.Run(f.ctx) })
 	f.work.Go(func() { f.hosts.Tell(f.ctx) })
 	f.work.Go(f.tellTraffic)
 	f.logPolicy()

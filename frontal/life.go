@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -59,16 +57,8 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.mu.Lock()
 		f.allowed.rule = merged.rule()
 		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
-		measured := f.measured
 		f.mu.Unlock()
-		profile := merged.SiteProfile()
-		if measured != nil {
-			profile = f.filled(*measured)
-		}
-		was := f.profile()
-		f.current.Store(&profile)
-		carrier.LimitMTU(profile.MTU)
-		changed := control.ProfileToPB(profile).String() != control.ProfileToPB(was).String()
+		changed := f.measure.Reload()
 		switch {
 		case f.newPolicy(own):
 			f.work.Go(func() {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -27,7 +29,7 @@ const (
 	idleTries    = 3                // of which the next begins measureAgain after one that failed
 )
 
-// probing is what keepMeasuring, which owns it, remembers from one measurement
+// probing is what Run, which owns it, remembers from one measurement
 // to the next.
 type probing struct {
 	doubted chan struct{}        // anybody's: holds a value after a technique failed that should work
@@ -41,6 +43,86 @@ type probing struct {
 	warned  string          // the differences that were logged last
 }
 
+// Settings is what a site's admin says of the profile.
+type Settings struct {
+	Every    time.Duration       // between two measurements; 0 is never
+	Declared overlay.SiteProfile // what was left open is what a closed site has
+	Unset    []string            // the fields that were left open
+	Ports    overlay.Ports       // to listen in while measuring
+}
+
+// Options is what a Keeper needs of its frontal.
+type Options struct {
+	Site      overlay.SiteID
+	Settings  func() Settings // in effect
+	Log       *slog.Logger
+	Grid      probe.Grid // for a gateway that measures itself
+	HTTPProxy carrier.HTTPProxy
+	TLS       func() *tls.Config // for asking reflectors inside of TLS
+
+	AwaitBroker func(context.Context) bool // reports whether there is one before the context ends
+	AwaitHelper func(context.Context) (node string, s *control.Session, err error)
+	IsReached   func() bool        // whether a gateway listens for other sites
+	Adopted     func(changed bool) // is called when there is a measurement, perhaps with another profile
+}
+
+// Keeper keeps the profile of one site.
+type Keeper struct {
+	Options
+
+	// The waits after a measurement before a doubt brings the next, and after an idle
+	// measurement that failed before it is tried again. They are set before Run.
+	DoubtAfter, IdleAfter time.Duration
+
+	current atomic.Pointer[overlay.SiteProfile] // see Profile
+	probing probing
+	work    sync.WaitGroup // what Run waits for
+
+	mu       sync.Mutex      // guards measured
+	measured *probe.Measured // nil: not yet; not changed
+}
+
+// newKeeper returns the keeper of a site that was not measured yet.
+func newKeeper(o Options) *Keeper {
+	k := &Keeper{Options: o, DoubtAfter: measureAgain, IdleAfter: measureAgain, probing: newProbing()}
+	k.take(o.Settings().Declared)
+	return k
+}
+
+// Profile is the site's profile as it is at present: declared, with what was left
+// open taken from the measurement.
+func (k *Keeper) Profile() overlay.SiteProfile { return *k.current.Load() }
+
+// Measured returns the last measurement, nil if there was none.
+func (k *Keeper) Measured() *probe.Measured {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.measured
+}
+
+// Reload puts new settings into effect and reports whether the profile is another now.
+func (k *Keeper) Reload() (changed bool) {
+	profile := k.Settings().Declared
+	if m := k.Measured(); m != nil {
+		profile = k.filled(*m)
+	}
+	was := k.Profile()
+	k.take(profile)
+	return differ(profile, was)
+}
+
+// take makes a profile the present one.
+func (k *Keeper) take(profile overlay.SiteProfile) {
+	k.current.Store(&profile)
+	carrier.LimitMTU(profile.MTU)
+}
+
+// differ reports whether others are told of one profile what they are not told of the
+// other.
+func differ(a, b overlay.SiteProfile) bool {
+	return control.ProfileToPB(a).String() != control.ProfileToPB(b).String()
+}
+
 func newProbing() probing {
 	return probing{
 		doubted: make(chan struct{}, 1), idle: make(chan []probe.Finding, 1),
@@ -48,46 +130,32 @@ func newProbing() probing {
 	}
 }
 
-// profile is the site's profile as it is at present: declared, with what was
-// left open taken from the measurement.
-func (f *Frontal) profile() overlay.SiteProfile { return *f.current.Load() }
-
-// joinRequest is what the broker is told of the site.
-func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.policyText()}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.measured != nil {
-		req.Measured = f.measured.ToPB()
-	}
-	return req
-}
-
-// keepMeasuring measures the site once there is somebody to do it, and again
-// every cfg.Measure or when the outcome is in doubt, until the frontal ends.
-func (f *Frontal) keepMeasuring() {
-	soonest := f.bounds.doubt
-	for f.config().Measure > 0 {
-		next := f.config().Measure
-		s := f.up.Await(f.ctx)
-		if s == nil {
+// Run measures the site once there is somebody to do it, and again every
+// Settings.Every or when the outcome is in doubt, until ctx ends. It returns when
+// everything it started has ended.
+func (k *Keeper) Run(ctx context.Context) {
+	defer k.work.Wait()
+	soonest := k.DoubtAfter
+	for k.Settings().Every > 0 {
+		next := k.Settings().Every
+		if !k.AwaitBroker(ctx) {
 			return // the frontal ends
 		}
-		m, err := f.measure()
+		m, err := k.Measure(ctx)
 		switch {
-		case f.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err != nil:
-			f.log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
+			k.Log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
 			next = min(next, measureAgain)
-		case f.adopt(f.withIdle(m)):
-			soonest = f.bounds.doubt
-			f.beginIdle(m)
+		case k.Adopt(k.WithIdle(m)):
+			soonest = k.DoubtAfter
+			k.beginIdle(ctx, m)
 		default: // what is as it was is doubted less and less often
-			soonest = min(2*soonest, f.config().Measure)
-			f.beginIdle(m)
+			soonest = min(2*soonest, k.Settings().Every)
+			k.beginIdle(ctx, m)
 		}
-		if !f.awaitDoubt(min(soonest, next), next) {
+		if !k.awaitDoubt(ctx, min(soonest, next), next) {
 			return
 		}
 	}
@@ -96,18 +164,18 @@ func (f *Frontal) keepMeasuring() {
 // awaitDoubt waits until the site is to be measured again: when last is over, or
 // after soonest if the profile is doubted. It takes over what idle measurements
 // find meanwhile, and reports whether the frontal goes on.
-func (f *Frontal) awaitDoubt(soonest, last time.Duration) bool {
+func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bool {
 	early, late := time.NewTimer(soonest), time.NewTimer(last)
 	defer early.Stop()
 	defer late.Stop()
 	ripe, doubted := false, false
 	for {
-		doubts := f.probing.doubted
+		doubts := k.probing.doubted
 		if doubted {
 			doubts = nil
 		}
 		select {
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			return false
 		case <-late.C:
 			return true
@@ -115,35 +183,36 @@ func (f *Frontal) awaitDoubt(soonest, last time.Duration) bool {
 			ripe = true
 		case <-doubts:
 			doubted = true
-		case found := <-f.probing.idle:
-			f.adoptIdle(found)
+		case found := <-k.probing.idle:
+			k.adoptIdle(found)
 		}
 		if ripe && doubted {
-			f.log.Info("measuring the site again, since what the plan promised has failed")
+			k.Log.Info("measuring the site again, since what the plan promised has failed")
 			return true
 		}
 	}
 }
 
-// doubtProfile has the site measured again soon: a technique failed that its
+// Doubt has the site measured again soon: a technique failed that its
 // profile says should work. It never blocks; doubts that come at once count as
 // one, and a measurement that only confirms the profile makes the next wait
 // longer.
-func (f *Frontal) doubtProfile() {
+func (k *Keeper) Doubt() {
 	select {
-	case f.probing.doubted <- struct{}{}:
+	case k.probing.doubted <- struct{}{}:
 	default: // it is doubted already
 	}
 }
 
-// withIdle returns m with what is known of idle mappings.
-func (f *Frontal) withIdle(m probe.Measured) probe.Measured {
-	f.mu.Lock()
-	if f.measured != nil {
-		m = m.Steady(*f.measured)
+// Doubted reports whether the profile is in doubt and nobody has heard of that yet.
+func (k *Keeper) Doubted() bool { return len(k.probing.doubted) > 0 }
+
+// WithIdle returns m with what is known of idle mappings.
+func (k *Keeper) WithIdle(m probe.Measured) probe.Measured {
+	if before := k.Measured(); before != nil {
+		m = m.Steady(*before)
 	}
-	f.mu.Unlock()
-	p := &f.probing
+	p := &k.probing
 	if none, stateless := m.Stateless(); stateless {
 		p.found, p.since = none, time.Time{}
 	}
@@ -153,8 +222,8 @@ func (f *Frontal) withIdle(m probe.Measured) probe.Measured {
 // beginIdle measures idle mappings anew, beside everything else, if what is
 // known of them is old or m says that the site has changed. It comes after
 // adopt, which may end the session of the helper that measures.
-func (f *Frontal) beginIdle(m probe.Measured) {
-	p := &f.probing
+func (k *Keeper) beginIdle(ctx context.Context, m probe.Measured) {
+	p := &k.probing
 	state := m.State()
 	_, stateless := m.Stateless()
 	fresh := time.Since(p.since) < idleEvery && state == p.state
@@ -162,56 +231,53 @@ func (f *Frontal) beginIdle(m probe.Measured) {
 		return
 	}
 	p.running, p.since, p.state = true, time.Now(), state
-	f.work.Go(func() { p.idle <- f.tryIdle(p.waits) }) // there is room, and only one at a time
+	k.work.Go(func() { p.idle <- k.tryIdle(ctx, p.waits) }) // there is room, and only one at a time
 }
 
 // tryIdle is measureIdle, and again for some times if it fails: it takes
 // minutes, in which whoever measures may be cut off, as by a profile that
 // changes. It returns nil when nothing was found.
-func (f *Frontal) tryIdle(waits []time.Duration) []probe.Finding {
+func (k *Keeper) tryIdle(ctx context.Context, waits []time.Duration) []probe.Finding {
 	for left := idleTries - 1; ; left-- {
-		found, err := f.measureIdle(waits)
+		found, err := k.measureIdle(ctx, waits)
 		if err == nil {
 			return found
 		}
-		if f.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return nil
 		}
-		f.log.Warn("how long the site remembers idle connections was not measured", "error", err, "tries_left", left)
+		k.Log.Warn("how long the site remembers idle connections was not measured", "error", err, "tries_left", left)
 		if left == 0 {
 			return nil
 		}
-		uplink.Pause(f.ctx, f.bounds.idle)
+		pause(ctx, k.IdleAfter)
 	}
 }
 
 // adoptIdle takes over what an idle measurement found; nothing if it failed.
-func (f *Frontal) adoptIdle(found []probe.Finding) {
-	p := &f.probing
+func (k *Keeper) adoptIdle(found []probe.Finding) {
+	p := &k.probing
 	p.running = false
 	if found == nil {
 		p.since = time.Time{} // the next measurement tries again
 		return
 	}
 	p.found = found
-	f.mu.Lock()
-	m := f.measured
-	f.mu.Unlock()
-	if m != nil {
-		f.adopt(m.With(found))
+	if m := k.Measured(); m != nil {
+		k.Adopt(m.With(found))
 	}
 }
 
-// measure lets whoever stands where the site's connections begin measure it.
-func (f *Frontal) measure() (probe.Measured, error) {
-	if !f.config().Profile.GatewayOnly {
-		return f.measureByHelper(nil, measureBound)
+// Measure lets whoever stands where the site's connections begin measure it.
+func (k *Keeper) Measure(ctx context.Context) (probe.Measured, error) {
+	if !k.Settings().Declared.GatewayOnly {
+		return k.measureByHelper(ctx, nil, measureBound)
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, measureBound)
+	ctx, cancel := context.WithTimeout(ctx, measureBound)
 	defer cancel()
 	o, err := probe.Measure(ctx, probe.Options{
-		Grid: askBroker{f}, Ports: f.config().ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
-		TLS: f.dataTLS(),
+		Grid: k.Grid, Ports: k.Settings().Ports, HTTPProxy: k.HTTPProxy, Raw: traverse.Available,
+		TLS: k.TLS(),
 	})
 	if err != nil {
 		return probe.Measured{}, err
@@ -221,88 +287,68 @@ func (f *Frontal) measure() (probe.Measured, error) {
 
 // measureIdle is measure for idle mappings. It takes as long as the longest of
 // waits.
-func (f *Frontal) measureIdle(waits []time.Duration) ([]probe.Finding, error) {
+func (k *Keeper) measureIdle(ctx context.Context, waits []time.Duration) ([]probe.Finding, error) {
 	bound := probe.IdleBound(waits) + measureBound
-	if !f.config().Profile.GatewayOnly {
-		m, err := f.measureByHelper(waits, bound)
+	if !k.Settings().Declared.GatewayOnly {
+		m, err := k.measureByHelper(ctx, waits, bound)
 		return m.Idle(), err
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, bound)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	o, err := probe.MeasureIdle(ctx, probe.Options{Grid: askBroker{f}, TLS: f.dataTLS()}, waits)
+	o, err := probe.MeasureIdle(ctx, probe.Options{Grid: k.Grid, TLS: k.TLS()}, waits)
 	if err != nil {
 		return nil, err
 	}
 	return o.Findings(), nil
 }
 
-// dataTLS is for asking vantage points inside of TLS.
-func (f *Frontal) dataTLS() *tls.Config {
-	return f.creds.DataClient(control.RoleBroker, control.RoleProxy)
-}
-
-// askBroker is the grid as a frontal reaches it.
-type askBroker struct{ f *Frontal }
-
-func (a askBroker) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	return a.f.bearings(ctx, req)
-}
-
-func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	return a.f.up.CallBack(ctx, req)
-}
-
 // measureByHelper appoints the first helper that there is, waiting for one to
 // come, and has it measure; with waits, how long the site remembers.
-func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (probe.Measured, error) {
-	node, s, err := f.registry.AwaitHelper(f.ctx)
+func (k *Keeper) measureByHelper(ctx context.Context, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
+	node, s, err := k.AwaitHelper(ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, bound)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	ports := f.config().ports()
+	ports := k.Settings().Ports
 	req := &controlpb.MeasureRequest{FirstPort: uint32(ports.First), LastPort: uint32(ports.Last)}
 	for _, w := range waits {
 		req.IdleS = append(req.IdleS, uint32(w/time.Second))
 	}
 	pb, err := controlpb.NewTargetClient(s.Conn()).Measure(ctx, req)
 	if err != nil {
-		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", f.site, node, control.FromStatus(err))
+		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", k.Site, node, control.FromStatus(err))
 	}
 	m, err := probe.FromPB(pb)
 	m.Node = node // by its session, whatever it says
 	return m, err
 }
 
-// adopt takes a measurement over: what the admin left open follows it, and
+// Adopt takes a measurement over: what the admin left open follows it, and
 // broker and helpers learn what changed. It reports whether the profile did.
-func (f *Frontal) adopt(m probe.Measured) (changed bool) {
-	old, profile := f.profile(), f.filled(m)
-	f.mu.Lock()
-	first := f.measured == nil
-	f.measured = &m
-	f.mu.Unlock()
-	f.current.Store(&profile)
-	carrier.LimitMTU(profile.MTU)
-	f.warnOf(m.Differences(profile), m.Node)
-	changed = control.ProfileToPB(profile).String() != control.ProfileToPB(old).String()
-	f.log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))
+func (k *Keeper) Adopt(m probe.Measured) (changed bool) {
+	old, profile := k.Profile(), k.filled(m)
+	k.mu.Lock()
+	first := k.measured == nil
+	k.measured = &m
+	k.mu.Unlock()
+	k.take(profile)
+	k.warnOf(m.Differences(profile), m.Node)
+	changed = differ(profile, old)
+	k.Log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))
 	if changed && !first {
-		f.log.Warn("the site's profile was out of date and is corrected", "node", m.Node, "was", fmt.Sprintf("%+v", old), "is", fmt.Sprintf("%+v", profile))
+		k.Log.Warn("the site's profile was out of date and is corrected", "node", m.Node, "was", fmt.Sprintf("%+v", old), "is", fmt.Sprintf("%+v", profile))
 	}
-	f.joinAgain()
-	if changed {
-		f.enterAgain()
-	}
+	k.Adopted(changed)
 	return changed
 }
 
 // filled is the site's profile as declared, with what is measured where nothing is.
-func (f *Frontal) filled(m probe.Measured) overlay.SiteProfile {
-	cfg := f.config()
-	profile := m.Fill(cfg.SiteProfile(), cfg.unset())
-	if profile.GatewayOnly && !f.publicAddr.IsValid() {
+func (k *Keeper) filled(m probe.Measured) overlay.SiteProfile {
+	s := k.Settings()
+	profile := m.Fill(s.Declared, s.Unset)
+	if profile.GatewayOnly && !k.IsReached() {
 		profile.Inbound, profile.Ports = overlay.InboundNone, overlay.Ports{} // nothing listens there
 	}
 	return profile
@@ -310,34 +356,27 @@ func (f *Frontal) filled(m probe.Measured) overlay.SiteProfile {
 
 // warnOf logs where the declared profile is not what was measured, when that
 // is news.
-func (f *Frontal) warnOf(differences []probe.Difference, node string) {
+func (k *Keeper) warnOf(differences []probe.Difference, node string) {
 	var text strings.Builder
 	for _, d := range differences {
 		fmt.Fprintf(&text, "%s %s %s\n", d.Field, d.Declared, d.Measured)
 	}
-	if text.String() == f.probing.warned {
+	if text.String() == k.probing.warned {
 		return
 	}
-	f.probing.warned = text.String()
+	k.probing.warned = text.String()
 	for _, d := range differences {
-		f.log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
+		k.Log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
 			"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", node)
 	}
 }
 
-// joinAgain tells the broker of the new profile, if there is a session; a
-// later one tells it anyway.
-func (f *Frontal) joinAgain() {
-	err := f.up.JoinAgain(f.ctx, f.joinRequest)
-	if err != nil {
-		f.log.Warn("the broker was not told what is new of the site", "error", err)
-	}
-}
-
-// enterAgain has every helper enter again, so that it learns the new profile:
-// it comes back at once, and links do not notice.
-func (f *Frontal) enterAgain() {
-	for _, s := range f.registry.Sessions() {
-		s.Close()
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }

@@ -165,7 +165,7 @@ func TestIdleIsToldLater(t *testing.T) {
 	again := probe.Measured{Findings: []probe.Finding{
 		finding(probe.Filter, "stateful"), finding(probe.NATMapping, "none"), finding(probe.UDPRate, "1200000"),
 	}}
-	told := r.f.withIdle(again)
+	told := r.f.measure.WithIdle(again)
 	if f := told.Idle(); len(f) != 2 || (probe.Result{Findings: told.Findings}).Finding(probe.UDPRate).Value != "1000000" {
 		t.Errorf("measured again: %+v", told)
 	}
@@ -223,7 +223,7 @@ func TestDoubtIsMeasured(t *testing.T) {
 	if err := fails(overlay.Relay); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.f.probing.doubted) > 0 {
+	if r.f.measure.Doubted() {
 		t.Error("a relay's failure is blamed on the profile")
 	}
 	fails(overlay.HolePunching) // whose answer the corrected profile may overtake, with which a2 is to enter again
@@ -233,40 +233,13 @@ func TestDoubtIsMeasured(t *testing.T) {
 	})
 }
 
-// Without a doubt the site is measured when its time has come, and a doubt
-// that comes too soon waits.
-func TestAwaitDoubt(t *testing.T) {
-	r := newRig(t, nil)
-	if !r.f.awaitDoubt(time.Hour, time.Millisecond) {
-		t.Error("measuring ended")
-	}
-	r.f.doubtProfile()
-	r.f.doubtProfile() // counts as one
-	if !r.f.awaitDoubt(time.Millisecond, time.Hour) || len(r.f.probing.doubted) != 0 {
-		t.Error("the doubt is not over")
-	}
-	r.f.doubtProfile()
-	ended := make(chan bool)
-	go func() { ended <- r.f.awaitDoubt(time.Hour, time.Hour) }()
-	r.until("the doubt is heard", func() bool { return len(r.f.probing.doubted) == 0 })
-	select {
-	case <-ended:
-		t.Error("it was measured too soon")
-	default:
-	}
-	r.f.cancel()
-	if receive(t, "the end of the wait", ended) {
-		t.Error("it goes on after the end")
-	}
-}
-
 // A gateway measures itself where nodes have no route; what comes in there
 // needs a listener.
 func TestMeasuredByGateway(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Profile.Inbound, c.PublicListen = Setting[overlay.Inbound]{}, daemon.Defaults[Config]().PublicListen
 	})
-	r.f.adopt(probe.Measured{Node: "gateway", Findings: []probe.Finding{finding(probe.Inbound, "open"), finding(probe.UDP, "true")}})
+	r.f.measure.Adopt(probe.Measured{Node: "gateway", Findings: []probe.Finding{finding(probe.Inbound, "open"), finding(probe.UDP, "true")}})
 	if p := r.f.profile(); p.Inbound != overlay.InboundNone || !p.UDP {
 		t.Errorf("without a listener: %+v", p)
 	}
@@ -278,7 +251,7 @@ func TestNotMeasured(t *testing.T) {
 	r := newRig(t, nil)
 	r.broker.stop()
 	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
-	_, err := r.f.measure()
+	_, err := r.f.measure.Measure(r.f.ctx)
 	if err == nil || !strings.Contains(err.Error(), "asking for the vantage points: ") {
 		t.Errorf("%v", err)
 	}

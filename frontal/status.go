@@ -90,11 +90,11 @@ func (f *Frontal) status() Status {
 		}
 		s.Helpers = append(s.Helpers, hs)
 	}
+	if m := f.measure.Measured(); m != nil {
+		s.Measured, s.Differs = m, m.Differences(s.Profile)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.measured != nil {
-		s.Measured, s.Differs = f.measured, f.measured.Differences(s.Profile)
-	}
 	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
 	s.Audit = f.audit.Status()
 	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": f.meetings.line.Stats().Used}

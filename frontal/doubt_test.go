@@ -1,0 +1,43 @@
+package frontal
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Without a doubt the site is measured when its time has come, and a doubt
+// that comes too soon waits.
+func TestAwaitDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		k := newKeeper(Options{Settings: func() Settings { return Settings{} }, Log: slog.New(slog.DiscardHandler)})
+		if !k.awaitDoubt(ctx, time.Hour, time.Millisecond) {
+			t.Error("measuring ended")
+		}
+		k.Doubt()
+		k.Doubt() // counts as one
+		if !k.awaitDoubt(ctx, time.Millisecond, time.Hour) || k.Doubted() {
+			t.Error("the doubt is not over")
+		}
+		k.Doubt()
+		ended := make(chan bool, 1)
+		go func() { ended <- k.awaitDoubt(ctx, time.Hour, time.Hour) }()
+		synctest.Wait()
+		if k.Doubted() {
+			t.Error("the doubt is not heard")
+		}
+		select {
+		case <-ended:
+			t.Error("it was measured too soon")
+		default:
+		}
+		cancel()
+		if <-ended {
+			t.Error("it goes on after the end")
+		}
+	})
+}
