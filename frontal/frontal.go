@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
@@ -68,7 +69,7 @@ type Frontal struct {
 	endpoint *control.Endpoint
 	creds    *control.Credentials
 	up       *uplink.Set
-	measure  *Keeper
+	measure  *measure.Keeper
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
 	memory   *outcomes.Memory // of how techniques did

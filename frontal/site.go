@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 
+	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -14,8 +15,8 @@ import (
 func (f *Frontal) profile() overlay.SiteProfile { return f.measure.Profile() }
 
 // newMeasure makes what keeps the site's profile measured.
-func (f *Frontal) newMeasure() *Keeper {
-	return newKeeper(Options{
+func (f *Frontal) newMeasure() *measure.Keeper {
+	return measure.New(measure.Options{
 		Site: f.site, Settings: f.measureSettings, Log: f.log,
 		AwaitBroker: func(ctx context.Context) bool { return f.up.Await(ctx) != nil }, AwaitHelper: f.registry.AwaitHelper,
 		Grid: askBroker{f}, HTTPProxy: f.httpProxy, TLS: f.dataTLS,
@@ -30,9 +31,9 @@ func (f *Frontal) newMeasure() *Keeper {
 }
 
 // measureSettings is what the settings in effect say of the profile.
-func (f *Frontal) measureSettings() Settings {
+func (f *Frontal) measureSettings() measure.Settings {
 	cfg := f.config()
-	return Settings{Every: cfg.Measure, Declared: cfg.SiteProfile(), Unset: cfg.unset(), Ports: cfg.ports()}
+	return measure.Settings{Every: cfg.Measure, Declared: cfg.SiteProfile(), Unset: cfg.unset(), Ports: cfg.ports()}
 }
 
 // joinRequest is what the broker is told of the site.

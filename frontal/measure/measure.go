@@ -1,4 +1,10 @@
-package frontal
+// Package measure keeps a site's profile: as its admin declared it, with what was left open
+// taken from a measurement, which it has made again in time and when it is doubted. It knows
+// neither who is told of a profile nor how a measurement is carried out.
+//
+// One lock guards the last measurement. It is never held while measuring, nor while its
+// owner is told.
+package measure
 
 import (
 	"context"
@@ -82,8 +88,8 @@ type Keeper struct {
 	measured *probe.Measured // nil: not yet; not changed
 }
 
-// newKeeper returns the keeper of a site that was not measured yet.
-func newKeeper(o Options) *Keeper {
+// New returns the keeper of a site that was not measured yet.
+func New(o Options) *Keeper {
 	k := &Keeper{Options: o, DoubtAfter: measureAgain, IdleAfter: measureAgain, probing: newProbing()}
 	k.take(o.Settings().Declared)
 	return k

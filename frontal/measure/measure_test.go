@@ -1,4 +1,4 @@
-package frontal
+package measure
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func TestAwaitDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		k := newKeeper(Options{Settings: func() Settings { return Settings{} }, Log: slog.New(slog.DiscardHandler)})
+		k := New(Options{Settings: func() Settings { return Settings{} }, Log: slog.New(slog.DiscardHandler)})
 		if !k.awaitDoubt(ctx, time.Hour, time.Millisecond) {
 			t.Error("measuring ended")
 		}
