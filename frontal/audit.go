@@ -4,34 +4,11 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// auditLink records the end of a link that the gateway carried: Sent is what
-// left the site, the first of Sites. The peer's site is known when the
-// connection's intro or introduction named it.
-func (f *Frontal) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
-	r := audit.Record{
-		Event: audit.LinkEnd, User: l.principal.User, Project: l.principal.Project, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(f.site)}, Nodes: []string{l.node},
-		Link: l.id, Peer: l.from + " " + l.to, Sent: stats.AToB, Received: stats.BToA, Seconds: lasted.Seconds(), Reason: l.kind + ": ended",
-	}
-	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
-		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
-	}
-	if l.technique != 0 {
-		r.Technique = l.technique.String()
-	}
-	if err != nil {
-		r.Reason = l.kind + ": " + err.Error()
-	}
-	f.audit.Append(r)
-}
 
 // auditPolicy records that the site has another policy, and which.
 func (f *Frontal) auditPolicy() {

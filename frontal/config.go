@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -158,6 +159,14 @@ func (l Limits) halfOpen(what string) accept.Bounds {
 	return accept.Bounds{
 		What: what, Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
 		TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
+	}
+}
+
+// gateway is what of it bounds the gateway.
+func (l Limits) gateway() gateway.Limits {
+	return gateway.Limits{
+		Links: l.Links, LinksPerNode: l.LinksPerNode, Pending: l.Pending, PendingPerNode: l.PendingPerNode,
+		HalfOpen: l.HalfOpen, HalfOpenPerSource: l.HalfOpenPerSource,
 	}
 }
 

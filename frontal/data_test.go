@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -94,11 +95,9 @@ func TestCarryRefuses(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")} })
 	h := r.helper("a1")
 	h.register(0)
-	r.f.mu.Lock()
 	for _, addr := range []string{"127.0.0.1:80", "169.254.169.254:80", "203.0.113.200:443", farAway} {
-		r.f.allowed.name(addr, true, time.Now()) // even if a broker were to name them
+		r.f.gateway.Allow(addr) // even if a broker were to name them
 	}
-	r.f.mu.Unlock()
 	many := strings.Split(strings.Repeat(farAway+" ", 9), " ")[:9]
 	for _, tc := range []struct {
 		addrs []string
@@ -164,7 +163,7 @@ func TestCarryToSilence(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	r.outside(farAway, farAway)
-	r.f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+	r.f.gateway.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		<-ctx.Done()
 		return nil, fmt.Errorf("dial %s: %w", addr, overlay.ErrTimeout)
 	}
@@ -193,7 +192,7 @@ func TestCarryTriesAllAddresses(t *testing.T) {
 	echo(t, far)
 	r.outside("203.0.113.1:443", gone.Addr().String())
 	r.outside("203.0.113.2:443", far.Addr().String())
-	r.f.allowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.1:443", "203.0.113.2:443"}}, allowedFor)
+	r.f.gateway.AllowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.1:443", "203.0.113.2:443"}}, gateway.AllowedFor)
 	conn, err := h.carry("203.0.113.1:443", "203.0.113.2:443")
 	if err != nil {
 		t.Fatal(err)
@@ -230,9 +229,9 @@ func TestCarryIDWorksOnce(t *testing.T) {
 	r.outside(farAway, far.Addr().String())
 	h.ask(9, false)
 	used := h.carryID()
-	roundTrip(t, r.show(r.f.dataAddr, used))
+	roundTrip(t, r.show(r.f.gateway.DataAddr, used))
 	const want = "not permitted: unknown carry-id; it works once, for 10s"
-	if refuse := r.refused(r.show(r.f.dataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeForbidden {
+	if refuse := r.refused(r.show(r.f.gateway.DataAddr, used)); refuse.Text != want || refuse.Code != wire.CodeForbidden {
 		t.Errorf("used: %+v", refuse)
 	}
 }
@@ -258,7 +257,7 @@ func TestCarryIDExpires(t *testing.T) {
 	r.until("it is in the log", func() bool {
 		return strings.Contains(r.log.String(), "node a1 did not fetch the connection within 50ms")
 	})
-	if refuse := r.refused(r.show(r.f.dataAddr, late)); refuse.Code != wire.CodeForbidden {
+	if refuse := r.refused(r.show(r.f.gateway.DataAddr, late)); refuse.Code != wire.CodeForbidden {
 		t.Errorf("late: %+v", refuse)
 	}
 }
@@ -269,7 +268,7 @@ func TestInbound(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	intro := &wire.Intro{Kind: wire.IntroProcess, Job: job, Rank: 0, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Direct, Via: overlay.ViaTarget}
-	outer := r.show(r.f.publicAddr, intro)
+	outer := r.show(r.f.gateway.PublicAddr, intro)
 	inner := h.accept()
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
@@ -297,27 +296,27 @@ func TestBadFirstFrames(t *testing.T) {
 		code  wire.Code
 		text  string
 	}{
-		{r.f.publicAddr, process(5), wire.CodeUnknownProcess, "process is not registered: rank 5 of job " + string(job) + " is not at sitea"},
-		{r.f.publicAddr, process(1), wire.CodeUnreachable, "unreachable: the helper of rank 1 of job " + string(job) + " listens nowhere"},
-		{r.f.publicAddr, carry, wire.CodeForbidden, "not permitted: carry-ids count only inside the site"},
-		{r.f.dataAddr, process(0), wire.CodeRefused, "refused: this is the port for a node's own data, which shows a carry-id"},
-		{r.f.dataAddr, carry, wire.CodeForbidden, "unknown carry-id"},
-		{r.f.dataAddr, &wire.Ticket{Job: job}, wire.CodeMalformed, "unexpected frame: a ticket in place of an intro"},
-		{r.f.dataAddr, nil, wire.CodeTimeout, "timed out: no intro came within 300ms"},
+		{r.f.gateway.PublicAddr, process(5), wire.CodeUnknownProcess, "process is not registered: rank 5 of job " + string(job) + " is not at sitea"},
+		{r.f.gateway.PublicAddr, process(1), wire.CodeUnreachable, "unreachable: the helper of rank 1 of job " + string(job) + " listens nowhere"},
+		{r.f.gateway.PublicAddr, carry, wire.CodeForbidden, "not permitted: carry-ids count only inside the site"},
+		{r.f.gateway.DataAddr, process(0), wire.CodeRefused, "refused: this is the port for a node's own data, which shows a carry-id"},
+		{r.f.gateway.DataAddr, carry, wire.CodeForbidden, "unknown carry-id"},
+		{r.f.gateway.DataAddr, &wire.Ticket{Job: job}, wire.CodeMalformed, "unexpected frame: a ticket in place of an intro"},
+		{r.f.gateway.DataAddr, nil, wire.CodeTimeout, "timed out: no intro came within 300ms"},
 	} {
 		if refuse := r.refused(r.show(tc.at, tc.frame)); refuse.Code != tc.code || !strings.Contains(refuse.Text, tc.text) || refuse.By != "frontal sitea" {
 			t.Errorf("got %+v, want %q", refuse, tc.text)
 		}
 	}
 	for name, bytes := range map[string]string{"HTTP": "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a lying length": "IS\x01\x01\xff\xff", "another version": "IS\x02\x01\x00\x00"} {
-		conn := r.show(r.f.publicAddr, nil)
+		conn := r.show(r.f.gateway.PublicAddr, nil)
 		io.WriteString(conn, bytes)
 		if refuse := r.refused(conn); refuse.Code != wire.CodeMalformed && refuse.Code != wire.CodeVersion {
 			t.Errorf("%s: %+v", name, refuse)
 		}
 	}
 	h.ln.Close()
-	if refuse := r.refused(r.show(r.f.publicAddr, process(0))); !strings.Contains(refuse.Text, "helper sitea/a1 of rank 0") || !strings.Contains(refuse.Text, "nothing listens there") {
+	if refuse := r.refused(r.show(r.f.gateway.PublicAddr, process(0))); !strings.Contains(refuse.Text, "helper sitea/a1 of rank 0") || !strings.Contains(refuse.Text, "nothing listens there") {
 		t.Errorf("helper deaf: %+v", refuse)
 	}
 }
@@ -330,9 +329,9 @@ func TestBoundsOnData(t *testing.T) {
 	})
 	h := r.helper("a1")
 	h.register(0)
-	silent := r.show(r.f.publicAddr, nil)
-	r.until("it is being let in", func() bool { return r.f.half.outside.Stats().Used == 1 })
-	if refuse := r.refused(r.show(r.f.publicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
+	silent := r.show(r.f.gateway.PublicAddr, nil)
+	r.until("it is being let in", func() bool { return r.f.status().Waiting["half_open"] == 1 })
+	if refuse := r.refused(r.show(r.f.gateway.PublicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
 		t.Errorf("half open: %+v", refuse)
 	}
 	silent.Write(wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: job}))
@@ -374,7 +373,7 @@ func TestCarriedLinksOutliveTheBroker(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	outer := r.show(r.f.publicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
+	outer := r.show(r.f.gateway.PublicAddr, &wire.Intro{Kind: wire.IntroProcess, Job: job})
 	inner := h.accept()
 	wire.Read(inner)
 	r.broker.stop()
@@ -541,7 +540,7 @@ func TestStatus(t *testing.T) {
 	}
 	if got.Site != "sitea" || !got.Broker.Up || got.Broker.Name != "main" || got.Broker.Epoch != 1 || got.Jobs[job] != 2 ||
 		len(got.Helpers) != 1 || got.Helpers[0].Node != "a1" || got.Helpers[0].Processes != 2 || got.Helpers[0].Address != h.s.LocalAddr().String() ||
-		got.Resolve.Calls != 1 || got.Public != r.f.publicAddr.String() || !got.Profile.GatewayOnly {
+		got.Resolve.Calls != 1 || got.Public != r.f.gateway.PublicAddr.String() || !got.Profile.GatewayOnly {
 		t.Errorf("%s", resp.Json)
 	}
 }

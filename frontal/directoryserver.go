@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -23,10 +24,6 @@ import (
 const (
 	// maxIntroduction bounds one introduction from request to last event.
 	maxIntroduction = 30 * time.Second
-
-	// returnLinger is how long a connect-id is good after its introduction: the
-	// broker's word that the target connected may overtake the connection.
-	returnLinger = 10 * time.Second
 
 	// maxQuestions bounds the questions of one call.
 	maxQuestions = 16 << 10
@@ -130,7 +127,7 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 		return p, err
 	}
 	if f.profile().GatewayOnly {
-		p.Public = f.publicAddr
+		p.Public = f.gateway.PublicAddr
 	}
 	if p.Public.IsValid() && !f.declared().Declares(p.Public.Addr()) {
 		err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, p.Public)
@@ -218,9 +215,7 @@ func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 		return &controlpb.Answer{Fault: control.Fault(a.Err)}
 	}
 	if f.profile().GatewayOnly && a.Point.Public != "" && a.Plan != nil {
-		f.mu.Lock()
-		f.allowed.name(a.Point.Public, true, time.Now())
-		f.mu.Unlock()
+		f.gateway.Allow(a.Point.Public)
 	}
 	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(a.Plan)}
 }
@@ -324,8 +319,8 @@ func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.Se
 		return control.Status(err)
 	}
 	defer release()
-	if len(req.Offer) == 0 && d.f.standsIn(overlay.Technique(req.Technique)) {
-		return control.Status(d.f.askMeeting(ctx, id, req, out.Send))
+	if len(req.Offer) == 0 && d.f.gateway.StandsIn(overlay.Technique(req.Technique)) {
+		return control.Status(d.f.gateway.Ask(ctx, id.Name, req, out.Send))
 	}
 	s, err := d.f.up.Get(ctx)
 	if err != nil {
@@ -348,21 +343,13 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 		if err != nil {
 			return callError(err)
 		}
-		if err := f.checkNegotiation("answer", event.Answer); err != nil {
+		if err := gateway.CheckNegotiation(f.who, "answer", event.Answer); err != nil {
 			return err
 		}
-		f.allowRelay(event.Relay, allowedFor)
+		f.gateway.AllowRelay(event.Relay, gateway.AllowedFor)
 		if err := out.Send(event); err != nil {
 			return err
 		}
-	}
-}
-
-func (f *Frontal) allowRelay(a *controlpb.Assignment, keep time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, addr := range a.GetAddresses() {
-		f.allowed.nameFor(addr, false, time.Now(), keep)
 	}
 }
 
@@ -380,42 +367,26 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 	if err := f.runsAt(id, asker); err != nil {
 		return nil, err
 	}
-	if err := f.checkNegotiation("offer", req.Offer); err != nil {
+	if err := gateway.CheckNegotiation(f.who, "offer", req.Offer); err != nil {
 		return nil, err
 	}
 	req.AskerNode = id.Name
 	if technique != overlay.Reversed || !f.profile().GatewayOnly && req.ConnectAddress != "" {
 		return func() {}, nil
 	}
-	if !f.publicAddr.IsValid() {
+	if !f.gateway.PublicAddr.IsValid() {
 		return nil, fmt.Errorf("%s: %w: the gateway of %s listens nowhere for connections from outside (public_listen), so nobody can dial back", f.who, overlay.ErrNoPath, f.site)
 	}
 	if len(req.ConnectId) != len(wire.ID{}) {
 		return nil, fmt.Errorf("%s: %w: a connect-id of %d bytes, want %d", f.who, wire.ErrMalformed, len(req.ConnectId), len(wire.ID{}))
 	}
-	req.ConnectAddress = f.publicAddr.String()
-	return f.expectReturn(wire.ID(req.ConnectId), asker, id.Name)
-}
-
-// expectReturn lets a connection that shows id through to asker until the
-// returned function is called, and a little longer.
-func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName, node string) (release func(), err error) {
-	now := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.returns.add(id, returning{asker, node, now.Add(maxIntroduction + returnLinger)}, now); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.who, err)
-	}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.returns.end(id, time.Now().Add(returnLinger))
-	}, nil
+	req.ConnectAddress = f.gateway.PublicAddr.String()
+	return f.gateway.ExpectReturn(wire.ID(req.ConnectId), asker, id.Name, maxIntroduction)
 }
 
 // runsAt says that a helper may not speak for a process, or returns nil.
 func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
-	if point, ok := f.registry.Point(name); !ok || point.Node != id.Node() {
+	if !f.registry.RunsAt(id.Node(), name) {
 		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)
 	}
 	return nil

@@ -299,8 +299,8 @@ func TestBrokerAway(t *testing.T) {
 	if n := len(r.broker.joins); n != 2 || !r.broker.joins[1].Profile.GatewayOnly {
 		t.Errorf("%d joins", n)
 	}
-	if p := r.broker.registered[1]; p.Public != r.f.publicAddr.String() {
-		t.Errorf("public address %q, want the gateway's %v", p.Public, r.f.publicAddr)
+	if p := r.broker.registered[1]; p.Public != r.f.gateway.PublicAddr.String() {
+		t.Errorf("public address %q, want the gateway's %v", p.Public, r.f.gateway.PublicAddr)
 	}
 }
 
@@ -566,7 +566,7 @@ func TestEnter(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	e, err := h.nodes.Enter(h.ctx(), &controlpb.EnterRequest{Software: "test"})
-	if err != nil || e.Site != "sitea" || !e.Profile.GatewayOnly || e.DataAddress != r.f.dataAddr.String() || e.Epoch != r.f.epoch || e.Epoch == 0 {
+	if err != nil || e.Site != "sitea" || !e.Profile.GatewayOnly || e.DataAddress != r.f.gateway.DataAddr.String() || e.Epoch != r.f.epoch || e.Epoch == 0 {
 		t.Errorf("%v, %v", e, err)
 	}
 }

@@ -2,7 +2,6 @@ package frontal
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,43 +16,22 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
-	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-const (
-	// allowedFor is how long an address that the broker named may be dialled
-	// for a node. Helpers dial at once; a slow one asks again.
-	allowedFor = 2 * time.Minute
-)
-
-// bounds are waits that no setting changes; tests shorten them.
-type bounds struct {
-	intro   time.Duration // for a connection to say what it wants
-	carry   time.Duration // for a node to fetch what was dialled for it
-	meet    time.Duration // for both ends of a meeting to be connected
-	refuse  time.Duration // for a refusal to be read
-	another time.Duration // for an answer, where another broker can be asked instead
-	doubt   time.Duration // after a measurement, before a doubt brings the next
-	idle    time.Duration // after an idle measurement that failed, before it is tried again
-}
-
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, another: 2 * time.Second, doubt: time.Minute, idle: time.Minute}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
@@ -69,49 +47,28 @@ type Frontal struct {
 	endpoint *control.Endpoint
 	creds    *control.Credentials
 	up       *uplink.Set
+	registry *directory.Registry
 	measure  *measure.Keeper
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
 	memory   *outcomes.Memory // of how techniques did
 	hosts    *directory.Hosts
 
-	// The gateway as an end of meetings.
-	meetings meetings
-	newEnd   func(ctx context.Context, ipv6 bool) (end, error) // side
-	vantages *coordinate.BearingsCache
-	portPool *coordinate.PortPool
-	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Serve before anything reads it
-
-	// dial reaches out of the site as its egress allows, dialBroker to the broker.
-	dial       func(ctx context.Context, addr string) (*net.TCPConn, error)
+	gateway    *gateway.Gateway
 	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
 
 	ctx       context.Context // ends with Serve
 	cancel    context.CancelFunc
-	open      context.Context    // ends before ctx when the frontal drains: no new connections or sessions
-	shut      context.CancelFunc // ends open
-	work      sync.WaitGroup     // everything Serve must wait for
-	bounds    bounds
+	open      context.Context        // ends before ctx when the frontal drains: no new connections or sessions
+	shut      context.CancelFunc     // ends open
+	work      sync.WaitGroup         // everything Serve must wait for
 	httpProxy carrier.HTTPProxy      // the site's, if there is one
-	window    *dialwindow.Window     // of connections out of the site
-	proxies   *encap.Dialer          // dials the grid's proxies; nil: as everybody else
-	half      halfOpen               // by port
+	half      *accept.HalfOpen       // control connections that have not said who they are
 	waits     *limit.Counter[string] // calls of helpers that wait, by node
 	audit     *audit.Log             // nil is none; set before Serve
 	ledgers   ledgers                // of what helpers have written there
 
 	stopMetrics func() // ends the page of metrics; may be called again
-
-	// Set by Serve before anything reads them.
-	dataAddr, publicAddr netip.AddrPort
-	passOn               func(c *net.TCPConn, first []byte) error // to a predecessor
-
-	mu       sync.Mutex // guards the fields below; never held while calling or dialling
-	registry *directory.Registry
-	allowed  *allowed
-	carries  *carries
-	returns  *returns
-	links    links
 }
 
 // New makes a frontal of checked settings. It fails when the certificate is
@@ -134,44 +91,29 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		return nil, err
 	}
 	f := &Frontal{
-		site: site, who: "frontal " + cfg.Site, log: log,
-		bounds: standardBounds,
-		epoch:  rand.Uint64() | 1, start: time.Now(),
+		site: site, who: "frontal " + cfg.Site, log: log, creds: creds,
+		epoch: rand.Uint64() | 1, start: time.Now(),
 		registry: directory.NewRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
-		allowed:  newAllowed(cfg.rule(), allowedFor),
-		carries:  newCarries(cfg.Limits),
 		memory:   outcomes.New(),
 
 		stopMetrics: func() {},
-		returns:     newReturns(cfg.Limits),
-		links:       newLinks(cfg.Limits.Links, cfg.Limits.LinksPerNode, quota),
 	}
 	f.waits = limit.NewCounter[string](limit.Bounds{
 		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
 		TotalSetting: "limits.waiting", KeySetting: "limits.waiting_per_node",
 	})
-	f.half = f.newHalfOpen(cfg.Limits)
+	f.half = accept.NewHalfOpen(cfg.Limits.halfOpen("control connections that have not shown who they are"), f.auditCaller)
 	f.live.Store(&cfg)
 	f.policy.Store(own)
 	f.httpProxy = proxy
 	f.measure = f.newMeasure()
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.open, f.shut = context.WithCancel(f.ctx)
-	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
-	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
 	f.up = uplink.New(f.who, cfg.Broker, cfg.Patience, log)
 	f.hosts = directory.NewHosts(site, f.who, f.up, log)
 	f.resolver = directory.NewResolver(f.ctx, &f.work, f.who, site, f.up, cfg.Limits.Cache, cfg.CacheAge)
 	f.awaits = directory.NewAwaits(f.ctx, &f.work, f.who, f.registry, f.resolver, f.up)
-	f.window = dialwindow.New(log)
-	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
-		if f.profile().Egress.ThroughHTTPProxy() {
-			return carrier.DialTCP(ctx, addr, proxy)
-		}
-		return dialwindow.Dial(ctx, f.window, func(ctx context.Context) (*net.TCPConn, error) {
-			return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
-		})
-	}
+	f.gateway = f.newGateway(quota)
 	f.dialBroker = func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := carrier.DialSmall(ctx, addr, proxy)
 		if err != nil {
@@ -186,10 +128,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		controlpb.RegisterAdminServer(r, &adminServer{f: f})
 	})
 	f.endpoint.Refused, f.endpoint.OverBudget = f.auditCaller, f.auditOverBudget
-	f.endpoint.SetHalfOpen(f.half.control)
+	f.endpoint.SetHalfOpen(f.half)
 	f.endpoint.SetBudget(cfg.Limits.budget())
-	f.creds = creds
-	f.proxies = encap.NewDialer(func() *tls.Config { return creds.DataClient(control.RoleProxy) })
 	f.endpoint.SetTrust(control.Trust{Renew: f.renew, Cut: f.cutFor})
 	return f, nil
 }
@@ -212,7 +152,7 @@ func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
 // with the addresses as facts; it does not wait for the broker. It returns
 // when everything it started has ended. A Frontal serves once.
 func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error {
-	defer f.serveQuota()()
+	defer f.gateway.ServeQuota()()
 	defer f.auditSums(true)     // once no helper can tell of more
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
@@ -221,25 +161,24 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.cancel()
 	defer context.AfterFunc(ctx, f.cancel)()
 
-	f.up.Another, f.measure.DoubtAfter, f.measure.IdleAfter = f.bounds.another, f.bounds.doubt, f.bounds.idle
 	hooks := daemon.HooksOf(ctx)
-	f.passOn = hooks.Return
-	hooks.CountWork("links", f.linkCount)
+	f.gateway.PassOn, f.gateway.Audit = hooks.Return, f.audit
+	hooks.CountWork("links", f.gateway.LinkCount)
 	ln, err := f.listen(ctx)
 	if err != nil {
 		return err
 	}
-	if err := f.openMeetings(); err != nil {
+	if err := f.gateway.Start(); err != nil {
 		ln.close()
 		return err
 	}
-	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "brokers", strings.Join(f.config().Broker, " "))
+	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.gateway.DataAddr), "public", addrText(f.gateway.PublicAddr), "brokers", strings.Join(f.config().Broker, " "))
 	// Whatever a predecessor let go of it has let go of when ready returns.
 	ready(ln.facts...)
 	failed := make(chan error, 3)
 	sessions.Go(func() { failed <- f.endpoint.Serve(f.open, ln.control, f.admit, f.helperJoined) })
 	for _, d := range ln.data {
-		sessions.Go(func() { failed <- f.serveData(d) })
+		sessions.Go(func() { failed <- d.serve(d.TCPListener) })
 	}
 	for _, to := range f.up.All {
 		sessions.Go(func() {
@@ -282,6 +221,12 @@ type listeners struct {
 	facts   []string
 }
 
+// dataListener accepts one kind of data connection.
+type dataListener struct {
+	*net.TCPListener
+	serve func(*net.TCPListener) error
+}
+
 func (l *listeners) close() {
 	if l.control != nil {
 		l.control.Close()
@@ -322,17 +267,17 @@ func (f *Frontal) listen(ctx context.Context) (l listeners, err error) {
 		if err != nil {
 			return l, err
 		}
-		f.dataAddr = addrOf(d)
-		l.data = append(l.data, dataListener{d, f.fromNode, f.half.nodes})
-		l.facts = append(l.facts, "data="+f.dataAddr.String())
+		f.gateway.DataAddr = addrOf(d)
+		l.data = append(l.data, dataListener{d, f.gateway.ServeNodes})
+		l.facts = append(l.facts, "data="+f.gateway.DataAddr.String())
 	}
 	if f.config().PublicListen.IsValid() {
 		d, err := f.listenPublic(ctx)
 		if err != nil {
 			return l, err
 		}
-		l.data = append(l.data, dataListener{d, f.fromOutside, f.half.outside})
-		l.facts = append(l.facts, "public="+f.publicAddr.String())
+		l.data = append(l.data, dataListener{d, f.gateway.ServeOutside})
+		l.facts = append(l.facts, "public="+f.gateway.PublicAddr.String())
 	}
 	return l, nil
 }
@@ -344,12 +289,12 @@ func (f *Frontal) listenPublic(ctx context.Context) (*net.TCPListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.publicAddr = f.config().PublicAddress
-	if !f.publicAddr.IsValid() {
-		f.publicAddr = addrOf(d)
+	f.gateway.PublicAddr = f.config().PublicAddress
+	if !f.gateway.PublicAddr.IsValid() {
+		f.gateway.PublicAddr = addrOf(d)
 	}
-	if f.publicAddr.Port() == 0 {
-		f.publicAddr = netip.AddrPortFrom(f.publicAddr.Addr(), addrOf(d).Port())
+	if f.gateway.PublicAddr.Port() == 0 {
+		f.gateway.PublicAddr = netip.AddrPortFrom(f.gateway.PublicAddr.Addr(), addrOf(d).Port())
 	}
 	return d, nil
 }
@@ -365,7 +310,7 @@ func listenTCP(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
 }
 
 func addrOf(ln *net.TCPListener) netip.AddrPort {
-	return plainAddr(ln.Addr().(*net.TCPAddr).AddrPort())
+	return gateway.PlainAddr(ln.Addr().(*net.TCPAddr).AddrPort())
 }
 
 func addrText(a netip.AddrPort) string {
@@ -419,9 +364,7 @@ func (f *Frontal) sweep() {
 		f.auditSums(false)
 		now := time.Now()
 		gone := f.registry.Expire(now)
-		f.mu.Lock()
-		f.returns.expire(now)
-		f.mu.Unlock()
+		f.gateway.Expire(now)
 		f.hosts.Expire(now)
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())

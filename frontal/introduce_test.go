@@ -57,10 +57,7 @@ func TestIntroduceByRelay(t *testing.T) {
 			t.Errorf("the broker was asked %v", asked)
 		}
 	}
-	r.f.mu.Lock()
-	_, err := r.f.allowed.check("203.0.113.20:443", time.Now())
-	r.f.mu.Unlock()
-	if err != nil {
+	if err := r.f.gateway.Check("203.0.113.20:443", time.Now()); err != nil {
 		t.Error(err)
 	}
 }
@@ -106,14 +103,14 @@ func TestReversedToTheGateway(t *testing.T) {
 	id := wire.ID{1, 2, 3}
 	r.broker.locked(func() {
 		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-			if req.ConnectAddress != r.f.publicAddr.String() {
-				t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.publicAddr)
+			if req.ConnectAddress != r.f.gateway.PublicAddr.String() {
+				t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.gateway.PublicAddr)
 			}
 			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
 		}
 	})
 	intro := &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Reversed}
-	refuse := r.refused(r.show(r.f.publicAddr, intro))
+	refuse := r.refused(r.show(r.f.gateway.PublicAddr, intro))
 	if want := "not permitted: unknown connect-id, or its introduction is over"; refuse.Code != wire.CodeForbidden || refuse.Text != want || refuse.By != "frontal sitea" {
 		t.Errorf("before the introduction: %+v", refuse)
 	}
@@ -123,7 +120,7 @@ func TestReversedToTheGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The broker's word came first; the connection is still let in.
-	outer := r.show(r.f.publicAddr, intro)
+	outer := r.show(r.f.gateway.PublicAddr, intro)
 	inner := h.accept()
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
 		t.Fatalf("the helper got %+v, %v", frame, err)
@@ -197,10 +194,7 @@ func TestIntroducedReachesTheHelper(t *testing.T) {
 		t.Errorf("the helper got %v", got)
 	}
 	for _, addr := range []string{"203.0.113.20:443", "203.0.113.21:4000"} {
-		r.f.mu.Lock()
-		_, err := r.f.allowed.check(addr, time.Now())
-		r.f.mu.Unlock()
-		if err != nil {
+		if err := r.f.gateway.Check(addr, time.Now()); err != nil {
 			t.Error(err)
 		}
 	}

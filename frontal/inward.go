@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -28,7 +29,7 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 	ip, from := p.Local.Addr().Unmap().WithZone(""), from.Unmap().WithZone("")
 	cfg := f.config()
 	if ip != from {
-		if kind := neverDialled(ip); kind != "" {
+		if kind := gateway.NeverDialled(ip); kind != "" {
 			return f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, kind)
 		}
 		if !slices.ContainsFunc(cfg.NodeNetworks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
@@ -45,7 +46,7 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 // address among its networks.
 func (f *Frontal) declared() overlay.SiteProfile {
 	p := f.profile()
-	if ip := f.publicAddr.Addr(); f.publicAddr.IsValid() && !p.Declares(ip) {
+	if ip := f.gateway.PublicAddr.Addr(); f.gateway.PublicAddr.IsValid() && !p.Declares(ip) {
 		p.Networks = append(slices.Clip(p.Networks), netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()))
 	}
 	return p

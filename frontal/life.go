@@ -1,15 +1,12 @@
 package frontal
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"reflect"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // liveKeys are the settings that take effect while the frontal serves.
@@ -49,15 +46,11 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	}
 	return func() {
 		f.live.Store(&merged)
-		f.half.setMax(merged.Limits)
+		f.half.SetMax(merged.Limits.HalfOpen, merged.Limits.HalfOpenPerSource)
 		f.waits.SetMax(merged.Limits.Waiting, merged.Limits.WaitsPerNode)
 		f.endpoint.SetBudget(merged.Limits.budget())
-		f.links.quota.SetRules(merged.Quota.Rules())
+		f.gateway.Reload(merged.Limits.gateway(), merged.Quota.Rules())
 		f.registry.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
-		f.mu.Lock()
-		f.allowed.rule = merged.rule()
-		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
-		f.mu.Unlock()
 		changed := f.measure.Reload()
 		switch {
 		case f.newPolicy(own):
@@ -91,10 +84,7 @@ func (f *Frontal) drain(hooks *daemon.Hooks) {
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	for last := time.Now(); ; {
-		f.mu.Lock()
-		busy := len(f.links.live) > 0
-		f.mu.Unlock()
-		if busy {
+		if f.gateway.LinkCount() > 0 {
 			last = time.Now()
 		} else if time.Since(last) >= quiet {
 			return
@@ -102,36 +92,10 @@ func (f *Frontal) drain(hooks *daemon.Hooks) {
 		select {
 		case r := <-hooks.Returned():
 			last = time.Now()
-			f.work.Go(func() { f.greetReturned(r) })
+			f.work.Go(func() { f.gateway.GreetReturned(r) })
 		case <-look.C:
 		case <-f.ctx.Done():
 			return
 		}
-	}
-}
-
-// linkCount is how many links this frontal carries.
-func (f *Frontal) linkCount() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.links.live)
-}
-
-// greetReturned is greet for a connection that a successor has read the intro of.
-func (f *Frontal) greetReturned(r daemon.Returned) {
-	frame, err := wire.Read(bytes.NewReader(r.First))
-	intro, ok := frame.(*wire.Intro)
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: a successor passed on a %v in place of an intro", wire.ErrType, frame.Type())
-	}
-	if err == nil {
-		handle := f.fromOutside
-		if a, ok := r.Conn.LocalAddr().(*net.TCPAddr); ok && f.dataAddr.IsValid() && a.AddrPort().Port() == f.dataAddr.Port() {
-			handle = f.fromNode
-		}
-		err = handle(f.ctx, r.Conn, intro)
-	}
-	if err != nil {
-		f.turnAway(r.Conn, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
@@ -38,8 +39,8 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 // standOn puts a frontal's end of meetings on a host. Its sessions stay on
 // loopback.
 func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
-	r.f.newEnd = func(ctx context.Context, ipv6 bool) (end, error) {
-		e, err := r.f.side(ctx, ipv6)
+	r.f.gateway.NewEnd = func(ctx context.Context, ipv6 bool) (gateway.End, error) {
+		e, err := r.f.gateway.Side(ctx, ipv6)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
@@ -52,8 +53,8 @@ func newLoopEnd(t *testing.T) *loopEnd {
 }
 
 // use makes r's frontal meet through e.
-func (r *rig) use(e end) {
-	r.f.newEnd = func(_ context.Context, ipv6 bool) (end, error) {
+func (r *rig) use(e gateway.End) {
+	r.f.gateway.NewEnd = func(_ context.Context, ipv6 bool) (gateway.End, error) {
 		if l, ok := e.(*loopEnd); ok && ipv6 {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (c *helpersCall) end() error {
 // fetch shows a carry-id.
 func (r *rig) fetch(e *controlpb.IntroduceEvent) *net.TCPConn {
 	r.t.Helper()
-	return r.show(r.f.dataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
+	return r.show(r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
 }
 
 // two returns the rigs of two gateways that can meet, with rank 0 at the
@@ -262,7 +263,7 @@ func TestMeeting(t *testing.T) {
 					t.Errorf("no %q in\n%s", line, log)
 				}
 				s := r.f.status()
-				if s.Meetings != (MeetingCounters{Connected: 1}) || s.Links.Live != 0 || s.Links.Bytes != 600_000 || s.Waiting["carries"] != 0 {
+				if s.Meetings != (gateway.MeetingCounters{Connected: 1}) || s.Links.Live != 0 || s.Links.Bytes != 600_000 || s.Waiting["carries"] != 0 {
 					t.Errorf("%+v, %+v, %v", s.Meetings, s.Links, s.Waiting)
 				}
 			}
@@ -581,7 +582,7 @@ func TestAnswerFails(t *testing.T) {
 			c.Close()
 		}
 	}
-	if s := r.f.status(); s.Meetings != (MeetingCounters{Failed: 2}) || s.Links.Live != 0 {
+	if s := r.f.status(); s.Meetings != (gateway.MeetingCounters{Failed: 2}) || s.Links.Live != 0 {
 		t.Errorf("%+v, %+v", s.Meetings, s.Links)
 	}
 }
@@ -615,34 +616,6 @@ func TestMeetingsStayBelowTheLimits(t *testing.T) {
 	events <- isConnected
 	call.next(controlpb.IntroduceEvent_CONNECTED)
 	exchange(t, near, far)
-}
-
-// TestMeetingsTakeTurns: over the bound they wait, and no longer than they may.
-func TestMeetingsTakeTurns(t *testing.T) {
-	m := newMeetings(Limits{Pending: 1, PendingPerNode: 1 << 10})
-	var leave func()
-	for range maxMeetings {
-		var err error
-		if leave, err = m.enter(t.Context(), "n1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	waited := make(chan error)
-	go func() { _, err := m.enter(ctx, "n1"); waited <- err }()
-	(&rig{t: t, log: new(logText)}).until("it waits", func() bool { return m.line.Stats().Used == 1 })
-	if _, err := m.enter(ctx, "n1"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 meetings that wait for their turn for all together is reached (limits.pending)") {
-		t.Errorf("a full line: %v", err)
-	}
-	cancel(fmt.Errorf("%w after 1s", overlay.ErrTimeout))
-	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 meetings are under way, and none ended in time: timed out after 1s") {
-		t.Errorf("in vain: %v", err)
-	}
-	go func() { _, err := m.enter(t.Context(), "n1"); waited <- err }()
-	leave()
-	if err := receive(t, "a turn", waited); err != nil || m.line.Stats().Used != 0 {
-		t.Errorf("after one ended: %v", err)
-	}
 }
 
 // TestMeetingsEndWithTheFrontal, whatever they wait for.
@@ -809,7 +782,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 // the gateway passes introductions on.
 func TestOthersMeetForThemselves(t *testing.T) {
 	r := newRig(t, plain)
-	r.f.newEnd = func(context.Context, bool) (end, error) { panic("the gateway is nobody's end") }
+	r.f.gateway.NewEnd = func(context.Context, bool) (gateway.End, error) { panic("the gateway is nobody's end") }
 	h := r.helper("a1")
 	h.register(0)
 	r.broker.locked(func() { r.broker.introduce = sendAll(isConnected) })
@@ -827,7 +800,7 @@ func TestOthersMeetForThemselves(t *testing.T) {
 		t.Errorf("%v, %v", events, err)
 	}
 	g := newRig(t, closed)
-	g.f.newEnd = r.f.newEnd
+	g.f.gateway.NewEnd = r.f.gateway.NewEnd
 	g.broker.locked(func() { g.broker.introduce = sendAll(isConnected) })
 	h = g.helper("a1")
 	h.register(0)
@@ -842,7 +815,7 @@ func TestOthersMeetForThemselves(t *testing.T) {
 // what it never dials.
 func TestSide(t *testing.T) {
 	r := newRig(t, func(c *Config) { closed(c); c.Deny = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")} })
-	e, err := r.f.side(t.Context(), false)
+	e, err := r.f.gateway.Side(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -861,7 +834,7 @@ func TestSide(t *testing.T) {
 	}
 	r.broker.stop()
 	r.until("the session is lost", func() bool { return !r.f.up.Up() })
-	if _, err := r.f.side(t.Context(), false); !errors.Is(err, overlay.ErrUnreachable) {
+	if _, err := r.f.gateway.Side(t.Context(), false); !errors.Is(err, overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}
 }

@@ -2,9 +2,7 @@ package frontal
 
 import (
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
-	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The families of a frontal.
@@ -36,27 +34,16 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
 				metricCarriedAll, metricCarriedSize, metricCarriedKind, metricPair, metricProject, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
 			Read: f.readMetrics,
-		}, f.links.quota.Metrics(), f.audit.Metrics()},
+		}, f.gateway.QuotaMetrics(), f.audit.Metrics()},
 	}
 }
 
 func (f *Frontal) limits() []metrics.Limit {
 	limits, entries := f.config().Limits, f.resolver.Counters().Entries
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := []metrics.Limit{
-		{Name: "cache", Used: entries, Max: limits.Cache},
-		{Name: "meetings", Used: len(f.meetings.places), Max: cap(f.meetings.places)},
-	}
-	all = append(all, metrics.LimitsOf("pending_carries", "pending_carries_per_node", f.carries.count.Stats())...)
-	all = append(all, metrics.LimitsOf("pending_returns", "pending_returns_per_node", f.returns.count.Stats())...)
-	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", f.meetings.line.Stats())...)
-	all = append(all, metrics.LimitsOf("links", "links_per_node", f.links.places.Stats())...)
+	all := append([]metrics.Limit{{Name: "cache", Used: entries, Max: limits.Cache}}, f.gateway.Limits()...)
 	all = append(all, f.endpoint.Limits()...)
 	all = append(all, metrics.LimitsOf("processes", "processes_per_node", f.registry.Stats())...)
-	all = append(all, metrics.LimitsOf("waiting", "waiting_per_node", f.waits.Stats())...)
-	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", f.half.nodes.Stats())...)
-	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", f.half.outside.Stats())...)
+	return append(all, metrics.LimitsOf("waiting", "waiting_per_node", f.waits.Stats())...)
 }
 
 func (f *Frontal) readMetrics(w metrics.Writer) {
@@ -86,10 +73,10 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCarried, float64(s.Links.Live))
 	w.Put(metricCarriedAll, float64(s.Links.Total))
 	w.Put(metricCarriedSize, float64(s.Links.Bytes))
-	kinds, by := f.carriedNow()
+	kinds, by := f.gateway.Moved()
 	metrics.PutAll(w, metricCarriedKind, kinds)
-	w.PutBounded(metricPair, by.pairs(f.site))
-	w.PutBounded(metricProject, by.projects.Samples())
+	w.PutBounded(metricPair, by.Pairs(f.site))
+	w.PutBounded(metricProject, by.ByProject.Samples())
 	w.Put(metricTurnedAway, float64(s.Links.Refused))
 	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
 
@@ -108,52 +95,4 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	}
 	w.PutBounded(metricAttempts, attempts)
 	w.Put(metricBarred, float64(barred))
-}
-
-// tallies sum what was carried by whom it was for.
-type tallies struct {
-	moved    traffic.Sums
-	projects metrics.Tally // project
-}
-
-// note adds what a link moved.
-func (t *tallies) note(site overlay.SiteID, l link, out, back traffic.Count) {
-	peer := traffic.Unknown
-	if node, err := overlay.ParseNodeID(l.peer); err == nil {
-		peer = node.Site
-	}
-	t.moved.Add(traffic.Pair{From: site, To: peer}, out, back)
-	t.projects.Add(out.Bytes+back.Bytes, metrics.Project(l.principal.Project))
-}
-
-// pairs are the samples of metricPair.
-func (t *tallies) pairs(site overlay.SiteID) (all []metrics.Sample) {
-	for p, c := range t.moved.Counts() {
-		labels := []string{string(site), string(p.To), "out"}
-		switch site {
-		case p.From:
-		case p.To:
-			labels[1], labels[2] = string(p.From), "in"
-		default: // more sites than are kept apart
-			labels = []string{metrics.Other, metrics.Other, metrics.Other}
-		}
-		all = append(all, metrics.Sample{Labels: labels, Value: float64(c.Bytes)})
-	}
-	return all
-}
-
-// carriedNow counts the live links of each kind, and sums what all links moved,
-// those that are over, too.
-func (f *Frontal) carriedNow() (kinds map[string]int, by *tallies) {
-	kinds, by = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}, &tallies{}
-	f.mu.Lock()
-	defer f.mu.Unlock() // a link ends under it: none is missed or counted twice
-	by.moved = *f.links.moved.Clone()
-	by.projects.Merge(&f.links.projects)
-	for m, l := range f.links.live {
-		kinds[l.kind]++
-		out, back := traffic.Of(m.Stats(), l.pace, true)
-		by.note(f.site, l.link, out, back)
-	}
-	return kinds, by
 }

@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/policy"
-	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -41,7 +41,7 @@ func TestOwnPolicy(t *testing.T) {
 	}
 	alice := &controlpb.Principal{User: "alice", Project: "p"}
 	me := &controlpb.Principal{User: "me@sitea"}
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, site  string
 		asker, own  *controlpb.Principal
 		technique   overlay.Technique
@@ -55,18 +55,16 @@ func TestOwnPolicy(t *testing.T) {
 		{"the broker's word for an account here", "siteb", alice, me, overlay.Relay, "no rule allows it"},
 		{"no principal", "siteb", &controlpb.Principal{User: "a b"}, alice, overlay.Relay, "asker: user name"},
 	} {
+		addr := fmt.Sprintf("203.0.113.21:%d", 4000+i) // that no other case names
 		in := &controlpb.Introduction{
 			Link: make([]byte, 16), Technique: uint32(c.technique), Asker: control.ProcessToPB(proc(9)), AskerSite: c.site, AskerNode: "b1",
-			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: c.asker, TargetPrincipal: c.own, ConnectAddress: "203.0.113.21:4000",
+			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: c.asker, TargetPrincipal: c.own, ConnectAddress: addr,
 		}
 		_, err := r.broker.introduced(in)
 		if c.wantRefusal == "" && err != nil || c.wantRefusal != "" && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), c.wantRefusal)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.wantRefusal)
 		}
-		r.f.mu.Lock()
-		_, err = r.f.allowed.check("203.0.113.21:4000", time.Now())
-		r.f.allowed = newAllowed(netrule.Rule{}, allowedFor)
-		r.f.mu.Unlock()
+		err = r.f.gateway.Check(addr, time.Now())
 		if (err != nil) != (c.wantRefusal != "") {
 			t.Errorf("%s: may dial what came with it: %v", c.name, err)
 		}

@@ -3,11 +3,9 @@ package frontal
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -37,7 +35,7 @@ func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceR
 	if err != nil {
 		return nil, control.Status(d.f.up.CallError(s, err))
 	}
-	d.f.allowReserve(r.Relay, r.LifeMs)
+	d.f.gateway.AllowReserve(r.Relay, r.LifeMs)
 	return r, nil
 }
 
@@ -50,7 +48,7 @@ func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) 
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	t.f.allowReserve(in.Relay, in.LifeMs)
+	t.f.gateway.AllowReserve(in.Relay, in.LifeMs)
 	t.f.log.Info("reserve", "link", fmt.Sprintf("%x", in.Link), "job", point.Process.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", point.Process.Rank, "node", point.Node.String(), "proxy", in.Relay.GetProxy())
 	r, err := controlpb.NewTargetClient(s.Conn()).Reserve(ctx, in)
@@ -58,31 +56,4 @@ func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) 
 		return nil, control.Status(t.f.helperError(s, point, err))
 	}
 	return r, nil
-}
-
-// allowReserve lets a reserve relay be dialled for the life of its ticket, and a little for
-// the clocks. A gateway, which dials it itself, finds out how it is reached, which would
-// take its time when it is to be dialled.
-func (f *Frontal) allowReserve(a *controlpb.Assignment, lifeMS uint32) {
-	life := min(time.Duration(lifeMS)*time.Millisecond, ticket.MaxLife) + ticket.Skew
-	f.allowRelay(a, life)
-	if !f.profile().GatewayOnly || f.proxies == nil {
-		return
-	}
-	f.mu.Lock()
-	addrs, err := f.checkAll(a.GetAddresses())
-	f.mu.Unlock()
-	if err != nil {
-		return
-	}
-	f.work.Go(func() { // Serve waits for the call that this is part of, and then for that
-		ctx, cancel := context.WithTimeout(f.ctx, f.config().Dial)
-		defer cancel()
-		route := f.wayOut()
-		for _, addr := range addrs {
-			if err := f.proxies.Prepare(ctx, addr.String(), route, life); err != nil {
-				f.log.Debug("the proxy of a reserve does not answer", "proxy", a.Proxy, "error", err)
-			}
-		}
-	})
 }

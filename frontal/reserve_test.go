@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -13,10 +14,7 @@ import (
 
 // mayDial reports whether the gateway dials an address for its nodes after a while.
 func (r *rig) mayDial(addr string, after time.Duration) bool {
-	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
-	_, err := r.f.allowed.check(addr, time.Now().Add(after))
-	return err == nil
+	return r.f.gateway.Check(addr, time.Now().Add(after)) == nil
 }
 
 // TestReserve: both ends of a reserve relay pass, and the gateways dial it for as long as
@@ -39,9 +37,7 @@ func TestReserve(t *testing.T) {
 	if asked := r.broker.introductions(); asked[len(asked)-1].AskerNode != "a1" {
 		t.Errorf("the broker was asked %v", asked)
 	}
-	r.f.mu.Lock()
-	r.f.allowed.name("203.0.113.20:443", false, time.Now())
-	r.f.mu.Unlock()
+	r.f.gateway.AllowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.20:443"}}, gateway.AllowedFor)
 	if !r.mayDial("203.0.113.20:443", life-time.Second) || r.mayDial("203.0.113.20:443", life+time.Minute) {
 		t.Error("the asker's relay is not dialled for as long as its ticket is good")
 	}

@@ -65,6 +65,26 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
+// bounds are waits that no setting changes; what is 0 is as it is.
+type bounds struct{ intro, carry, meet, refuse, another, doubt, idle time.Duration }
+
+var standardBounds bounds
+
+func (b bounds) apply(f *Frontal) {
+	g := &f.gateway.Bounds
+	for _, one := range []struct {
+		to *time.Duration
+		v  time.Duration
+	}{
+		{&g.Intro, b.intro}, {&g.Carry, b.carry}, {&g.Meet, b.meet}, {&g.Refuse, b.refuse},
+		{&f.up.Another, b.another}, {&f.measure.DoubtAfter, b.doubt}, {&f.measure.IdleAfter, b.idle},
+	} {
+		if one.v != 0 {
+			*one.to = one.v
+		}
+	}
+}
+
 // openPolicy permits the site all links.
 const openPolicy = "contact: ops\nrules:\n- {name: all, effect: allow}\n"
 
@@ -105,9 +125,10 @@ func (r *rig) startFrontal(cfg Config) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	f.bounds, f.audit = r.bounds, r.trail
-	outward := f.dial
-	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.really(addr)) }
+	r.bounds.apply(f)
+	f.audit = r.trail
+	outward := f.gateway.Dial
+	f.gateway.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.really(addr)) }
 	r.f = f
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan []string, 1), make(chan error, 1)
@@ -551,7 +572,7 @@ func (h *fakeHelper) carry(addrs ...string) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}
-	return h.r.show(h.r.f.dataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}), nil
+	return h.r.show(h.r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}), nil
 }
 
 // show connects to a data port and sends an intro.

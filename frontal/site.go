@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -20,13 +22,32 @@ func (f *Frontal) newMeasure() *measure.Keeper {
 		Site: f.site, Settings: f.measureSettings, Log: f.log,
 		AwaitBroker: func(ctx context.Context) bool { return f.up.Await(ctx) != nil }, AwaitHelper: f.registry.AwaitHelper,
 		Grid: askBroker{f}, HTTPProxy: f.httpProxy, TLS: f.dataTLS,
-		IsReached: func() bool { return f.publicAddr.IsValid() },
+		IsReached: func() bool { return f.gateway.PublicAddr.IsValid() },
 		Adopted: func(changed bool) {
 			f.joinAgain()
 			if changed {
 				f.enterAgain()
 			}
 		},
+	})
+}
+
+// newGateway makes what carries the data of nodes without a route out.
+func (f *Frontal) newGateway(quota *pace.Keeper) *gateway.Gateway {
+	cfg := f.config()
+	return gateway.New(gateway.Options{
+		Site: f.site, Who: f.who, Log: f.log,
+		Settings: func() gateway.Settings {
+			cfg := f.config()
+			return gateway.Settings{Rule: cfg.rule(), Dial: cfg.Dial}
+		},
+		Profile: f.profile, Limits: cfg.Limits.gateway(), Quota: quota,
+		HTTPProxy: f.httpProxy, ProxyTLS: func() *tls.Config { return f.creds.DataClient(control.RoleProxy) },
+		Registry: f.registry, Resolver: f.resolver, Up: f.up,
+		Bearings: func(ctx context.Context) (*controlpb.BearingsResponse, error) {
+			return f.bearings(ctx, &controlpb.BearingsRequest{})
+		},
+		Life: f.ctx, Open: f.open, Work: &f.work,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
@@ -33,10 +34,10 @@ type Status struct {
 	Helpers  []HelperStatus            `json:"helpers"`          // by node
 	Jobs     map[overlay.JobID]int     `json:"jobs"`             // processes of this site
 	Resolve  directory.ResolveCounters `json:"resolve"`
-	Links    LinkCounters              `json:"links"`
+	Links    gateway.LinkCounters      `json:"links"`
 	Audit    *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
 	Quota    pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
-	Meetings MeetingCounters           `json:"meetings"`        // of this gateway for nodes with no route out
+	Meetings gateway.MeetingCounters   `json:"meetings"`        // of this gateway for nodes with no route out
 	Memory   []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
 	Waiting  map[string]int            `json:"waiting"`         // what holds a place under limits
 }
@@ -71,11 +72,13 @@ func (a *adminServer) Status(ctx context.Context, _ *controlpb.StatusRequest) (*
 }
 
 func (f *Frontal) status() Status {
+	g := f.gateway.Status()
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
-		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
+		Data: addrText(f.gateway.DataAddr), Public: addrText(f.gateway.PublicAddr),
 		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
-		Resolve: f.resolver.Counters(), Meetings: f.meetings.counters(), Memory: f.memory.Status(time.Now()),
+		Resolve: f.resolver.Counters(), Memory: f.memory.Status(time.Now()),
+		Links: g.Links, Meetings: g.Meetings, Quota: g.Quota, Waiting: g.Waiting, Audit: f.audit.Status(),
 	}
 	s.Broker = s.Brokers[0]
 	for _, b := range s.Brokers {
@@ -93,10 +96,5 @@ func (f *Frontal) status() Status {
 	if m := f.measure.Measured(); m != nil {
 		s.Measured, s.Differs = m, m.Differences(s.Profile)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
-	s.Audit = f.audit.Status()
-	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": f.meetings.line.Stats().Used}
 	return s
 }

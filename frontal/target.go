@@ -3,10 +3,10 @@ package frontal
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -29,15 +29,13 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 		return control.Status(err)
 	}
 	name := point.Process
-	t.f.mu.Lock()
-	t.f.allowed.name(in.ConnectAddress, true, time.Now())
-	t.f.mu.Unlock()
-	t.f.allowRelay(in.Relay, allowedFor)
+	t.f.gateway.Allow(in.ConnectAddress)
+	t.f.gateway.AllowRelay(in.Relay, gateway.AllowedFor)
 	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
-	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.standsIn(technique) {
-		if err := t.f.answerMeeting(ctx, in, point, out.Send); err != nil {
-			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(t.f.says(err))})
+	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.gateway.StandsIn(technique) {
+		if err := t.f.gateway.Answer(ctx, in, point, out.Send); err != nil {
+			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
 		}
 		return nil
 	}

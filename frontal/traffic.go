@@ -20,8 +20,8 @@ func (f *Frontal) tellTraffic() {
 			return
 		case <-period.C:
 		}
-		_, by := f.carriedNow()
-		report := traffic.Report{Life: f.epoch, Counts: by.moved.Counts()}
+		_, by := f.gateway.Moved()
+		report := traffic.Report{Life: f.epoch, Counts: by.ByPair.Counts()}
 		if len(report.Counts) == 0 {
 			continue
 		}

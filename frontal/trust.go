@@ -3,7 +3,6 @@ package frontal
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,9 +30,7 @@ func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []ov
 	if s.Peer().Role != control.RoleBroker {
 		return 0, f.forbidden("%v may not end links; the broker may", s.Peer())
 	}
-	f.mu.Lock()
-	links := f.links.cut(processes, fmt.Errorf("%w: %s", control.ErrRevoked, reason))
-	f.mu.Unlock()
+	links := f.gateway.Cut(processes, fmt.Errorf("%w: %s", control.ErrRevoked, reason))
 	helpers := f.registry.Sessions()
 	f.log.Warn("links ended", "reason", reason, "processes", len(processes), "carried", links)
 	var total atomic.Int64
@@ -49,22 +46,4 @@ func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []ov
 	}
 	all.Wait()
 	return links + int(total.Load()), nil
-}
-
-// cut ends the links of processes and returns how many there were.
-func (l *links) cut(processes []overlay.ProcessName, reason error) (ended int) {
-	ranks := make(map[overlay.JobID]map[uint32]bool)
-	for _, p := range processes {
-		if ranks[p.Job] == nil {
-			ranks[p.Job] = make(map[uint32]bool)
-		}
-		ranks[p.Job][p.Rank] = true
-	}
-	for _, live := range l.live {
-		if of := ranks[live.job]; slices.ContainsFunc(live.ranks, func(r uint32) bool { return of[r] }) {
-			live.end(reason)
-			ended++
-		}
-	}
-	return ended
 }

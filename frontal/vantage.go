@@ -2,11 +2,9 @@ package frontal
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // Bearings asks the broker anew for every caller: the answer is a clock's.
@@ -39,12 +37,4 @@ func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) 
 		resp.Tcp, resp.Stun, resp.Tcp6 = rule.Without(resp.Tcp), rule.Without(resp.Stun), rule.Without(resp.Tcp6)
 	}
 	return resp, err
-}
-
-// checkNegotiation bounds what one end says to the other through here.
-func (f *Frontal) checkNegotiation(what string, text []byte) error {
-	if n := len(text); n > control.MaxNegotiation {
-		return fmt.Errorf("%s: %w: an %s of %d bytes, at most %d are passed on", f.who, wire.ErrMalformed, what, n, control.MaxNegotiation)
-	}
-	return nil
 }

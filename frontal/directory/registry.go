@@ -287,6 +287,12 @@ func (r *Registry) Point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	return reg.point, true
 }
 
+// RunsAt reports whether a process is registered at a node.
+func (r *Registry) RunsAt(node overlay.NodeID, name overlay.ProcessName) bool {
+	point, ok := r.Point(name)
+	return ok && point.Node == node
+}
+
 // Jobs counts the processes by job.
 func (r *Registry) Jobs() map[overlay.JobID]int {
 	r.mu.Lock()

@@ -28,6 +28,8 @@ const (
 
 	// AnswerMargin is what a caller keeps of its time to hear why something failed.
 	AnswerMargin = 200 * time.Millisecond
+
+	standardAnother = 2 * time.Second // see Set.Another
 )
 
 // Set is the frontal's end of its sessions with the brokers. All brokers
@@ -43,7 +45,7 @@ type Set struct {
 	All      []*Uplink // in the order of the settings; never empty, and never changed
 
 	// Another bounds the wait for an answer where another broker can be asked instead.
-	// Its owner sets it before the first call.
+	// Who wants another bound sets it before the first call.
 	Another time.Duration
 
 	reports chan *controlpb.ReportRequest // to the brokers; what does not fit is dropped
@@ -68,7 +70,7 @@ type Uplink struct {
 // waits for patience into an outage.
 func New(who string, addrs []string, patience time.Duration, log *slog.Logger) *Set {
 	u := &Set{
-		who: who, patience: patience, log: log, reports: make(chan *controlpb.ReportRequest, 256),
+		who: who, patience: patience, log: log, Another: standardAnother, reports: make(chan *controlpb.ReportRequest, 256),
 		since: time.Now(), changed: make(chan struct{}),
 	}
 	for _, addr := range addrs {

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -13,9 +13,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// answerMeeting is Introduced for a process whose node cannot be the target's
-// end itself. The error is for the asker.
-func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+// Answer is Introduced for a process whose node cannot be the target's end
+// itself. The error is for the asker.
+func (g *Gateway) Answer(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+	if err := g.answer(ctx, in, point, tell); err != nil {
+		return g.says(err)
+	}
+	return nil
+}
+
+func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
 	if in.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
@@ -31,13 +38,13 @@ func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction,
 	}
 	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
 	l := link{
-		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: f.serves(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
+		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
-	promise, err := f.meetFor(ctx, in, point, &l, tell)
+	promise, err := g.meetFor(ctx, in, point, &l, tell)
 	if err != nil {
-		f.meetings.failed.Add(1)
-		f.logLink(l, "not carried", err)
+		g.meetings.failed.Add(1)
+		g.logLink(l, "not carried", err)
 		return err
 	}
 	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: promise})
@@ -45,24 +52,24 @@ func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction,
 
 // meetFor is the target's end of a meeting and brings the connection to the
 // process. It returns what was prepared for the asker's next time, if anything.
-func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
-	f.mu.Lock()
-	err = f.links.room(l.node)
-	f.mu.Unlock()
+func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
+	g.mu.Lock()
+	err = g.links.room(l.node)
+	g.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if err := f.spare(l.technique); err != nil {
+	if err := g.spare(l.technique); err != nil {
 		return nil, err
 	}
-	ctx, cancel := f.boundMeeting(ctx)
+	ctx, cancel := g.boundMeeting(ctx)
 	defer cancel()
-	leave, err := f.meetings.enter(ctx, l.node)
+	leave, err := g.meetings.enter(ctx, l.node)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	end, err := f.newEnd(ctx, false)
+	end, err := g.NewEnd(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +80,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		return nil, err // without an error, the asker comes again for what was prepared
 	}
 	l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
-	inner, err := f.reachProcess(ctx, point, &wire.Intro{
+	inner, err := g.reachProcess(ctx, point, &wire.Intro{
 		Kind: wire.IntroProcess, Job: point.Process.Job, Rank: point.Process.Rank,
 		From: overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}, Technique: l.technique, Via: overlay.ViaTarget,
 	})
@@ -81,22 +88,22 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		cut(outer)
 		return nil, err
 	}
-	j, err := f.book(*l, inner, outer)
+	j, err := g.book(*l, inner, outer)
 	if err != nil {
 		cut(outer)
-		f.work.Go(func() { f.refuse(inner, err) })
+		g.work.Go(func() { g.refuse(inner, err) })
 		return nil, err
 	}
-	f.meetings.connected.Add(1)
+	g.meetings.connected.Add(1)
 	booked := *l
-	f.work.Go(func() { f.carryLink(booked, j) }) // Serve waits for this call, and then for that
+	g.work.Go(func() { g.carryLink(booked, j) }) // Serve waits for this call, and then for that
 	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
 }
 
 // reachProcess connects to the helper of a process of the site and sends what
 // says whom the connection is for. The settings may deny the address by now.
-func (f *Frontal) reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
-	if err := f.config().rule().Denied(point.Local.Addr()); err != nil {
+func (g *Gateway) reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
+	if err := g.settings().Rule.Denied(point.Local.Addr()); err != nil {
 		return nil, fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, localDial)

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -37,8 +36,8 @@ import (
 // sockets and must send at its instant; more than these wait for a place.
 const maxMeetings = 256
 
-// end is one end of meetings, as package coordinate has it; tests have others.
-type end interface {
+// End is one end of meetings, as package coordinate has it; tests have others.
+type End interface {
 	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error)
 	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
 	Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
@@ -83,67 +82,65 @@ func (m *meetings) enter(ctx context.Context, node string) (leave func(), err er
 	}
 }
 
-// standsIn reports whether this gateway is the site's end of such a technique.
-func (f *Frontal) standsIn(t overlay.Technique) bool {
-	return f.profile().GatewayOnly && coordinate.Knows(t)
+// StandsIn reports whether this gateway is the site's end of such a technique.
+func (g *Gateway) StandsIn(t overlay.Technique) bool {
+	return g.profile().GatewayOnly && coordinate.Knows(t)
 }
 
 // spare returns why a technique is left out that needs several connections, where the site
 // lets few through.
-func (f *Frontal) spare(t overlay.Technique) error {
+func (g *Gateway) spare(t overlay.Technique) error {
 	if !coordinate.AsksByTCP(t) {
 		return nil
 	}
-	return f.window.Limited()
+	return g.window.Limited()
 }
 
-// openMeetings makes the gateway ready to be an end of meetings, if it is to be
+// Start makes the gateway ready to be an end of meetings, if it is to be
 // one: ports are prepared ahead, and with the privilege segments injected.
-func (f *Frontal) openMeetings() error {
-	if !f.config().Profile.GatewayOnly {
+func (g *Gateway) Start() error {
+	if !g.profile().GatewayOnly {
 		return nil
 	}
 	var err error
-	if f.engine, err = coordinate.OpenEngine(f.log); err != nil {
+	if g.engine, err = coordinate.OpenEngine(g.log); err != nil {
 		return err
 	}
-	f.work.Go(func() { coordinate.ServeEngine(f.ctx, f.engine, f.log) })
-	f.work.Go(func() { f.portPool.Serve(f.ctx) })
+	g.work.Go(func() { coordinate.ServeEngine(g.ctx, g.engine, g.log) })
+	g.work.Go(func() { g.portPool.Serve(g.ctx) })
 	return nil
 }
 
 // boundMeeting bounds one meeting of a peer's call, which ends with the
 // peer's session and so with the frontal.
-func (f *Frontal) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, f.bounds.meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, f.bounds.meet))
+func (g *Gateway) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, g.Bounds.Meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, g.Bounds.Meet))
 }
 
-// side is this gateway as an end of meetings: where its own connections out of
+// Side is this gateway as an end of meetings: where its own connections out of
 // the site begin, those over IPv6 if it is to ask by it.
-func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
-	s, err := f.up.Get(ctx)
+func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
+	s, err := g.up.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ip := s.LocalAddr().Addr().Unmap().WithZone("")
 	side := &coordinate.Side{
-		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile(), Log: f.log,
-		Forbidden: neverMet, Permit: f.config().rule().Foreign, PortPool: f.portPool, Engine: f.engine,
+		Address: ip, Other: coordinate.OtherAddress(ip), Profile: g.profile(), Log: g.log,
+		Forbidden: neverMet, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,
 		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
-			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
-				return f.bearings(ctx, &controlpb.BearingsRequest{})
-			})
+			return g.vantages.Get(ctx, g.bearings)
 		},
 	}
 	if ipv6 {
 		if side, err = side.OverIPv6(); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.who, err)
+			return nil, fmt.Errorf("%s: %w", g.who, err)
 		}
 	}
 	return side, nil
 }
 
-// neverMet is what neverDialled refuses and package coordinate does not refuse by
+// neverMet is what NeverDialled refuses and package coordinate does not refuse by
 // itself.
 var neverMet = slices.Concat(netrule.Translated(), []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type introducing struct {
 // ends the technique, too.
 func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 	a.endCurrent() // the introduction before only prepared this one
-	if err := a.f.checkNegotiation("offer", offer); err != nil {
+	if err := CheckNegotiation(a.g.who, "offer", offer); err != nil {
 		return nil, told{err}
 	}
 	req := proto.CloneOf(a.request)
@@ -45,7 +45,7 @@ func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 	life, cancel := context.WithCancel(a.ctx)
 	in := &introducing{cancel: cancel, accepted: make(chan struct{}), done: make(chan struct{})}
 	a.current = in
-	a.f.work.Go(func() { a.follow(life, in, req) }) // endCurrent waits for it
+	a.g.work.Go(func() { a.follow(life, in, req) }) // endCurrent waits for it
 	select {
 	case <-in.accepted:
 		return in.answer, nil
@@ -85,7 +85,7 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
 	if err != nil {
-		err = told{a.f.up.CallError(a.uplink, err)}
+		err = told{a.g.up.CallError(a.uplink, err)}
 	}
 	for err == nil && in.last == nil {
 		err = a.take(in, stream)
@@ -94,9 +94,9 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 	switch {
 	case ctx.Err() != nil || !in.isAccepted(): // nobody wants to know, or exchange tells
 	case err != nil:
-		a.abort(told{a.f.says(err)})
+		a.abort(told{a.g.says(err)})
 	case in.last.Kind == controlpb.IntroduceEvent_FAILED:
-		a.abort(told{a.f.says(failure(in.last))})
+		a.abort(told{a.g.says(failure(in.last))})
 	}
 }
 
@@ -107,9 +107,9 @@ func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[control
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the broker ended the introduction without a result", overlay.ErrUnreachable)
 	case err != nil:
-		return told{a.f.up.CallError(a.uplink, err)}
+		return told{a.g.up.CallError(a.uplink, err)}
 	}
-	if err := a.f.checkNegotiation("answer", e.Answer); err != nil {
+	if err := CheckNegotiation(a.g.who, "answer", e.Answer); err != nil {
 		return told{err}
 	}
 	accepted := in.isAccepted()

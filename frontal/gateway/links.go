@@ -1,11 +1,13 @@
-package frontal
+package gateway
 
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
@@ -43,7 +45,7 @@ type links struct {
 	total   uint64
 	refused uint64 // data connections that were turned away
 	bytes   uint64 // of those that are over
-	tallies        // the same, by whom
+	Tallies        // the same, by whom
 }
 
 func newLinks(max, perNode int, quota *pace.Keeper) links {
@@ -96,35 +98,35 @@ type liveLink struct {
 
 // book takes a place for the link between a node of the site and the outside.
 // Whoever books carries; who is refused still has both connections.
-func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining, err error) {
-	f.tune(inside, outside)
+func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (j joining, err error) {
+	g.tune(inside, outside)
 	m := meterOf(inside, outside)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err = f.audit.Ready(); err == nil {
-		err = f.links.places.Take(l.node, 1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err = g.Audit.Ready(); err == nil {
+		err = g.links.places.Take(l.node, 1)
 	}
 	if err == nil {
-		if j.pace, err = f.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
-			f.links.places.Give(l.node, 1)
+		if j.pace, err = g.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
+			g.links.places.Give(l.node, 1)
 		}
 	}
 	if err != nil {
-		f.links.refused++
+		g.links.refused++
 		return j, err
 	}
 	j.meter, j.run = m, m.joining(j.pace)
-	j.ctx, j.end = context.WithCancelCause(f.ctx)
-	f.links.live[j.meter] = &liveLink{link: l, pace: j.pace, end: j.end}
-	f.links.total++
+	j.ctx, j.end = context.WithCancelCause(g.ctx)
+	g.links.live[j.meter] = &liveLink{link: l, pace: j.pace, end: j.end}
+	g.links.total++
 	return j, nil
 }
 
-func (f *Frontal) tune(conns ...net.Conn) {
+func (g *Gateway) tune(conns ...net.Conn) {
 	for _, c := range conns {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			if err := carrier.Tune(tcp, tuning); err != nil {
-				f.log.Debug("socket not tuned", "error", err)
+				g.log.Debug("socket not tuned", "error", err)
 			}
 		}
 	}
@@ -175,23 +177,23 @@ func (l link) owner() quota.Owner {
 }
 
 // join books and carries, or refuses.
-func (f *Frontal) join(l link, inside *net.TCPConn, outside net.Conn) {
-	j, err := f.book(l, inside, outside)
+func (g *Gateway) join(l link, inside *net.TCPConn, outside net.Conn) {
+	j, err := g.book(l, inside, outside)
 	if err != nil {
-		f.logLink(l, "not carried", err)
+		g.logLink(l, "not carried", err)
 		cut(outside)
-		f.refuse(inside, err)
+		g.refuse(inside, err)
 		return
 	}
-	f.carryLink(l, j)
+	g.carryLink(l, j)
 }
 
 // carryLink carries until both ends have ended and leaves one line in the log.
-func (f *Frontal) carryLink(l link, j joining) {
+func (g *Gateway) carryLink(l link, j joining) {
 	start := time.Now()
 	defer j.end(nil)
 	err := j.run(j.ctx)
-	if cause := context.Cause(j.ctx); cause != nil && f.ctx.Err() == nil {
+	if cause := context.Cause(j.ctx); cause != nil && g.ctx.Err() == nil {
 		err = cause
 	}
 	stats := j.meter.Stats()
@@ -201,25 +203,25 @@ func (f *Frontal) carryLink(l link, j joining) {
 	}
 	j.pace.Close()
 	out, back := traffic.Of(stats, j.pace, false)
-	f.mu.Lock()
-	f.links.places.Give(f.links.live[j.meter].node, 1)
-	delete(f.links.live, j.meter)
-	f.links.bytes += stats.Total()
-	f.links.note(f.site, l, out, back)
-	f.mu.Unlock()
+	g.mu.Lock()
+	g.links.places.Give(g.links.live[j.meter].node, 1)
+	delete(g.links.live, j.meter)
+	g.links.bytes += stats.Total()
+	g.links.note(g.site, l, out, back)
+	g.mu.Unlock()
 	if l.proxy != "" && stats.BToA == 0 {
-		f.proxies.Forget(l.proxy) // nothing came back
+		g.proxies.Forget(l.proxy) // nothing came back
 	}
-	f.auditLink(l, stats, time.Since(start), err)
-	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
+	g.auditLink(l, stats, time.Since(start), err)
+	g.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
 }
 
-// serveQuota has links wait for their turn until the returned function is
+// ServeQuota has links wait for their turn until the returned function is
 // called, which is when none is left: the last bytes are to be counted.
-func (f *Frontal) serveQuota() (end func()) {
+func (g *Gateway) ServeQuota() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
-	served.Go(func() { f.links.quota.Serve(ctx) })
+	served.Go(func() { g.links.quota.Serve(ctx) })
 	return func() { cancel(); served.Wait() }
 }
 
@@ -234,7 +236,7 @@ func cut(c net.Conn) {
 }
 
 // logLink leaves the audit line of one link.
-func (f *Frontal) logLink(l link, what string, err error, more ...any) {
+func (g *Gateway) logLink(l link, what string, err error, more ...any) {
 	cause := "ended"
 	if err != nil {
 		cause = err.Error()
@@ -247,5 +249,43 @@ func (f *Frontal) logLink(l link, what string, err error, more ...any) {
 	if l.principal.Known() {
 		line = append(line, "user", l.principal.User, "project", l.principal.Project)
 	}
-	f.log.Info(what, append(line, more...)...)
+	g.log.Info(what, append(line, more...)...)
+}
+
+// auditLink records the end of a link that the gateway carried: Sent is what
+// left the site, the first of Sites. The peer's site is known when the
+// connection's intro or introduction named it.
+func (g *Gateway) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
+	r := audit.Record{
+		Event: audit.LinkEnd, User: l.principal.User, Project: l.principal.Project, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(g.site)}, Nodes: []string{l.node},
+		Link: l.id, Peer: l.from + " " + l.to, Sent: stats.AToB, Received: stats.BToA, Seconds: lasted.Seconds(), Reason: l.kind + ": ended",
+	}
+	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
+		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
+	}
+	if l.technique != 0 {
+		r.Technique = l.technique.String()
+	}
+	if err != nil {
+		r.Reason = l.kind + ": " + err.Error()
+	}
+	g.Audit.Append(r)
+}
+
+// cut ends the links of processes and returns how many there were.
+func (l *links) cut(processes []overlay.ProcessName, reason error) (ended int) {
+	ranks := make(map[overlay.JobID]map[uint32]bool)
+	for _, p := range processes {
+		if ranks[p.Job] == nil {
+			ranks[p.Job] = make(map[uint32]bool)
+		}
+		ranks[p.Job][p.Rank] = true
+	}
+	for _, live := range l.live {
+		if of := ranks[live.job]; slices.ContainsFunc(live.ranks, func(r uint32) bool { return of[r] }) {
+			live.end(reason)
+			ended++
+		}
+	}
+	return ended
 }

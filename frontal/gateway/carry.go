@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -44,47 +44,47 @@ type outward struct {
 type lanEnd struct{ conn *net.TCPConn }
 
 // dialCarry dials what c asks for, within the caller's time less the margin.
-func (f *Frontal) dialCarry(ctx context.Context, c *carry) (carrier.Stream, error) {
-	bound := f.config().Dial
+func (g *Gateway) dialCarry(ctx context.Context, c *carry) (carrier.Stream, error) {
+	bound := g.settings().Dial
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = min(bound, max(time.Until(deadline)-uplink.AnswerMargin, 0))
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	defer context.AfterFunc(f.ctx, cancel)()
-	return f.dialAny(ctx, c)
+	defer context.AfterFunc(g.ctx, cancel)()
+	return g.dialAny(ctx, c)
 }
 
 // runCarry sees one dialled carry to its end: joined, or not fetched in time.
-func (f *Frontal) runCarry(c *carry, out net.Conn) {
-	lan, err := f.awaitLAN(c)
+func (g *Gateway) runCarry(c *carry, out net.Conn) {
+	lan, err := g.awaitLAN(c)
 	if err != nil {
 		cut(out)
-		f.logLink(c.link, "not carried", err)
+		g.logLink(c.link, "not carried", err)
 		return
 	}
 	c.from, c.to = lan.RemoteAddr().String(), out.RemoteAddr().String()
-	f.join(c.link, lan, out)
+	g.join(c.link, lan, out)
 }
 
 // awaitLAN waits for the node's connection, or says why it does not come.
-func (f *Frontal) awaitLAN(c *carry) (*net.TCPConn, error) {
-	over := time.NewTimer(f.bounds.carry)
+func (g *Gateway) awaitLAN(c *carry) (*net.TCPConn, error) {
+	over := time.NewTimer(g.Bounds.Carry)
 	defer over.Stop()
 	var err error
 	select {
 	case end := <-c.lan:
 		return end.conn, nil
 	case <-over.C:
-		err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry)
+		err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, g.Bounds.Carry)
 	case <-c.gone:
 		err = fmt.Errorf("%w: node %s gave the connection up before it fetched it", overlay.ErrStale, c.node)
-	case <-f.ctx.Done():
+	case <-g.ctx.Done():
 		err = fmt.Errorf("%w: the frontal ended before node %s fetched the connection", overlay.ErrUnreachable, c.node)
 	}
-	f.mu.Lock()
-	mine := f.carries.take(c.id) != nil
-	f.mu.Unlock()
+	g.mu.Lock()
+	mine := g.carries.take(c.id) != nil
+	g.mu.Unlock()
 	if mine {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ type dialled struct {
 }
 
 // dialAny dials the addresses, and takes the first that answers.
-func (f *Frontal) dialAny(ctx context.Context, c *carry) (carrier.Stream, error) {
+func (g *Gateway) dialAny(ctx context.Context, c *carry) (carrier.Stream, error) {
 	first, err := carrier.FirstOf(ctx, c.addrs, func(ctx context.Context, to outward) (dialled, error) {
-		conn, form, err := f.dialOutward(ctx, to)
+		conn, form, err := g.dialOutward(ctx, to)
 		return dialled{conn, form, to}, err
 	})
 	if err != nil {
@@ -114,11 +114,11 @@ func (f *Frontal) dialAny(ctx context.Context, c *carry) (carrier.Stream, error)
 }
 
 // dialOutward dials one address: a proxy in whatever form gets through to it.
-func (f *Frontal) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
-	if to.proxy && f.proxies != nil {
-		return f.proxies.Dial(ctx, to.String(), f.wayOut())
+func (g *Gateway) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
+	if to.proxy && g.proxies != nil {
+		return g.proxies.Dial(ctx, to.String(), g.wayOut())
 	}
-	c, err := f.dial(ctx, to.String())
+	c, err := g.Dial(ctx, to.String())
 	if err != nil {
 		return nil, 0, err // not a nil *net.TCPConn in a Stream
 	}
@@ -126,22 +126,22 @@ func (f *Frontal) dialOutward(ctx context.Context, to outward) (carrier.Stream, 
 }
 
 // wayOut is the way out of the site to a proxy.
-func (f *Frontal) wayOut() encap.Route {
-	route := encap.RouteOf(f.profile(), f.httpProxy)
-	route.Dial = f.dial
+func (g *Gateway) wayOut() encap.Route {
+	route := encap.RouteOf(g.profile(), g.httpProxy)
+	route.Dial = g.Dial
 	return route
 }
 
 // fromNode hands a node's connection to the carry whose id it shows.
-func (f *Frontal) fromNode(_ context.Context, conn *net.TCPConn, intro *wire.Intro) error {
+func (g *Gateway) fromNode(_ context.Context, conn *net.TCPConn, intro *wire.Intro) error {
 	if intro.Kind != wire.IntroCarry {
 		return fmt.Errorf("%w: this is the port for a node's own data, which shows a carry-id", overlay.ErrRefused)
 	}
-	f.mu.Lock()
-	c := f.carries.take(intro.ID)
-	f.mu.Unlock()
+	g.mu.Lock()
+	c := g.carries.take(intro.ID)
+	g.mu.Unlock()
 	if c == nil {
-		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrForbidden, f.bounds.carry)
+		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrForbidden, g.Bounds.Carry)
 	}
 	c.lan <- lanEnd{conn}
 	return nil

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -23,26 +23,19 @@ const localDial = 5 * time.Second
 // idle timeouts that firewalls are known for.
 var tuning = carrier.Tuning{KeepAlive: 30 * time.Second}
 
-// dataListener accepts one kind of data connection. handle owns the
-// connection if it returns nil, and else says why it is refused.
-type dataListener struct {
-	*net.TCPListener
-	handle func(context.Context, *net.TCPConn, *wire.Intro) error
-	half   *accept.HalfOpen // connections whose first frame has not come
-}
-
-// serveData accepts until the frontal ends or the listener fails, and closes
-// the listener. Connections go on after it, in the frontal's work.
-func (f *Frontal) serveData(ln dataListener) error {
+// serve accepts until the frontal ends or the listener fails, and closes the
+// listener. Connections go on after it, in the frontal's work. half has those whose
+// first frame has not come.
+func (g *Gateway) serve(ln *net.TCPListener, handle handler, half *accept.HalfOpen) error {
 	defer ln.Close()
-	defer context.AfterFunc(f.open, func() { ln.Close() })()
-	err := accept.Each(f.open, f.log, ln.Addr(), ln.AcceptTCP, func(conn *net.TCPConn) {
-		place, err := ln.half.Enter(conn)
+	defer context.AfterFunc(g.open, func() { ln.Close() })()
+	err := accept.Each(g.open, g.log, ln.Addr(), ln.AcceptTCP, func(conn *net.TCPConn) {
+		place, err := half.Enter(conn)
 		if err != nil {
-			f.overload(conn, err)
+			g.overload(conn, err)
 			return
 		}
-		f.work.Go(func() { f.greet(conn, place, ln.handle) })
+		g.work.Go(func() { g.greet(conn, place, handle) })
 	})
 	if err != nil {
 		return fmt.Errorf("accepting data connections on %v: %w", ln.Addr(), err)
@@ -52,46 +45,46 @@ func (f *Frontal) serveData(ln dataListener) error {
 
 // overload turns a connection away without spending a goroutine on it. The
 // words are lost if the other side has sent already; the end is not.
-func (f *Frontal) overload(conn *net.TCPConn, err error) {
+func (g *Gateway) overload(conn *net.TCPConn, err error) {
 	conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	conn.Write(f.refusal(err))
+	conn.Write(g.refusal(err))
 	conn.Close()
 }
 
 // greet reads the first frame of a connection and hands the connection on, or
 // refuses it.
-func (f *Frontal) greet(conn *net.TCPConn, place *limit.Place[accept.Source], handle func(context.Context, *net.TCPConn, *wire.Intro) error) {
-	intro, err := f.readIntro(conn)
+func (g *Gateway) greet(conn *net.TCPConn, place *limit.Place[accept.Source], handle handler) {
+	intro, err := g.readIntro(conn)
 	if !place.Leave() {
 		return // it was closed to make room for another source
 	}
 	if err == nil {
-		err = handle(f.ctx, conn, intro)
-		if err != nil && f.passOn(conn, wire.Append(nil, intro)) == nil {
+		err = handle(g.ctx, conn, intro)
+		if err != nil && g.PassOn(conn, wire.Append(nil, intro)) == nil {
 			return // a predecessor knows, or refuses it
 		}
 	}
 	if err == nil {
 		return
 	}
-	f.turnAway(conn, err)
+	g.turnAway(conn, err)
 }
 
-func (f *Frontal) turnAway(conn *net.TCPConn, err error) {
-	f.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
-	f.auditRefusal(conn.RemoteAddr().String(), "data-"+wire.CodeOf(err).String(), err)
-	f.mu.Lock()
-	f.links.refused++
-	f.mu.Unlock()
-	f.refuse(conn, err)
+func (g *Gateway) turnAway(conn *net.TCPConn, err error) {
+	g.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
+	g.auditRefusal(conn.RemoteAddr().String(), "data-"+wire.CodeOf(err).String(), err)
+	g.mu.Lock()
+	g.links.refused++
+	g.mu.Unlock()
+	g.refuse(conn, err)
 }
 
-func (f *Frontal) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
-	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	conn.SetReadDeadline(time.Now().Add(f.bounds.intro))
+func (g *Gateway) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
+	defer context.AfterFunc(g.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	conn.SetReadDeadline(time.Now().Add(g.Bounds.Intro))
 	frame, err := wire.Read(conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, f.bounds.intro)
+		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, g.Bounds.Intro)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the intro: %w", err)
@@ -106,35 +99,35 @@ func (f *Frontal) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
 
 // fromOutside brings a connection from another site to the process or to the
 // waiting asker that it names.
-func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wire.Intro) error {
-	point, err := f.pointFor(intro)
+func (g *Gateway) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wire.Intro) error {
+	point, err := g.pointFor(intro)
 	if err != nil {
 		return err
 	}
-	inner, err := f.reachProcess(ctx, point, intro)
+	inner, err := g.reachProcess(ctx, point, intro)
 	if err != nil {
 		return err
 	}
 	l := link{
-		kind: "inbound", job: point.Process.Job, principal: f.serves(point.Process), ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
+		kind: "inbound", job: point.Process.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
 		peer: intro.From.String(), from: conn.RemoteAddr().String(), to: point.Local.String(),
 	}
 	if intro.Kind == wire.IntroReverse {
 		l.kind, l.ranks = "reversed", append(l.ranks, intro.Rank)
 	}
-	f.join(l, inner, conn)
+	g.join(l, inner, conn)
 	return nil
 }
 
 // pointFor finds the process that an intro from outside is for.
-func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
+func (g *Gateway) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 	name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
 	switch intro.Kind {
 	case wire.IntroProcess:
 	case wire.IntroReverse:
-		f.mu.Lock()
-		asker, ok := f.returns.find(intro.ID, time.Now())
-		f.mu.Unlock()
+		g.mu.Lock()
+		asker, ok := g.returns.find(intro.ID, time.Now())
+		g.mu.Unlock()
 		if !ok || asker.Job != intro.Job {
 			return overlay.AccessPoint{}, fmt.Errorf("%w: unknown connect-id, or its introduction is over", overlay.ErrForbidden)
 		}
@@ -142,9 +135,9 @@ func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 	default:
 		return overlay.AccessPoint{}, fmt.Errorf("%w: carry-ids count only inside the site", overlay.ErrForbidden)
 	}
-	point, ok := f.registry.Point(name)
+	point, ok := g.registry.Point(name)
 	if !ok {
-		return overlay.AccessPoint{}, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, f.site)
+		return overlay.AccessPoint{}, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, g.site)
 	}
 	if !point.Local.IsValid() {
 		return point, fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, name)
@@ -152,18 +145,18 @@ func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 	return point, nil
 }
 
-func (f *Frontal) refusal(err error) []byte {
-	return wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: f.who, Text: err.Error()})
+func (g *Gateway) refusal(err error) []byte {
+	return wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: g.who, Text: err.Error()})
 }
 
 // refuse tells the other end why it is not served, and waits a little for it
 // to hang up: closing with unread input would reset the connection, and the
 // words would be lost.
-func (f *Frontal) refuse(conn *net.TCPConn, err error) {
+func (g *Gateway) refuse(conn *net.TCPConn, err error) {
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(f.bounds.refuse))
-	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := conn.Write(f.refusal(err)); err != nil {
+	conn.SetDeadline(time.Now().Add(g.Bounds.Refuse))
+	defer context.AfterFunc(g.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := conn.Write(g.refusal(err)); err != nil {
 		return
 	}
 	conn.CloseWrite()

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func (a *allowed) nameFor(addr string, foreign bool, now time.Time, keep time.Du
 	if err != nil {
 		return
 	}
-	ap = plainAddr(ap)
+	ap = PlainAddr(ap)
 	if before, ok := a.named.Get(ap); ok && now.Before(before.until) {
 		foreign = foreign && before.foreign // a proxy is one whoever else is there
 		if before.until.After(until) {
@@ -63,8 +63,8 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 	if err != nil {
 		return ap, fmt.Errorf("%w: %.100q is not an address:port", overlay.ErrForbidden, addr)
 	}
-	ap = plainAddr(ap)
-	if kind := neverDialled(ap.Addr()); kind != "" {
+	ap = PlainAddr(ap)
+	if kind := NeverDialled(ap.Addr()); kind != "" {
 		return ap, fmt.Errorf("%w: %v is a %s address; those are never dialled for a node", overlay.ErrForbidden, ap, kind)
 	}
 	if err := a.rule.Denied(ap.Addr()); err != nil {
@@ -88,15 +88,15 @@ func (a *allowed) isProxy(ap netip.AddrPort) bool {
 	return ok && !n.foreign
 }
 
-// plainAddr removes what makes one address look like several: the IPv6 form
+// PlainAddr removes what makes one address look like several: the IPv6 form
 // of IPv4 addresses, and zones.
-func plainAddr(ap netip.AddrPort) netip.AddrPort {
+func PlainAddr(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
-// neverDialled names the kind of an address that is refused whatever anybody
+// NeverDialled names the kind of an address that is refused whatever anybody
 // says; "" for the others. Link-local includes the metadata services of clouds.
-func neverDialled(ip netip.Addr) string {
+func NeverDialled(ip netip.Addr) string {
 	switch ip = ip.Unmap(); {
 	case ip.IsUnspecified(), ip.Is4() && ip.As4()[0] == 0: // "this network", RFC 1122 section 3.2.1.3
 		return "unspecified"

@@ -1,4 +1,4 @@
-package frontal
+package gateway
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 
 // asking is one meeting that the gateway asks for on behalf of a node.
 type asking struct {
-	f         *Frontal
+	g         *Gateway
 	request   *controlpb.IntroduceRequest // the node's
 	technique overlay.Technique
 	asker     overlay.ProcessName
 	target    overlay.ProcessName
 	peer      string // the target's node
 	uplink    *control.Session
-	end       end
+	end       End
 
 	ctx     context.Context         // of the node's call
 	abort   context.CancelCauseFunc // ends the technique, because the target's side failed
@@ -42,46 +42,46 @@ type told struct{ error }
 func (t told) Unwrap() error { return t.error }
 
 // says gives an error the frontal's name, unless it has a speaker's.
-func (f *Frontal) says(err error) error {
+func (g *Gateway) says(err error) error {
 	if t, ok := errors.AsType[told](err); ok {
 		return t.error
 	}
-	return fmt.Errorf("%s: %w", f.who, err)
+	return fmt.Errorf("%s: %w", g.who, err)
 }
 
-// askMeeting is Introduce for a node that cannot be the asker's end itself.
-func (f *Frontal) askMeeting(ctx context.Context, id control.Identity, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) error {
+// Ask is Introduce for a node that cannot be the asker's end itself.
+func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
-	a, err := f.newAsking(ctx, req, tell)
+	a, err := g.newAsking(ctx, req, tell)
 	if err != nil {
-		return f.says(err)
+		return g.says(err)
 	}
 	defer a.endCurrent()
-	c, err := f.reserveMeeting(a, id)
+	c, err := g.reserveMeeting(a, node)
 	if err != nil {
-		return f.says(err)
+		return g.says(err)
 	}
-	conn, err := a.connect(id.Name)
+	conn, err := a.connect(node)
 	if err != nil {
-		f.meetings.failed.Add(1)
-		f.mu.Lock()
-		f.carries.take(c.id)
-		f.mu.Unlock()
-		err = f.says(err)
-		f.logLink(c.link, "not carried", err)
+		g.meetings.failed.Add(1)
+		g.mu.Lock()
+		g.carries.take(c.id)
+		g.mu.Unlock()
+		err = g.says(err)
+		g.logLink(c.link, "not carried", err)
 		return err
 	}
-	f.meetings.connected.Add(1)
-	f.work.Go(func() { f.runCarry(c, conn) }) // Serve waits for this call, and then for that
+	g.meetings.connected.Add(1)
+	g.work.Go(func() { g.runCarry(c, conn) }) // Serve waits for this call, and then for that
 	return a.handOver(c)
 }
 
-func (f *Frontal) newAsking(ctx context.Context, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) (*asking, error) {
-	a := &asking{f: f, request: req, tell: tell, ctx: ctx}
+func (g *Gateway) newAsking(ctx context.Context, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) (*asking, error) {
+	a := &asking{g: g, request: req, tell: tell, ctx: ctx}
 	var err error
 	if a.technique, err = control.TechniqueFromPB(req.Technique); err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
@@ -98,40 +98,40 @@ func (f *Frontal) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 	case req.Port > math.MaxUint16:
 		return nil, fmt.Errorf("%w: port %d to dial from", wire.ErrMalformed, req.Port)
 	}
-	a.peer = f.resolver.NodeOf(a.target)
-	if a.uplink, err = f.up.Get(ctx); err != nil {
+	a.peer = g.resolver.NodeOf(a.target)
+	if a.uplink, err = g.up.Get(ctx); err != nil {
 		return nil, told{err}
 	}
-	if a.end, err = f.newEnd(ctx, req.Ipv6); err != nil {
+	if a.end, err = g.NewEnd(ctx, req.Ipv6); err != nil {
 		return nil, told{err}
 	}
 	return a, nil
 }
 
 // reserveMeeting takes the place of the connection that is to come.
-func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error) {
+func (g *Gateway) reserveMeeting(a *asking, node string) (*carry, error) {
 	c := &carry{link: link{
 		kind: "meeting", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
-		node: id.Name, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
+		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}
 	rand.Read(c.id[:])
-	c.principal = f.registry.Principal(a.asker)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.links.room(id.Name); err != nil {
+	c.principal = g.registry.Principal(a.asker)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.links.room(node); err != nil {
 		return nil, err
 	}
-	return c, f.carries.add(c.id, c)
+	return c, g.carries.add(c.id, c)
 }
 
 // connect carries the technique out.
 func (a *asking) connect(node string) (net.Conn, error) {
-	if err := a.f.spare(a.technique); err != nil {
+	if err := a.g.spare(a.technique); err != nil {
 		return nil, err
 	}
-	ctx, cancel := a.f.boundMeeting(a.ctx)
+	ctx, cancel := a.g.boundMeeting(a.ctx)
 	defer cancel()
-	leave, err := a.f.meetings.enter(ctx, node)
+	leave, err := a.g.meetings.enter(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (a *asking) handOver(c *carry) error {
 	in := a.current
 	<-in.done // with the node's call, at the latest
 	if in.err != nil {
-		return a.f.says(in.err)
+		return a.g.says(in.err)
 	}
 	connected = in.last.Kind == controlpb.IntroduceEvent_CONNECTED
 	if connected {

@@ -1,0 +1,279 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/frontal/directory"
+	"github.com/isthmus-grid/isthmus/frontal/uplink"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Settings is what the frontal's settings say that may change while it serves.
+type Settings struct {
+	Rule netrule.Rule  // of addresses that others name
+	Dial time.Duration // how long to try to reach an address
+}
+
+// Limits bound what a gateway holds.
+type Limits struct {
+	Links, LinksPerNode         int // carried at a time
+	Pending, PendingPerNode     int // of what waits for its other half or its turn, each
+	HalfOpen, HalfOpenPerSource int // connections to each port that have not said what they are for
+}
+
+// halfOpen bounds the connections to a port that carries what.
+func (l Limits) halfOpen(what string) accept.Bounds {
+	return accept.Bounds{
+		What: what, Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
+		TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
+	}
+}
+
+// Options is what a gateway is made of.
+type Options struct {
+	Site overlay.SiteID
+	Who  string // the frontal, for errors and refusals
+	Log  *slog.Logger
+
+	Settings func() Settings // in effect
+	Profile  func() overlay.SiteProfile
+	Limits   Limits
+	Quota    *pace.Keeper // that carried links are held to
+
+	HTTPProxy carrier.HTTPProxy  // the site's, if there is one
+	ProxyTLS  func() *tls.Config // for dialling the grid's proxies
+
+	Registry *directory.Registry
+	Resolver *directory.Resolver
+	Up       *uplink.Set
+	Bearings func(context.Context) (*controlpb.BearingsResponse, error)
+
+	Life context.Context // ends with the frontal, and what is carried with it
+	Open context.Context // ends before Life when the frontal drains: nothing new
+	Work *sync.WaitGroup // everything the frontal must wait for
+}
+
+// Bounds are waits that no setting changes; tests shorten them.
+type Bounds struct {
+	Intro  time.Duration // for a connection to say what it wants
+	Carry  time.Duration // for a node to fetch what was dialled for it
+	Meet   time.Duration // for both ends of a meeting to be connected
+	Refuse time.Duration // for a refusal to be read
+}
+
+// standardBounds are those of a gateway.
+var standardBounds = Bounds{Intro: 5 * time.Second, Carry: 10 * time.Second, Meet: 15 * time.Second, Refuse: 2 * time.Second}
+
+// Gateway carries the data of a site's nodes that have no route out. See New.
+type Gateway struct {
+	site     overlay.SiteID
+	who      string
+	log      *slog.Logger
+	settings func() Settings
+	profile  func() overlay.SiteProfile
+	bearings func(context.Context) (*controlpb.BearingsResponse, error)
+	registry *directory.Registry
+	resolver *directory.Resolver
+	up       *uplink.Set
+	ctx      context.Context // see Options.Life
+	open     context.Context
+	work     *sync.WaitGroup
+
+	httpProxy carrier.HTTPProxy
+	window    *dialwindow.Window // of connections out of the site
+	proxies   *encap.Dialer      // dials the grid's proxies
+
+	// As an end of meetings.
+	meetings meetings
+	vantages *coordinate.BearingsCache
+	portPool *coordinate.PortPool
+	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Start
+
+	nodes, outside *accept.HalfOpen // connections that have not said what they are for, by port
+
+	// Its owner sets these before anything comes. The zero value of an address is nowhere.
+	Audit      *audit.Log                               // nil is none
+	PassOn     func(c *net.TCPConn, first []byte) error // to a predecessor
+	DataAddr   netip.AddrPort                           // where the site's nodes reach it
+	PublicAddr netip.AddrPort                           // where other sites reach it
+
+	// New sets these; a test has others.
+	Bounds Bounds
+	Dial   func(ctx context.Context, addr string) (*net.TCPConn, error) // out of the site as its egress allows
+	NewEnd func(ctx context.Context, ipv6 bool) (End, error)            // of meetings; it is Side
+
+	mu      sync.Mutex // guards the fields below; never held while calling or dialling
+	allowed *allowed
+	carries *carries
+	returns *returns
+	links   links
+}
+
+// New returns a gateway. It listens nowhere: its owner does.
+func New(o Options) *Gateway {
+	g := &Gateway{
+		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, bearings: o.Bearings,
+		registry: o.Registry, resolver: o.Resolver, up: o.Up, ctx: o.Life, open: o.Open, work: o.Work,
+		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS),
+		meetings: newMeetings(o.Limits), vantages: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
+		Bounds:  standardBounds,
+		allowed: newAllowed(o.Settings().Rule, AllowedFor),
+		carries: newCarries(o.Limits),
+		returns: newReturns(o.Limits),
+		links:   newLinks(o.Limits.Links, o.Limits.LinksPerNode, o.Quota),
+	}
+	refused := func(from net.Addr, err error) {
+		g.mu.Lock()
+		g.links.refused++
+		g.mu.Unlock()
+		g.auditRefusal(from.String(), "data-overloaded", err)
+	}
+	g.nodes = accept.NewHalfOpen(o.Limits.halfOpen("data connections of nodes whose first frame has not come"), refused)
+	g.outside = accept.NewHalfOpen(o.Limits.halfOpen("data connections from outside whose first frame has not come"), refused)
+	g.NewEnd, g.Dial = g.Side, g.dialOut
+	return g
+}
+
+// dialOut reaches out of the site, through its HTTP proxy if it must.
+func (g *Gateway) dialOut(ctx context.Context, addr string) (*net.TCPConn, error) {
+	if g.profile().Egress.ThroughHTTPProxy() {
+		return carrier.DialTCP(ctx, addr, g.httpProxy)
+	}
+	return dialwindow.Dial(ctx, g.window, func(ctx context.Context) (*net.TCPConn, error) {
+		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+	})
+}
+
+// Reload puts new settings and limits into effect.
+func (g *Gateway) Reload(l Limits, rules quota.Rules) {
+	g.nodes.SetMax(l.HalfOpen, l.HalfOpenPerSource)
+	g.outside.SetMax(l.HalfOpen, l.HalfOpenPerSource)
+	g.links.quota.SetRules(rules)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowed.rule = g.settings().Rule
+	g.links.places.SetMax(l.Links, l.LinksPerNode)
+}
+
+// Allow lets an address of a process of another site, which the broker named to this
+// one, be dialled for a while.
+func (g *Gateway) Allow(addr string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowed.name(addr, true, time.Now())
+}
+
+// Check says why an address may not be dialled at a time, or returns nil.
+func (g *Gateway) Check(addr string, at time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, err := g.allowed.check(addr, at)
+	return err
+}
+
+// Expire forgets what nobody waits for any more.
+func (g *Gateway) Expire(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.returns.expire(now)
+}
+
+// Cut ends the links of processes and returns how many there were.
+func (g *Gateway) Cut(processes []overlay.ProcessName, reason error) (ended int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.links.cut(processes, reason)
+}
+
+// Status is how a gateway is.
+type Status struct {
+	Links    LinkCounters
+	Meetings MeetingCounters
+	Quota    pace.Status
+	Waiting  map[string]int // what holds a place under limits
+}
+
+// Status says how the gateway is.
+func (g *Gateway) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Status{
+		Links: g.links.counters(), Meetings: g.meetings.counters(), Quota: g.links.quota.Status(),
+		Waiting: map[string]int{
+			"half_open": g.nodes.Stats().Used + g.outside.Stats().Used, "carries": len(g.carries.wait),
+			"returns": len(g.returns.wait), "meetings": g.meetings.line.Stats().Used,
+		},
+	}
+}
+
+// Limits says how far the limits are used.
+func (g *Gateway) Limits() []metrics.Limit {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := []metrics.Limit{{Name: "meetings", Used: len(g.meetings.places), Max: cap(g.meetings.places)}}
+	all = append(all, metrics.LimitsOf("pending_carries", "pending_carries_per_node", g.carries.count.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_returns", "pending_returns_per_node", g.returns.count.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", g.meetings.line.Stats())...)
+	all = append(all, metrics.LimitsOf("links", "links_per_node", g.links.places.Stats())...)
+	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", g.nodes.Stats())...)
+	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", g.outside.Stats())...)
+}
+
+// QuotaMetrics says what Prometheus reads of the quota.
+func (g *Gateway) QuotaMetrics() metrics.Source { return g.links.quota.Metrics() }
+
+// auditRefusal records what somebody was refused.
+func (g *Gateway) auditRefusal(peer, rule string, err error) {
+	g.Audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error(), Sites: []string{string(g.site)}})
+}
+
+func (g *Gateway) forbidden(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %s", g.who, overlay.ErrForbidden, fmt.Sprintf(format, args...))
+}
+
+// CheckNegotiation bounds what one end says to the other through the frontal called who.
+func CheckNegotiation(who, what string, text []byte) error {
+	if n := len(text); n > control.MaxNegotiation {
+		return fmt.Errorf("%s: %w: an %s of %d bytes, at most %d are passed on", who, wire.ErrMalformed, what, n, control.MaxNegotiation)
+	}
+	return nil
+}
+
+// LinkCount is how many links are carried.
+func (g *Gateway) LinkCount() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.links.live)
+}
+
+// A handler owns the connection if it returns nil, and else says why it is refused.
+type handler func(context.Context, *net.TCPConn, *wire.Intro) error
+
+// ServeNodes accepts the data of the site's own nodes. See serve.
+func (g *Gateway) ServeNodes(ln *net.TCPListener) error { return g.serve(ln, g.fromNode, g.nodes) }
+
+// ServeOutside accepts data from other sites. See serve.
+func (g *Gateway) ServeOutside(ln *net.TCPListener) error {
+	return g.serve(ln, g.fromOutside, g.outside)
+}
