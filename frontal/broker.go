@@ -20,7 +20,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	if err != nil {
 		return fmt.Errorf("the broker does not let site %s join: %w", f.site, control.FromStatus(err))
 	}
-	f.policyKept(resp)
+	f.permit.CheckKept(resp)
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the registry that registerAll reads. None is missed.
 	f.up.Opened(to, s, resp.Broker, resp.Epoch)
@@ -68,11 +68,6 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 
 func (f *Frontal) forget(p overlay.AccessPoint) {
 	f.registry.Withdraw(p.Node.Name, p.Process, p.Generation)
-}
-
-// serves returns on whose behalf a process of the site works.
-func (f *Frontal) serves(name overlay.ProcessName) overlay.Principal {
-	return f.registry.Principal(name)
 }
 
 // noteGranted remembers what the broker read in the grant of a process.

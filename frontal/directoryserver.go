@@ -209,7 +209,7 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 // and allows the address in it to be dialled.
 func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 	if a.Err == nil {
-		a.Err = f.inside(a.Point)
+		a.Err = f.permit.Inside(a.Point)
 	}
 	if a.Err != nil {
 		return &controlpb.Answer{Fault: control.Fault(a.Err)}

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
+	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -29,26 +30,25 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
-	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
 type Frontal struct {
-	live   atomic.Pointer[Config] // see config
-	site   overlay.SiteID
-	policy atomic.Pointer[policy.Policy] // the site's; nil: it has none
-	who    string                        // "frontal sitea", for errors and refusals
-	log    *slog.Logger
-	epoch  uint64
-	start  time.Time
+	live  atomic.Pointer[Config] // see config
+	site  overlay.SiteID
+	who   string // "frontal sitea", for errors and refusals
+	log   *slog.Logger
+	epoch uint64
+	start time.Time
 
 	endpoint *control.Endpoint
 	creds    *control.Credentials
 	up       *uplink.Set
 	registry *directory.Registry
 	measure  *measure.Keeper
+	permit   *permit.Judge
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
 	memory   *outcomes.Memory // of how techniques did
@@ -86,7 +86,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	if err != nil {
 		return nil, err
 	}
-	own, err := loadPolicy(cfg)
+	own, err := permit.Load(string(cfg.Policy))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,9 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	})
 	f.half = accept.NewHalfOpen(cfg.Limits.halfOpen("control connections that have not shown who they are"), f.auditCaller)
 	f.live.Store(&cfg)
-	f.policy.Store(own)
+	f.permit = permit.New(permit.Options{
+		Site: site, Who: f.who, Log: log, File: func() string { return string(f.config().Policy) }, Audit: func(r audit.Record) { f.audit.Append(r) },
+	}, own)
 	f.httpProxy = proxy
 	f.measure = f.newMeasure()
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -192,7 +194,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(func() { f.measure.Run(f.ctx) })
 	f.work.Go(func() { f.hosts.Tell(f.ctx) })
 	f.work.Go(f.tellTraffic)
-	f.logPolicy()
+	f.permit.Describe()
 	if f.config().TLS.Renew {
 		f.work.Go(func() { enrol.Keep(f.ctx, f.creds, f.log, f.up.Renew) })
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 )
@@ -40,7 +41,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	if err := merged.Check(); err != nil {
 		return nil, fmt.Errorf("together with the keys that need a restart: %w", err)
 	}
-	own, err := loadPolicy(merged) // the file may have changed
+	own, err := permit.Load(string(merged.Policy)) // the file may have changed
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.registry.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		changed := f.measure.Reload()
 		switch {
-		case f.newPolicy(own):
+		case f.permit.Change(own):
 			f.work.Go(func() {
 				f.joinAgain()
 				f.resolver.Forget() // what was told under the policy before

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -127,11 +128,11 @@ func TestBrokenPolicyIsNotServed(t *testing.T) {
 	cfg := daemon.Defaults[Config]()
 	cfg.Site = "sitea"
 	withPolicy(t, "contact: x\nrule: []\n")(&cfg)
-	if _, err := loadPolicy(cfg); err == nil || !strings.Contains(err.Error(), "policy.yaml:2:1: rule: unknown key; did you mean rules?") {
+	if _, err := permit.Load(string(cfg.Policy)); err == nil || !strings.Contains(err.Error(), "policy.yaml:2:1: rule: unknown key; did you mean rules?") {
 		t.Error(err)
 	}
 	cfg.Policy = "/nosuch/policy.yaml"
-	if _, err := loadPolicy(cfg); err == nil || !strings.HasPrefix(err.Error(), "policy: ") {
+	if _, err := permit.Load(string(cfg.Policy)); err == nil || !strings.HasPrefix(err.Error(), "policy: ") {
 		t.Error(err)
 	}
 }

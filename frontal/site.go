@@ -59,7 +59,7 @@ func (f *Frontal) measureSettings() measure.Settings {
 
 // joinRequest is what the broker is told of the site.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.policyText()}
+	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.permit.Text()}
 	if m := f.measure.Measured(); m != nil {
 		req.Measured = m.ToPB()
 	}

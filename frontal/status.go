@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
+	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -28,7 +29,7 @@ type Status struct {
 	Started  time.Time                 `json:"started"`
 	Data     string                    `json:"data,omitempty"`   // address for the site's own nodes
 	Public   string                    `json:"public,omitempty"` // address that other sites are told
-	Policy   *PolicyStatus             `json:"policy,omitempty"` // absent: no link with another site is permitted
+	Policy   *permit.Status            `json:"policy,omitempty"` // absent: no link with another site is permitted
 	Broker   uplink.Status             `json:"broker"`           // the one that is asked, or else the first
 	Brokers  []uplink.Status           `json:"brokers"`          // all, in the order of the settings
 	Helpers  []HelperStatus            `json:"helpers"`          // by node
@@ -76,7 +77,7 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.gateway.DataAddr), Public: addrText(f.gateway.PublicAddr),
-		Policy: f.policyStatus(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
+		Policy: f.permit.Status(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
 		Resolve: f.resolver.Counters(), Memory: f.memory.Status(time.Now()),
 		Links: g.Links, Meetings: g.Meetings, Quota: g.Quota, Waiting: g.Waiting, Audit: f.audit.Status(),
 	}

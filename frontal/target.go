@@ -60,7 +60,7 @@ func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, ca
 	if err != nil {
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}
-	if err := t.f.permit(in, point); err != nil {
+	if err := t.f.permit.Permit(in, point); err != nil {
 		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}

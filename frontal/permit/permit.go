@@ -1,4 +1,4 @@
-package frontal
+package permit
 
 import (
 	"bytes"
@@ -15,69 +15,69 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// loadPolicy reads the site's policy; nil if the settings name none.
-func loadPolicy(cfg Config) (*policy.Policy, error) {
-	if cfg.Policy == "" {
+// Load reads a site's policy; nil if the settings name no file.
+func Load(file string) (*policy.Policy, error) {
+	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(string(cfg.Policy))
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return policy.Parse(string(cfg.Policy), text)
+	return policy.Parse(file, text)
 }
 
-// newPolicy puts a policy into effect, nil for none, and reports whether it is
+// Change puts a policy into effect, nil for none, and reports whether it is
 // another one than before: then the brokers must be told, and what they told
 // this site of how to connect be forgotten. What other sites were told they use
 // until their answers are over their age.
-func (f *Frontal) newPolicy(p *policy.Policy) (changed bool) {
-	before := f.policyText()
-	f.policy.Store(p)
-	if changed = !bytes.Equal(before, f.policyText()); changed {
-		f.logPolicy()
-		f.auditPolicy()
+func (j *Judge) Change(p *policy.Policy) (changed bool) {
+	before := j.Text()
+	j.policy.Store(p)
+	if changed = !bytes.Equal(before, j.Text()); changed {
+		j.Describe()
+		j.auditChange()
 	}
 	return changed
 }
 
-// policyText is what the broker is told; nothing where the site has no policy.
-func (f *Frontal) policyText() []byte {
-	if p := f.policy.Load(); p != nil {
+// Text is what the broker is told; nothing where the site has no policy.
+func (j *Judge) Text() []byte {
+	if p := j.policy.Load(); p != nil {
 		return p.Text()
 	}
 	return nil
 }
 
-// logPolicy says what the site permits, and what nobody sees to.
-func (f *Frontal) logPolicy() {
-	p := f.policy.Load()
+// Describe says in the log what the site permits, and what nobody sees to.
+func (j *Judge) Describe() {
+	p := j.policy.Load()
 	if p == nil {
-		f.log.Warn("the site has no policy (policy in the settings): links with other sites are refused, by rule "+policy.NoPolicy,
-			"smallest", policy.Example(f.site, "siteb"))
+		j.Log.Warn("the site has no policy (policy in the settings): links with other sites are refused, by rule "+policy.NoPolicy,
+			"smallest", policy.Example(j.Site, "siteb"))
 		return
 	}
-	f.log.Info("the site's policy", "file", string(f.config().Policy), "mode", p.Mode, "rules", len(p.Rules), "contact", p.Contact)
+	j.Log.Info("the site's policy", "file", j.File(), "mode", p.Mode, "rules", len(p.Rules), "contact", p.Contact)
 }
 
-// policyKept warns where the broker does not hold links to the policy that it
+// CheckKept warns where the broker does not hold links to the policy that it
 // was told.
-func (f *Frontal) policyKept(resp *controlpb.JoinResponse) {
-	p := f.policy.Load()
+func (j *Judge) CheckKept(resp *controlpb.JoinResponse) {
+	p := j.policy.Load()
 	if p != nil && !resp.GetPolicy() {
-		f.log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
+		j.Log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
 	} else if p != nil && p.Limited() && !resp.GetLimits() {
-		f.log.Warn("the broker is older than limits of policies: links that this site's processes ask for are not held to them, and those that others ask for are refused", "broker", resp.GetBroker())
+		j.Log.Warn("the broker is older than limits of policies: links that this site's processes ask for are not held to them, and those that others ask for are refused", "broker", resp.GetBroker())
 	}
 }
 
-// permit asks the site's own policy about an introduction to a process of the
+// Permit asks the site's own policy about an introduction to a process of the
 // site, whatever the broker has decided; without a policy none from another site is
 // permitted. Who asks, and which grant either end has shown, is the broker's word; an
 // account of this site is its helper's.
-func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
-	p := f.policy.Load()
-	if in.AskerSite == string(f.site) {
+func (j *Judge) Permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
+	p := j.policy.Load()
+	if in.AskerSite == string(j.Site) {
 		return nil
 	}
 	asker, err := control.PrincipalFromPB(in.AskerPrincipal)
@@ -91,13 +91,13 @@ func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) 
 	if own.Site() != "" || !own.Known() {
 		own = point.Principal
 	}
-	g := policy.Agree(policy.Side{Site: f.site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), Unasked: true},
+	g := policy.Agree(policy.Side{Site: j.Site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), Unasked: true},
 		point.Process.Job.Name(), []policy.Who{asker, own}, time.Now())
 	for _, text := range g.Would() {
-		f.log.Warn("dry-run: "+text, "job", point.Process.Job, "asker_site", in.AskerSite)
+		j.Log.Warn("dry-run: "+text, "job", point.Process.Job, "asker_site", in.AskerSite)
 	}
 	if err := g.Err(); err != nil {
-		f.auditPolicyRefusal(in, g.Rule(), err)
+		j.auditRefusal(in, g.Rule(), err)
 		return err
 	}
 	technique, err := control.TechniqueFromPB(in.Technique)
@@ -105,30 +105,30 @@ func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) 
 		return fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
 	}
 	if why := g.Without(technique); why != "" {
-		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, in.AskerSite, f.site, technique, why)
+		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, in.AskerSite, j.Site, technique, why)
 	}
 	for _, a := range g.Allowances(point.Process.Job, [2]policy.Who{own, asker}) {
 		if !carriesAllowance(in.GetRelay().GetTicket(), a) {
 			return fmt.Errorf("%w: %s to %s: the ticket for proxy %s does not hold the link to %s, as the policy of %s wants; if that has just changed, try again",
-				overlay.ErrForbidden, in.AskerSite, f.site, in.GetRelay().GetProxy(), g.Within(), f.site)
+				overlay.ErrForbidden, in.AskerSite, j.Site, in.GetRelay().GetProxy(), g.Within(), j.Site)
 		}
 	}
 	return nil
 }
 
-// inside returns nil for a process that this site's processes may be told of: one of
+// Inside returns nil for a process that this site's processes may be told of: one of
 // the site or, where it has a policy, of another, which the broker has judged by it.
-func (f *Frontal) inside(point *controlpb.AccessPoint) error {
+func (j *Judge) Inside(point *controlpb.AccessPoint) error {
 	there := overlay.SiteID(point.GetSite())
-	if there == f.site || f.policy.Load() != nil {
+	if there == j.Site || j.policy.Load() != nil {
 		return nil
 	}
 	job := overlay.JobID(point.GetProcess().GetJob())
-	g := policy.Agree(policy.Side{Site: f.site}, policy.Side{Site: there, Unasked: true}, job.Name(), nil, time.Now())
-	f.audit.Append(audit.Record{
-		Event: audit.Decision, Effect: audit.Refused, Job: string(job), Sites: []string{string(f.site), string(there)}, Rule: g.Rule(), Reason: g.Err().Error(),
+	g := policy.Agree(policy.Side{Site: j.Site}, policy.Side{Site: there, Unasked: true}, job.Name(), nil, time.Now())
+	j.Audit(audit.Record{
+		Event: audit.Decision, Effect: audit.Refused, Job: string(job), Sites: []string{string(j.Site), string(there)}, Rule: g.Rule(), Reason: g.Err().Error(),
 	})
-	return fmt.Errorf("%s: %w", f.who, g.Err())
+	return fmt.Errorf("%s: %w", j.Who, g.Err())
 }
 
 // carriesAllowance reports whether a ticket has the proxy hold its link to an
@@ -149,19 +149,19 @@ func carriesAllowance(ticket []byte, want overlay.Allowance) bool {
 // within reports whether a bound is as tight as another; 0 is none.
 func within(bound, want uint64) bool { return want == 0 || bound != 0 && bound <= want }
 
-// PolicyStatus is the site's policy.
-type PolicyStatus struct {
+// Status is the site's policy.
+type Status struct {
 	File    string `json:"file"`
 	Mode    string `json:"mode"`
 	Rules   int    `json:"rules"`
 	Contact string `json:"contact"`
 }
 
-// policyStatus returns nil where the site has no policy.
-func (f *Frontal) policyStatus() *PolicyStatus {
-	p := f.policy.Load()
+// Status returns nil where the site has no policy.
+func (j *Judge) Status() *Status {
+	p := j.policy.Load()
 	if p == nil {
 		return nil
 	}
-	return &PolicyStatus{string(f.config().Policy), p.Mode, len(p.Rules), p.Contact}
+	return &Status{j.File(), p.Mode, len(p.Rules), p.Contact}
 }
