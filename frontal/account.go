@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/frontal/ledger"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -51,13 +52,13 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 			return fmt.Errorf("%s: %w: a link of %v: %w", f.who, wire.ErrMalformed, name, err)
 		}
 	}
-	write, over := f.ledgers.take(id, records, time.Now())
+	write, over := f.ledgers.Take(id, records, time.Now())
 	for _, r := range write {
 		f.audit.Append(r)
 	}
 	if over {
 		f.log.Warn("a helper tells of so many links that the audit log has sums of them", "node", id.Node().String(),
-			"at_once", ledgerRoom, "a_second", ledgerPerSec, "job", name.Job)
+			"at_once", ledger.Room, "a_second", ledger.PerSecond, "job", name.Job)
 	}
 	return nil
 }

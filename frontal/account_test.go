@@ -2,7 +2,6 @@ package frontal
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -122,11 +121,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	a1.register(0)
 	a2.register(1)
 	hour := time.Now().Add(time.Hour) // until then nothing is added to the room
-	r.f.ledgers.mu.Lock()
-	l := newLedger(hour)
-	l.room = 3
-	r.f.ledgers.of = map[control.Identity]*ledger{{Role: control.RoleHelper, Site: "sitea", Name: "a1"}: l}
-	r.f.ledgers.mu.Unlock()
+	r.f.ledgers.Leave(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, 3, hour)
 	account := func(h *fakeHelper, rank uint32, site string, links int) {
 		t.Helper()
 		one := &controlpb.LinkAccount{Link: make([]byte, 16), Rank: 9, Node: site + "/n1", Technique: uint32(overlay.Direct), Sent: 1000, Received: 1}
@@ -162,58 +157,5 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "tells of so many links") {
 		t.Error("it is not said")
-	}
-}
-
-func TestLedger(t *testing.T) {
-	now := time.Unix(1000, 0)
-	l := newLedger(now)
-	record := func(job, site string) *audit.Record {
-		return &audit.Record{User: "alice", Project: "climate", Job: job, Sites: []string{"sitea", site}, Sent: 1 << 63, Received: 2}
-	}
-	written := func(n int) (k int) {
-		for range n {
-			if l.take(record("j", "siteb"), now) {
-				k++
-			}
-		}
-		return k
-	}
-	if k := written(ledgerRoom + 5); k != ledgerRoom {
-		t.Errorf("%d were written at once", k)
-	}
-	now = now.Add(time.Second)
-	if k := written(100); k != ledgerPerSec {
-		t.Errorf("%d were written a second later", k)
-	}
-	now = now.Add(-time.Hour) // a clock that is set back gives nothing
-	if k := written(1); k != 0 {
-		t.Errorf("%d were written by a clock that was set back", k)
-	}
-	now = now.Add(time.Hour)
-	if keys, _ := l.due(now, false); keys != nil {
-		t.Errorf("sums are due after a second: %v", keys)
-	}
-	for i := range ledgerSums + 10 {
-		l.room = 0
-		l.take(record(fmt.Sprint("k", i), "sitec"), now)
-	}
-	keys, sums := l.due(now.Add(ledgerEvery), false)
-	if len(keys) != ledgerSums+1 || len(sums) != len(keys) {
-		t.Fatalf("%d sums", len(keys))
-	}
-	if s := sums[sumKey{}]; keys[0] != (sumKey{}) || s.links != 11 || s.sent != 1<<64-1 || s.received != 22 {
-		t.Errorf("those that are too many: %+v", s)
-	}
-	if s := sums[sumKey{"alice", "climate", "j", "siteb"}]; s.links != 5+100-ledgerPerSec+1 {
-		t.Errorf("of the first job: %+v", s)
-	}
-	if keys, _ := l.due(now, true); keys != nil || l.idle(now) || !l.idle(now.Add(time.Hour)) {
-		t.Errorf("it has not begun anew: %v", keys)
-	}
-	l.room = 0
-	l.take(record("j", "siteb"), now)
-	if keys, _ := l.due(now, true); len(keys) != 1 {
-		t.Errorf("at the end: %v", keys)
 	}
 }

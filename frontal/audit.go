@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"net"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -28,4 +29,11 @@ func (f *Frontal) auditOverBudget(s *control.Session, err error) {
 // auditRefusal records what somebody was refused.
 func (f *Frontal) auditRefusal(peer, rule string, err error) {
 	f.audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error(), Sites: []string{string(f.site)}})
+}
+
+// auditSums writes the sums that are due, or all.
+func (f *Frontal) auditSums(all bool) {
+	for _, r := range f.ledgers.Due(string(f.site), time.Now(), all) {
+		f.audit.Append(r)
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/directory"
 	"github.com/isthmus-grid/isthmus/frontal/gateway"
+	"github.com/isthmus-grid/isthmus/frontal/ledger"
 	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/frontal/outcomes"
 	"github.com/isthmus-grid/isthmus/frontal/permit"
@@ -66,7 +67,7 @@ type Frontal struct {
 	half      *accept.HalfOpen       // control connections that have not said who they are
 	waits     *limit.Counter[string] // calls of helpers that wait, by node
 	audit     *audit.Log             // nil is none; set before Serve
-	ledgers   ledgers                // of what helpers have written there
+	ledgers   *ledger.Ledgers        // of what helpers have written there
 
 	stopMetrics func() // ends the page of metrics; may be called again
 }
@@ -94,7 +95,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		site: site, who: "frontal " + cfg.Site, log: log, creds: creds,
 		epoch: rand.Uint64() | 1, start: time.Now(),
 		registry: directory.NewRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
-		memory:   outcomes.New(),
+		memory:   outcomes.New(), ledgers: ledger.New(),
 
 		stopMetrics: func() {},
 	}

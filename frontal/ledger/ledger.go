@@ -1,4 +1,7 @@
-package frontal
+// Package ledger decides which links, of those that no daemon carried and a helper tells
+// of, are written into the audit log one by one, and sums up the others. It writes nothing
+// itself and knows no clock. It has one lock.
+package ledger
 
 import (
 	"cmp"
@@ -16,10 +19,10 @@ import (
 // Bounds of what one helper has written about links that no daemon carried. It is
 // its own word, and must not fill the site's audit log.
 const (
-	ledgerRoom   = 16384       // records at once; links above them are summed up
-	ledgerPerSec = 16          // ... and how many more a second later
-	ledgerSums   = 64          // sums at a time; further ones become one
-	ledgerEvery  = time.Minute // for so long a sum grows before it is written
+	Room      = 16384       // records at once; links above them are summed up
+	PerSecond = 16          // ... and how many more a second later
+	maxSums   = 64          // sums at a time; further ones become one
+	sumFor    = time.Minute // for so long a sum grows before it is written
 )
 
 // ledger decides which links of one helper's processes are written one by one. It
@@ -44,13 +47,13 @@ func (a sumKey) compare(b sumKey) int {
 type sum struct{ links, sent, received uint64 }
 
 func newLedger(now time.Time) *ledger {
-	return &ledger{room: ledgerRoom, roomAt: now, sums: map[sumKey]*sum{}}
+	return &ledger{room: Room, roomAt: now, sums: map[sumKey]*sum{}}
 }
 
 // refill counts the room anew. A time that goes back gives none, nor when it returns.
 func (l *ledger) refill(now time.Time) {
 	if passed := now.Sub(l.roomAt); passed > 0 {
-		l.room = min(ledgerRoom, l.room+ledgerPerSec*passed.Seconds())
+		l.room = min(Room, l.room+PerSecond*passed.Seconds())
 		l.roomAt = now
 	}
 }
@@ -69,7 +72,7 @@ func (l *ledger) take(r *audit.Record, now time.Time) bool {
 	if len(r.Sites) > 1 {
 		key.peer = r.Sites[1]
 	}
-	if l.sums[key] == nil && len(l.sums) >= ledgerSums {
+	if l.sums[key] == nil && len(l.sums) >= maxSums {
 		key = sumKey{}
 	}
 	s := l.sums[key]
@@ -93,7 +96,7 @@ func addUp(a, b uint64) uint64 {
 
 // due returns the sums that are to be written now, or all of them, and begins anew.
 func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]*sum) {
-	if len(l.sums) == 0 || !all && now.Sub(l.since) < ledgerEvery {
+	if len(l.sums) == 0 || !all && now.Sub(l.since) < sumFor {
 		return nil, nil
 	}
 	sums, l.sums = l.sums, map[sumKey]*sum{}
@@ -103,26 +106,26 @@ func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]*s
 // idle reports whether a new ledger would do as well.
 func (l *ledger) idle(now time.Time) bool {
 	l.refill(now)
-	return len(l.sums) == 0 && l.room >= ledgerRoom
+	return len(l.sums) == 0 && l.room >= Room
 }
 
-// ledgers are those of the site's helpers that have lately told of links. A helper
+// Ledgers are those of the site's helpers that have lately told of links. A helper
 // that goes and comes back has the same one.
-type ledgers struct {
+type Ledgers struct {
 	mu sync.Mutex
 	of map[control.Identity]*ledger
 }
 
-// take returns the records to be written of one call of a helper, and whether it is
+// New returns those of no helper.
+func New() *Ledgers { return &Ledgers{of: map[control.Identity]*ledger{}} }
+
+// Take returns the records to be written of one call of a helper, and whether it is
 // the first in a while of which some are not.
-func (ls *ledgers) take(id control.Identity, records []audit.Record, now time.Time) (write []audit.Record, over bool) {
+func (ls *Ledgers) Take(id control.Identity, records []audit.Record, now time.Time) (write []audit.Record, over bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.of[id]
 	if l == nil {
-		if ls.of == nil {
-			ls.of = map[control.Identity]*ledger{}
-		}
 		l = newLedger(now)
 		ls.of[id] = l
 	}
@@ -135,8 +138,17 @@ func (ls *ledgers) take(id control.Identity, records []audit.Record, now time.Ti
 	return write, before == 0 && len(l.sums) > 0
 }
 
-// due returns the records of the sums that are to be written now, or of all.
-func (ls *ledgers) due(site string, now time.Time, all bool) (write []audit.Record) {
+// Leave leaves a helper room for so many records, and no more until a time.
+func (ls *Ledgers) Leave(id control.Identity, records int, until time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := newLedger(until)
+	l.room = float64(records)
+	ls.of[id] = l
+}
+
+// Due returns the records of the sums that are to be written now, or of all.
+func (ls *Ledgers) Due(site string, now time.Time, all bool) (write []audit.Record) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for id, l := range ls.of {
@@ -157,11 +169,4 @@ func (ls *ledgers) due(site string, now time.Time, all bool) (write []audit.Reco
 		}
 	}
 	return write
-}
-
-// auditSums writes the sums that are due, or all.
-func (f *Frontal) auditSums(all bool) {
-	for _, r := range f.ledgers.due(string(f.site), time.Now(), all) {
-		f.audit.Append(r)
-	}
 }
