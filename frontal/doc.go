@@ -3,18 +3,39 @@
 // accepts those of the site's helpers. It registers their processes, answers
 // their questions from a cache and asks the broker once for what many want to
 // know, passes introductions on, and, where nodes have no route out, carries
-// their data: it dials for them, brings in who was told its address, and is
-// their end of the techniques that need both ends at work.
+// their data.
 //
 // It decides nothing about techniques and reads no byte of a link behind its
-// first frame. It dials no address that the broker did not name to this site,
-// and meets at none that neverDialled or the site's admin refuses.
-// Everything it knows is in memory and comes from below or above: after a
-// restart the helpers register again, and after the broker's restart it does.
-// Links that it does not carry outlive it.
+// first frame. Everything it knows is in memory and comes from below or above:
+// after a restart the helpers register again, and after the broker's restart it
+// does. Links that it does not carry outlive it.
 //
-// The decisions are functions of their arguments, time included: cache,
-// registry, allowed, carries and returns. One lock of the Frontal guards the
-// last four, the resolver's own lock the cache; neither is held while talking
-// to anybody.
+// # Rooms
+//
+// This package has the settings, the servers of the gRPC services, who may call
+// what, and the order in which a call goes through the rooms below. Each of them
+// has its own state and lock, and imports of the others only those above it here:
+//
+//   - lru: a map of bounded size
+//   - uplink: the sessions with the brokers and the calls to them
+//   - directory: the site's processes and helpers, the brokers' answers, who
+//     waits for a process, the hosts; asks by uplink
+//   - gateway: what carries data; asks directory and uplink
+//   - measure, permit, outcomes, ledger: the site's profile, its policy, how
+//     techniques did, what helpers tell of links; they import no other room
+//
+// # Locks
+//
+// No lock is held while calling, dialling or waiting. The Frontal itself has none:
+// what is in it does not change after New, or is one atomic pointer, the settings.
+// Where one lock is taken under another it is in this order, and there is no
+// other pair:
+//
+//	directory.Resolver    -> uplink.Set      is there a broker to ask
+//	gateway.Gateway       -> pace.Keeper     of internal/limit/pace, the quota
+//	gateway.Gateway       -> limit.Counter, limit.Places of internal/limit
+//	directory.Registry    -> limit.Counter
+//
+// Of the locks of package directory none is taken under another, and none while the
+// gateway's is held: an answer that needs both is put together from two moments.
 package frontal
