@@ -24,8 +24,6 @@ var (
 	job = jobKey.ID()
 )
 
-var epoch0 = time.Date(2026, 1, 2, 12, 3, 5, 0, time.Local)
-
 func proc(rank uint32) overlay.ProcessName { return overlay.ProcessName{Job: job, Rank: rank} }
 
 func pointAt(rank uint32, generation uint64, site, node string) *controlpb.AccessPoint {

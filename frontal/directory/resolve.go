@@ -322,6 +322,7 @@ func (r *Resolver) Report(name overlay.ProcessName, generation overlay.Generatio
 	}
 }
 
+// Counters returns the counts so far.
 func (r *Resolver) Counters() ResolveCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
