@@ -26,16 +26,17 @@
 //
 // # Locks
 //
-// No lock is held while calling, dialling or waiting. The Frontal itself has none:
-// what is in it does not change after New, or is one atomic pointer, the settings.
+// No lock is held while calling, dialling or waiting. The Frontal itself has none.
 // Where one lock is taken under another it is in this order, and there is no
 // other pair:
 //
-//	directory.Resolver    -> uplink.Set      is there a broker to ask
-//	gateway.Gateway       -> pace.Keeper     of internal/limit/pace, the quota
-//	gateway.Gateway       -> limit.Counter, limit.Places of internal/limit
-//	directory.Registry    -> limit.Counter
+//	directory.Resolver -> uplink.Set       is there a broker to ask
+//	uplink.Set         -> control.Session  why it ended
+//	gateway.Gateway    -> pace.Keeper      of internal/limit/pace, the quota
+//	gateway.Gateway    -> limit.Counter, limit.Places of internal/limit
+//	directory.Registry -> limit.Counter
 //
 // Of the locks of package directory none is taken under another, and none while the
-// gateway's is held: an answer that needs both is put together from two moments.
+// gateway's is held: an answer that needs both is put together from two moments. The
+// token of directory.Hosts is no lock in this sense: who has it asks the broker.
 package frontal

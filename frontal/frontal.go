@@ -35,39 +35,42 @@ import (
 )
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
-// through Serve.
+// through Serve. It has no lock: what it consists of does not change while it
+// serves, and each of the rooms sees to its own.
 type Frontal struct {
-	live  atomic.Pointer[Config] // see config
 	site  overlay.SiteID
 	who   string // "frontal sitea", for errors and refusals
-	log   *slog.Logger
 	epoch uint64
 	start time.Time
+	live  atomic.Pointer[Config] // see config
+	log   *slog.Logger
+	audit *audit.Log // nil is none; set before Serve
 
-	endpoint *control.Endpoint
-	creds    *control.Credentials
+	// The rooms.
 	up       *uplink.Set
 	registry *directory.Registry
-	measure  *measure.Keeper
-	permit   *permit.Judge
 	resolver *directory.Resolver
 	awaits   *directory.Awaits
-	memory   *outcomes.Memory // of how techniques did
 	hosts    *directory.Hosts
+	gateway  *gateway.Gateway
+	measure  *measure.Keeper
+	permit   *permit.Judge
+	memory   *outcomes.Memory // of how techniques did
+	ledgers  *ledger.Ledgers  // of what helpers have written in the audit log
 
-	gateway    *gateway.Gateway
+	// The sessions with helpers, brokers and admins.
+	creds      *control.Credentials
+	endpoint   *control.Endpoint
+	half       *accept.HalfOpen       // control connections that have not said who they are
+	waits      *limit.Counter[string] // calls of helpers that wait, by node
+	httpProxy  carrier.HTTPProxy      // the site's, if there is one
 	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
 
-	ctx       context.Context // ends with Serve
-	cancel    context.CancelFunc
-	open      context.Context        // ends before ctx when the frontal drains: no new connections or sessions
-	shut      context.CancelFunc     // ends open
-	work      sync.WaitGroup         // everything Serve must wait for
-	httpProxy carrier.HTTPProxy      // the site's, if there is one
-	half      *accept.HalfOpen       // control connections that have not said who they are
-	waits     *limit.Counter[string] // calls of helpers that wait, by node
-	audit     *audit.Log             // nil is none; set before Serve
-	ledgers   *ledger.Ledgers        // of what helpers have written there
+	ctx    context.Context // ends with Serve
+	cancel context.CancelFunc
+	open   context.Context    // ends before ctx when the frontal drains: no new connections or sessions
+	shut   context.CancelFunc // ends open
+	work   sync.WaitGroup     // everything Serve must wait for
 
 	stopMetrics func() // ends the page of metrics; may be called again
 }

@@ -6,7 +6,7 @@
 //
 // Each of the four has its own lock, none of which is held during a call or while another
 // of them is taken. The Resolver's is held while package uplink is asked whether there is a
-// broker.
+// broker. Hosts has a token besides, which is kept while the broker is asked.
 package directory
 
 import (
