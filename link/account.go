@@ -6,23 +6,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// What links moved over carriers that no daemon carried is told to the connector,
-// where that is an overlay.TrafficReporter: when a link has its first such carrier, at
-// most every reportEvery while it moves more, and when it is over. So the helper
-// knows something even of a process that is killed.
+// A mesh whose connector is an overlay.TrafficReporter reports what each link moved over carriers
+// that no daemon counts: when the link has its first such carrier, at most every reportEvery while
+// it moves more, and when it is over. The helper thus has figures even for a process that is
+// killed.
 
-// reportEvery is the time between two reports of one link.
+// reportEvery is the minimum time between two reports of one link.
 const reportEvery = 30 * time.Second
 
-// account is what was reported of a link. The goroutine that watches the mesh owns
-// it, and then the end of Serve.
+// account records what was reported of a link. It is owned by the goroutine that watches the mesh,
+// and by the end of Serve after that.
 type account struct {
-	since  time.Time // the link began
-	looked time.Time // for something to report; zero: never
+	since  time.Time // start of the link
+	looked time.Time // last check for something to report; zero: never
 	said   overlay.Traffic
 }
 
-// report tells the reporter what it is to know of all links.
+// report sends the reporter the traffic of all links.
 func (m *Mesh) report(now time.Time) {
 	if m.reporter == nil {
 		return

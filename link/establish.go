@@ -20,22 +20,22 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// proofLabel keeps the link key's MACs over hellos apart from any other use.
+// proofLabel separates the link key's MACs over hellos from its other uses.
 const proofLabel = "isthmus v1 link proof"
 
-// Identity is who a process is to its peers. NewIdentity makes one.
+// Identity is what a process presents to its peers. NewIdentity makes one.
 type Identity struct {
 	Process    overlay.ProcessName
 	Generation overlay.Generation
 	Key        jobkey.ForLinks
 
-	// Credentials returns by what the process is known on encrypted carriers. It
-	// is called for each of them.
+	// Credentials returns the process's credentials for encrypted carriers. It is called once for
+	// each of them.
 	Credentials func() (sealed.Credentials, error)
 }
 
-// NewIdentity returns who a rank of the key's job is in one of its lives. Its
-// certificate is made when the first carrier needs one.
+// NewIdentity returns the identity of one generation of a rank of the key's job. Its certificate is
+// made when the first carrier needs one.
 func NewIdentity(key jobkey.Key, rank uint32, generation overlay.Generation) Identity {
 	return Identity{
 		Process: overlay.ProcessName{Job: key.ID(), Rank: rank}, Generation: generation, Key: key.Links(),
@@ -43,17 +43,17 @@ func NewIdentity(key jobkey.Key, rank uint32, generation overlay.Generation) Ide
 	}
 }
 
-// Establish authenticates a carrier from both ends and returns a link over it
-// that has no other: the link ends with the carrier. peer is the process that was
-// dialled, or nil for a carrier that came in. A Mesh makes links that last.
+// Establish authenticates a carrier from both ends and returns a link that uses only this carrier:
+// the link ends with it. peer is the process that was dialled, or nil for an incoming carrier. A
+// Mesh makes links that outlive their carriers.
 //
-// admit is asked once, before this end commits itself by its Proof: with the
-// peer's Hello, which an incoming carrier's peer has not proven yet. It may
-// wait. Its error is sent to the peer as a Refuse and returned.
+// admit is called once, before this end commits itself by sending its Proof, with the peer's Hello;
+// the peer of an incoming carrier has not proven that Hello yet. admit may block. Its error is sent
+// to the peer as a Refuse and returned.
 //
-// After an error the carrier is closed. The error names the peer, the path and
-// the cause; what somebody on the way refused, and what the local helper knows
-// about the carrier, come before what the socket says. It is bounded by ctx.
+// On error the carrier is closed. The error names the peer, the path and the cause; a refusal by a
+// process on the way, and what the local helper knows about the carrier, take precedence over the
+// socket's error. ctx bounds Establish.
 func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, admit func(*wire.Hello) error) (*Link, error) {
 	t := terms{admit: func(h *wire.Hello) (uint64, error) {
 		if h.Again {
@@ -79,35 +79,34 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 	return l, err
 }
 
-// terms are what a handshake is about.
+// terms are the parameters of a handshake.
 type terms struct {
 	link  wire.ID // zero at the dialled side, which learns it
 	again bool
 
-	// admit says whether this end wants the carrier, and how much of the peer's
-	// stream it has received, in bytes.
+	// admit decides whether this end accepts the carrier, and returns how many bytes of the peer's
+	// stream it has received.
 	admit func(*wire.Hello) (received uint64, err error)
 }
 
-// met is what a handshake led to. After a failure only hello, link and proven are set.
+// met is the result of a handshake. After a failure only hello, link and proven are set.
 type met struct {
-	hello    *wire.Hello // the peer's; nil after a failure before it came
+	hello    *wire.Hello // the peer's; nil if the handshake failed before it arrived
 	link     wire.ID
 	received uint64 // by the peer
 	rtt      time.Duration
-	proven   bool // what failed was, as far as can be, found at the peer or said by it, not by somebody on the way
+	proven   bool // as far as this end can tell, the failure was detected at the peer or reported by it, not by a process on the way
 }
 
-// runHandshake carries out the handshake. Both ends send a Hello at once. The end that
-// was dialled then sends its Proof; the dialler checks it and sends its own,
-// behind which data may follow directly: the dialler is ready after one round
-// trip. Not a byte beyond the peer's frames is read.
+// runHandshake performs the handshake. Both ends send a Hello at once. The dialled end then sends
+// its Proof; the dialler checks it and sends its own, and data may follow directly: the dialler is
+// ready after one round trip. The handshake reads no byte beyond the peer's frames.
 //
-// If either end wants the carrier encrypted, TLS comes between the hellos and
-// the proofs (seal.go). What shake returns is the carrier to use from then on.
+// If either end wants the carrier encrypted, TLS runs between the hellos and the proofs (seal.go).
+// The caller must use the returned carrier from then on.
 func runHandshake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
 	prepare(c.Conn)
-	c.Conn = stream.ConnOf(c.Conn) // here, so that TLS reads it in that way too
+	c.Conn = stream.ConnOf(c.Conn) // before the handshake, so that TLS reads through it too
 	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
 	interrupted := make(chan struct{})
 	interrupt := context.AfterFunc(ctx, func() {
@@ -117,7 +116,7 @@ func runHandshake(ctx context.Context, c overlay.Carrier, self Identity, peer *o
 	err := h.run(ctx)
 	if !interrupt() {
 		<-interrupted
-		if err == nil { // our proof is out, or the peer's in: it may be a link to the peer, and so it is one
+		if err == nil { // our proof is sent, or the peer's has arrived: the peer may have the link already, so keep it
 			c.Conn.SetDeadline(time.Time{})
 		}
 	}
@@ -153,11 +152,11 @@ type handshake struct {
 	ours, theirs *wire.Hello
 	received     uint64 // by the peer
 	rtt          time.Duration
-	told         bool // the peer knows why we refuse it
-	heard        bool // something came
+	told         bool // the peer has been sent the refusal
+	heard        bool // at least one byte arrived
 }
 
-// refusal is a fault that this end found in the peer; it is told.
+// refusal is a fault that this end found in the peer; it is sent to the peer.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
@@ -179,7 +178,7 @@ func (h *handshake) run(ctx context.Context) error {
 	return h.answer(ctx)
 }
 
-// hello is what this end says of itself and of what it wants.
+// hello returns this end's Hello.
 func (h *handshake) hello() *wire.Hello {
 	f := &wire.Hello{
 		Job: h.self.Process.Job, From: h.self.Process.Rank, Generation: h.self.Generation,
@@ -191,7 +190,7 @@ func (h *handshake) hello() *wire.Hello {
 	if h.peer != nil {
 		f.To, f.Link, f.Again = h.peer.Rank, h.link, h.again
 	} else {
-		f.To = f.From // not known yet: whoever it is, it is answered
+		f.To = f.From // not known yet: the dialler may be any rank
 	}
 	rand.Read(f.Nonce[:])
 	return f
@@ -205,7 +204,7 @@ func (h *handshake) meet() (err error) {
 	return h.check()
 }
 
-// hearing reads from the handshake's connection and notes that something came.
+// hearing reads from the handshake's connection and records that data arrived.
 type hearing struct{ h *handshake }
 
 func (r hearing) Read(b []byte) (int, error) {
@@ -214,7 +213,7 @@ func (r hearing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ask is the dialler's part.
+// ask performs the dialler's part.
 func (h *handshake) ask(ctx context.Context, started time.Time) error {
 	if err := h.meetSealed(ctx); err != nil {
 		return err
@@ -230,7 +229,7 @@ func (h *handshake) ask(ctx context.Context, started time.Time) error {
 	return h.sendProof(p)
 }
 
-// answer is the dialled end's part.
+// answer performs the dialled end's part.
 func (h *handshake) answer(ctx context.Context) error {
 	if err := h.meet(); err != nil {
 		return err
@@ -251,8 +250,8 @@ func (h *handshake) answer(ctx context.Context) error {
 	return err
 }
 
-// proof asks whether this end wants the carrier. By sending it the end commits
-// itself.
+// proof asks admit whether this end accepts the carrier and returns the Proof. Sending it commits
+// this end.
 func (h *handshake) proof() (*wire.Proof, error) {
 	received, err := h.admit(h.theirs)
 	if err != nil {
@@ -281,8 +280,8 @@ func (h *handshake) verify() error {
 	return nil
 }
 
-// proof is the sender's MAC: over the label, its hello and the other's, and what
-// it has received.
+// proof returns the sender's MAC over the label, its hello, the receiver's hello, and the number of
+// bytes it has received.
 func proof(key jobkey.ForLinks, sender, receiver *wire.Hello, received uint64) (mac [32]byte) {
 	m := hmac.New(sha256.New, key[:])
 	m.Write([]byte(proofLabel))
@@ -292,9 +291,9 @@ func proof(key jobkey.ForLinks, sender, receiver *wire.Hello, received uint64) (
 	return [32]byte(m.Sum(nil))
 }
 
-// proven reports whether the peer has shown that it is the peer, or cannot be
-// asked to: on a carrier in plain text anybody on the way can refuse in its name
-// once it has said hello.
+// proven reports whether the peer has authenticated itself, or cannot be required to: on a
+// plain-text carrier any process on the way can send a refusal in the peer's name once the peer has
+// sent its hello.
 func (h *handshake) proven() bool {
 	if h.theirs == nil {
 		return false
@@ -302,11 +301,10 @@ func (h *handshake) proven() bool {
 	return h.cipher != "" || !h.ours.Seal() && !h.theirs.Seal()
 }
 
-// check compares the peer's hello with what was expected. It is not
-// authenticated yet.
+// check compares the peer's hello with what was expected. The hello is not authenticated yet.
 func (h *handshake) check() error {
 	t, self := h.theirs, h.self.Process
-	told := h.carrier.Path.Peer.Site // whoever carried the intro may have changed it
+	told := h.carrier.Path.Peer.Site // may have been changed by the daemons that carried the introduction
 	switch {
 	case t.Job != self.Job:
 		return refuse(overlay.ErrForbidden, "it belongs to job %s, this process to job %s", t.Job, self.Job)
@@ -328,13 +326,13 @@ func (h *handshake) check() error {
 	return nil
 }
 
-// padding is how much comes before a hello: with it the handshake's first segment is a
-// full one (RFC 4821 calls it a probe of the path's MTU).
+// padding is how many bytes precede a hello: with them the handshake's first segment is full-sized,
+// a probe of the path's MTU in the sense of RFC 4821.
 const padding = 2048
 
-// sendHello sends the hello, and padding before it where a network is between the
-// ends: where packets of full size vanish it is the handshake that fails, and not the
-// stream behind it. Small ones pass anywhere.
+// sendHello sends the hello, preceded by padding where there is a network between the ends: if the
+// path drops full-sized packets, the handshake fails and not the stream after it. Small packets
+// pass on any path.
 func (h *handshake) sendHello() error {
 	var b []byte
 	if h.padded() {
@@ -379,14 +377,14 @@ func receive[F wire.Frame](from io.Reader, what string) (want F, err error) {
 	return want, nil
 }
 
-// socketError tells what the operating system said from what a peer said.
+// socketError distinguishes an error of the operating system from one that a peer reported.
 func socketError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || errors.Is(err, io.EOF)
 }
 
-// fail tells the peer what is wrong with it, closes the carrier and words the
-// error.
+// fail sends the peer the refusal if there is one, closes the carrier and returns the error to
+// report.
 func (h *handshake) fail(ctx context.Context, err error) error {
 	var found *refusal
 	if errors.As(err, &found) {
@@ -401,13 +399,13 @@ func (h *handshake) fail(ctx context.Context, err error) error {
 			err = known
 		}
 	}
-	if r, ok := errors.AsType[*refused](err); ok && r.by.By == h.peerName() { // which need not be said again
+	if r, ok := errors.AsType[*refused](err); ok && r.by.By == h.peerName() { // no need to name it twice
 		err = r.by.Code.Errorf("it says: %s", r.by.Text)
 	}
 	return fmt.Errorf("link to %s (%v): %w", h.peerName(), h.carrier.Path, err)
 }
 
-// refused is the error of a refusal that came.
+// refused is the error for a Refuse that was received.
 type refused struct {
 	error
 	by *wire.Refuse
@@ -415,7 +413,7 @@ type refused struct {
 
 func (r *refused) Unwrap() error { return r.error }
 
-// sendRefusal sends the peer a refusal, once.
+// sendRefusal sends the peer a refusal, at most once.
 func (h *handshake) sendRefusal(found *refusal) {
 	if h.told {
 		return
@@ -429,9 +427,9 @@ func (h *handshake) refuse(found *refusal) *wire.Refuse {
 	return &wire.Refuse{Code: wire.CodeOf(found.err), By: h.self.Process.String(), Text: found.err.Error()}
 }
 
-// drain reads on until the peer, which was refused, closes, or its moment is
-// over. It has begun TLS already, and what is unread at the close would reset
-// the connection and might overtake the refusal.
+// drain reads until the refused peer closes, or a second has passed. The peer has begun TLS
+// already; unread data at the close would make the kernel reset the connection, and the reset might
+// overtake the refusal.
 func (h *handshake) drain() {
 	if c, ok := h.conn.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()

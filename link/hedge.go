@@ -10,13 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file does not take a path for good because the network connected it: somebody
-// on the way may drop what does not look as they expect, or carry so little that not
-// even a handshake gets through, or large packets may vanish. While a handshake takes long
-// a relay is dialled beside it, with small packets, and whichever is ready first goes on.
+// That the network connected a path does not mean that it can carry a link: a middlebox may drop
+// traffic that does not look as it expects, the path may be too slow for even a handshake, or large
+// packets may vanish. While a handshake takes long, the code in this file dials a relay in
+// parallel, with small packets, and uses whichever is ready first.
 
-// A handshake that takes longer than hedgeAfter, and longer than hedgeTimes what it took
-// to connect, is one on a path in doubt.
+// A path is in doubt when its handshake takes longer than hedgeAfter and longer than hedgeTimes its
+// connection setup.
 const (
 	hedgeAfter = 500 * time.Millisecond
 	hedgeTimes = 4
@@ -25,22 +25,24 @@ const (
 // slow returns how long a handshake on a path may take before the path is in doubt.
 func slow(p overlay.Path) time.Duration { return max(hedgeAfter, hedgeTimes*p.Setup) }
 
-// What is said of a path whose handshake failed. Where nothing came it may be the size of the
-// packets. A part of a padded hello shows that those of full size pass: then it is the path.
+// Errors for a path whose handshake failed. If nothing arrived, the size of the packets may be the
+// cause. If part of a padded hello arrived, full-sized packets pass, so the path itself is the
+// cause.
 var (
 	errStalled     = fmt.Errorf("%w: the path connected, and then carried no handshake", overlay.ErrTimeout)
 	errTrickle     = fmt.Errorf("%w: the path connected, and then carried only a part of a hello in time", overlay.ErrUnreachable)
 	errClosedEarly = fmt.Errorf("%w: the path connected, and was closed before anything came", overlay.ErrUnreachable)
 )
 
-// shaken is how the handshake on a carrier that was dialled ended.
+// shaken is the outcome of the handshake on a dialled carrier.
 type shaken struct {
 	link   *Link
 	chosen bool // the pair had chosen the carrier, even if it broke then
 	err    error
 }
 
-// hedge shakes hands on a carrier, and on a relay if the carrier's path is slow to carry that.
+// hedge performs the handshake on a carrier, and in parallel on a relay if the carrier's path is
+// slow to complete it.
 func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) shaken {
 	if c.Path.Technique == 0 || c.Path.Technique == overlay.Relay && c.Path.Small {
 		return m.shakeDialled(ctx, a, peer, id, c)
@@ -58,7 +60,7 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 	}
 	dial, cancel := context.WithCancel(ctx)
 	defer cancel()
-	relays := make(chan overlay.Carrier, 1) // closed without one that failed
+	relays := make(chan overlay.Carrier, 1) // closed without a value if the dial failed
 	m.work.Go(func() {
 		defer close(relays)
 		if relay, err := m.cfg.Connector.Dial(dial, peer, overlay.RelayOnly|overlay.SmallPackets); err == nil {
@@ -88,11 +90,11 @@ func (m *Mesh) hedge(ctx context.Context, a *attempt, peer overlay.ProcessName, 
 	}
 }
 
-// ended reports whether no other carrier is wanted.
+// ended reports whether no other carrier is needed.
 func (r shaken) ended() bool { return r.err == nil || r.chosen || final(r.err) }
 
-// goOver ends the handshake on a slow carrier, by giveUp, and goes on with a relay, unless
-// the slow one has got there after all. What the relay achieves proves that the slow path was to blame.
+// goOver ends the handshake on a slow carrier by calling giveUp, and continues on a relay unless
+// the slow handshake completed after all. If the relay succeeds, the slow path was to blame.
 func (m *Mesh) goOver(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, slow, relay overlay.Carrier, giveUp func() shaken) shaken {
 	r := giveUp()
 	if r.ended() {
@@ -110,18 +112,18 @@ func (m *Mesh) goOver(ctx context.Context, a *attempt, peer overlay.ProcessName,
 	return r
 }
 
-// settle says what came of the handshake on a carrier, if anybody wants to know.
+// settle reports the outcome of the handshake on a carrier, if it has an Outcome callback.
 func settle(c overlay.Carrier, err error) {
 	if c.Outcome != nil {
 		c.Outcome(err)
 	}
 }
 
-// settleFailed says what came of a handshake that failed, where that says something of the
-// path, and reports whether nothing came on it.
+// settleFailed reports the outcome of a failed handshake if the failure says something about the
+// path, and reports whether nothing arrived on it.
 func settleFailed(c overlay.Carrier, err error) (silent bool) {
 	switch {
-	case errors.Is(err, context.Canceled): // there was more time
+	case errors.Is(err, context.Canceled): // the deadline had not passed
 	case errors.Is(err, errTrickle), errors.Is(err, errClosedEarly):
 		settle(c, err)
 	case stalled(err):
@@ -131,13 +133,13 @@ func settleFailed(c overlay.Carrier, err error) (silent bool) {
 	return false
 }
 
-// stalled reports whether a handshake failed because nothing came any more.
+// stalled reports whether a handshake failed because data stopped arriving.
 func stalled(err error) bool {
 	return errors.Is(err, overlay.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// shakeDialled shakes hands on a carrier that this end dialled, and makes a link of it if
-// the pair wants it.
+// shakeDialled performs the handshake on a carrier that this end dialled, and makes a link of it if
+// the pair accepts it.
 func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.ProcessName, id wire.ID, c overlay.Carrier) (r shaken) {
 	handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -152,7 +154,7 @@ func (m *Mesh) shakeDialled(ctx context.Context, a *attempt, peer overlay.Proces
 		settle(c, nil)
 		r.link, r.err = m.lasting(carrier, got, true)
 	case r.chosen && c.Path.Technique != 0 && m.serving():
-		// The proof was on its way or about to be: whether the peer has the link shows
+		// The proof was in flight or about to be sent: whether the peer has the link becomes known
 		// when the next carrier asks for it.
 		settleFailed(c, err)
 		r.link, r.err = m.carrierless(c, got, err)

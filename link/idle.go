@@ -11,18 +11,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file keeps idle carriers from being forgotten by firewalls and NATs. Each
-// end asks in time for those of its own site, whose figure its helper has told it
-// (overlay.Carrier.Idle), and by what it has seen carriers die of; who hears a
-// question need not ask, so that one question and one answer pass in a period.
+// This file keeps firewalls and NATs from dropping the state of idle carriers. Each end sends a
+// question early enough for its own site, whose idle time its helper reports
+// (overlay.Carrier.Idle), and for the idle times after which carriers were seen to die; an end that
+// receives a question need not ask, so one question and one answer pass per period.
 
-// minAsk is the shortest silence after which an idle carrier's peer is asked.
+// minAsk is the shortest idle time after which the peer of a carrier is asked.
 const minAsk = time.Second
 
-// askAfter decides after how long a silence to ask. told is how long the site
-// remembers an idle carrier, learned how long one was idle that died of it; 0: not
-// known. The end that did not dial the link asks a little later: were both to ask
-// after the same time, they would do so at once.
+// askAfter returns after how long an idle time to send a question. told is how long the site keeps
+// the state of an idle carrier, learned the idle time after which one was seen dead; 0 means
+// unknown. The end that did not dial the link asks a little later: with equal times both ends would
+// ask at once.
 func askAfter(told, learned time.Duration, dialled bool) time.Duration {
 	after := stream.AskIdle
 	for _, idle := range []time.Duration{told, learned} {
@@ -37,22 +37,21 @@ func askAfter(told, learned time.Duration, dialled bool) time.Duration {
 	return after
 }
 
-// way is what is learnt about: carriers of one kind to one site.
+// way identifies what idle deaths are recorded for: carriers of one technique to one site.
 type way struct {
 	site      overlay.SiteID // the peer's
 	technique overlay.Technique
 }
 
-// idleDeaths are what carriers of a mesh were seen to die of. A shorter time replaces a longer
-// one, so that what was no firewall's doing costs a few questions more; they
-// end with the process.
+// idleDeaths records the idle times after which a mesh's carriers were found dead. A shorter time
+// replaces a longer one; if a cause other than a firewall was at work, the cost is a few more
+// questions. The records end with the process.
 type idleDeaths struct {
-	mu   sync.Mutex // guards idle; held for a moment only, also while a stream is locked
+	mu   sync.Mutex // guards idle; held only briefly, also while a stream is locked
 	idle map[way]time.Duration
 }
 
-// learn takes the death of a carrier into account, and reports whether there
-// was something to learn from it.
+// learn records the death of a carrier, and reports whether the record changed.
 func (l *idleDeaths) learn(path overlay.Path, err error) bool {
 	var forgotten *stream.IdleError
 	if path.Technique == 0 || !errors.As(err, &forgotten) {
@@ -71,14 +70,14 @@ func (l *idleDeaths) learn(path overlay.Path, err error) bool {
 	return true
 }
 
-// learn is idleDeaths.learn with a word in the log.
+// learn calls idleDeaths.learn and logs a change.
 func (m *Mesh) learn(path overlay.Path, err error) {
 	if m.idleDeaths.learn(path, err) && m.cfg.Log != nil {
 		m.cfg.Log.Info("idle carriers are asked more often", "path", path.String(), "peer_site", path.Peer.Site, "cause", err)
 	}
 }
 
-// of returns after how long an idle carrier by path was seen dead; 0: never.
+// of returns the idle time after which a carrier by path was found dead; 0: never.
 func (l *idleDeaths) of(path overlay.Path) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,16 +90,16 @@ func (k *keeper) askAfter(c *stream.Carrier) time.Duration {
 	return askAfter(a.idle, k.mesh.idleDeaths.of(a.path), k.link.Dialled)
 }
 
-// deadPeer is how long the kernel tries to deliver what was written on a carrier. The
-// watch gives a carrier up long before; this is for what is left in the
-// kernel when the process has closed it, or has ended. A peer that reads nothing for so
-// long has been stopped, for the window of a stream always has room.
+// deadPeer is how long the kernel tries to deliver what was written on a carrier. The watch gives a
+// carrier up long before; this bounds what is left in the kernel after the process has closed the
+// carrier or ended. A peer that reads nothing for that long has been stopped, because the window of
+// a stream always has room.
 const deadPeer = 30 * time.Second
 
-// prepare sets up a carrier's socket, if it is the kernel's TCP, before anything
-// wraps it. Its keepalive is off: the watch asks in its place, in the time that
-// the path needs, and the peer answers, not a relay or gateway in between. What
-// cannot be set is left as it is: a link does without.
+// prepare sets up a carrier's socket before anything wraps it, if it is the kernel's TCP. It turns
+// keepalive off: the watch asks instead, at the interval that the path needs, and the peer answers,
+// not a relay or gateway in between. Options that cannot be set are left as they are; a link works
+// without them.
 func prepare(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		carrier.Tune(tcp, carrier.Tuning{UserTimeout: deadPeer})

@@ -9,18 +9,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file moves a link to a better path. A link starts on whatever comes
-// first, and falls back to what works when its path dies; the end that dialled
-// it then looks for something better, less and less often. A better carrier
-// is attached before the worse one is left (make before break). A relay that is left stays
-// as it is, warm; others are closed a little later.
+// This file moves a link to a better path. A link starts on the first path that connects, and falls
+// back to what works when its path dies; the end that dialled the link then looks for a better
+// path, less and less often. It attaches the better carrier before it leaves the worse one (make
+// before break). A relay that is left stays attached, as a warm standby; other carriers are closed
+// a little later.
 
-// quality is what paths are compared by.
+// quality is the set of properties by which paths are compared.
 type quality struct {
-	avoided bool              // it was measured to be worse than its class promises (rank.go), which counts for more than all else
-	class   overlay.Technique // the smaller the better; 0 within a node
-	rtt     time.Duration     // the least of many, or a handshake's, which takes no less: one that seems shorter is
-	small   bool              // packets, which is worse
+	avoided bool              // measured to be worse than its class promises (rank.go); takes precedence over all other fields
+	class   overlay.Technique // smaller is better; 0 within a node
+	rtt     time.Duration     // the minimum of many, or a handshake's, which is no shorter: if it seems shorter, it is
+	small   bool              // small packets, which is worse
 }
 
 func (k *keeper) qualityOf(s stream.State) quality {
@@ -31,15 +31,14 @@ func (k *keeper) qualityOf(s stream.State) quality {
 	return quality{avoided, path.Technique, s.Least, path.Small}
 }
 
-// Paths of one class differ by enough to move when the round trip is shorter by
-// one of these.
+// Among paths of one class, a link moves when the round trip is shorter by either of these.
 const (
 	shorter     = 5 * time.Millisecond
 	shorterPart = 10 // one tenth
 )
 
-// oneTunnel reports whether all connections of a technique between two nodes take one
-// path and share what that carries: punched ones are streams of one tunnel.
+// oneTunnel reports whether all connections of a technique between two nodes share one path and its
+// capacity: punched connections are streams of one tunnel.
 func oneTunnel(class overlay.Technique) bool { return class == overlay.HolePunching }
 
 // better reports whether a link on path b should move to path a.
@@ -54,41 +53,41 @@ func (a quality) better(b quality) bool {
 		return b.small
 	}
 	if oneTunnel(a.class) {
-		return false // their round trips differ by what is just under way
+		return false // their round trips differ only by the current load
 	}
 	gain := b.rtt - a.rtt
 	return gain >= shorter || gain > 0 && gain >= b.rtt/shorterPart
 }
 
-// How long to wait between looks, which double each time: up to maxRest when
-// the link had something better once, for that may come back, and up to longRest when not.
+// The time between looks doubles each time: up to maxRest if the link once had something better,
+// which may come back, and up to longRest otherwise.
 const (
 	firstLook = 250 * time.Millisecond
-	afterFall = time.Second // in its place, where there was something better a moment ago
+	afterFall = time.Second // instead, if the link had something better a moment ago
 	maxRest   = 16 * time.Second
 	longRest  = 5 * time.Minute
 	smallRest = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
-	lookBound = 5 * time.Second  // and lookRTTs, while packets of full size may vanish, and nothing waits
+	lookBound = 5 * time.Second  // plus lookRTTs: bound of one look while full-sized packets may vanish; nothing waits for it
 	lookRTTs  = 10               // of the path in use: two ends that dial at an agreed instant take as many
-	leaving   = 2 * time.Second  // between the last data on a carrier that is left and its end
+	leaving   = 2 * time.Second  // from the last data on a carrier that is left to its close
 )
 
-// lookout decides when to look for a better path. It has no clock.
+// lookout decides when to look for a better path. It uses no clock.
 type lookout struct {
-	best overlay.Technique // the best class so far; 0: none was used
+	best overlay.Technique // best class so far; 0: none was used
 	at   time.Time         // of the next look; zero: none is due
-	rest time.Duration     // until the one after
+	rest time.Duration     // until the look after that
 
 	hurried bool // see hurry
 }
 
-// using notes which class is used now, and whether with small packets.
+// using records which class is used now, and whether with small packets.
 func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 	if l.best == 0 || class < l.best {
 		l.best = class
 	}
 	if class == l.best && class != overlay.Relay && class != overlay.HolePunching && !small {
-		l.at, l.rest = time.Time{}, 0 // as good as it gets
+		l.at, l.rest = time.Time{}, 0 // no better path is possible
 		return
 	}
 	if l.at.IsZero() {
@@ -100,7 +99,8 @@ func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 	}
 }
 
-// looked notes that a look found nothing better than class, with small packets or not.
+// looked records that a look found nothing better than class; small says whether with small
+// packets.
 func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	most := longRest
 	switch {
@@ -113,9 +113,9 @@ func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	l.at = now.Add(l.rest)
 }
 
-// checkSoon has the first look made at once: a better path is known to exist. It does
-// so once, and not for a link that had a better path and lost it: on a machine or network
-// in trouble links would go to and fro all the faster.
+// checkSoon makes the first look due at once, because a better path is known to exist. It does so
+// once per link, and not for a link that had a better path and lost it: on a machine or network in
+// trouble that would only make links alternate faster between paths.
 func (l *lookout) checkSoon(now time.Time) {
 	if l.at.After(now) && !l.hurried && l.best == overlay.Relay {
 		l.at, l.hurried = now, true
@@ -124,7 +124,7 @@ func (l *lookout) checkSoon(now time.Time) {
 
 func (l *lookout) due(now time.Time) bool { return !l.at.IsZero() && !now.Before(l.at) }
 
-// tick has the keeper look for a better path when it is time.
+// tick makes the keeper look for a better path when a look is due.
 func (k *keeper) tick(now time.Time) {
 	if k.link.Path.Technique == 0 {
 		return
@@ -147,7 +147,7 @@ func (k *keeper) tick(now time.Time) {
 		return
 	}
 	if _, avoided := k.ranker.avoids(k.lookout.best, now); avoided {
-		return // that is what would be found
+		return // a look would find only that class
 	}
 	k.improving = k.mesh.spawn(func(ctx context.Context) {
 		moved := k.improve(ctx, used)
@@ -161,9 +161,9 @@ func (k *keeper) tick(now time.Time) {
 	})
 }
 
-// reached notes that a process at a site was reached by a path. Links to processes of
-// that site that are on worse ones look for a better one at once: where one pair of
-// nodes meets, others do, too.
+// reached records that a process at a site was reached by a path. Links to processes of that site
+// on worse paths look for a better one at once: where one pair of nodes can connect directly,
+// others probably can too.
 func (m *Mesh) reached(path overlay.Path) {
 	now := time.Now()
 	for _, k := range m.kept() {
@@ -186,8 +186,8 @@ func (k *keeper) usedQuality() (best quality, ok bool) {
 	return best, ok
 }
 
-// waysUp returns what to dial, in turn, for a better carrier than one of a quality:
-// from a relay another technique, and from small packets those of full size.
+// waysUp returns what to dial, in order, for a better carrier than one of quality q: another
+// technique instead of a relay, and full-sized packets instead of small ones.
 func (q quality) waysUp() (ways []overlay.Ways) {
 	if !q.small || q.class == overlay.Relay {
 		ways = append(ways, overlay.DirectOnly)
@@ -198,11 +198,11 @@ func (q quality) waysUp() (ways []overlay.Ways) {
 	return ways
 }
 
-// improve tries to get a better carrier than one of a quality, and reports whether
-// the link moved.
+// improve tries to get a better carrier than one of quality than, and reports whether the link
+// moved.
 func (k *keeper) improve(ctx context.Context, than quality) bool {
 	for _, c := range k.link.stream.Carriers() {
-		k.link.stream.Ask(c.Carrier) // to compare with: the answer is here before the dial is done
+		k.link.stream.Ask(c.Carrier) // for the comparison; the answer arrives before the dial is done
 	}
 	for _, ways := range than.waysUp() {
 		if c, err := k.dial(ctx, lookBound+lookRTTs*than.rtt, ways); err == nil && k.choose(c) {
@@ -217,9 +217,9 @@ var (
 	errWorse  = errors.New("the path is no better than what there is")
 )
 
-// choose moves the link to a carrier that it was given, or leaves it. Of several
-// relays one is kept. A better one takes over from all that there are; from
-// several of its own technique none does, for they are more together.
+// choose moves the link to carrier c, or closes c. If there are several relays, one is kept. A
+// better carrier replaces all others; several used carriers of c's own technique are not replaced,
+// because together they carry more.
 func (k *keeper) choose(c *stream.Carrier) bool {
 	s := k.link.stream
 	var q quality
@@ -263,8 +263,8 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 	return true
 }
 
-// leave ends a carrier when what is under way on it has had its time, unless
-// there is no other to go on with then.
+// leave closes a carrier after data in flight on it has had time to arrive, unless by then the link
+// has no other carrier.
 func (k *keeper) leave(c *stream.Carrier, why error) {
 	left := &c.About.(*about).left
 	left.Store(true)

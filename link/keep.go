@@ -17,22 +17,21 @@ import (
 // DefaultPatience is how long a link may be without a carrier before it is lost.
 const DefaultPatience = 60 * time.Second
 
-// How a link gets another carrier. The end that dialled the first one dials at
-// once; the other waits a little, in case only its own way is open.
+// How a link gets another carrier. The end that dialled the first one dials at once; the other end
+// waits a little, and dials in case only its direction is open.
 const (
 	otherEnd  = 1500 * time.Millisecond
 	firstRest = 50 * time.Millisecond // after a dial that failed; doubles
 	lastRest  = 2 * time.Second
 	oneDial   = 5 * time.Second
-	// spareRest is the least time between two relays that are dialled to stand by: on a
-	// busy machine carriers fall silent, too, and more dials would make it busier.
+	// spareRest is the minimum time between two dials of a standby relay: on a busy machine
+	// carriers fall silent too, and more dials would make it busier.
 	spareRest = 10 * time.Second
-	// firstDial bounds the dials until the peer is known to be alive: one whose
-	// process has ended is waited for, as one that has not started is.
+	// firstDial bounds the dials until the peer is known to be alive: a dial waits for a process
+	// that has ended as it does for one that has not started.
 	firstDial = 2 * time.Second
-	// absent is how long a peer may be unknown to the directory before it counts
-	// as gone: when a helper or frontal was restarted, processes are registered
-	// again within a few seconds.
+	// absent is how long a peer may be unknown to the directory before it counts as ended: after a
+	// restart of a helper or frontal, processes are registered again within a few seconds.
 	absent = 5 * time.Second
 )
 
@@ -44,12 +43,12 @@ type keeper struct {
 	account account
 	away    bool // the two ends are at different sites
 
-	mu      sync.Mutex // a stream may be locked before it, and not after
+	mu      sync.Mutex // lock order: stream, then mu
 	dialing bool
-	silence bool      // it is because all paths are silent, which the other end need not know, for it has nothing to wait for
-	doubt   bool      // large packets may have vanished: small ones are tried beside
-	spare   time.Time // when a relay with small packets was dialled to stand by
-	since   time.Time // of the loss
+	silence bool      // all paths are silent; the other end may not have noticed if no data waits there
+	doubt   bool      // large packets may have vanished: small ones are tried in parallel
+	spare   time.Time // when a standby relay with small packets was dialled
+	since   time.Time // when the link was lost
 	tries   []string
 
 	improving bool
@@ -57,11 +56,11 @@ type keeper struct {
 	widening  widening
 
 	several     several
-	ranker      ranker // mu guards it
+	ranker      ranker // guarded by mu
 	ranking     ranking
-	reserveDue  time.Time // when to have a relay kept ready; zero: it was used, or the link is without a carrier
-	reserveUsed time.Time // when it was dialled last, if there was one
-	lossDue     time.Time // when carriers are looked at for losses; see watchLoss
+	reserveDue  time.Time // when to have a relay kept ready; zero: it was used, or the link has no carrier
+	reserveUsed time.Time // when a reserve was last dialled, if there was one
+	lossDue     time.Time // when carriers are next checked for losses; see watchLoss
 }
 
 // lost is stream.Options.Lost.
@@ -81,7 +80,7 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 			k.dialReserve()
 		}
 		return nil
-	case a.path.Technique == 0: // one node: what ends there is the process
+	case a.path.Technique == 0: // one node: only the end of the process ends a carrier
 		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
 	}
 	return k.redial(false, false)
@@ -97,9 +96,9 @@ func (k *keeper) onLate() {
 	k.useReserve()
 }
 
-// dialReserve gets a relay with small packets to stand by. A carrier fell silent under load,
-// and the link goes on over another, where the same may happen: large packets vanish on
-// the way, in which case the link would be silent twice as long.
+// dialReserve dials a standby relay with small packets. A carrier fell silent under load and the
+// link continues over another, where the same may happen: if the path drops large packets, the link
+// would be silent twice as long without the standby.
 func (k *keeper) dialReserve() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,7 +113,7 @@ func (k *keeper) dialReserve() {
 	})
 }
 
-// note remembers what went wrong, for the error of a link that is lost.
+// note records what failed, for the error of a link that is lost.
 func (k *keeper) note(what string) {
 	const most = 8
 	k.mu.Lock()
@@ -125,8 +124,8 @@ func (k *keeper) note(what string) {
 	k.tries = append(k.tries, what)
 }
 
-// redial looks for another carrier, unless that is being done. doubt and silence are the
-// fields.
+// redial starts to look for another carrier, unless that is under way. doubt and silence are the
+// values of the fields of the same names.
 func (k *keeper) redial(doubt, silence bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +141,7 @@ func (k *keeper) redial(doubt, silence bool) error {
 	return nil
 }
 
-// redialLater gives the link one more carrier, unless another is being looked for.
+// redialLater adds one more carrier to the link, unless a dial is under way.
 func (k *keeper) redialLater() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,7 +165,7 @@ func (k *keeper) redialLater() {
 
 var errClosed = errors.New("link: the mesh is closed")
 
-// restore gives the link a carrier, or ends it.
+// restore gets the link a carrier, or fails the link.
 func (k *keeper) restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, k.mesh.cfg.Patience)
 	defer cancel()
@@ -180,8 +179,8 @@ func (k *keeper) restore(ctx context.Context) {
 	k.mu.Unlock()
 	s := k.link.stream
 	switch {
-	case err == nil || len(s.Carriers()) > 0: // the other end may have been quicker
-		if len(s.Carriers()) == 0 && !s.Over() { // and what came is lost again
+	case err == nil || len(s.Carriers()) > 0: // the other end may have been faster
+		if len(s.Carriers()) == 0 && !s.Over() { // the new carrier is lost again
 			if err := k.redial(false, false); err != nil {
 				s.Fail(err)
 			}
@@ -194,7 +193,7 @@ func (k *keeper) restore(ctx context.Context) {
 	}
 }
 
-// look dials until there is a carrier that is beyond doubt. It ends with ctx.
+// look dials until the link has a healthy carrier. It ends with ctx.
 func (k *keeper) look(ctx context.Context) error {
 	if !k.link.Dialled && !k.isSilence() {
 		if err := k.sleepFor(ctx, otherEnd); err != nil {
@@ -234,9 +233,9 @@ func (k *keeper) isSilence() bool {
 	return k.silence
 }
 
-// waysBack returns what to dial at once for another carrier. What was silent may be so
-// for all but a relay, or for all packets but small ones: both together pass where
-// anything does, and are tried beside the rest.
+// waysBack returns what to dial at once for another carrier. A silent path may be blocked for
+// everything but a relay, or for all but small packets: a relay with small packets passes where
+// anything does, and is tried in parallel.
 func waysBack(doubt, relayed bool) []overlay.Ways {
 	switch {
 	case !doubt:
@@ -247,7 +246,7 @@ func waysBack(doubt, relayed bool) []overlay.Ways {
 	return []overlay.Ways{overlay.AllWays, overlay.RelayOnly | overlay.SmallPackets}
 }
 
-// dialAnother gives the link a carrier: the first to come goes on with the stream, and
+// dialAnother gets the link a carrier: the stream continues on the first one that connects, and
 // improve.go chooses between them.
 func (k *keeper) dialAnother(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -278,7 +277,8 @@ func (k *keeper) dialAnother(ctx context.Context, bound time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// isHealthy reports whether nothing needs to be done.
+// isHealthy reports whether some carrier is not silent, or the link is over: nothing needs to be
+// done.
 func (k *keeper) isHealthy() bool {
 	for _, c := range k.link.stream.Carriers() {
 		if !c.Silent {
@@ -288,8 +288,7 @@ func (k *keeper) isHealthy() bool {
 	return k.link.stream.Over()
 }
 
-// sleepFor waits for d, or until nothing needs to be done, or ctx ends, which is an
-// error.
+// sleepFor waits for d, until isHealthy, or until ctx ends, which is an error.
 func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); !k.isHealthy(); {
 		left := time.Until(end)
@@ -307,7 +306,7 @@ func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// dial makes one more carrier of the link.
+// dial adds one more carrier to the link.
 func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -317,12 +316,12 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 		return nil, err
 	}
 	dialled := c
-	// The proof of a dialler may have been lost with the first carrier, and then the
-	// peer has no such link yet, and makes it of this one.
+	// The dialler's proof may have been lost with the first carrier; the peer then has no such link
+	// yet, and makes it of this carrier.
 	known := !l.Dialled || l.stream.Met()
 	c, m, err := runHandshake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
 	if err != nil {
-		// That the other end does not come to a reserve says nothing of the path.
+		// That the other end does not use its reserve says nothing about the path.
 		if ways != overlay.Reserved && settleFailed(dialled, err) {
 			k.mu.Lock()
 			k.doubt = k.doubt || !dialled.Path.Small
@@ -335,8 +334,8 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	return k.attach(c, m)
 }
 
-// attach gives the link a carrier. That it came about is news for all links to the
-// same site that are on worse paths.
+// attach adds a carrier to the link. All links to the same site on worse paths then look for a
+// better one.
 func (k *keeper) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	attached, err := k.link.attach(c, m)
 	if err == nil && c.Path.Technique != 0 && c.Path.Technique != overlay.Relay {
@@ -345,8 +344,8 @@ func (k *keeper) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	return attached, err
 }
 
-// believe takes the weight from a refusal that may be somebody's on the way, a
-// relay's for one: no such may end a link that has other ways.
+// believe downgrades a refusal that may come from a process on the way, for example a relay: such a
+// refusal must not end a link that has other ways.
 func believe(err error, proven bool) error {
 	if proven || !errors.Is(err, overlay.ErrStale) && !errors.Is(err, overlay.ErrForbidden) &&
 		!errors.Is(err, overlay.ErrUnknownProcess) && !errors.Is(err, overlay.ErrEnded) {

@@ -1,13 +1,11 @@
-// Package link makes the one link between two processes of a job, and keeps it
-// though its connections come and go: it authenticates carriers end to end, sees
-// to it that two processes that dial each other at the same instant end with
-// exactly one link (the decisions in pair.go, carried out by Mesh), and gets a
-// link other carriers when it needs them (keep.go). Package stream carries the
-// bytes.
+// Package link makes the one link between two processes of a job, and keeps it while its
+// connections come and go: it authenticates carriers end to end, ensures that two processes that
+// dial each other at the same time end with exactly one link (pair.go decides, Mesh acts), and gets
+// a link other carriers when it needs them (keep.go). Package stream carries the bytes.
 //
-// The package knows ranks, keys and carriers. It refuses to know what flows
-// over a link, how a carrier was made, and who asked for it. State is in the
-// Mesh: for each rank of the job what link it has or is about to get.
+// The package knows ranks, keys and carriers. It does not know what flows over a link, how a
+// carrier was made, or which code asked for it. The state is in the Mesh: for each rank of the job,
+// the link that exists or is being made.
 package link
 
 import (
@@ -23,61 +21,60 @@ import (
 
 // Link is an authenticated stream to one other process. Its owner closes Conn.
 type Link struct {
-	Conn       Conn // the first byte read from it is the first that the peer wrote for this link
+	Conn       Conn // its first byte is the first that the peer wrote on this link
 	Peer       overlay.ProcessName
 	Generation overlay.Generation // of the peer
-	Dialled    bool               // this side asked for the first carrier
+	Dialled    bool               // this side dialled the first carrier
 	Path       overlay.Path       // of the first carrier
-	RTT        time.Duration      // of the handshake: one round trip and the peer's work for it
+	RTT        time.Duration      // of the handshake: one round trip plus the peer's processing
 
-	windows bool // the peer understands them
+	windows bool // the peer understands windows
 
 	id     wire.ID
 	stream *stream.Stream
 	fault  func() error
 	done   chan struct{}
-	up     atomic.Bool                  // it was handed up
-	open   atomic.Pointer[overlay.Path] // the latest carrier's that no daemon counts; nil: there was none
+	up     atomic.Bool                  // the link was handed up
+	open   atomic.Pointer[overlay.Path] // path of the latest carrier that no daemon counts; nil: there was none
 }
 
-// Done is closed when the link is over: closed by both ends, lost, or closed here
-// and the time for what was written to arrive is over. It is nil in the zero Link.
+// Done returns a channel that is closed when the link is over: closed by both ends, lost, or closed
+// here and the time for written data to arrive has passed. It is nil in the zero Link.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Conn is a link's connection; see package stream.
 type Conn interface {
-	// The error of a link that is over never matches os.ErrDeadlineExceeded, which
-	// is for the deadlines of these methods alone.
+	// The error of a link that is over never matches os.ErrDeadlineExceeded, which is reserved for
+	// the deadlines of these methods.
 	net.Conn
 
-	// WriteBuffers writes several buffers as one. It leaves bufs as they are.
+	// WriteBuffers writes several buffers as one. It does not modify bufs.
 	WriteBuffers(bufs [][]byte) (int64, error)
 
-	// Post is Write that never waits: it copies all of p, or returns false because
-	// there is no room for it now or another write is under way.
+	// Post is a Write that never blocks: it copies all of p, or returns false because there is no
+	// room for it now or another write is under way.
 	Post(p []byte) (bool, error)
 
-	// Lend is WriteBuffers without a copy of large buffers: they must stay as
-	// they are until Await says that the peer's process has everything before mark.
-	// After an error the n bytes that were written have been copied.
+	// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until
+	// Await reports that the peer's process has taken everything before mark. After an error the n
+	// bytes that were written have been copied.
 	Lend(bufs [][]byte) (n int64, mark uint64, err error)
 
-	// Reclaim gives back all that was lent; what the peer may still need is copied.
+	// Reclaim returns all lent buffers to the caller; what the peer may still need is copied.
 	Reclaim()
 
-	// Await waits until the peer's process has taken everything before mark, the
-	// write deadline has passed or the link is over; the latter two are errors.
+	// Await waits until the peer's process has taken everything before mark, the write deadline has
+	// passed or the link is over; the latter two are errors.
 	Await(mark uint64) error
 
-	// Calm has reads sleep at once where nothing is there, from now on.
+	// Calm makes reads sleep at once when no data is there, instead of spinning, from now on.
 	Calm()
 
-	// CloseWrite ends this direction; the peer reads io.EOF behind what was
-	// written.
+	// CloseWrite ends this direction; the peer reads io.EOF after what was written.
 	CloseWrite() error
 }
 
-// newLink makes a link of a handshake. It has no carrier yet.
+// newLink makes a link from a handshake. It has no carrier yet.
 func newLink(c overlay.Carrier, m met, dialled bool) *Link {
 	return &Link{
 		Peer: overlay.ProcessName{Job: m.hello.Job, Rank: m.hello.From}, Generation: m.hello.Generation,
@@ -86,7 +83,7 @@ func newLink(c overlay.Carrier, m met, dialled bool) *Link {
 	}
 }
 
-// begin makes the link's stream, of which o says everything but the peer's name.
+// begin makes the link's stream. o holds all options but those that depend on the peer.
 func (l *Link) begin(o stream.Options) {
 	ended := o.Ended
 	o.Peer, o.Windows, o.Ended = l.Peer.String(), l.windows, func() { close(l.done); ended() }
@@ -94,7 +91,7 @@ func (l *Link) begin(o stream.Options) {
 	l.Conn = l.stream
 }
 
-// attach gives the link a carrier, which it owns from then on.
+// attach adds a carrier to the link, which owns it from then on.
 func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	if c.Path.Uncounted() {
 		l.open.Store(&c.Path)
@@ -104,25 +101,25 @@ func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	}, m.received, m.rtt)
 }
 
-// about is what a link wants to know of a carrier.
+// about is what a link records about a carrier.
 type about struct {
 	path  overlay.Path
 	idle  time.Duration // overlay.Carrier.Idle
 	fault func() error  // what the helper knows of its death; may be nil
-	left  atomic.Bool   // it is to end soon
+	left  atomic.Bool   // it is to be closed soon
 
 	since   time.Time
 	outcome func(err error)        // overlay.Carrier.Outcome
-	reason  atomic.Pointer[string] // for the path, where measuring has given another than the helper had; or nil
+	reason  atomic.Pointer[string] // replaces the helper's reason for the path when a measurement gave another; or nil
 
-	// The goroutine that watches the mesh's links owns these.
-	socket  *net.TCPConn       // nil: there is none, and nobody can tell
-	loss    *carrier.LossWatch // of the socket; nil: nothing has been sent to speak of
-	looked  uint64             // bytes that had been sent at the last look
-	carried uint64             // bytes that it had brought, both ways, at the latest reading (ranking.go)
+	// Owned by the goroutine that watches the mesh's links:
+	socket  *net.TCPConn       // nil: there is none, and losses cannot be measured
+	loss    *carrier.LossWatch // of the socket; nil: too little has been sent
+	looked  uint64             // bytes sent at the last check
+	carried uint64             // bytes moved both ways at the latest reading (ranking.go)
 }
 
-// pathOf returns a carrier's path, with the reason for it that holds now.
+// pathOf returns a carrier's path with the current reason for it.
 func pathOf(c *stream.Carrier) overlay.Path {
 	a := c.About.(*about)
 	path := a.path
@@ -132,13 +129,13 @@ func pathOf(c *stream.Carrier) overlay.Path {
 	return path
 }
 
-// A Carrier is one of a link's at a moment.
+// A Carrier is the state of one of a link's carriers at one time.
 type Carrier struct {
 	stream.State
 	Path overlay.Path
 }
 
-// Carriers returns those that the link has, the oldest first.
+// Carriers returns the link's carriers, the oldest first.
 func (l *Link) Carriers() []Carrier {
 	states := l.stream.Carriers()
 	all := make([]Carrier, len(states))
@@ -148,9 +145,8 @@ func (l *Link) Carriers() []Carrier {
 	return all
 }
 
-// Current returns the path on which this end sends, with several that of the
-// oldest carrier, and the round trip measured there last; the first carrier's
-// where there is none at the moment.
+// Current returns the path on which this end sends, that of the oldest carrier if there are
+// several, and the round trip last measured there; without a carrier, those of the first carrier.
 func (l *Link) Current() (overlay.Path, time.Duration) {
 	if l.stream == nil {
 		return l.Path, l.RTT
@@ -163,17 +159,16 @@ func (l *Link) Current() (overlay.Path, time.Duration) {
 	return l.Path, l.RTT
 }
 
-// minHeld, and as many round trips as minTrips, is for how long a link must have had more to send
-// than its carriers took before that says what they carry: before, it says how
-// congestion control begins.
+// A link must have had more to send than its carriers took for minHeld and minTrips round trips
+// before its rate says what the carriers can carry: earlier, it shows only how congestion control
+// starts.
 const (
 	minHeld  = 2 * stream.Tick
 	minTrips = 4
 )
 
-// Bandwidth returns how many bytes a second this link's carriers took from this end
-// while there was more for them to take, or 0: there never was for long enough, so
-// nobody knows.
+// Bandwidth returns how many bytes a second this link's carriers took from this end while there was
+// more to take, or 0 if that was never the case for long enough to tell.
 func (l *Link) Bandwidth() float64 {
 	if l.stream == nil {
 		return 0
@@ -189,8 +184,8 @@ func bandwidthOf(load stream.Load, rtt time.Duration) float64 {
 	return float64(load.HeldBytes) / load.HeldFor.Seconds()
 }
 
-// Explain returns what the local helper knows about the death of the carrier of
-// a link that has but one, or err, what the link says.
+// Explain returns what the local helper knows about the death of the carrier of a link with only
+// one, or else err, the link's own error.
 func (l *Link) Explain(err error) error {
 	if l.fault != nil {
 		if known := l.fault(); known != nil {

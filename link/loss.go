@@ -6,15 +6,15 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// lossEvery is how often a link looks whether its carriers lose data, and lossBytes how
-// much must have been sent on one meanwhile.
+// lossEvery is how often a link checks whether its carriers lose data, and lossBytes how many bytes
+// must have been sent on a carrier in between.
 const (
 	lossEvery = time.Second
 	lossBytes = 32 << 10
 )
 
-// watchLoss has carriers that lose what is sent on them change their congestion control.
-// Each end sees to what it sends. The goroutine that watches the mesh's links calls it.
+// watchLoss changes the congestion control of carriers that lose what is sent on them. Each end
+// handles what it sends. Called by the goroutine that watches the mesh's links.
 func (k *keeper) watchLoss(now time.Time) {
 	if now.Before(k.lossDue) {
 		return

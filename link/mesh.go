@@ -15,51 +15,50 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds everything between a carrier and its link: a few round
-	// trips, and that the peer makes up its mind, which takes patience at most.
+	// handshakeTimeout bounds everything between a carrier and its link: a few round trips, and the
+	// peer's decision, which takes at most patience.
 	handshakeTimeout = 10 * time.Second
 	// patience is how long a carrier of the higher rank waits for the lower
 	// rank's own dial: a plan's first technique may take seconds to time out,
 	// while this carrier is ready.
 	patience = 3 * time.Second
-	// maxHandshakes bounds the incoming carriers under way. When it is reached
-	// none is accepted until one is done; they wait in the connector's queue.
+	// maxHandshakes bounds the incoming handshakes under way. At the bound no carrier is accepted
+	// until one handshake is done; further carriers wait in the connector's queue.
 	maxHandshakes = 64
-	// maxDials bounds the tries after a carrier broke in its handshake.
+	// maxDials bounds the attempts after a carrier broke during its handshake.
 	maxDials = 5
 )
 
-// Config says whose mesh it is and what to do with its links.
+// Config describes a mesh: its process, and what to do with its links.
 type Config struct {
 	Self      Identity
 	Size      uint32 // ranks of the job
 	Connector overlay.Connector
 
-	// Patience is how long a link may be without a carrier before it is lost; 0
-	// is DefaultPatience.
+	// Patience is how long a link may be without a carrier before it is lost; 0 means
+	// DefaultPatience.
 	Patience time.Duration
 
-	// Carriers is how many carriers a link to another node has, up to MaxForced; 0
-	// leaves it to each link how many up to MostCarriers are worth it
-	// (stripe.go), and 1 is one only. The end that dials decides.
+	// Carriers is how many carriers a link to another node has, up to MaxForced; 0 lets each link
+	// decide how many, up to MostCarriers (stripe.go), and 1 means one only. The end that dials
+	// decides.
 	Carriers int
 
-	// Log, if not nil, gets a line for each other site and each way in which
-	// carriers to it are encrypted, or are not, and for each time after which idle
-	// carriers were forgotten.
+	// Log, if not nil, gets a line for each other site and each cipher (or none) used for carriers
+	// to it, and for each idle time after which carriers were found dead.
 	Log *slog.Logger
 
-	// Up is called once for each link, before Connect for its rank returns. It
-	// owns the link from then on. It must not call the mesh.
+	// Up is called once for each link, before Connect for its rank returns. It owns the link from
+	// then on. It must not call the mesh.
 	Up func(*Link)
 }
 
-// Mesh makes the links of one process with the others of its job, at most one
-// for each, whoever dials. Safe for concurrent use.
+// Mesh makes the links of one process with the others of its job, at most one for each, whichever
+// end dials. It is safe for concurrent use.
 type Mesh struct {
 	cfg        Config
-	reporter   overlay.TrafficReporter // nil: nobody wants to know
-	reserver   overlay.Reserver        // nil: nobody keeps relays ready
+	reporter   overlay.TrafficReporter // nil: the connector takes no reports
+	reserver   overlay.Reserver        // nil: the connector keeps no relays ready
 	idleDeaths idleDeaths
 	trials     trials
 
@@ -67,24 +66,24 @@ type Mesh struct {
 	serve  context.Context
 	closed error
 	pairs  map[uint32]*attempt
-	links  map[uint32]*keeper // that were handed up and are not over
+	links  map[uint32]*keeper // handed up and not over
 	ids    carrierID
-	logged map[choice]bool // what Log was told
-	ended  []*keeper       // of links that are over, of which the reporter was not told
+	logged map[choice]bool // what was logged
+	ended  []*keeper       // links that are over and not yet reported
 	work   sync.WaitGroup  // dials and handshakes
 }
 
-// attempt carries out what a pair decides.
+// attempt carries out the decisions of a pair.
 type attempt struct {
 	pair
 	rank       uint32
 	cancelDial context.CancelFunc
-	held       chan error               // lets a dial go on that waits for the pair's verdict
-	verdicts   map[carrierID]chan error // of incoming carriers that wait for theirs
-	asked      map[carrierID]wire.ID    // the links for which incoming carriers came whose handshakes go on
-	settled    chan struct{}            // closed when the link was handed up or err says why not
+	held       chan error               // carries the pair's verdict to a dial that waits for it
+	verdicts   map[carrierID]chan error // of incoming carriers that wait for them
+	asked      map[carrierID]wire.ID    // link ids of incoming carriers whose handshakes are under way
+	settled    chan struct{}            // closed when the link was handed up, or err says why not
 	handed     bool
-	refused    bool  // the dial under way was told that the peer has a link
+	refused    bool  // the peer answered the dial under way that it has a link
 	err        error // of the last dial
 }
 
@@ -99,15 +98,15 @@ func NewMesh(cfg Config) *Mesh {
 	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 
-// Serve accepts carriers from the connector and makes links of them until outer
-// is done, which returns nil, or the connector fails. When it returns every
-// dial and handshake has ended, and a connector that is an
-// overlay.TrafficReporter was told what each link has moved: close it afterwards. Call it once; Connect waits for it.
+// Serve accepts carriers from the connector and makes links of them until outer is done, when it
+// returns nil, or until the connector fails. When it returns, every dial and handshake has ended,
+// and a connector that is an overlay.TrafficReporter has received what each link moved: close the
+// connector afterwards. Call Serve once; Connect waits for it.
 func (m *Mesh) Serve(outer context.Context) error {
 	ctx, cancel := context.WithCancel(outer)
 	m.mu.Lock()
 	m.serve = ctx
-	for _, a := range m.pairs { // wanted before there was a Serve
+	for _, a := range m.pairs { // requested before Serve was called
 		if a.dialling && a.cancelDial == nil {
 			m.startDial(a)
 		}
@@ -115,7 +114,7 @@ func (m *Mesh) Serve(outer context.Context) error {
 	m.mu.Unlock()
 	m.work.Go(func() { m.watch(ctx) })
 	err := m.accept(ctx)
-	if outer.Err() != nil { // which the connector may hear of before ctx ends
+	if outer.Err() != nil { // the connector may notice it before ctx ends
 		err = nil
 	}
 	cancel()
@@ -161,7 +160,7 @@ func (m *Mesh) shut(cause error) {
 	}
 }
 
-// attemptFor returns the rank's attempt. mu is held.
+// attemptFor returns the rank's attempt, and makes it if need be. mu is held.
 func (m *Mesh) attemptFor(rank uint32) *attempt {
 	a := m.pairs[rank]
 	if a == nil {
@@ -172,9 +171,8 @@ func (m *Mesh) attemptFor(rank uint32) *attempt {
 	return a
 }
 
-// Connect returns nil once Up was called with the link to rank, making it if
-// need be. When it fails, the next Connect tries again. It ends with ctx; what
-// it started may still succeed.
+// Connect returns nil once Up was called with the link to rank; it makes the link if need be. When
+// it fails, the next Connect tries again. It ends with ctx; what it started may still succeed.
 func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 	if rank >= m.cfg.Size || rank == m.cfg.Self.Process.Rank {
 		return fmt.Errorf("link: rank %d of %d has no link with rank %d", m.cfg.Self.Process.Rank, m.cfg.Size, rank)
@@ -205,8 +203,8 @@ func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 	return a.err
 }
 
-// Forget forgets a rank with which there was a link that is over: for a mesh that
-// outlives very many peers, none of which comes again.
+// Forget discards the state of a rank whose link is over: for a mesh that outlives very many peers,
+// none of which returns.
 func (m *Mesh) Forget(rank uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,9 +213,8 @@ func (m *Mesh) Forget(rank uint32) {
 	}
 }
 
-// step feeds the pair an event and carries out its actions, apart from those
-// for the event's own carrier: that one's verdict is returned, nil to go on.
-// mu is held.
+// step feeds the pair an event and carries out its actions, except those for the event's own
+// carrier, whose verdict is returned; nil means go on. mu is held.
 func (m *Mesh) step(a *attempt, e event) (verdict error) {
 	var acts []action
 	a.pair, acts = a.pair.step(e)
@@ -241,7 +238,7 @@ func (m *Mesh) step(a *attempt, e event) (verdict error) {
 			a.decide(act.id, act.err)
 		case actPark:
 			wait := patience
-			if a.refused { // this is that link, and nothing is to be expected of our dial
+			if a.refused { // it belongs to the link that the peer reported, so our dial will not succeed
 				wait = 0
 			}
 			time.AfterFunc(wait, func() {
@@ -258,22 +255,22 @@ func (m *Mesh) step(a *attempt, e event) (verdict error) {
 	return verdict
 }
 
-// decide tells an incoming carrier's handshake how it goes on. One that was
-// granted before is past asking and sees its end by itself.
+// decide delivers the verdict to an incoming carrier's handshake. A carrier that was granted before
+// no longer waits for one, and detects its end by itself.
 func (a *attempt) decide(id carrierID, err error) {
 	if c, ok := a.verdicts[id]; ok {
 		delete(a.verdicts, id)
-		c <- err // has room for one
+		c <- err // buffered for one
 	}
 }
 
-// finish lets those who wait look at handed and err.
+// finish makes pending Connects look at handed and err.
 func (a *attempt) finish() {
 	close(a.settled)
 	a.settled = make(chan struct{})
 }
 
-// handUp gives the link to its owner, and keeps it from then on.
+// handUp passes the link to its owner.
 func (m *Mesh) handUp(a *attempt, l *Link) {
 	l.up.Store(true)
 	m.cfg.Up(l)
@@ -283,7 +280,7 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 	a.finish()
 }
 
-// lasting makes a link of a handshake, one that is kept.
+// lasting makes a link that is kept from a handshake.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	m.logChoice(c)
 	k := m.keep(c, h, dialled)
@@ -291,8 +288,8 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	return k.link, err
 }
 
-// carrierless makes a link of a handshake whose carrier broke by err after the pair
-// had chosen it, and has it look for another carrier.
+// carrierless makes a link from a handshake whose carrier broke with err after the pair had chosen
+// it, and starts to look for another carrier.
 func (m *Mesh) carrierless(c overlay.Carrier, h met, err error) (*Link, error) {
 	k := m.keep(c, h, true)
 	k.note(fmt.Sprintf("%v: %v", c.Path, err))
@@ -309,14 +306,14 @@ func (m *Mesh) serving() bool {
 	return m.closed == nil && m.serve != nil && m.serve.Err() == nil
 }
 
-// keep makes a link that has no carrier yet.
+// keep makes a link that is kept and has no carrier yet.
 func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	l := newLink(c, h, dialled)
-	l.fault = nil // the keeper asks
+	l.fault = nil // the keeper calls it
 	here, there := c.Here.Site, c.Path.Peer.Site
 	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
-	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.onLate, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
+	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.onLate, AskAfter: k.askAfter, Ended: func() { // lock order: stream, then mesh
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
@@ -339,8 +336,8 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	return k
 }
 
-// spawn runs f as work of the mesh, with the context of Serve, or reports that
-// the mesh is closed.
+// spawn runs f as work of the mesh, with the context of Serve. It returns false if the mesh is
+// closed.
 func (m *Mesh) spawn(f func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -352,7 +349,7 @@ func (m *Mesh) spawn(f func(context.Context)) bool {
 	return true
 }
 
-// watch looks after all links until ctx ends.
+// watch services all links until ctx ends.
 func (m *Mesh) watch(ctx context.Context) {
 	t := time.NewTicker(stream.Tick)
 	defer t.Stop()
@@ -383,7 +380,7 @@ func (m *Mesh) kept() []*keeper {
 	return kept
 }
 
-// endLinks ends what is left of the links and waits for it.
+// endLinks ends the remaining links and waits until they have ended.
 func (m *Mesh) endLinks() {
 	var all sync.WaitGroup
 	for _, k := range m.kept() {
@@ -395,7 +392,7 @@ func (m *Mesh) endLinks() {
 	all.Wait()
 }
 
-// answer makes a link of an incoming carrier, if its pair wants it.
+// answer makes a link of an incoming carrier, if its pair accepts it.
 func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -424,11 +421,11 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	}})
 	if k != nil && err == nil {
 		m.logChoice(c)
-		k.attach(c, got) // the link is over, or it has one more carrier
+		k.attach(c, got) // on error the link is over
 		return
 	}
 	if a == nil {
-		return // it never said who it was; its dialler knows why
+		return // the peer never identified itself; its dialler knows why
 	}
 	m.mu.Lock()
 	delete(a.verdicts, id)
@@ -440,7 +437,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		return
 	}
 	if a.granting != 0 && a.asked[a.granting] == got.link {
-		a.granting = id // both were dialled for one link, and the proof on either is the word for it
+		a.granting = id // both carriers were dialled for one link, and a proof on either counts
 	}
 	dropped := m.step(a, event{kind: evGranted, id: id, life: got.hello.Generation})
 	m.mu.Unlock()
@@ -448,8 +445,8 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		m.begin(a, c, got)
 		return
 	}
-	// It is late. Its dialler may have dialled once more for the same link, and has
-	// both carriers then.
+	// This carrier was too late. Its dialler may have dialled once more for the same link, and then
+	// has both carriers.
 	if k := m.keeperOf(got.hello); k != nil {
 		k.attach(c, got)
 		return
@@ -470,9 +467,9 @@ func (m *Mesh) begin(a *attempt, c overlay.Carrier, got met) {
 	m.step(a, event{kind: evLost})
 }
 
-// keeperOf returns the link that a carrier belongs to, or nil. A dialler that has heard
-// nothing on its link yet cannot tell whether there is one here, and says so by
-// a Hello without Again.
+// keeperOf returns the keeper of the link that a carrier belongs to, or nil. A dialler that has
+// received nothing on its link yet cannot tell whether the link exists here, and sends a Hello
+// without Again.
 func (m *Mesh) keeperOf(h *wire.Hello) *keeper {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -482,12 +479,13 @@ func (m *Mesh) keeperOf(h *wire.Hello) *keeper {
 	return nil
 }
 
-// doubtAfter is how old a link on which nothing has come is before a dial of the peer's
-// casts doubt on it: two that dial at once meet the other's dial when they have a link.
+// doubtAfter is the age of a link without received data from which a dial by the peer casts doubt
+// on it: when two ends dial at the same time, each receives the other's dial when it has a link
+// already.
 const doubtAfter = time.Second
 
-// markDoubtful has the link with a rank look for another carrier if nothing has come on it
-// yet: the peer, which wants a link, does not have it.
+// markDoubtful makes the link with a rank look for another carrier if nothing has arrived on it
+// yet: the peer wants a link and does not have this one.
 func (m *Mesh) markDoubtful(rank uint32) {
 	m.mu.Lock()
 	k := m.links[rank]
@@ -497,7 +495,7 @@ func (m *Mesh) markDoubtful(rank uint32) {
 	}
 }
 
-// incoming asks the pair about a carrier whose peer sent h.
+// incoming submits a carrier whose peer sent h to the pair.
 func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -508,7 +506,7 @@ func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
 	}
 	a := m.attemptFor(h.From)
 	if a.granting != 0 && a.asked[a.granting] == h.Link {
-		// Its dialler dials again for the same link, so that the granted one has failed.
+		// The dialler dials again for the same link, so the granted carrier has failed.
 		m.step(a, event{kind: evGrantFailed, id: a.granting})
 	}
 	m.ids++
@@ -518,7 +516,7 @@ func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
 	return a, m.ids, verdict
 }
 
-// startDial begins the pair's own dial. mu is held.
+// startDial starts the pair's own dial. mu is held.
 func (m *Mesh) startDial(a *attempt) {
 	ctx, cancel := context.WithCancel(m.serve)
 	a.cancelDial, a.refused = cancel, false
@@ -540,21 +538,21 @@ func (m *Mesh) dial(ctx context.Context, a *attempt) {
 		a.err = err
 	}
 	switch {
-	case l != nil: // we had committed ourselves
+	case l != nil: // this end had committed itself
 		m.step(a, event{kind: evLost})
-	case ctx.Err() == nil || m.serve.Err() != nil: // else it was cancelled, and the pair has gone on
+	case ctx.Err() == nil || m.serve.Err() != nil: // otherwise it was cancelled, and the pair has gone on
 		m.step(a, event{kind: evDialFailed})
 	}
 }
 
-// tryDial dials until a carrier holds through its handshake. A link beside an
-// error means that the pair had chosen the carrier when it broke.
+// tryDial dials until a carrier survives its handshake. A link returned with an error means that
+// the pair had chosen the carrier when it broke.
 func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	peer := overlay.ProcessName{Job: m.cfg.Self.Process.Job, Rank: a.rank}
 	pause := firstPause
 	var id wire.ID
-	rand.Read(id[:])      // never fails (crypto/rand). One for all tries: by it the peer knows that the one before has failed
-	var refused time.Time // when the peer first said that it has a link
+	rand.Read(id[:])      // never fails (crypto/rand). One id for all attempts: by it the peer knows that the previous one failed
+	var refused time.Time // when the peer first reported that it has a link
 	for try := 1; ; try++ {
 		c, err := m.cfg.Connector.Dial(ctx, peer, overlay.AllWays)
 		if err != nil {
@@ -569,9 +567,9 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 		case ctx.Err() != nil || final(r.err):
 			return nil, r.err
 		case errors.Is(r.err, overlay.ErrDuplicate):
-			// It has a link that we do not have: the first carrier's end is not known
-			// to it yet. It dials for that link again when it is, and then that counts; or
-			// it gives the link up in the end.
+			// The peer has a link that this end does not have: the peer does not know yet that the
+			// first carrier ended. When it does, it dials for that link again, and that dial
+			// counts; or it gives the link up in the end.
 			if refused.IsZero() {
 				refused, pause = time.Now(), duplicatePause
 			}
@@ -593,27 +591,27 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	}
 }
 
-// The rests between dials that broke in their handshakes: they grow fourfold, and from
-// duplicatePause on where the peer says that it has a link.
+// The pauses between dials that broke in their handshakes: they grow fourfold, and start from
+// duplicatePause when the peer reports that it has a link.
 const (
 	firstPause     = 20 * time.Millisecond
 	lastPause      = 1280 * time.Millisecond
 	duplicatePause = 320 * time.Millisecond
 )
 
-// parks notes that the peer said to the pair's own dial that it has a link, and reports
-// whether an incoming carrier waits for that dial, as another need not from now on.
+// parks records that the peer answered the pair's own dial that it has a link, and reports whether
+// an incoming carrier waits for that dial. From now on, incoming carriers need not wait for it.
 func (m *Mesh) parks(ctx context.Context, a *attempt) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ctx.Err() == nil { // else another dial may be under way
+	if ctx.Err() == nil { // otherwise another dial may be under way
 		a.refused = true
 	}
 	return a.parked != 0
 }
 
-// ready asks the pair whether its dial, which has the peer's proof, shall be
-// the link. It waits while the pair does not know yet.
+// ready asks the pair whether its dial, which has the peer's proof, becomes the link. It blocks
+// while the pair has not decided.
 func (m *Mesh) ready(ctx context.Context, a *attempt, life overlay.Generation) error {
 	m.mu.Lock()
 	if ctx.Err() != nil { // cancelled; a later dial may be under way
@@ -632,7 +630,7 @@ func (m *Mesh) ready(ctx context.Context, a *attempt, life overlay.Generation) e
 		return err
 	case <-ctx.Done():
 	}
-	m.mu.Lock() // the verdict may have come at the same instant
+	m.mu.Lock() // the verdict may have arrived at the same time
 	defer m.mu.Unlock()
 	select {
 	case err := <-held:

@@ -6,12 +6,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file decides, without sockets or clocks, which carrier becomes the one
-// link of a pair of processes. A side commits itself to a carrier by sending
-// its proof as the dialler (who then knows the other's), or by receiving the
-// dialler's. Sending its proof on an incoming carrier (granting) commits it to
-// nothing: that is why the higher rank may grant the lower's carrier while its
-// own dial goes on.
+// This file decides, without sockets or clocks, which carrier becomes the one link of a pair of
+// processes. A side commits itself to a carrier as the dialler by sending its proof (it has the
+// other's by then), or as the dialled side by receiving the dialler's. Sending its proof on an
+// incoming carrier (granting) does not commit a side: that is why the higher rank may grant the
+// lower's carrier while its own dial goes on.
 //
 //	                want                   ready
 //	   idle ----------------> dialling ------------------> up
@@ -23,17 +22,16 @@ import (
 //	    '---------------------------------------------------'
 //	                granted (peer's proof is here)
 //
-// So the carrier dialled by the lower rank wins, unless it does not come.
+// So the carrier dialled by the lower rank wins, unless it fails.
 //
-// The higher rank may hold proofs of the lower on both carriers: on its own
-// dial, and a hello on the one it granted. The lower rank made one of them
-// after giving up the other; which, its next word on the granted one tells: its
-// proof, or the end. Until then the own dial is held.
+// The higher rank may hold proofs of the lower on two carriers: on its own dial, and a hello on the
+// one it granted. The lower rank made one of them after giving up the other; the next event on the
+// granted carrier shows which: the lower rank's proof, or its end. Until then the own dial is held.
 
-// carrierID tells incoming carriers of a pair apart; zero is none.
+// carrierID identifies an incoming carrier of a pair; zero is none.
 type carrierID uint64
 
-// phase is what a pair has come to.
+// phase is the state of a pair's link.
 type phase uint8
 
 const (
@@ -46,21 +44,21 @@ const (
 type pair struct {
 	lower    bool // this side has the lower rank
 	phase    phase
-	wanted   bool      // somebody here waits for the link
+	wanted   bool      // a Connect is pending here
 	dialling bool      // our own dial is under way
-	granting carrierID // the incoming carrier on which we have proven ourselves
-	parked   carrierID // the incoming carrier that waits for us to decide
-	held     bool      // our dial has the peer\'s proof and waits for granting to end
+	granting carrierID // the incoming carrier on which we sent our proof
+	parked   carrierID // the incoming carrier that waits for our decision
+	held     bool      // our dial has the peer's proof and waits for granting to end
 	heldLife overlay.Generation
 	life     overlay.Generation
 }
 
-// eventKind says what happened to a pair.
+// eventKind is what happened to a pair.
 type eventKind uint8
 
 const (
 	evWant        eventKind = iota // a link is wanted
-	evIncoming                     // a hello came on an incoming carrier
+	evIncoming                     // a hello arrived on an incoming carrier
 	evReady                        // our dial has the peer's proof; ours is not sent
 	evDialFailed                   // our dial ended without a link
 	evGranted                      // the peer has proven itself on the carrier we granted
@@ -77,20 +75,20 @@ type event struct {
 	life overlay.Generation // of the peer, with evIncoming, evReady and evGranted
 }
 
-// actionKind says what is to be done for a pair.
+// actionKind is what to do for a pair.
 type actionKind uint8
 
 const (
 	actDial       actionKind = iota // start to dial
 	actCancelDial                   // end the dial; its outcome no longer counts
-	actHold                         // let the dial wait before it sends our proof
+	actHold                         // make the dial wait before it sends our proof
 	actChooseDial                   // the dial that was held is the link
 	actGrant                        // send our proof on carrier id
-	actPark                         // wait with carrier id, at most patience
+	actPark                         // make carrier id wait, at most patience
 	actRefuse                       // refuse carrier id with err
 	actChoose                       // the event's carrier is the link
 	actDrop                         // the event's carrier is not: refuse it with err
-	actFail                         // nobody here gets a link: tell those who wait
+	actFail                         // this side gets no link: fail the pending Connects
 )
 
 type action struct {
@@ -101,7 +99,7 @@ type action struct {
 
 var errKept = fmt.Errorf("%w: it has one already, or makes one the other way", overlay.ErrDuplicate)
 
-// step returns the pair after an event, and what to do.
+// step returns the pair after an event, and the actions to carry out.
 func (p pair) step(e event) (pair, []action) {
 	if p.phase != idle {
 		return p.late(e)
@@ -152,8 +150,8 @@ func (p pair) step(e event) (pair, []action) {
 		case e.id != p.parked || p.held:
 			return p, nil
 		case p.granting != 0:
-			// Its dialler has given that one up, or would not have dialled again, and the
-			// end of it does not come through. Should its proof come after all it is late.
+			// The dialler gave that carrier up, or it would not have dialled again, and the end of
+			// that carrier is not delivered. If its proof arrives after all, it is too late.
 			p.granting = 0
 			return p.continueDial(nil)
 		case !p.dialling:
@@ -167,7 +165,7 @@ func (p pair) step(e event) (pair, []action) {
 	return p, nil
 }
 
-// late is step once the pair has its link, or can have none.
+// late is step for a pair that has its link, or can have none.
 func (p pair) late(e event) (pair, []action) {
 	switch e.kind {
 	case evWant:
@@ -187,8 +185,8 @@ func (p pair) late(e event) (pair, []action) {
 	return p, nil
 }
 
-// refusal is what a carrier from a peer in the given life is told when the
-// pair has had its link.
+// refusal returns the error sent to a carrier from a peer of the given generation when the pair has
+// had its link.
 func (p pair) refusal(life overlay.Generation) error {
 	switch {
 	case p.phase == down && p.life == 0:
@@ -207,14 +205,14 @@ func (p pair) incoming(e event) (pair, []action) {
 		p.granting = e.id
 		return p, []action{{kind: actGrant, id: e.id}}
 	}
-	if p.parked != 0 { // its dialler gave up on it, or would not have dialled again
+	if p.parked != 0 { // its dialler gave it up, or it would not have dialled again
 		acts = append(acts, action{kind: actRefuse, id: p.parked, err: errKept})
 	}
 	p.parked = e.id
 	return p, append(acts, action{kind: actPark, id: e.id})
 }
 
-// continueDial takes the next way to the link that is open, if none is under way.
+// continueDial takes the next open way to the link, if none is under way.
 func (p pair) continueDial(acts []action) (pair, []action) {
 	switch {
 	case p.granting != 0 || p.dialling && p.lower:
@@ -230,7 +228,7 @@ func (p pair) continueDial(acts []action) (pair, []action) {
 	return p, acts
 }
 
-// choose makes the event's carrier the link and sends the others away.
+// choose makes the event's carrier the link and refuses the others.
 func (p pair) choose(e event) (pair, []action) {
 	acts := []action{{kind: actChoose}}
 	if p.dialling && e.kind != evReady {

@@ -7,10 +7,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file decides, without sockets or clocks, whether what a path carries is reason
-// to leave it: the kind of technique says which of two paths is better only as
-// long as both carry what is sent. Somebody on the way may hold datagrams to a
-// trickle, or carry a flow for a while and then no more.
+// This file decides, without sockets or clocks, whether a path's throughput is reason to leave it:
+// the technique says which of two paths is better only as long as both carry what is sent. A
+// middlebox may limit datagrams to a trickle, or carry a flow for a while and then stop.
 //
 //	          held back, far below what it           a relay is in use
 //	          was or what a relay carried            beside it
@@ -21,64 +20,64 @@ import (
 //	   |    it does: the class is avoided for a time, which doubles    |
 //	   +---------------------------------------------------------------+
 //
-// Two things keep it from going to and fro. A path is left for another only when
-// that carries gainFactor times as much for a while, measured in the same way at nearly the same time,
-// and the times between two trials, and for which a class is avoided, double as long as nothing
-// has changed. When such a time is over the class is taken again as if nothing had been
-// (improve.go), and leaving it takes no longer than the first time.
+// Two rules prevent oscillation. A path is left for another only when the other carries gainFactor
+// times as much for a while, measured in the same way at nearly the same time; and the times
+// between two trials, and for which a class is avoided, double as long as nothing has changed. When
+// such a time is over the class is used again as if nothing had happened (improve.go), and leaving
+// it takes no longer than the first time.
 const (
 	rankEvery = 250 * time.Millisecond // between readings
 
-	gainFactor = 2         // times as much, or it is not worth it
-	soonFactor = 4         // times as much, and no longer look is needed
+	gainFactor = 2         // times as much, or the relay is not worth it
+	soonFactor = 4         // times as much, and no longer measurement is needed
 	farFactor  = 4         // times less than a relay has carried: a trial is worth it
 	fallFactor = 8         // times less than the path itself has carried at its best
-	slowRate   = 300_000   // bytes a second below which a path is doubted though nothing better is known of it
-	plenty     = 2_500_000 // bytes a second above which none is: a busy host holds up all paths for a moment
+	slowRate   = 300_000   // bytes a second below which a path is doubted though no better one is known
+	plenty     = 2_500_000 // bytes a second above which no path is doubted: a busy host delays all paths for a moment
 
-	judgeFor = 500 * time.Millisecond // and judgeRTTs: for how long a path must have held back for that to count
-	slowFor  = time.Second            // and slowRTTs: the same where only slowRate speaks against it: a flow starts slowly
-	failFor  = 2 * time.Second        // and failRTTs: after which a relay on trial has failed
-	minMoved = 64 << 10               // bytes that a relay has brought before it can have won for them
+	judgeFor = 500 * time.Millisecond // plus judgeRTTs: how long a path must have held back for that to count
+	slowFor  = time.Second            // plus slowRTTs: the same if slowRate is the only reason: a flow starts slowly
+	failFor  = 2 * time.Second        // plus failRTTs: after which a relay on trial has failed
+	minMoved = 64 << 10               // bytes that a relay must have moved before it can win
 	tryFor   = 10 * time.Second       // after which a trial with little to send is over
 
 	judgeRTTs, slowRTTs, failRTTs, settleRTTs = 4, 12, 16, 2
 
-	farther     = 50 * time.Millisecond // and fartherPart times: longer round trips than by a relay
+	farther     = 50 * time.Millisecond // plus fartherPart times: round trips longer than by a relay
 	fartherPart = 3
 
 	firstAvoid = 30 * time.Second // doubles up to maxAvoid
 	maxAvoid   = 10 * time.Minute
 	firstRetry = 30 * time.Second // after a trial that failed; doubles up to maxAvoid
-	fresh      = 10 * time.Minute // for which it is known what a relay has carried
+	fresh      = 10 * time.Minute // how long a relay's measured rate remains valid
 
 	freeDeaths = 2                // carriers of a class that may fall silent, none of them old,
 	shortLife  = time.Minute      // which is younger than this,
-	oneDeath   = 5 * time.Second  // several at once being one
+	oneDeath   = 5 * time.Second  // several at once counting as one
 	deathAvoid = 15 * time.Second // before the class is avoided; doubles up to maxAvoid
 )
 
-// A reading is what was seen of a link since the one before.
+// A reading is what a link measured since the previous reading.
 type reading struct {
 	class overlay.Technique // of the carriers in use
 	took  time.Duration
-	held  bool          // almost all the time bytes waited that the carriers did not take
+	held  bool          // almost all the time, bytes waited that the carriers did not take
 	bytes uint64        // that arrived, both ways
-	rtt   time.Duration // of the path in use: the least of many
-	relay time.Duration // of a relay that stands by; 0: there is none
+	rtt   time.Duration // minimum of the path in use
+	relay time.Duration // of a standby relay; 0: there is none
 }
 
-// A finding says what to do.
+// A finding is the action that follows from a reading.
 type finding uint8
 
 const (
 	keep    finding = iota
-	wantTry         // try a relay in place of what is used; see begin and unable
-	won             // the relay on trial is to stay
-	failed          // it is not: back to what there was
+	wantTry         // try a relay instead of the path in use; see begin and unable
+	won             // keep the relay on trial
+	failed          // leave the relay on trial and return to the previous path
 )
 
-// sum adds up readings.
+// sum is the total of several readings.
 type sum struct {
 	took  time.Duration
 	bytes uint64
@@ -95,15 +94,15 @@ func (s sum) rate() float64 {
 
 // A record is what is known of one class.
 type record struct {
-	rate float64   // bytes a second when it was what held the link back, of late
-	at   time.Time // when that was
-	best float64   // the most of these, slowly forgotten
+	rate float64   // latest bytes a second while it held the link back
+	at   time.Time // when that was measured
+	best float64   // maximum of these, decaying slowly
 
-	until   time.Time // it is avoided
+	until   time.Time // end of the time for which it is avoided
 	avoided time.Duration
 	why     string
 
-	retry     time.Time // no trial before that, unless it carries far less than it did at the last
+	retry     time.Time // no trial before that, unless it carries far less than at the last trial
 	wait      time.Duration
 	triedRate float64
 
@@ -111,26 +110,26 @@ type record struct {
 	died   time.Time
 }
 
-// A ranker decides for one link. Only the class in use is judged, and only a relay is
-// tried in its place: for what is better than a relay others look (improve.go).
+// A ranker decides for one link. It judges only the class in use, and tries only a relay instead:
+// improve.go looks for what is better than a relay.
 type ranker struct {
 	class overlay.Technique // at the last reading
-	age   time.Duration     // for which it is in use
-	held  sum               // of readings in a row that were held back
+	age   time.Duration     // how long it has been in use
+	held  sum               // of consecutive readings that were held back
 	kinds map[overlay.Technique]*record
 
 	trying  bool
-	from    overlay.Technique // what the relay is tried in place of
-	base    float64           // what that carried
-	far     bool              // its round trips are the reason, and not what it carried
+	from    overlay.Technique // the class that the relay replaces for the trial
+	base    float64           // what that class carried
+	far     bool              // its round trips are the reason, not its rate
 	fromRTT time.Duration
-	tried   time.Duration // for which the relay is in use
-	total   sum           // since it had settled
-	busy    sum           // of that, held back
-	doubt   doubt         // with wantTry
+	tried   time.Duration // how long the relay has been in use
+	total   sum           // since the relay settled
+	busy    sum           // the part of total that was held back
+	doubt   doubt         // set with wantTry
 }
 
-// doubt is why a trial is wanted.
+// doubt is the reason for a trial.
 type doubt struct {
 	class overlay.Technique
 	rate  float64
@@ -148,7 +147,7 @@ func (k *ranker) recordOf(class overlay.Technique) *record {
 	return k.kinds[class]
 }
 
-// next takes a reading.
+// next processes a reading.
 func (k *ranker) next(r reading, now time.Time) finding {
 	if r.class != k.class {
 		k.class, k.age, k.held = r.class, 0, sum{}
@@ -176,10 +175,10 @@ func (k *ranker) next(r reading, now time.Time) finding {
 	return k.judge(r, rate, now)
 }
 
-// judge looks at what a path carried while it was what held the link back.
+// judge evaluates the rate of a path while it held the link back.
 func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	rec := k.recordOf(r.class)
-	before := rec.rate // half a second says little of a slow path
+	before := rec.rate // half a second says little about a slow path
 	rec.rate, rec.at = rate, now
 	rec.best = max(rate, rec.best*0.98)
 	if r.class == overlay.Relay {
@@ -204,8 +203,7 @@ func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
 	return wantTry
 }
 
-// clearPenalty has classes that are avoided tried again when a relay has become slower than
-// they were.
+// clearPenalty ends the avoidance of classes when a relay has become slower than they were.
 func (k *ranker) clearPenalty(rate float64, now time.Time) {
 	for _, rec := range k.kinds {
 		if now.Before(rec.until) && rec.deaths == 0 && gainFactor*rate < rec.rate {
@@ -214,23 +212,23 @@ func (k *ranker) clearPenalty(rate float64, now time.Time) {
 	}
 }
 
-// begin says that a relay is in use now in place of what the last wantTry was about.
+// begin records that a relay is now in use instead of the class of the last wantTry.
 func (k *ranker) begin() {
 	k.trying, k.from, k.base, k.far, k.fromRTT = true, k.doubt.class, k.doubt.rate, k.doubt.far, k.doubt.rtt
 	k.tried, k.total, k.busy, k.held = 0, sum{}, sum{}, sum{}
 }
 
-// unable says that no relay could be had for a trial.
+// unable records that no relay was available for a trial.
 func (k *ranker) unable(now time.Time) { k.fail(k.doubt.class, k.doubt.rate, now) }
 
-// fail puts the next trial off.
+// fail postpones the next trial.
 func (k *ranker) fail(class overlay.Technique, rate float64, now time.Time) {
 	rec := k.recordOf(class)
 	rec.wait = min(max(2*rec.wait, firstRetry), maxAvoid)
 	rec.retry, rec.triedRate = now.Add(rec.wait), rate
 }
 
-// judgeTrial is next while a relay is tried.
+// judgeTrial is next during a trial.
 func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 	if r.class != overlay.Relay { // it was lost
 		k.trying = false
@@ -253,7 +251,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 	switch {
 	case k.total.took >= judgeFor+judgeRTTs*r.rtt && k.total.rate() >= soon*k.base && moved,
 		k.total.took >= failFor+failRTTs*r.rtt && k.total.rate() >= gain*k.base && moved,
-		k.total.took >= long && k.busy.took == 0 && moved: // it takes all there is to send, and the path did not
+		k.total.took >= long && k.busy.took == 0 && moved: // it carries all there is to send, and the path did not
 		k.trying = false
 		k.avoid(now)
 		return won
@@ -271,7 +269,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 	return keep
 }
 
-// avoid has the class that lost a trial avoided, and says why.
+// avoid marks the class that lost a trial as avoided, and records why.
 func (k *ranker) avoid(now time.Time) {
 	rec, relay := k.recordOf(k.from), k.recordOf(overlay.Relay)
 	rec.put(firstAvoid, now)
@@ -288,7 +286,7 @@ func (k *ranker) avoid(now time.Time) {
 	rec.why = fmt.Sprintf("%v carried %s, a relay %s", k.from, rateText(k.base), rateText(relay.rate))
 }
 
-// put has a class avoided for first, or for twice as long as the last time if that is
+// put marks a class as avoided for the time first, or for twice as long as last time if that was
 // not long ago.
 func (r *record) put(first time.Duration, now time.Time) {
 	if r.avoided == 0 || now.Sub(r.until) > max(10*r.avoided, 2*first) {
@@ -299,8 +297,8 @@ func (r *record) put(first time.Duration, now time.Time) {
 	r.until = now.Add(r.avoided)
 }
 
-// silent notes that a carrier of a class fell silent that was alive for so long, and reports
-// whether the class is avoided for that.
+// silent records that a carrier of a class fell silent after it lived for the given time, and
+// reports whether the class is avoided from now on because of it.
 func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.Time) bool {
 	rec := k.recordOf(class)
 	if class == overlay.Relay || class == 0 || !rec.died.IsZero() && now.Sub(rec.died) < oneDeath {
@@ -318,7 +316,7 @@ func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.T
 	return true
 }
 
-// avoids reports whether a class is to be left for others, and why.
+// avoids reports whether a class is avoided, and why.
 func (k *ranker) avoids(class overlay.Technique, now time.Time) (why string, yes bool) {
 	if rec := k.kinds[class]; rec != nil && now.Before(rec.until) {
 		return rec.why, true
@@ -326,7 +324,7 @@ func (k *ranker) avoids(class overlay.Technique, now time.Time) (why string, yes
 	return "", false
 }
 
-// rateText writes bytes a second in Mb/s, with two digits that count.
+// rateText formats bytes a second in Mb/s, with two significant digits.
 func rateText(rate float64) string {
 	mbit := rate * 8 / 1e6
 	switch {

@@ -11,23 +11,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file measures what a link's path carries, and carries out what rank.go makes of
-// it. The end that dialled the link does so, for both directions: by what the
-// other end says in its headers it knows when that has more to send than comes.
+// This file measures what a link's path carries, and carries out the decisions of rank.go. The end
+// that dialled the link does so for both directions: the other end's headers say when that end has
+// more to send than arrives.
 
-// ranking is what was seen at the last reading. The goroutine that watches the mesh's
-// links owns it.
+// ranking holds the last reading. It is owned by the goroutine that watches the mesh's links.
 type ranking struct {
 	due  time.Time
 	seen time.Time
 	last stream.Load
 
-	// What tells the helper of the latest path of each class that was in use: its carriers
-	// may be dead by the time that it is judged.
+	// Outcome callbacks of the latest path used of each class: its carriers may be dead by the time
+	// the class is judged.
 	outcomes map[overlay.Technique]func(error)
 }
 
-// noteUse notes that a carrier is in use.
+// noteUse records that a carrier is in use.
 func (r *ranking) noteUse(a *about) {
 	if a.outcome == nil {
 		return
@@ -38,30 +37,30 @@ func (r *ranking) noteUse(a *about) {
 	r.outcomes[a.path.Technique] = a.outcome
 }
 
-// A carrier holds back what is sent also where it takes all, and what it took waits on
-// the way: when an answer to a question takes longer than queueFor and queueRTTs, with so many
-// bytes under way, or passed since the last reading.
+// A carrier also holds back when it takes all that is sent, but that waits on the way: when the
+// answer to a question takes longer than queueFor plus queueRTTs round trips, with queueBytes in
+// flight or moved since the last reading.
 const (
 	queueFor   = 300 * time.Millisecond
 	queueRTTs  = 4
 	queueBytes = 16 << 10
 )
 
-// trials sees to it that of a process's links to one site, which may be hundreds, one at a
-// time tries a relay in place of a technique: where it is the host that holds all of
-// them up a relay is no help. Once it was, the others need not wait for each other.
+// trials ensures that of a process's links to one site, possibly hundreds, only one at a time tries
+// a relay instead of a technique: where the host itself slows all of them, a relay is no help.
+// After a relay has won once, the others need not wait for each other.
 type trials struct {
 	mu   sync.Mutex
-	next map[way]time.Time // trial
-	won  map[way]time.Time // by a relay, the latest
+	next map[way]time.Time // when the next trial may begin
+	won  map[way]time.Time // when a relay last won
 }
 
 const (
-	trialLasts = 20 * time.Second // at most, or it does not count any more
-	trialPause = 5 * time.Second  // between one that failed and the next
+	trialLasts = 20 * time.Second // at most; after that the trial no longer counts
+	trialPause = 5 * time.Second  // between a trial that ended and the next
 )
 
-// allowed reports whether a trial may begin, and notes that it does.
+// allowed reports whether a trial may begin, and if so records that it does.
 func (t *trials) allowed(w way, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +77,7 @@ func (t *trials) allowed(w way, now time.Time) bool {
 	return true
 }
 
-// ended notes how a trial ended.
+// ended records the end of a trial.
 func (t *trials) ended(w way, won bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +89,7 @@ func (t *trials) ended(w way, won bool, now time.Time) {
 
 var errSlow = errors.New("a relay carries more")
 
-// rank takes a reading when it is time, and reports whether a relay is on trial.
+// rank takes a reading when one is due, and reports whether a relay is on trial.
 func (k *keeper) rank(now time.Time) bool {
 	v := &k.ranking
 	if now.Before(v.due) {
@@ -103,7 +102,7 @@ func (k *keeper) rank(now time.Time) bool {
 	first := v.seen.IsZero()
 	v.last, v.seen = load, now
 	r, relay, ok := k.read(load, last, took)
-	if !ok || first { // also where this process was held up itself
+	if !ok || first { // not ok includes readings delayed because this process itself was held up
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return k.ranker.trying
@@ -129,7 +128,7 @@ func (k *keeper) rank(now time.Time) bool {
 	return trying
 }
 
-// read makes a reading, and returns the relay that stands by, if there is one.
+// read takes a reading, and returns the standby relay, if there is one.
 func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, relay *stream.Carrier, ok bool) {
 	r = reading{
 		took: took,
@@ -140,8 +139,9 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 	queued := false
 	carriers := k.link.stream.Carriers()
 	for _, c := range carriers {
-		// Of these alone: what a path that was left still brings speaks for no other. And of
-		// the stream's bytes alone: a question is put while any come, and its answer is none.
+		// Count only carriers in use, because what still arrives on a path that was left says
+		// nothing about the current one; and count only bytes of the stream, because questions are
+		// sent while any arrive, and answers are not stream data.
 		a, carried := c.Carrier.About.(*about), c.Acked+c.Brought
 		if c.Used && a.path.Technique == r.class && carried > a.carried {
 			r.bytes += carried - a.carried
@@ -155,7 +155,7 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 		if c.Used && !c.Silent && pathOf(c.Carrier).Technique == r.class {
 			queued = queued || max(c.RTT, c.Asked) > queueFor+queueRTTs*c.Least && (c.Carried >= queueBytes || r.bytes >= queueBytes)
 			if c.Asked == 0 && (c.Carried > 0 || r.bytes > 0) {
-				k.link.stream.Ask(c.Carrier) // its answer comes behind what waits on the way, in both directions
+				k.link.stream.Ask(c.Carrier) // its answer queues behind what waits on the way, in both directions
 			}
 		}
 		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() {
@@ -166,8 +166,8 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 	return r, relay, ok && r.class != 0 && took < 2*rankEvery
 }
 
-// try has the link use a relay, the one that stands by or a new one, in place of what
-// it uses, which stands by then.
+// try makes the link use a relay, the standby one or a new one, instead of the current carriers,
+// which stand by then.
 func (k *keeper) try(ctx context.Context, relay *stream.Carrier) {
 	defer func() {
 		k.mu.Lock()
@@ -195,7 +195,7 @@ func (k *keeper) try(ctx context.Context, relay *stream.Carrier) {
 	k.ranker.begin()
 }
 
-// goBack has the link use the carriers of a class again, and the relays stand by.
+// goBack makes the link use the carriers of a class again, and the relays stand by.
 func (k *keeper) goBack(class overlay.Technique) {
 	s := k.link.stream
 	var back, relays []*stream.Carrier
@@ -219,8 +219,8 @@ func (k *keeper) goBack(class overlay.Technique) {
 	}
 }
 
-// giveUp leaves the carriers of a class, and has the path's report, the log and the
-// helper told why: the next link to that site need not find it out again.
+// giveUp leaves the carriers of a class, and puts the reason into the path's report, the log and
+// the helper's outcome: the next link to that site need not repeat the trial.
 func (k *keeper) giveUp(class overlay.Technique, why string) {
 	for _, c := range k.link.stream.Carriers() {
 		a := c.Carrier.About.(*about)
@@ -234,7 +234,7 @@ func (k *keeper) giveUp(class overlay.Technique, why string) {
 	k.reportOutcome(class, why, k.ranking.outcomes[class])
 }
 
-// reportOutcome says why a class is avoided.
+// reportOutcome logs why a class is avoided and reports it to the helper.
 func (k *keeper) reportOutcome(class overlay.Technique, why string, outcome func(error)) {
 	if log := k.mesh.cfg.Log; log != nil {
 		log.Info("a path is given up", "peer", k.link.Peer.String(), "technique", class.String(), "cause", why)
@@ -244,7 +244,7 @@ func (k *keeper) reportOutcome(class overlay.Technique, why string, outcome func
 	}
 }
 
-// fellSilent takes into account that a carrier has fallen silent. The stream is locked.
+// fellSilent records that a carrier has fallen silent. The stream is locked.
 func (k *keeper) fellSilent(c *stream.Carrier, err error) {
 	if !errors.Is(err, stream.ErrSilent) {
 		return

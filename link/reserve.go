@@ -8,30 +8,30 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file has a relay kept ready for a link between two sites, where the connector can
-// do that, and uses it when no carrier of the link is beyond doubt. What kills all paths
-// at once, a firewall that forgets its connections or an uplink that dies, kills the
-// sessions with the broker too, so that for a while nobody can be asked for another path.
-// Both ends must use it: each notices by itself that the paths are dead.
+// This file keeps a relay ready for a link between two sites, if the connector supports it, and
+// uses it when all carriers of the link are in doubt. What kills all paths at once, a firewall that
+// loses its connection state or an uplink that dies, also kills the sessions with the broker, so
+// that no other path can be requested for a while. Both ends must use the relay: each notices by
+// itself that the paths are dead.
 
-// When the connector is told to keep a relay ready: when a link has had carriers for
-// reserveAfter, and every reserveEvery from then on, in case it has none any more. The
-// end that did not dial the link waits for reserveOther: by then its helper has what the
-// other end's got.
+// When the connector is asked to keep a relay ready: when a link has had carriers for reserveAfter,
+// and every reserveEvery from then on, in case the relay was lost. The end that did not dial the
+// link waits for reserveOther: by then its helper has received the relay that the other end's
+// helper requested.
 const (
 	reserveAfter = time.Second
 	reserveOther = 5 * time.Second
 	reserveEvery = 30 * time.Second
 
-	// reserveAgain is the least time between two dials of reserves.
+	// reserveAgain is the minimum time between two dials of reserves.
 	reserveAgain = time.Second
 
-	// reserveSpread is what each link adds to the time over which those of a process are
-	// spread: ten come to a broker at most in this many milliseconds each.
+	// reserveSpread is what each link adds to the interval over which the requests of a process are
+	// spread.
 	reserveSpread = 10 * time.Millisecond
 )
 
-// reserve has a relay kept ready when it is time. links is how many this process has.
+// reserve requests a relay when one is due. links is the number of links of this process.
 func (k *keeper) reserve(now time.Time, links int) {
 	if k.mesh.reserver == nil || !k.away || !k.link.up.Load() {
 		return
@@ -40,7 +40,7 @@ func (k *keeper) reserve(now time.Time, links int) {
 	defer k.mu.Unlock()
 	spread := rand.N(time.Duration(links) * reserveSpread)
 	switch {
-	case k.dialing: // there may be nobody to ask
+	case k.dialing: // the broker may be unreachable
 		k.reserveDue = time.Time{}
 	case k.reserveDue.IsZero() && k.link.Dialled:
 		k.reserveDue = now.Add(reserveAfter + spread)
@@ -52,9 +52,9 @@ func (k *keeper) reserve(now time.Time, links int) {
 	}
 }
 
-// useReserve has the link get the relay that was kept ready for it, if there is one and
-// the other end comes there too. It is beside whatever else is done, and may be called
-// again and again while the link is without a carrier. mu is held.
+// useReserve dials the relay that was kept ready for the link; it succeeds if there is one and the
+// other end dials it too. It runs in parallel to other dials, and may be called repeatedly while
+// the link has no carrier. mu is held.
 func (k *keeper) useReserve() {
 	if k.mesh.reserver == nil || !k.away || time.Since(k.reserveUsed) < reserveAgain {
 		return

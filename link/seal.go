@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A carrier that either end wants encrypted. TLS runs between the hellos and the
-// proofs and costs no round trip of its own:
+// A carrier is encrypted if either end wants it. TLS runs between the hellos and the proofs and
+// costs no round trip of its own:
 //
 //	dialler                                   dialled
 //	Hello, ClientHello        ------->
@@ -21,22 +21,21 @@ import (
 //	                          <-------        ServerHello ... Finished, [Proof]
 //	... Finished, [Proof], [data]  -->
 //
-// What is in brackets is encrypted. A dialler that does not want it itself
-// learns from the peer's hello that it is to begin TLS, half a round trip later.
+// What is in brackets is encrypted. A dialler that does not want encryption itself learns from the
+// peer's hello that it must begin TLS, half a round trip later.
 //
-// Certificates tell each end which rank of the job the other is, in which life.
-// The proofs, which travel inside, cover both hellos: so TLS is bound to this
-// link and this carrier (their ids and nonces are in the hellos), and whoever
-// clears a flag on the way in order to have plain text is found out. TLS
-// sessions are not resumed: each carrier has keys of its own.
+// The certificates tell each end the other's rank and generation. The proofs, which travel inside,
+// cover both hellos: this binds TLS to this link and this carrier (their ids and nonces are in the
+// hellos), and detects an attacker on the way that clears a flag to force plain text. TLS sessions
+// are not resumed: each carrier has keys of its own.
 
-// The end of the handshake's context is a deadline of the connection's in the
-// past (see shake). TLS is not told of it: it would close the connection at the
-// same instant, and the error would be about that.
+// When the handshake's context ends, the connection gets a deadline in the past (see runHandshake).
+// TLS does not get the context: it would close the connection at the same time, and its error would
+// hide the cause.
 
-// meetSealed meets the peer, and begins TLS if either end wants it.
+// meetSealed exchanges hellos with the peer, and begins TLS if either end wants it.
 func (h *handshake) meetSealed(ctx context.Context) error {
-	if h.ours.Seal() { // whatever the peer wants: need not wait for its hello
+	if h.ours.Seal() { // regardless of the peer's choice, so it need not wait for the hello
 		return h.sealAsClient(ctx, h.meet)
 	}
 	if err := h.meet(); err != nil || !h.theirs.Seal() {
@@ -45,8 +44,8 @@ func (h *handshake) meetSealed(ctx context.Context) error {
 	return h.sealAsClient(ctx, nil)
 }
 
-// sealAsClient encrypts the carrier as the dialler. between is called when the
-// ClientHello is out.
+// sealAsClient encrypts the carrier as the dialler. between is called after the ClientHello has
+// been sent.
 func (h *handshake) sealAsClient(ctx context.Context, between func() error) error {
 	creds, err := h.credentials()
 	if err != nil {
@@ -59,10 +58,9 @@ func (h *handshake) sealAsClient(ctx context.Context, between func() error) erro
 	return h.sealed(sealed.Client(context.WithoutCancel(ctx), h.conn, creds, h.peer, around))
 }
 
-// sealAsServer encrypts the carrier as the end that was dialled. The proof
-// travels with TLS's first flight; it says nothing that a stranger may not know.
-// So does a refusal in its place, which is returned then: the dialler sees that
-// it is the peer who refuses.
+// sealAsServer encrypts the carrier as the dialled end. The proof travels with TLS's first flight;
+// it discloses nothing secret. If refused is not nil, a refusal travels in its place and is
+// returned: the dialler can then tell that the refusal is the peer's.
 func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused error) error {
 	early := wire.Frame(p)
 	var found *refusal
@@ -89,7 +87,7 @@ func (h *handshake) credentials() (sealed.Credentials, error) {
 	return h.self.Credentials()
 }
 
-// sealed goes on with an encrypted carrier.
+// sealed continues with an encrypted carrier.
 func (h *handshake) sealed(c *sealed.Conn, err error) error {
 	if err != nil {
 		return err
@@ -101,12 +99,11 @@ func (h *handshake) sealed(c *sealed.Conn, err error) error {
 	return nil
 }
 
-// unexpectedFrame is told when something that is not TLS comes where TLS is to begin or go
-// on: a refusal, or the proof of a peer that was made to believe that nothing is
-// to be encrypted.
+// unexpectedFrame handles data that is not TLS where TLS should begin or continue: a refusal, or
+// the proof of a peer that was made to believe that the carrier is in plain text.
 func (h *handshake) unexpectedFrame(head []byte) error {
 	if _, err := wire.ParseHeader(append(bytes.Clone(head), 0)); errors.Is(err, wire.ErrMagic) {
-		return nil // it has its own words for that
+		return nil // the caller reports this itself
 	}
 	_, err := receive[*wire.Refuse](io.MultiReader(bytes.NewReader(head), h.conn), "TLS")
 	if errors.Is(err, wire.ErrType) {
@@ -115,13 +112,13 @@ func (h *handshake) unexpectedFrame(head []byte) error {
 	return h.telling(err)
 }
 
-// choice is what was chosen between this site and another.
+// choice is the cipher chosen between this site and another.
 type choice struct {
 	site   overlay.SiteID
 	cipher string // empty: plain
 }
 
-// logChoice logs what was chosen for a carrier, once for each other site and choice.
+// logChoice logs the cipher chosen for a carrier, once for each other site and cipher.
 func (m *Mesh) logChoice(c overlay.Carrier) {
 	what := choice{c.Path.Peer.Site, c.Path.Cipher}
 	if m.cfg.Log == nil || c.Path.Technique == 0 {
@@ -136,8 +133,8 @@ func (m *Mesh) logChoice(c overlay.Carrier) {
 	}
 }
 
-// telling tells the peer at once if err is a refusal, since after an error in
-// the midst of TLS nothing can be sent any more.
+// telling sends err to the peer at once if it is a refusal: after an error in the middle of TLS
+// nothing can be sent any more.
 func (h *handshake) telling(err error) error {
 	var found *refusal
 	if errors.As(err, &found) {

@@ -9,42 +9,41 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file stripes a link over several carriers as stripe.go decides. The end
-// that dialled the link does it, for both directions: it knows what the other end
-// has to send by what that says of itself in its headers. All carriers of a
-// stripe are of one technique, that of the first.
+// This file stripes a link over several carriers as stripe.go decides. The end that dialled the
+// link does so for both directions: the other end's headers say how much it has to send. All
+// carriers of a stripe use one technique, that of the first.
 
 var (
 	errSurplus   = errors.New("the link is no faster for it")
 	errOtherKind = errors.New("what came is of another technique than the carriers of the stripe")
 )
 
-// several is a keeper's part in this. The goroutine that watches the mesh's links
-// owns it.
+// several is the striping state of a keeper. It is owned by the goroutine that watches the mesh's
+// links.
 type several struct {
 	striper
 	due   time.Time
 	last  stream.Load
-	seen  time.Time                // when it was
-	marks map[*stream.Carrier]mark // of those that data is sent on
-	retry time.Duration            // for a link that is told how many carriers to have
+	seen  time.Time                // when last was taken
+	marks map[*stream.Carrier]mark // of the carriers in use
+	retry time.Duration            // for a link with a configured number of carriers
 }
 
 // mark is what was known of a carrier at the last sample.
 type mark struct {
 	moved  uint64 // bytes, both ways
-	recent uint64 // bytes a sample, of late
-	weight uint32 // 0: it was given none for this
+	recent uint64 // moving average of bytes a sample
+	weight uint32 // 0: striping gave it none
 }
 
-// widening is the outcome of looking for carriers. The keeper's mu guards it.
+// widening is the outcome of dialling more carriers. The keeper's mu guards it.
 type widening struct {
-	under bool // way
+	under bool // under way
 	done  bool
 	err   error
 }
 
-// stripe looks at the link when it is time.
+// stripe takes a sample of the link when one is due.
 func (k *keeper) stripe(now time.Time) {
 	v := &k.several
 	if now.Before(v.due) || k.mesh.cfg.Carriers == 1 {
@@ -70,8 +69,8 @@ func (k *keeper) stripe(now time.Time) {
 	}
 }
 
-// settled takes in what came of looking for carriers, and reports whether nothing of
-// the kind is under way.
+// settled processes the outcome of dialling more carriers, and reports whether no dial is under
+// way.
 func (k *keeper) settled() bool {
 	k.mu.Lock()
 	w := k.widening
@@ -94,8 +93,8 @@ func (k *keeper) stripes() (used []stream.State) {
 	return used
 }
 
-// decide asks the striper, or does as it was told: told is 0, or how many
-// carriers there are to be. load is what the stream says at a time.
+// decide returns the striper's verdict, or that of the configured number: told is that number, or
+// 0. load is the stream's load at time at.
 func (v *several) decide(told int, load stream.Load, at time.Time, used []stream.State) verdict {
 	last, since := v.last, at.Sub(v.seen)
 	v.last, v.seen = load, at
@@ -120,14 +119,13 @@ func (v *several) decide(told int, load stream.Load, at time.Time, used []stream
 	return v.next(x)
 }
 
-// perSample returns how many of the bytes that arrived in a time did in
-// sampleEvery: looks are late by a tick or two, and by seconds after one for a
-// better path.
+// perSample scales the bytes that arrived in a time to sampleEvery: samples are late by a tick or
+// two, and by seconds after a search for a better path.
 func perSample(bytes uint64, in time.Duration) uint64 {
 	return uint64(float64(bytes) * float64(sampleEvery) / float64(max(in, time.Millisecond)))
 }
 
-// added takes note of what came of a verdict.
+// added processes the outcome of a verdict.
 func (v *several) added(err error) {
 	if err == nil {
 		v.retry = 0
@@ -138,9 +136,9 @@ func (v *several) added(err error) {
 	v.due = v.due.Add(v.retry)
 }
 
-// weighAll gives the carriers weights by what each brought of late.
+// weighAll gives the carriers weights in proportion to what each brought recently.
 func (v *several) weighAll(s *stream.Stream, used []stream.State) {
-	const worth = 256 << 10 // bytes a sample that say something
+	const worth = 256 << 10 // minimum bytes a sample that allow a conclusion
 	marks := make(map[*stream.Carrier]mark, len(used))
 	weights, brought, sum := make([]uint32, len(used)), make([]uint64, len(used)), uint64(0)
 	for i, c := range used {
@@ -165,7 +163,7 @@ func (v *several) weighAll(s *stream.Stream, used []stream.State) {
 	}
 }
 
-// use gives a carrier a weight.
+// use sets a carrier's weight.
 func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
 	m := v.marks[c]
 	m.weight = weight
@@ -173,8 +171,8 @@ func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
 	s.Use(c, weight)
 }
 
-// widen looks for what the link lacks: carriers like those in use, each of which then
-// shares in what is sent, with the weight of the least of them.
+// widen dials the carriers that the link lacks, of the technique in use. Each of them then shares
+// in what is sent, with the smallest weight in use.
 func (k *keeper) widen(now time.Time, used []stream.State) {
 	v := &k.several
 	weight := uint32(fullWeight)
@@ -203,8 +201,7 @@ func (k *keeper) widen(now time.Time, used []stream.State) {
 	})}
 }
 
-// join gives the link one more carrier of a class: one that stands by, or a new
-// one.
+// join adds one more carrier of a class to the link: a standby one, or a new one.
 func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint32) error {
 	s := k.link.stream
 	for _, c := range s.Carriers() {
@@ -215,7 +212,7 @@ func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint3
 	}
 	ways := overlay.DirectOnly
 	if class == overlay.Relay {
-		ways = overlay.RelayOnly // whose turns among its proxies lead over another one
+		ways = overlay.RelayOnly // successive dials rotate among the proxies, so this one leads over another proxy
 	}
 	c, err := k.dial(ctx, lookBound, ways)
 	if err != nil {

@@ -7,46 +7,45 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file decides over how many carriers a link is striped, and how the bytes
-// are shared out among them. It has no clock and no socket: several.go looks at the
-// stream every sampleEvery, and carries out what is decided here.
+// This file decides over how many carriers a link is striped, and how the bytes are distributed
+// among them. It uses no clock and no socket: several.go samples the stream every sampleEvery, and
+// carries out what is decided here.
 //
-// More carriers help where one does not fill the path: when losses keep its
-// window small, and over relays that are each slower than the path. They do
-// not help a flow that is short, thin or held up by the processes at its ends,
-// nor one on a path that is full or in a tunnel, which has one window for all of
-// them. So a carrier more is tried when a flow has been
-// held up by its carriers for a while, and kept if the flow gained from it, or
-// falls as far without it: a flow may also have become slower by itself meanwhile.
+// More carriers help where one does not fill the path: when losses keep its window small, and over
+// relays that are each slower than the path. They do not help a flow that is short, thin or limited
+// by the processes at its ends, nor one on a path that is full or in a tunnel, where all carriers
+// share one window. So one more carrier is tried when the carriers have held a flow up for a while,
+// and kept if the flow gained from it, or becomes slower by as much without it: a flow may also
+// have become slower for another reason meanwhile.
 const (
-	// MostCarriers is how many carriers a link takes for itself.
+	// MostCarriers is the maximum number of carriers that a link adds by itself.
 	MostCarriers = 8
 
-	// MaxForced is how many it has at most when it is told. There is room for those
-	// that stand by, and those that take over.
+	// MaxForced is the maximum number that can be configured. It leaves room for standby carriers
+	// and for replacements.
 	MaxForced = resume.MaxCarriers / 2
 
 	sampleEvery = 500 * time.Millisecond
 
-	minRTT     = 5 * time.Millisecond // below, a carrier's window is hardly ever what holds up
-	minShare   = 64 << 10             // bytes that must be under way for each carrier that there would be,
-	lossyShare = 4 << 10              // and where losses are what keeps windows small, as on long paths they may be
+	minRTT     = 5 * time.Millisecond // below, a carrier's window is hardly ever the limit
+	minShare   = 64 << 10             // bytes that must be in flight for each carrier that there would be,
+	lossyShare = 4 << 10              // and where losses keep windows small, as they may on long paths
 	longRTT    = 100 * time.Millisecond
 
-	settling   = 2  // samples after a change that say nothing yet: the new carrier starts slowly
-	longSettle = 20 // and as many round trips
-	ofBase     = 4  // samples that say what there was before a trial
+	settling   = 2  // samples to ignore after a change: the new carrier starts slowly
+	longSettle = 20 // plus as many round trips
+	ofBase     = 4  // samples that make the base rate before a trial
 	ofTrial    = 3  // samples after which a trial may have succeeded,
 	ofFailure  = 8  // and after which it has failed
-	gainPart   = 10 // one in so many more is a gain
+	gainPart   = 10 // a gain is at least one part in so many
 
 	firstWait = 30 * time.Second / sampleEvery // samples after a carrier that gained nothing; doubles
 	maxWait   = time.Hour / sampleEvery
 	idleAfter = 10 * time.Second / sampleEvery
 )
 
-// toldOf returns how many carriers a link by a technique is told to have, 0 if it is
-// to find out: what its owner says, and else one where more share a tunnel.
+// toldOf returns the configured number of carriers of a link by a technique, or 0 if the link
+// decides: the owner's value, or else one where further carriers would share a tunnel.
 func toldOf(owner int, class overlay.Technique) int {
 	if owner == 0 && oneTunnel(class) {
 		return 1
@@ -54,23 +53,23 @@ func toldOf(owner int, class overlay.Technique) int {
 	return owner
 }
 
-// A sample is what was seen of a link since the one before.
+// A sample is what a link measured since the previous sample.
 type sample struct {
-	bytes    uint64        // that arrived, of both directions, in sampleEvery
+	bytes    uint64        // that arrived in sampleEvery, both directions
 	held     bool          // more could have been sent, had the carriers taken it
 	rtt      time.Duration // of the path
 	lossy    bool          // a carrier loses data that no queue dropped
-	carriers int           // given data now
+	carriers int           // in use now
 }
 
-// A verdict says what to do.
+// A verdict is the action that follows from a sample.
 type verdict uint8
 
 const (
 	stay  verdict = iota
 	more          // add a carrier
-	fewer         // take the latest one out
-	one           // take all but one out
+	fewer         // remove the newest one
+	one           // remove all but one
 )
 
 // A striper decides for one link.
@@ -79,16 +78,16 @@ type striper struct {
 	trying   bool // one more than from is on trial
 	from     int
 	base     float64
-	tried    float64   // what a trial that failed had; to be looked at again without the carrier
+	tried    float64   // rate of a trial that failed; to be compared with the rate without the carrier
 	rates    []float64 // of the samples since the last change; bytes per sample
 
-	skip    int           // samples to pass over
+	skip    int           // samples to ignore
 	waiting time.Duration // samples until the next trial
 	wait    time.Duration // how long the next wait is
 	idle    time.Duration // samples
 }
 
-// next takes a sample.
+// next processes a sample.
 func (s *striper) next(x sample) verdict {
 	if s.waiting > 0 {
 		s.waiting--
@@ -119,7 +118,7 @@ func (s *striper) next(x sample) verdict {
 	return s.consider(x)
 }
 
-// changed begins anew with the number of carriers that there are.
+// changed restarts the measurement with the current number of carriers.
 func (s *striper) changed(x sample) {
 	s.carriers = x.carriers
 	s.rates = s.rates[:0]
@@ -148,7 +147,7 @@ func (s *striper) consider(x sample) verdict {
 	}
 	before, after := mean(s.rates[:ofBase/2]), mean(s.rates[ofBase/2:])
 	if after > gained(before) {
-		return stay // it grows by itself
+		return stay // the rate is still growing
 	}
 	tried := s.tried
 	s.tried = 0
@@ -168,7 +167,7 @@ func (s *striper) consider(x sample) verdict {
 	return more
 }
 
-// judge decides about a carrier on trial.
+// judge evaluates a carrier on trial.
 func (s *striper) judge(x sample) verdict {
 	switch rate := mean(s.rates); {
 	case len(s.rates) >= ofTrial && rate >= gained(s.base):
@@ -183,7 +182,7 @@ func (s *striper) judge(x sample) verdict {
 	return stay
 }
 
-// failed notes that a carrier more could not be had, or gained nothing.
+// failed records that one more carrier was not available, or gained nothing.
 func (s *striper) failed() {
 	s.trying, s.tried = false, 0
 	s.rates = s.rates[:0]
@@ -201,16 +200,16 @@ func mean(rates []float64) float64 {
 	return sum / float64(len(rates))
 }
 
-// Weights are parts of fullWeight, that of the fastest carrier. They change when
-// one is off by more than a quarter.
+// Weights are fractions of fullWeight, that of the fastest carrier. They change when one is off by
+// more than a quarter.
 const (
 	fullWeight  = 1024
 	weightSlack = 4
 )
 
-// weigh returns weights in proportion to what each carrier brought, or false if those
-// that there are will do. A carrier that brought next to nothing keeps a small
-// one, so that it shows when it can do more.
+// weigh returns weights in proportion to what each carrier brought, or false if the current ones
+// are close enough. A carrier that brought next to nothing keeps a small weight, so that an
+// improvement becomes visible.
 func weigh(now []uint32, brought []uint64) ([]uint32, bool) {
 	var most, heaviest uint64
 	for i, b := range brought {
