@@ -87,7 +87,7 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 }
 
 // silent is stream.Options.Silent.
-func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if that cannot be, the mesh ends the link
+func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if redial fails, the mesh is closed and ends the link
 
 // onLate is stream.Options.Late.
 func (k *keeper) onLate() {

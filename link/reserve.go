@@ -26,8 +26,8 @@ const (
 	// reserveAgain is the minimum time between two dials of reserves.
 	reserveAgain = time.Second
 
-	// reserveSpread is what each link adds to the interval over which the requests of a process are
-	// spread.
+	// reserveSpread is what each link adds to the interval over which the requests of a process
+	// are spread, so that on average it sends at most one request per reserveSpread.
 	reserveSpread = 10 * time.Millisecond
 )
 

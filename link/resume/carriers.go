@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// carrier is what a Sender knows of one.
+// carrier is a Sender's state of one carrier.
 type carrier struct {
 	id       Carrier
 	weight   uint32 // 0: standby
 	draining bool
-	usable   bool   // is given data: follows from the states of all, see refresh
-	carried  uint64 // bytes on it that are not acknowledged
-	acked    uint64 // bytes on it that were
-	unit     uint64 // used grows by this for each byte
-	used     uint64 // bytes given, divided by the weight; see Pick
+	usable   bool   // is given data: follows from the states of all carriers, see refresh
+	carried  uint64 // bytes written on it and not acknowledged
+	acked    uint64 // bytes written on it and acknowledged
+	unit     uint64 // used grows by this much per byte
+	used     uint64 // bytes given to it, divided by the weight; see Pick
 }
 
-// Up adds a carrier with a weight (0: standby). peerHas is what the peer said
-// on it, in its handshake, that it has received; that is an acknowledgement,
-// and Up answers to it as Ack does. A carrier that cannot be added is an
-// ErrCarrier: one that is up, None, or one too many.
+// Up adds a carrier with a weight (0: standby). peerHas is the number of bytes that the peer
+// reported as received in the carrier's handshake; it is an acknowledgement, and Up returns what
+// Ack does. A carrier that cannot be added is an ErrCarrier: one that is up, None, or one too many.
 func (s *Sender) Up(id Carrier, weight uint32, peerHas uint64) (free uint64, err error) {
 	switch {
 	case id == None || s.find(id) != nil:
@@ -36,9 +35,9 @@ func (s *Sender) Up(id Carrier, weight uint32, peerHas uint64) (free uint64, err
 	return free, nil
 }
 
-// Down removes a carrier that has died: what it carries and is not
-// acknowledged will be sent again on others. It returns how many bytes that
-// is; the fin counts as one. A carrier that is not up is 0.
+// Down removes a carrier that has died: what was written on it and not acknowledged will be sent
+// again on others. It returns how many bytes that is; the fin counts as one. For a carrier that is
+// not up it returns 0.
 func (s *Sender) Down(id Carrier) uint64 {
 	c := s.find(id)
 	if c == nil {
@@ -50,10 +49,10 @@ func (s *Sender) Down(id Carrier) uint64 {
 	return left
 }
 
-// Abandon has what a living carrier carries sent again on others, as Down does, though
-// it may still come through there: for one that is left because it is slow. What comes
-// twice is dropped by the receiver. It returns how many bytes that is; the fin counts
-// as one. The carrier is not to be given data meanwhile; see Weight and Drain.
+// Abandon makes what was written on a living carrier and not acknowledged be sent again on others,
+// as Down does, although it may still arrive: for a carrier that is left because it is slow. The
+// receiver drops duplicates. It returns how many bytes that is; the fin counts as one. The carrier
+// must not be given data meanwhile; see Weight and Drain.
 func (s *Sender) Abandon(id Carrier) uint64 {
 	c := s.find(id)
 	if c == nil || c.carried == 0 {
@@ -66,9 +65,9 @@ func (s *Sender) Abandon(id Carrier) uint64 {
 	return left
 }
 
-// Drain gives a carrier no more data, for good; what it carries counts as
-// under way. When Carried says 0 it can be closed and taken Down with nothing
-// to send again. (A carrier that may be needed again gets Weight 0 instead.)
+// Drain stops giving data to a carrier, for good; what it carries counts as in flight. When Carried
+// returns 0, the carrier can be closed and taken Down with nothing to send again. (A carrier that
+// may be needed again gets Weight 0 instead.)
 func (s *Sender) Drain(id Carrier) {
 	if c := s.find(id); c != nil {
 		c.draining = true
@@ -76,8 +75,8 @@ func (s *Sender) Drain(id Carrier) {
 	}
 }
 
-// Weight sets a carrier's share: active carriers are given bytes in proportion
-// to their weights, and one of weight 0 stands by. A draining carrier stays so.
+// Weight sets a carrier's share: active carriers are given bytes in proportion to their weights,
+// and one of weight 0 stands by. A draining carrier stays draining.
 func (s *Sender) Weight(id Carrier, weight uint32) {
 	if c := s.find(id); c != nil {
 		c.weight = min(weight, MaxWeight)
@@ -95,8 +94,8 @@ func (s *Sender) Carried(id Carrier) uint64 {
 	return 0
 }
 
-// Delivered returns how many of the bytes written on a living carrier were
-// acknowledged so far. The fin counts as one.
+// Delivered returns how many of the bytes written on a living carrier have been acknowledged. The
+// fin counts as one.
 func (s *Sender) Delivered(id Carrier) uint64 {
 	if c := s.find(id); c != nil {
 		return c.acked
@@ -107,7 +106,7 @@ func (s *Sender) Delivered(id Carrier) uint64 {
 // Shared reports whether more than one carrier is given data now.
 func (s *Sender) Shared() bool { return s.usable > 1 }
 
-// Uses reports whether a carrier is one that is given data now.
+// Uses reports whether a carrier is given data now.
 func (s *Sender) Uses(id Carrier) bool {
 	c := s.find(id)
 	return c != nil && c.usable
@@ -122,9 +121,9 @@ func (s *Sender) find(id Carrier) *carrier {
 	return nil
 }
 
-// refresh settles which carriers are given data after one of them changed: all
-// active ones, or else the oldest standby. One that joins starts level with
-// the others; it is owed nothing for the time before.
+// refresh determines which carriers are given data after one of them changed: all active ones, or
+// else the oldest standby. A carrier that joins starts level with the others, without credit for
+// the time before.
 func (s *Sender) refresh() {
 	active, standby := false, None
 	for i := range s.carriers {

@@ -2,27 +2,25 @@ package resume
 
 import "fmt"
 
-// Receiver is the receiving half of a stream: what to make of the frames that
-// come in on any carrier, and what to acknowledge. It is not safe for
-// concurrent use.
+// Receiver is the receiving half of a stream: it decides what to do with the frames that arrive on
+// any carrier, and what to acknowledge. It is not safe for concurrent use.
 type Receiver struct {
-	next   uint64 // everything below was delivered
+	next   uint64 // offset of the next byte to deliver
 	window uint64
-	edge   uint64 // below it everything is taken, though it is beyond the window
+	edge   uint64 // everything below is accepted, even beyond the window
 	stored spans  // above next, never touching it once Advance has returned false
-	fin    bool   // the end is known,
-	finAt  uint64 // to be there
-	told   uint64 // the acknowledgement told last,
+	fin    bool   // the end is known
+	finAt  uint64 // the end, if known
+	told   uint64 // the latest acknowledgement sent
 	toldOn Carrier
-	ranges int // as many may be stored
+	ranges int // maximum number of stored ranges
 
 	granule uint64
 }
 
-// NewReceiver returns the receiver of an empty stream. The window is how far
-// beyond the delivered bytes a frame may reach as long as Allow does not say more, from 1 to MaxWindow, and no
-// smaller than the one the peer's Sender was made with; NewReceiver panics on
-// one that is not in this range.
+// NewReceiver returns the receiver of an empty stream. The window is how far beyond the delivered
+// bytes a frame may reach unless Allow says more, from 1 to MaxWindow, and no smaller than the
+// window of the peer's Sender; NewReceiver panics on one out of this range.
 func NewReceiver(window int) *Receiver {
 	r := &Receiver{window: checkWindow(window)}
 	r.setGranule(Granule)
@@ -31,28 +29,26 @@ func NewReceiver(window int) *Receiver {
 
 func (r *Receiver) setGranule(g uint64) { r.granule, r.ranges = g, 2*entriesFor(r.window, g) }
 
-// Allow has everything below edge taken from now on: to be called before the peer is
-// promised that, on whichever carriers. A promise is not taken back: an edge
-// below an earlier one changes nothing, and neither does what is more than MaxWindow ahead.
+// Allow makes the Receiver accept everything below edge from now on. Call it before promising that
+// to the peer, on any carrier. A promise is not revoked: an edge below an earlier one changes
+// nothing, and neither does what is more than MaxWindow ahead.
 func (r *Receiver) Allow(edge uint64) {
 	if r.edge = max(r.edge, min(edge, r.next+MaxWindow)); r.edge > r.next+r.window {
 		r.ranges = max(r.ranges, 2*entriesFor(r.edge-r.next, r.granule))
 	}
 }
 
-// limit is the offset behind everything that is taken.
+// limit returns the offset after everything that is accepted.
 func (r *Receiver) limit() uint64 { return max(r.next+r.window, r.edge) }
 
-// Look says what is to be done with n bytes at off, and changes nothing: for a
-// caller that wants to read a payload to where it belongs. It then calls Data
-// with what has arrived, all of it or piece by piece; should the carrier die
-// before, no byte is claimed that was not read. While carriers are read
-// concurrently, another may deliver the same bytes between Look and Data (only
-// if the sender took this carrier for dead), and Data's verdict is the one
-// that counts.
+// Look returns what to do with n bytes at off, and changes nothing: for a caller that wants to read
+// a payload directly to its place. The caller then calls Data with what has arrived, all of it or
+// piece by piece; if the carrier dies before, no byte is counted that was not read. While carriers
+// are read concurrently, another may deliver the same bytes between Look and Data (only if the
+// sender took this carrier for dead); Data's verdict is the one that counts.
 //
-// A frame that reaches beyond the window, the stream's end or MaxOffset is an
-// ErrProtocol. See also ErrFragmented.
+// A frame that reaches beyond the window, the stream's end or MaxOffset is an ErrProtocol. See also
+// ErrFragmented.
 func (r *Receiver) Look(off uint64, n int) (Verdict, error) {
 	if err := r.check(off, n); err != nil {
 		return Verdict{}, err
@@ -84,12 +80,12 @@ func (r *Receiver) check(off uint64, n int) error {
 	return nil
 }
 
-// Data takes n bytes at off that have arrived, and says what to do with them,
-// as Look would have. When bytes are to be delivered they are behind those
-// delivered before, and stored ones may follow them: call Advance.
+// Data records that n bytes at off have arrived, and returns what to do with them, as Look would
+// have. Bytes to deliver follow those delivered before, and stored ones may follow them: call
+// Advance.
 func (r *Receiver) Data(off uint64, n int) (Verdict, error) {
 	if off == r.next && len(r.stored) == 0 && !r.fin && n > 0 && uint64(n) <= r.window && off <= MaxOffset-uint64(n) {
-		r.next += uint64(n) // one carrier: always this way
+		r.next += uint64(n) // the only case with a single carrier
 		return Verdict{Deliver: n}, nil
 	}
 	v, err := r.Look(off, n)
@@ -107,8 +103,8 @@ func (r *Receiver) Data(off uint64, n int) (Verdict, error) {
 	return v, nil
 }
 
-// Advance returns the stored bytes that are next in order, which are thereby
-// delivered, or false when none are.
+// Advance returns the stored bytes that are next in order and counts them as delivered, or returns
+// false when there are none.
 func (r *Receiver) Advance() (off uint64, n int, ok bool) {
 	if len(r.stored) == 0 || r.stored[0].start != r.next {
 		return 0, 0, false
@@ -119,9 +115,9 @@ func (r *Receiver) Advance() (off uint64, n int, ok bool) {
 	return first.start, int(first.end - first.start), true
 }
 
-// Fin takes the peer's word that the stream ends at off. It may come before
-// bytes below it and more than once. One that contradicts what is known, or
-// is beyond the window or MaxOffset, is an ErrProtocol.
+// Fin records that by the peer's account the stream ends at off. It may arrive before bytes below
+// it and more than once. One that contradicts what is known, or is beyond the window or MaxOffset,
+// is an ErrProtocol.
 func (r *Receiver) Fin(off uint64) error {
 	switch {
 	case r.fin && off != r.finAt:
@@ -135,17 +131,17 @@ func (r *Receiver) Fin(off uint64) error {
 	return nil
 }
 
-// Ended reports whether the whole stream was delivered and the fin has come.
+// Ended reports whether the whole stream was delivered and the fin has arrived.
 func (r *Receiver) Ended() bool { return r.fin && r.next == r.finAt }
 
 // Next returns the offset of the next byte to deliver.
 func (r *Receiver) Next() uint64 { return r.next }
 
-// Stored returns how many bytes wait for earlier ones. Less than the window.
+// Stored returns how many bytes wait for earlier ones: less than the window.
 func (r *Receiver) Stored() uint64 { return r.stored.bytes() }
 
-// Ack returns what there is to acknowledge: all below was delivered, and the
-// fin counts as one byte. It is also what a handshake tells as peerHas.
+// Ack returns the current acknowledgement: everything below was delivered, and the fin counts as
+// one byte. A handshake sends it as peerHas.
 func (r *Receiver) Ack() uint64 {
 	if r.Ended() {
 		return r.finAt + 1
@@ -153,21 +149,20 @@ func (r *Receiver) Ack() uint64 {
 	return r.next
 }
 
-// Due returns how many bytes there are to acknowledge since the peer was told
-// last, the fin as one. When it is worth a frame is the caller's policy, but
-// anything above 0 must be told in bounded time. After the carrier died on
-// which it was told last, everything is due again, since it may not have come
-// through.
+// Due returns how many bytes there are to acknowledge since the last acknowledgement was sent, the
+// fin as one. The caller decides when that is worth a frame, but anything above 0 must be
+// acknowledged in bounded time. After the carrier died on which the last one was sent, everything
+// is due again, since it may not have arrived.
 func (r *Receiver) Due() uint64 { return r.Ack() - r.told }
 
-// Tell returns the Ack and notes that it is told to the peer on a carrier, in a
-// frame or in the carrier's handshake (it need not be up for that).
+// Tell returns the Ack and records that it is sent to the peer on a carrier, in a frame or in the
+// carrier's handshake (the carrier need not be up for that).
 func (r *Receiver) Tell(id Carrier) uint64 {
 	r.told, r.toldOn = r.Ack(), id
 	return r.told
 }
 
-// Down says that a carrier has died. See Due.
+// Down records that a carrier has died. See Due.
 func (r *Receiver) Down(id Carrier) {
 	if id == r.toldOn {
 		r.told, r.toldOn = 0, None

@@ -1,28 +1,27 @@
 package resume
 
-// usedScale makes carrier.used precise enough for the largest weight: one part
-// in 4096 at worst. usedLimit is where all are set back, long before a sum of
-// it and the largest charge (MaxWindow*usedScale = 2^58) overflows.
+// usedScale makes carrier.used precise enough for the largest weight: one part in 4096 at worst. At
+// usedLimit all counts are reduced, long before the sum of it and the largest charge
+// (MaxWindow*usedScale = 2^58) overflows.
 const (
 	usedScale = 1 << 28
 	usedLimit = 1 << 62
 )
 
-// Next returns what to write next on a carrier: the lowest lost bytes, or else
-// new ones, or the fin; at most max bytes. From then on they are on it, even
-// if writing them fails: call Down then. It returns false when there is
-// nothing to write or the carrier is not one that is given data.
+// Next returns what to write next on a carrier: the lowest lost bytes, or else new ones, or the
+// fin; at most max bytes. From then on they count as carried by it, even if writing them fails:
+// call Down then. Next returns false when there is nothing to write or the carrier is not given
+// data.
 //
-// A max below Granule is meant for the rest of a buffer that already holds
-// frames; lost bytes cut shorter than a Granule cost an entry each that the
-// memory bound does not count.
+// A max below Granule is meant for the remainder of a buffer that already holds frames; lost bytes
+// cut shorter than a Granule cost an entry each that the memory bound does not count.
 func (s *Sender) Next(id Carrier, max int) (Frame, bool) {
 	c := s.find(id)
 	if c == nil || !c.usable || max < 1 {
 		return Frame{}, false
 	}
 	var f Frame
-	var size uint64 // of the frame in offsets: with the fin
+	var size uint64 // of the frame in offsets, including the fin
 	if s.lost > 0 {
 		f, size = s.resend(id, uint64(max))
 	} else if f, size = s.sendNew(id, uint64(max)); size == 0 {
@@ -50,9 +49,9 @@ func (s *Sender) sendNew(id Carrier, max uint64) (Frame, uint64) {
 	return Frame{Off: off, N: int(n), Fin: size > n}, size
 }
 
-// crowded reports whether new bytes on this carrier would open an entry more
-// than there may be. It ends when an acknowledgement comes or a carrier dies,
-// and all bytes that wait for it are on living carriers: no standstill.
+// crowded reports whether new bytes on this carrier would need an entry beyond the limit. The state
+// ends when an acknowledgement arrives or a carrier dies, and all bytes that it waits for are on
+// living carriers, so there is no deadlock.
 func (s *Sender) crowded(id Carrier) bool {
 	return s.q.len() >= s.entries && s.q.last() != id
 }
@@ -75,16 +74,14 @@ func (s *Sender) resend(id Carrier, max uint64) (Frame, uint64) {
 	return Frame{Off: start, N: int(n), Fin: size > n}, size
 }
 
-// Pick chooses which of the ready carriers is to write next, so that the bytes
-// they are given keep to their weights. It returns false when there is nothing
-// to write or none of the ready is given data; otherwise Next with the one it
-// returns yields a frame. One carrier alone needs no Pick.
+// Pick chooses which of the ready carriers writes next, so that the bytes given to them match their
+// weights. It returns false when there is nothing to write or none of the ready carriers is given
+// data; otherwise Next with the returned carrier yields a frame. A single carrier needs no Pick.
 //
-// Each carrier's bytes divided by its weight are kept count of, and the lowest
-// count is chosen (start-time fair queueing). So no carrier that is always
-// ready gets ahead of its share by more than one frame. One that was not ready
-// for a while catches up on what it missed, on at most one window. It is not an
-// error to leave Pick out: then each carrier takes what it can write.
+// Pick counts each carrier's bytes divided by its weight, and chooses the lowest count (start-time
+// fair queueing). So no carrier that is always ready gets ahead of its share by more than one
+// frame. One that was not ready for a while catches up, by at most one window. Not using Pick is
+// not an error: then each carrier takes what it can write.
 func (s *Sender) Pick(ready []Carrier) (Carrier, bool) {
 	if !s.Sendable() {
 		return None, false
@@ -116,7 +113,7 @@ func (s *Sender) charge(c *carrier, size uint64) {
 	if c.used < usedLimit {
 		return
 	}
-	const back = usedLimit / 2 // more than one can be owed
+	const back = usedLimit / 2 // more than a carrier can be owed
 	s.clock = max(s.clock, back) - back
 	for i := range s.carriers {
 		c := &s.carriers[i]

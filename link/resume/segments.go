@@ -2,29 +2,28 @@ package resume
 
 import "slices"
 
-// segment is a run of bytes in one place. It starts where the one before ends.
+// segment is a run of bytes in one place. It starts where the previous one ends.
 type segment struct {
 	end   uint64
 	owner Carrier // None: lost
 }
 
-// segments says where each byte between from and to is. Neighbours have
-// different owners, so that one carrier alone makes one segment however much
-// it carries.
+// segments records where each byte between from and to is. Neighbours have different owners, so a
+// single carrier makes one segment however much it carries.
 //
-// An entry more comes only from append, which its caller bounds, and from take
-// when it cuts a lost segment, which it is asked to do at multiples of the
-// granule: so there are never more cuts of the second kind than granules.
+// New entries come only from append, which its caller bounds, and from take when it cuts a lost
+// segment, which it does at multiples of the granule: so there are never more cuts of the second
+// kind than granules.
 type segments struct {
 	from, to uint64
-	list     []segment // list[head:] is in use; those before were acknowledged
+	list     []segment // list[head:] is in use; earlier entries were acknowledged
 	head     int
 	lostAt   int // no lost segment is before this index
 }
 
 func (q *segments) len() int { return len(q.list) - q.head }
 
-// last returns who carries the byte before to, None if nothing is under way.
+// last returns the owner of the last byte before to, None if nothing is in flight.
 func (q *segments) last() Carrier {
 	if q.len() == 0 {
 		return None
@@ -45,11 +44,10 @@ func (q *segments) append(owner Carrier, n uint64) {
 	q.list = append(q.list, segment{q.to, owner})
 }
 
-// makeRoom prepares for one more entry and returns by how much all indices
-// fell. When the array is full and at least half of it is before head, the list
-// moves to its front; else a larger array will be made, twice as long at most.
-// So the array is at most four times as long as the list ever was, and each
-// entry is moved about once.
+// makeRoom prepares for one more entry and returns by how much all indices decreased. When the
+// array is full and at least half of it is before head, the list moves to its front; otherwise
+// append makes a larger array, at most twice as long. So the array is at most four times as long as
+// the list ever was, and each entry is moved about once.
 func (q *segments) makeRoom() (fell int) {
 	fell = q.head
 	if len(q.list) < cap(q.list) || fell == 0 || fell < len(q.list)/2 {
@@ -61,8 +59,8 @@ func (q *segments) makeRoom() (fell int) {
 	return fell
 }
 
-// trim removes what the first segment has below off, which is above from, and
-// returns who carried it and how many bytes it was.
+// trim removes the part of the first segment below off, which is above from, and returns its owner
+// and how many bytes it was.
 func (q *segments) trim(off uint64) (Carrier, uint64) {
 	first := q.list[q.head]
 	n := min(off, first.end) - q.from
@@ -79,7 +77,7 @@ func (q *segments) trim(off uint64) (Carrier, uint64) {
 	return first.owner, n
 }
 
-// abandon makes lost what owner carries.
+// abandon marks as lost what owner carries.
 func (q *segments) abandon(owner Carrier) {
 	live := q.list[q.head:]
 	kept := live[:0]
@@ -97,7 +95,7 @@ func (q *segments) abandon(owner Carrier) {
 	q.lostAt = q.head
 }
 
-// lost returns the first lost segment, its index and its bounds. There is one.
+// lost returns the index and the bounds of the first lost segment. There must be one.
 func (q *segments) lost() (i int, start, end uint64) {
 	for i = q.lostAt; q.list[i].owner != None; i++ {
 	}
@@ -129,7 +127,7 @@ func (q *segments) take(i int, owner Carrier, n uint64) {
 	}
 }
 
-// join makes one of the segments i-1 and i if they have one owner.
+// join merges the segments i-1 and i if they have one owner.
 func (q *segments) join(i int) {
 	if i <= q.head || i >= len(q.list) || q.list[i-1].owner != q.list[i].owner {
 		return

@@ -5,10 +5,10 @@ import (
 	"sort"
 )
 
-// span is the bytes from start to before end.
+// span is the bytes from start up to but excluding end.
 type span struct{ start, end uint64 }
 
-// spans are stored bytes: in order, not empty, none touching another.
+// spans are stored bytes: ordered, not empty, no two touching.
 type spans []span
 
 // overlapping returns the indices [i, j) of the spans that overlap or touch the
@@ -20,9 +20,8 @@ func (p spans) overlapping(start, end uint64) (i, j int) {
 	return i, j
 }
 
-// missing narrows a range to what lies between its first and last missing
-// byte; an empty range means that all is stored. separate says that it touches
-// no span.
+// missing narrows a range to what lies between its first and last missing byte; an empty range
+// means that all is stored. separate reports whether it touches no span.
 func (p spans) missing(start, end uint64) (a, b uint64, separate bool) {
 	i, j := p.overlapping(start, end)
 	if i == j {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String shows the whole state in a line, for people and for tests.
+// String returns the whole state in one line, for humans and tests.
 func (s *Sender) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "acked %d sent %d end %d", s.q.from, s.q.to, s.end)
@@ -33,7 +33,7 @@ func (s *Sender) String() string {
 	return b.String()
 }
 
-// String shows the whole state in a line, for people and for tests.
+// String returns the whole state in one line, for humans and tests.
 func (r *Receiver) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "next %d", r.next)

@@ -2,16 +2,15 @@ package sealed
 
 import "sync"
 
-// Buffers come in two sizes: for any one record, and for what is read or
-// written at once when there is much. Fewer records at a time would wake the
-// other end more often, more would leave the caches before they are sent.
+// Buffers come in two sizes: for any one record, and for bulk reads and writes. Fewer records at a
+// time would wake the other end more often; more would leave the caches before they are sent.
 const (
 	gather    = 16 // records in one write
 	smallSize = 17 << 10
 	largeSize = 257 << 10
 )
 
-// They hold what they are for.
+// The buffers are large enough for their purpose.
 const (
 	_ = uint(smallSize - maxRecord)
 	_ = uint(smallSize - reserve - (maxContent + overhead))
@@ -42,7 +41,7 @@ func (b buffer) bytes() []byte {
 	return *b.mem
 }
 
-// giveBack returns the memory, which must not be used any more.
+// giveBack returns the memory to the pool; it must not be used any more.
 func (b *buffer) giveBack() {
 	if b.mem != nil {
 		b.pool.Put(b.mem)

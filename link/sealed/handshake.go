@@ -16,64 +16,59 @@ import (
 const (
 	// alpn is the protocol that both ends must name (RFC 7301).
 	alpn = "isthmus/1"
-	// handshakeTime bounds a handshake whose context does not.
+	// handshakeTime bounds a handshake in addition to its context.
 	handshakeTime = 30 * time.Second
-	// refusalTime bounds how long a server tells a client that it is refused.
+	// refusalTime bounds how long a server tries to send the alert to a client that it refuses.
 	refusalTime = time.Second
-	// maxEarly is how much a server may send before its client is known.
+	// maxEarly is how many bytes a server may send before its client is authenticated.
 	maxEarly = 4096
 )
 
-// Credentials are what a process is known by, and by which it knows others.
-// *jobkey.Certificates implements it; certificates of a grid's authority can
-// take its place. Safe for concurrent use.
+// Credentials authenticate a process to others and others to it. *jobkey.Certificates implements
+// it; certificates of a grid's authority can take its place. It must be safe for concurrent use.
 type Credentials interface {
-	// Certificate returns the own certificate, valid now, and its key. It is
-	// not changed by the caller.
+	// Certificate returns the process's own certificate, valid now, and its key. The caller does
+	// not change it.
 	Certificate() (*tls.Certificate, error)
-	// Verify says whose a chain of certificates in DER is, the holder's own
-	// first. The handshake has seen, or will see before it succeeds, that the
-	// peer holds the key. An error, overlay.ErrForbidden with a cause for
-	// people, ends the handshake.
+	// Verify returns the identity that a chain of certificates in DER proves, the holder's own
+	// first. The handshake has verified, or will before it succeeds, that the peer holds the key.
+	// An error, overlay.ErrForbidden with a readable cause, ends the handshake.
 	Verify(chain [][]byte) (jobkey.Member, error)
 }
 
-// Around is what the two ends have to say to each other in plain text around
-// the handshake, so that it costs no round trip of its own. The zero value is
-// nothing.
+// Around handles plain text that the two ends exchange around the handshake, so that it costs no
+// round trip of its own. The zero value handles none.
 type Around struct {
-	// Between is called by a client when its first message is out, before it
-	// reads any: what the server says in plain text before its part of the
-	// handshake is to be read there. An error ends the handshake and is returned.
+	// Between is called by a client when its first message has been sent, before it reads any: it
+	// must read what the server sends in plain text before its part of the handshake. An error ends
+	// the handshake and is returned.
 	Between func() error
 
-	// Stray is called when something else comes where a TLS record should
-	// begin, with the five bytes that were read of it; it may read on from conn.
-	// If it can tell what came its error ends the handshake and is returned.
+	// Stray is called when something else arrives where a TLS record should begin, with the five
+	// bytes that were read of it; it may read further from conn. If it recognises the data its
+	// error ends the handshake and is returned.
 	Stray func(head []byte) error
 }
 
-// Client encrypts conn, as the end that asked for it, and returns when the
-// server has proven to be peer, or any process of the job if peer is nil: after
-// one round trip, and what is written then travels with the end of the
-// handshake. Whether the server accepts this process, the first Read tells.
+// Client encrypts conn as the initiating end. It returns when the server has proven to be peer, or
+// any process of the job if peer is nil: after one round trip; data written then travels with the
+// end of the handshake. The first Read reports whether the server accepts this process.
 //
-// It is bounded by ctx, and by 30 s. After an error conn is closed. The error
-// is ErrPlain for a peer without TLS, overlay.ErrForbidden for one that is not
-// the expected or does not accept us, the context's when it took too long.
-// conn must be quiet: nothing but around reads or writes it, before or after.
+// Client is bounded by ctx, and by 30 s. After an error conn is closed. The error is ErrPlain for a
+// peer without TLS, overlay.ErrForbidden for one that is not the expected one or does not accept
+// this process, and the context's when it took too long. Nothing but around may read or write conn,
+// before or after.
 func Client(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, around Around) (*Conn, error) {
 	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, around: around}}
 	return h.run(ctx, tls.Client)
 }
 
-// Server is Client for the end that was asked. It returns when the client has
-// proven itself, one round trip after its own flight.
+// Server is Client for the accepting end. It returns when the client has authenticated itself, one
+// round trip after its own flight.
 //
-// early, if not empty, is sent with that flight already: it is the first that
-// the client reads, without the wait of a round trip. The client has proven
-// nothing then, so anybody who can connect can read it: no secret and no
-// user's data belongs there. It is 4096 bytes at most.
+// early, if not empty, is sent with that flight: the client reads it first, without an extra round
+// trip. The client is not authenticated then, so any process that can connect can read it: it must
+// contain no secret and no user data. It is 4096 bytes at most.
 func Server(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, early []byte, around Around) (*Conn, error) {
 	around.Between = nil // a server reads first
 	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, server: true, early: early, around: around}}
@@ -89,7 +84,7 @@ type handshake struct {
 	peer jobkey.Member
 }
 
-// run shakes hands within the bounds of time. After an error conn is closed.
+// run performs the handshake within the time bounds. After an error conn is closed.
 func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -120,7 +115,7 @@ func (h *handshake) perform(ctx context.Context, role func(net.Conn, *tls.Config
 	return h.takeOver(shaking.ConnectionState())
 }
 
-// config is the same for both roles, but for names.
+// config returns the configuration, which is the same for both roles.
 func (h *handshake) config() (*tls.Config, error) {
 	own, err := h.creds.Certificate()
 	if err != nil {
@@ -133,13 +128,13 @@ func (h *handshake) config() (*tls.Config, error) {
 		SessionTicketsDisabled: true,
 		Certificates:           []tls.Certificate{*own},
 		ClientAuth:             tls.RequireAnyClientCert,
-		InsecureSkipVerify:     true, // a process has no host name; verify takes its place
+		InsecureSkipVerify:     true, // a process has no host name; verify replaces the check
 		VerifyConnection:       h.verify,
 		KeyLogWriter:           &h.transport.keys,
 	}, nil
 }
 
-// verify decides about the peer, before it is told that the handshake is good.
+// verify decides about the peer, before the peer learns that the handshake succeeded.
 func (h *handshake) verify(state tls.ConnectionState) error {
 	err := h.judge(state)
 	if err != nil {
@@ -167,7 +162,7 @@ func (h *handshake) judge(state tls.ConnectionState) error {
 	return nil
 }
 
-// takeOver begins the record layer where crypto/tls left off.
+// takeOver starts the record layer where crypto/tls stopped.
 func (h *handshake) takeOver(state tls.ConnectionState) (*Conn, error) {
 	t := &h.transport
 	s, err := suiteOf(state.CipherSuite)
@@ -175,8 +170,8 @@ func (h *handshake) takeOver(state tls.ConnectionState) (*Conn, error) {
 		return nil, err
 	}
 	if t.flights != 1 {
-		// Anything that crypto/tls sent besides its part of the handshake went
-		// under the first numbers of our keys, which must not be used twice.
+		// Anything that crypto/tls sent besides its part of the handshake used the first record
+		// numbers of our keys, which must not be used twice.
 		return nil, fmt.Errorf("crypto/tls wrote %d times in place of once after it had the keys; this build cannot encrypt", t.flights)
 	}
 	incoming, outgoing := t.keys.server, t.keys.client
@@ -192,11 +187,11 @@ func (h *handshake) takeOver(state tls.ConnectionState) (*Conn, error) {
 	}
 	c.r.conn, c.r.asked = t.Conn, &c.w.asked
 	c.w.conn, c.w.renew = t.Conn, renewAfter
-	c.w.half.seq = t.half.seq // of what was sent early
+	c.w.half.seq = t.half.seq // counts what was sent early
 	return c, nil
 }
 
-// explain words an error of the handshake.
+// explain returns the error to report for an error of the handshake.
 func (h *handshake) explain(ctx context.Context, err error) error {
 	who := "a process that dialled"
 	switch {
@@ -221,8 +216,8 @@ func (h *handshake) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("sealed: TLS handshake with %s: %w", who, err)
 }
 
-// certificateAlert returns the peer's alert about our certificate, if err is one.
-// crypto/tls has a type for alerts in this place, but does not show it.
+// certificateAlert returns the peer's alert about our certificate, if err is one. crypto/tls does
+// not export its type for alerts here.
 func certificateAlert(err error) (alert, bool) {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// suite is what a TLS 1.3 cipher suite (RFC 8446, appendix B.4) is made of.
+// suite holds the components of a TLS 1.3 cipher suite (RFC 8446, appendix B.4).
 type suite struct {
 	hash   func() hash.Hash
 	keyLen int
@@ -52,16 +52,15 @@ func (s *suite) expandLabel(secret []byte, label string, n int) ([]byte, error) 
 	return hkdf.Expand(s.hash, secret, string(info), n)
 }
 
-// half holds the keys of one direction, and the number of its next record. No
-// number is used twice under one key: it only ever grows, also when a write
-// failed, and new keys begin again at zero.
+// half holds the keys of one direction, and the number of its next record. No number is used twice
+// under one key: it only ever grows, even after a failed write, and new keys start again at zero.
 type half struct {
 	suite  *suite
 	secret []byte
 	aead   cipher.AEAD
 	iv     [12]byte
 	seq    uint64
-	nonce  [12]byte // of the record at hand
+	nonce  [12]byte // of the current record
 }
 
 // init sets the keys that follow from a traffic secret (RFC 8446, section 7.3).
@@ -82,7 +81,7 @@ func (h *half) init(s *suite, secret []byte) error {
 	return nil
 }
 
-// update goes on to the direction's next keys (RFC 8446, section 7.2).
+// update switches to the direction's next keys (RFC 8446, section 7.2).
 func (h *half) update() error {
 	next, err := h.suite.expandLabel(h.secret, "traffic upd", h.suite.hash().Size())
 	if err != nil {

@@ -12,29 +12,29 @@ import (
 	"sync/atomic"
 )
 
-// reader receives and opens. Reads from several goroutines take turns.
+// reader receives and opens records. Reads from several goroutines take turns.
 //
 //	buf:  | opened, unread: plain | sealed: at..end | free |
 type reader struct {
 	mu      sync.Mutex
 	half    half
 	conn    net.Conn
-	err     error // why nothing can be read any more, io.EOF after the peer's goodbye
+	err     error // why nothing can be read any more; io.EOF after the peer's close_notify
 	buf     buffer
-	at, end int    // what of buf was received and is not opened
-	plain   []byte // what was opened in place and does not fit into the caller's memory; lies before at
-	useless int    // records in a row without data
-	modest  int    // reads in a row into an empty large buffer that a small one could hold
+	at, end int    // part of buf that was received and is not opened
+	plain   []byte // opened in place because it does not fit into the caller's buffer; lies before at
+	useless int    // consecutive records without data
+	modest  int    // consecutive reads into an empty large buffer that a small one could hold
 
-	asked    *atomic.Bool  // set when the peer wants us to change keys
-	farewell atomic.Uint32 // the alert that the peer is to be told at the end
+	asked    *atomic.Bool  // set when the peer requests that this end change keys
+	farewell atomic.Uint32 // the alert to send to the peer at the end
 }
 
-// modestReads is after how many such reads the large buffer is given back.
+// modestReads is after how many such reads the large buffer is returned.
 const modestReads = 32
 
-// read fills the buffers of bufs in order. It waits for the first bytes only,
-// and returns what is there without waiting again.
+// read fills the buffers of bufs in order. It blocks only for the first bytes, and returns what is
+// there without blocking again.
 func (r *reader) read(bufs [][]byte) (n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *reader) read(bufs [][]byte) (n int, err error) {
 			n += k
 			if err != nil || k == 0 {
 				if n > 0 {
-					return n, nil // the error stays and is told next time
+					return n, nil // the error is kept and returned next time
 				}
 				return 0, err
 			}
@@ -54,8 +54,8 @@ func (r *reader) read(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// readSome reads at least a byte into b, which is not empty; none and no error only
-// if it would have to wait and may not.
+// readSome reads at least a byte into b, which is not empty; it returns 0 and no error only if it
+// would have to block and wait is false.
 func (r *reader) readSome(b []byte, wait bool) (int, error) {
 	for len(r.plain) == 0 {
 		if r.err != nil {
@@ -82,8 +82,8 @@ func (r *reader) readSome(b []byte, wait bool) (int, error) {
 	return n, nil
 }
 
-// buffered returns the next record and passes it, if all of it has come. The
-// slice is valid until the next fill.
+// buffered returns the next record and moves past it, if all of it has arrived. The slice is valid
+// until the next fill.
 func (r *reader) buffered() ([]byte, error) {
 	got := r.buf.bytes()[r.at:r.end]
 	if len(got) < headerLen {
@@ -104,8 +104,8 @@ func (r *reader) buffered() ([]byte, error) {
 	return got[:headerLen+n], nil
 }
 
-// open opens a record, into b if it fits. It returns how many bytes are in b;
-// else the data, if any, is in plain.
+// open opens a record, into b if it fits. It returns how many bytes are in b; otherwise the data,
+// if any, is in plain.
 func (r *reader) open(record, b []byte) (int, error) {
 	content, t, direct, err := r.half.open(record, b)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *reader) open(record, b []byte) (int, error) {
 	return 0, errUnexpected
 }
 
-// keyUpdate goes on to the peer's next keys.
+// keyUpdate switches to the peer's next keys.
 func (r *reader) keyUpdate(message []byte) error {
 	last := len(keyUpdate) - 1
 	if len(message) != len(keyUpdate) || !bytes.Equal(message[:last], keyUpdate[:last]) || message[last] > 1 {
@@ -145,7 +145,7 @@ func (r *reader) keyUpdate(message []byte) error {
 	return r.half.update()
 }
 
-// alertError returns what an alert means to the reader.
+// alertError returns the reader's error for an alert.
 func alertError(content []byte) error {
 	if len(content) != 2 {
 		return errAlertForm
@@ -153,7 +153,7 @@ func alertError(content []byte) error {
 	switch a := alert(content[1]); {
 	case a == alertCloseNotify:
 		return io.EOF
-	case a == alertUserCanceled: // a goodbye follows (RFC 8446, section 6.1)
+	case a == alertUserCanceled: // a close_notify follows (RFC 8446, section 6.1)
 		return nil
 	case refusesCertificate(a):
 		return refusedFor(a)
@@ -162,7 +162,7 @@ func alertError(content []byte) error {
 	}
 }
 
-// fill reads once from the carrier. Its error stays, except for a deadline's.
+// fill reads once from the carrier. Its error is kept, except for a deadline's.
 func (r *reader) fill() error {
 	r.makeRoom()
 	free := r.buf.bytes()[r.end:]
@@ -171,7 +171,7 @@ func (r *reader) fill() error {
 	r.end += n
 	if n > 0 {
 		r.resize(n, len(free), empty)
-		return nil // an error, if any, will be told again
+		return nil // an error, if any, will be returned again
 	}
 	var timeout net.Error
 	switch {
@@ -185,8 +185,8 @@ func (r *reader) fill() error {
 	return r.fail(err)
 }
 
-// makeRoom moves what is left of a record to the front when little room is
-// left behind it. plain is empty.
+// makeRoom moves the rest of a record to the front when little room is left after it. plain is
+// empty.
 func (r *reader) makeRoom() {
 	if r.buf == (buffer{}) {
 		r.buf = getBuffer(smallBuffers)
@@ -201,8 +201,8 @@ func (r *reader) makeRoom() {
 	}
 }
 
-// resize takes a large buffer when a small one was filled, and a small one
-// when for a while a large one was not needed.
+// resize switches to a large buffer when a small one was filled, and to a small one when a large
+// one was not needed for a while.
 func (r *reader) resize(n, free int, empty bool) {
 	switch {
 	case r.buf.pool == smallBuffers:
@@ -226,7 +226,7 @@ func (r *reader) exchange(pool *sync.Pool) {
 	r.buf = next
 }
 
-// fail keeps err, if it is one, for all reads to come.
+// fail keeps err, if not nil, for all later reads.
 func (r *reader) fail(err error) error {
 	if err == nil || r.err != nil {
 		return r.err

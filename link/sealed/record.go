@@ -10,14 +10,14 @@ import (
 //
 //	23:u8 0x0303:u16 length:u16 | sealed: content, type:u8, zeros | tag[16]
 //
-// and the five bytes of its header are what the seal covers besides.
+// and the five bytes of its header are the additional data of the seal.
 const (
 	headerLen    = 5
 	tagLen       = 16                     // of all suites
 	overhead     = headerLen + 1 + tagLen // of a record over its content
 	maxContent   = 1 << 14
 	maxSealed    = maxContent + 256      // what a peer may send; ours are maxContent+1+tagLen
-	maxRecord    = headerLen + maxSealed // one must fit in every read buffer
+	maxRecord    = headerLen + maxSealed // must fit in every read buffer
 	protocolVers = 0x0303
 )
 
@@ -25,7 +25,7 @@ const (
 type contentType byte
 
 const (
-	typeCipher      contentType = 20 // during the handshake only: a word for old middleboxes
+	typeCipher      contentType = 20 // ChangeCipherSpec, during the handshake only: for old middleboxes
 	typeAlert       contentType = 21 // level:u8 code:u8
 	typeHandshake   contentType = 22 // after the handshake: KeyUpdate only
 	typeApplication contentType = 23
@@ -35,8 +35,8 @@ const (
 // (RFC 8446, section 4.6.3): type:u8 length:u24 request:u8.
 var keyUpdate = [...]byte{24, 0, 0, 1, 0}
 
-// maxUseless bounds how many records in a row may bring the reader nothing:
-// empty ones, and changes of keys.
+// maxUseless bounds how many consecutive records may bring the reader no data: empty ones, and
+// changes of keys.
 const maxUseless = 16
 
 // alert is a code of RFC 8446, section 6.
@@ -57,8 +57,8 @@ const (
 	alertUserCanceled      alert = 90
 )
 
-// fault is a broken promise of the peer, or of somebody on the way: what is
-// told to the peer, and what to the caller.
+// fault is a protocol violation by the peer, or by an attacker on the way: the alert for the peer,
+// and the text for the caller.
 type fault struct {
 	tell alert
 	text string
@@ -77,8 +77,8 @@ var (
 	errUnexpected = &fault{alertUnexpectedMessage, "a record of unknown content type"}
 )
 
-// appendRecord seals content, gathered from from, as one record behind out. It
-// does not allocate if there is room for n+overhead bytes.
+// appendRecord appends n bytes of content, gathered from from, to out as one sealed record. It does
+// not allocate if there is room for n+overhead bytes.
 func (h *half) appendRecord(out []byte, t contentType, from *cursor, n int) []byte {
 	out = slices.Grow(out, n+overhead)
 	start := len(out)
@@ -91,8 +91,8 @@ func (h *half) appendRecord(out []byte, t contentType, from *cursor, n int) []by
 	return out[:start+headerLen+len(sealed)]
 }
 
-// open opens a whole record. The content is in into if it fits there with a
-// byte to spare (direct), in the record's own memory if not.
+// open opens a whole record. The content is in into if it fits there with a byte to spare (direct),
+// otherwise in the record's own memory.
 func (h *half) open(record, into []byte) (content []byte, t contentType, direct bool, err error) {
 	header, body := record[:headerLen], record[headerLen:]
 	dst := body[:0]
@@ -103,7 +103,7 @@ func (h *half) open(record, into []byte) (content []byte, t contentType, direct 
 	if err != nil {
 		return nil, 0, direct, errSeal
 	}
-	for n := len(inner) - 1; n >= 0; n-- { // zeros behind the type are padding
+	for n := len(inner) - 1; n >= 0; n-- { // zeros after the type are padding
 		if inner[n] != 0 {
 			if n > maxContent {
 				return nil, 0, direct, errOverflow
@@ -114,7 +114,7 @@ func (h *half) open(record, into []byte) (content []byte, t contentType, direct 
 	return nil, 0, direct, errEmpty
 }
 
-// cursor walks through a sequence of buffers.
+// cursor iterates over a sequence of buffers.
 type cursor struct {
 	bufs   [][]byte // the caller's, not changed
 	in, at int      // the next byte is bufs[in][at]

@@ -9,11 +9,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// What one end tells the other when it does not accept its certificate is an alert
-// of RFC 8446, section 6.2. crypto/tls tells bad_certificate whatever the reason;
-// here each reason has its own, so that both ends' errors name it.
+// An end that does not accept the other's certificate sends an alert of RFC 8446, section 6.2.
+// crypto/tls sends bad_certificate whatever the reason; here each reason has its own, so that both
+// ends' errors name it.
 
-// errUnexpectedPeer is a peer of the job that is another rank than the expected one.
+// errUnexpectedPeer is the error for a peer of the job that has another rank than the expected one.
 var errUnexpectedPeer = fmt.Errorf("%w", overlay.ErrForbidden)
 
 // refusalOf returns the alert for an error of handshake.judge.

@@ -10,30 +10,29 @@ import (
 	"time"
 )
 
-// transport is the carrier as crypto/tls sees it during the handshake. It sees
-// to it that the record layer can take over exactly behind the handshake:
-// crypto/tls is given no byte of a record that it has not asked for, and what
-// it writes once it has the traffic keys is counted.
+// transport is the carrier as crypto/tls sees it during the handshake. It ensures that the record
+// layer can take over exactly after the handshake: crypto/tls gets no byte of a record that it has
+// not asked for, and its writes after it has the traffic keys are counted.
 type transport struct {
 	net.Conn
 	server  bool
 	keys    keyLog
 	header  [headerLen]byte
 	have    int // bytes of header that were read
-	rest    int // bytes of the record behind the header that were not read
+	rest    int // unread bytes of the record after the header
 	flights int // writes since both secrets are known
 
-	early []byte // to be sent behind the server's flight
-	half  half   // sealed it
+	early []byte // to be sent after the server's flight
+	half  half   // the keys that sealed it
 
-	refusal alert  // of the peer's certificate; 0: none. The next write is of an alert
-	suite   uint16 // then, the cipher suite
+	refusal alert  // of the peer's certificate; 0: none. The next write is that of an alert
+	suite   uint16 // the cipher suite, if refusal is set
 
 	around Around
 	said   error // the error of a function of around
 }
 
-// Read returns at most what is left of the record at hand, or of its header.
+// Read returns at most the rest of the current record, or of its header.
 func (t *transport) Read(p []byte) (int, error) {
 	if between := t.around.Between; between != nil && t.said == nil {
 		t.around.Between = nil
@@ -60,9 +59,9 @@ func (t *transport) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write adds what is to be sent early to the server's flight. Once it did, all
-// else that crypto/tls has to say, an alert, is kept back: it would go under a
-// number that is used already. refuse tells the client in its place.
+// Write appends the early data to the server's flight. After that it drops everything else that
+// crypto/tls writes, such as an alert, because it would use a record number that is used already.
+// refuse informs the client instead.
 func (t *transport) Write(p []byte) (int, error) {
 	if t.refusal != 0 && t.half.seq == 0 {
 		return t.writeRefusal(p)
@@ -85,8 +84,7 @@ func (t *transport) Write(p []byte) (int, error) {
 	return min(n, len(p)), err
 }
 
-// withEarly returns the server's flight and one record more, sealed with the
-// server's traffic keys.
+// withEarly returns the server's flight and one more record, sealed with the server's traffic keys.
 func (t *transport) withEarly(flight []byte) ([]byte, error) {
 	id, err := suiteChosen(flight)
 	if err != nil {
@@ -103,10 +101,9 @@ func (t *transport) withEarly(flight []byte) ([]byte, error) {
 	return t.half.appendRecord(bytes.Clone(flight), typeApplication, &from, len(t.early)), nil
 }
 
-// writeRefusal writes p, which ends with the alert that crypto/tls has for every
-// refusal, with the alert that says why in its place: the one record that is sealed
-// with the same keys. What is before it is the client's plain word for old
-// middleboxes (RFC 8446, appendix D.4).
+// writeRefusal writes p, which ends with the alert that crypto/tls sends for every refusal, with a
+// specific alert in its place: the only record sealed with the same keys. What precedes it is the
+// client's plain-text ChangeCipherSpec for old middleboxes (RFC 8446, appendix D.4).
 func (t *transport) writeRefusal(p []byte) (int, error) {
 	plain := 0
 	for len(p) >= plain+headerLen && contentType(p[plain]) == typeCipher {
@@ -128,23 +125,22 @@ func (t *transport) writeRefusal(p []byte) (int, error) {
 	return min(n, len(p)), err
 }
 
-// refuse tells a client to whom something was sent early that the handshake
-// failed, and why if for its certificate.
+// refuse tells a client that was sent early data that the handshake failed, and why if the cause is
+// its certificate.
 func (t *transport) refuse() {
 	if t.half.seq == 0 {
-		return // it was told
+		return // crypto/tls has sent the alert
 	}
 	a := alertHandshakeFailure
 	if t.refusal != 0 {
 		a = t.refusal
 	}
 	t.SetWriteDeadline(time.Now().Add(refusalTime))
-	t.Conn.Write(t.half.appendAlert(nil, a)) // a courtesy
+	t.Conn.Write(t.half.appendAlert(nil, a)) // best effort
 }
 
-// suiteChosen reads the cipher suite from the ServerHello (RFC 8446, section
-// 4.1.3) with which our own flight begins: record header[5] type:u8 length:u24
-// version:u16 random[32] session:u8+n suite:u16.
+// suiteChosen reads the cipher suite from the ServerHello (RFC 8446, section 4.1.3) that begins our
+// own flight: record header[5] type:u8 length:u24 version:u16 random[32] session:u8+n suite:u16.
 func suiteChosen(flight []byte) (uint16, error) {
 	const session = headerLen + 4 + 2 + 32
 	if len(flight) > session && flight[0] == byte(typeHandshake) && flight[headerLen] == 2 {
@@ -155,14 +151,14 @@ func suiteChosen(flight []byte) (uint16, error) {
 	return 0, errors.New("crypto/tls did not begin its flight with a ServerHello; this build cannot send anything early")
 }
 
-// keyLog receives the traffic secrets of one handshake, as lines "LABEL RANDOM
-// SECRET", the last two hexadecimal. The others it forgets.
+// keyLog receives the traffic secrets of one handshake, as lines "LABEL RANDOM SECRET", the last
+// two hexadecimal. It drops other secrets.
 type keyLog struct {
-	client, server  []byte // the first secrets for what the client, the server sends
+	client, server  []byte // the first secrets for what the client and the server send
 	clientHandshake []byte // for what the client sends during the handshake
 }
 
-// Write takes one line.
+// Write parses one line.
 func (k *keyLog) Write(line []byte) (int, error) {
 	fields := bytes.Fields(line)
 	if len(fields) != 3 {

@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// This file writes without waiting. A record is sealed before it is known whether
-// the carrier takes it, and cannot be sealed again: its number is used. So what
-// the carrier leaves of one is kept, and goes before everything else; the caller
-// hears that nothing was taken, and what it then writes again is passed over.
+// This file writes without blocking. A record is sealed before it is known whether the carrier
+// takes it, and cannot be sealed again: its number is used. So what the carrier does not take of a
+// record is kept, and sent before everything else; the caller is told that nothing was taken, and
+// what it then writes again is skipped.
 
-// trier is a connection that can be asked to take what it has room for.
+// trier is a connection that accepts as much as it has room for without blocking.
 type trier interface {
 	TryWrite(p []byte) (int, error)
 }
 
-// maxTry is a record.
+// maxTry is the content of one record.
 const maxTry = maxContent
 
-// kept is what was sealed for a caller who thinks that it was not written.
+// kept is a sealed record that the caller was told was not written.
 type kept struct {
 	record []byte // what the carrier has not taken of it
-	data   []byte // what the caller is to write again
+	data   []byte // what the caller must write again
 }
 
 var errOther = errors.New("sealed: write: it does not begin with what the last TryWriteVec was given and did not take")
 
-// try is write for what the carrier takes at once.
+// try writes bufs if the carrier takes them at once.
 func (w *writer) try(bufs [][]byte) (int, error) {
 	n := 0
 	for _, b := range bufs {
@@ -62,8 +62,8 @@ func (w *writer) try(bufs [][]byte) (int, error) {
 	return n, nil
 }
 
-// resumeAt checks that the next n bytes of from, or as many as are kept, are what is
-// kept, and returns how many those are.
+// resumeAt checks that the next n bytes of from, or as many as are kept, equal what is kept, and
+// returns how many those are.
 func (w *writer) resumeAt(from *cursor, n int) (int, error) {
 	n = min(n, len(w.kept.data))
 	if !bytes.HasPrefix(w.kept.data, from.appendTo(nil, n)) {
@@ -73,7 +73,7 @@ func (w *writer) resumeAt(from *cursor, n int) (int, error) {
 	return n, nil
 }
 
-// tryAgain is try when something is kept.
+// tryAgain is try when a record is kept.
 func (w *writer) tryAgain(c trier, from *cursor, n int) (int, error) {
 	n, err := w.resumeAt(from, n)
 	if err != nil {
@@ -93,8 +93,8 @@ func (w *writer) tryAgain(c trier, from *cursor, n int) (int, error) {
 	return n, nil
 }
 
-// finish sends what is kept of a record, and passes over what it holds in the next
-// left bytes of from. It returns how many bytes that were.
+// finish sends the rest of a kept record, and skips its content in the next left bytes of from. It
+// returns how many bytes that were.
 func (w *writer) finish(from *cursor, left int) (int, error) {
 	if len(w.kept.data) == 0 {
 		return 0, nil

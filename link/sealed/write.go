@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// renewAfter is how many records are sealed under one key. RFC 8446,
-	// section 5.5 allows AES-GCM 2^24.5 full ones.
+	// renewAfter is how many records are sealed under one key. RFC 8446, section 5.5 allows 2^24.5
+	// full ones with AES-GCM.
 	renewAfter = 1 << 23
 	// reserve is the room in a buffer for a KeyUpdate before the data.
 	reserve = len(keyUpdate) + overhead
 
-	// The first firstBytes of a connection are sent in records of at most firstContent
-	// bytes, which fit into one packet of usual size. The peer can open a record when it
-	// has all of it, and a full one is more than the first flight of a TCP connection
-	// holds (10 segments, RFC 6928): it would arrive a round trip later than its first part.
+	// The first firstBytes of a connection are sent in records of at most firstContent bytes, which
+	// fit into one packet of usual size. The peer can open a record only when it has all of it, and
+	// a full one is more than the first flight of a TCP connection holds (10 segments, RFC 6928):
+	// it would arrive a round trip later than its first part.
 	firstContent = 1200
 	firstBytes   = 64 << 10
 )
@@ -30,13 +30,13 @@ type writer struct {
 	conn  net.Conn
 	err   error       // why nothing can be written any more
 	renew uint64      // renewAfter, less in tests
-	first int         // of firstBytes, what has been sealed
-	asked atomic.Bool // the peer wants us to change keys
+	first int         // how much of firstBytes has been sealed
+	asked atomic.Bool // the peer requests that this end change keys
 	kept  kept
 }
 
-// write sends bufs as application data, in as few writes as the buffer allows.
-// It returns how many of their bytes were sent in whole writes.
+// write sends bufs as application data, in as few writes as the buffer allows. It returns how many
+// of their bytes were sent in complete writes.
 func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,8 +74,8 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	return sent, nil
 }
 
-// seal fills out with records, up to its capacity, from the next left bytes
-// of from. It returns how many of them are in.
+// seal fills out with records, up to its capacity, from the next left bytes of from. It returns how
+// many of them it sealed.
 func (w *writer) seal(out []byte, from *cursor, left int) ([]byte, int, error) {
 	taken := 0
 	for left > taken {
@@ -94,7 +94,7 @@ func (w *writer) seal(out []byte, from *cursor, left int) ([]byte, int, error) {
 	return out, taken, nil
 }
 
-// content returns how many bytes the next record holds at most.
+// content returns the maximum content of the next record, in bytes.
 func (w *writer) content() int {
 	if w.first < firstBytes {
 		return firstContent
@@ -102,8 +102,8 @@ func (w *writer) content() int {
 	return maxContent
 }
 
-// renewKeys appends a KeyUpdate to out, and goes on to the next keys, when the
-// keys at hand have sealed enough or the peer asks for it.
+// renewKeys appends a KeyUpdate to out, and switches to the next keys, when the current keys have
+// sealed enough or the peer requests it.
 func (w *writer) renewKeys(out []byte) ([]byte, error) {
 	if w.half.seq < w.renew && !w.asked.Load() {
 		return out, nil
@@ -124,8 +124,8 @@ func (w *writer) sendAlert(a alert) error {
 	return err
 }
 
-// closeWith sends an alert if that can be done without waiting, or at once where the
-// carrier cannot be asked.
+// closeWith sends an alert if that is possible without blocking, or within closeWait over a carrier
+// without TryWrite.
 func (w *writer) closeWith(a alert) {
 	if !w.mu.TryLock() {
 		return
@@ -135,7 +135,7 @@ func (w *writer) closeWith(a alert) {
 	if err != nil {
 		return
 	}
-	w.conn.SetWriteDeadline(time.Now().Add(closeWait)) // one that has passed is over
+	w.conn.SetWriteDeadline(time.Now().Add(closeWait)) // replaces a deadline that has passed
 	if c, ok := w.conn.(trier); ok {
 		c.TryWrite(last)
 	} else {
@@ -143,7 +143,7 @@ func (w *writer) closeWith(a alert) {
 	}
 }
 
-// finalRecord returns what is sent last.
+// finalRecord returns the last record to send.
 func (w *writer) finalRecord(a alert) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err

@@ -13,62 +13,62 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Carrier is one connection under a stream. The stream's mu guards it.
+// A Carrier is one connection under a stream. It is guarded by the stream's mu.
 type Carrier struct {
-	About any // what the owner wants to know of it
+	About any // data of the owner
 
 	id    resume.Carrier
 	s     *Stream
 	conn  Conn
 	since time.Time
 	dead  bool
-	brief bool // the kernel keeps little beyond what is under way
-	last  bool // the stream's last word was composed for it
+	brief bool // the kernel buffers little beyond what is in flight
+	last  bool // the stream's LinkAbort was composed for it
 
-	parting error // what it died of while the last acknowledgement of all was being written
+	parting error // why it died while the final acknowledgement was being written
 
-	// Writing. Whoever sets writing owns iov and head until it clears it.
+	// Writing. The goroutine that set writing owns iov and head until it clears it.
 	writing  bool
 	from, to uint64 // of the stream's bytes that are being written
 	kick     chan struct{}
 	signals  signal
 	use      uint32 // with sayUse
-	pong     uint64 // with sayPong: the question
+	pong     uint64 // with sayPong: the number of the question
 	asked    question
 	iov      [][]byte
-	pending  bool // iov was composed, and is still to be written
+	pending  bool // iov was composed and must still be written
 	head     [5*headerLen + wire.PaddedLen + smallData]byte
 
-	// Reading. Whoever sets reading owns the rest.
+	// Reading. The goroutine that set reading owns the rest.
 	reading     bool
-	byRead      bool   // by a Read itself
-	alone       func() // readAlone, made once, for each would allocate
-	interrupted bool   // the socket's deadline has passed, so that the reader looks around
+	byRead      bool   // reading is done by a call of Read
+	alone       func() // readAlone, made once, because each method value allocates
+	interrupted bool   // the socket's deadline has passed to make the reader check the state
 	vec         [3][]byte
 	buf         []byte
-	begin, end  int    // of what is buffered
-	left        int    // of the current data that has not been read
-	off         uint64 // of the next byte of it
+	begin, end  int    // of the buffered bytes
+	left        int    // unread bytes of the current data frame
+	off         uint64 // of its next byte
 
-	heard  int64         // tick at which something came in last
-	served int64         // tick at which data did
-	asking int64         // served when a question was put last
-	spoke  int64         // tick at which something was written last
-	used   int64         // tick at which it was given data last
-	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
-	silent bool          // questions have had no answer
-	frame  int           // how large frames may be, in bytes; whoever writes has it
-	late   bool          // an answer should be here
+	heard  int64         // tick at which anything last arrived
+	served int64         // tick at which data last arrived
+	asking int64         // value of served when the last question was sent
+	spoke  int64         // tick at which something was last written
+	used   int64         // tick at which it was last given data
+	woke   time.Duration // idle time before a write after which nothing has arrived yet; 0: none
+	silent bool          // questions had no answer
+	frame  int           // maximum frame size in bytes; owned by the writer
+	late   bool          // an answer is overdue
 	rtt    time.Duration
-	least  time.Duration // of all that were measured
+	least  time.Duration // minimum of all that were measured
 	slower bool          // the path was taken for dead, and was not
-	in     uint64        // bytes
+	in     uint64        // bytes received
 	data   uint64        // of these, bytes of the stream
 	outN   uint64
 	counts bool // Options.Counts
 }
 
-// signal is a set of short things to say.
+// signal is a set of short frames to send.
 type signal uint8
 
 const (
@@ -77,21 +77,21 @@ const (
 	sayPing
 	sayPong
 	sayUse
-	sayBye // the last word of a closed stream
+	sayBye // the LinkAbort of a closed stream
 )
 
 const (
 	headerLen = wire.LinkHeaderLen
 
-	// Reads of directFrom bytes and more get data straight from the socket, the
-	// first directMost bytes of a frame together with its header, and read ahead
-	// no further than small frames and the header of the next: what is read ahead is copied.
+	// Reads of at least directFrom bytes get data straight from the socket: the first directMost
+	// bytes of a frame together with its header. They read ahead no further than small frames and
+	// the next header, because what is read ahead is copied.
 	directFrom = lendFrom
 	directMost = 64 << 10
 	ahead      = 2 << 10
 
-	// readBuffer gathers small frames into one system call, and has room for a
-	// direct read that turns out to be something else.
+	// readBuffer gathers small frames into one system call, and has room for a direct read that
+	// turns out to be something else.
 	readBuffer = wire.PaddedLen + directMost + ahead
 )
 
@@ -104,7 +104,7 @@ func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier
 	return c
 }
 
-// stopPolling has the connection not poll, if it does.
+// stopPolling makes the connection stop polling, if it does.
 func (c *Carrier) stopPolling() {
 	if q, ok := c.conn.(interface{ Calm() }); ok {
 		q.Calm()
@@ -119,7 +119,7 @@ func (c *Carrier) sent(n int) {
 	}
 }
 
-// queueSignal has something short said, by the carrier's goroutine or along with data.
+// queueSignal queues a short frame, for the carrier's goroutine or to go along with data.
 func (c *Carrier) queueSignal(what signal) {
 	c.signals |= what
 	c.wake()
@@ -131,14 +131,14 @@ func (c *Carrier) answer() {
 	c.offer()
 }
 
-// tryWriter is a connection that can be written without waiting: TryWriteVec
-// returns how many bytes it took.
+// tryWriter is a connection that can be written without blocking: TryWriteVec returns how many
+// bytes it took.
 type tryWriter interface {
 	TryWriteVec(bufs ...[]byte) (int, error)
 }
 
-// offer writes what there is without help of the carrier's goroutine, as far
-// as the socket takes it without waiting; that goroutine writes the rest.
+// offer writes without the carrier's goroutine as much as the socket takes without blocking; that
+// goroutine writes the rest.
 func (c *Carrier) offer() {
 	s := c.s
 	try, ok := c.conn.(tryWriter)
@@ -168,7 +168,7 @@ func (c *Carrier) offer() {
 	s.checkDone()
 }
 
-// keep takes the first n bytes off iov, and reports whether any are left.
+// keep removes the first n bytes from iov, and reports whether any are left.
 func (c *Carrier) keep(n int) bool {
 	i := 0
 	for i < len(c.iov) && n >= len(c.iov[i]) {
@@ -184,7 +184,7 @@ func (c *Carrier) keep(n int) bool {
 	return left > 0
 }
 
-// wake has the carrier's goroutine look for something to write.
+// wake makes the carrier's goroutine check for something to write.
 func (c *Carrier) wake() {
 	select {
 	case c.kick <- struct{}{}:
@@ -192,7 +192,7 @@ func (c *Carrier) wake() {
 	}
 }
 
-// writeLoop writes what nobody else does, until the carrier dies.
+// writeLoop writes what no caller writes, until the carrier dies.
 func (c *Carrier) writeLoop() {
 	for range c.kick {
 		c.s.mu.Lock()
@@ -207,7 +207,7 @@ func (c *Carrier) writeLoop() {
 	}
 }
 
-// write writes all there is. mu is held, and given up while the kernel works.
+// write writes all there is. mu is held, and released during the system call.
 func (c *Carrier) write() {
 	s := c.s
 	c.writing = true
@@ -230,9 +230,9 @@ func (c *Carrier) write() {
 	s.checkDone()
 }
 
-// Frames are as large as a carrier takes in a moment: what is in one is under way, and if
-// the path is slow all that has to go first later, because another carrier lost it, waits
-// behind it. A new carrier begins with small ones.
+// Frames are as large as a carrier takes in a short time: a frame being written cannot be
+// preempted, and on a slow path everything more urgent, such as data lost on another carrier, waits
+// behind it. A new carrier begins with small frames.
 const (
 	minFrame = 64 << 10
 	maxFrame = wire.MaxLinkData
@@ -241,7 +241,7 @@ const (
 	slowWrite  = 200 * time.Millisecond
 )
 
-// nextFrame returns how large frames may be after a write of n bytes that took so long.
+// nextFrame returns the maximum frame size after a write of n bytes that took the given time.
 func nextFrame(size, n int, took time.Duration) int {
 	switch {
 	case took > slowWrite:
@@ -252,7 +252,7 @@ func nextFrame(size, n int, took time.Duration) int {
 	return size
 }
 
-// wrote notes what came of writing what was composed.
+// wrote processes the result of a write.
 func (c *Carrier) wrote(n int, err error) {
 	s := c.s
 	clear(c.iov)
@@ -275,8 +275,7 @@ func (c *Carrier) wrote(n int, err error) {
 	}
 }
 
-// compose puts together what to write next, and reports whether there is
-// anything.
+// compose assembles the next write, and reports whether there is anything to write.
 func (c *Carrier) compose() bool {
 	s := c.s
 	if s.farewell {
@@ -288,7 +287,7 @@ func (c *Carrier) compose() bool {
 	}
 	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack(), window: s.advertiseWindow(s.ack())}
 	say := c.signals
-	c.signals = say & sayBye // the last word comes behind all data
+	c.signals = say & sayBye // the LinkAbort goes after all data
 	if say&sayUrge != 0 {
 		l.flags = wire.AckSoon
 	}
@@ -330,9 +329,9 @@ func (c *Carrier) compose() bool {
 	return true
 }
 
-// tail adds the last small data behind a large frame, if there is any: an envelope makes
-// a little more than a frame of what is as large as one, and that is not worth a system
-// call and a packet. It returns the last frame.
+// tail appends the last small data after a large frame, if there is any: a message as large as a
+// frame exceeds it by its envelope, and the remainder is not worth a system call and a packet. It
+// returns the last frame.
 func (s *Stream) tail(c *Carrier, f resume.Frame, l *letter) resume.Frame {
 	left := s.send.End() - c.to
 	if f.N <= smallData || f.Fin || left == 0 || left > smallData || s.send.Shared() || s.send.Lost() > 0 {
@@ -349,20 +348,20 @@ func (s *Stream) tail(c *Carrier, f resume.Frame, l *letter) resume.Frame {
 	return last
 }
 
-// A letter is what is written at once: headers and small data copied behind
-// each other, large data where it is.
+// A letter is the content of one write: headers and small data copied one after the other, large
+// data in place.
 type letter struct {
 	iov   [][]byte
-	head  []byte // never beyond its capacity
-	begun int    // of head, what iov does not have yet begins here
+	head  []byte // never grows beyond its capacity
+	begun int    // start of the part of head that is not in iov yet
 	ack   uint64
 	flags uint8
 
 	window uint16
 }
 
-// smallData is up to which size data is copied behind its header, which takes
-// less time than a second buffer in the system call.
+// smallData is the maximum size of data that is copied after its header, which takes less time than
+// a second buffer in the system call.
 const smallData = 2 << 10
 
 func (l *letter) header(h wire.LinkHeader) {
@@ -392,7 +391,7 @@ func (l *letter) data(off uint64, n int, from *outbox) {
 	l.iov = from.gather(l.iov, off, n)
 }
 
-// close has iov end with all of head.
+// close appends the rest of head to iov.
 func (l *letter) close() {
 	if l.begun < len(l.head) {
 		l.iov = append(l.iov, l.head[l.begun:])
@@ -400,13 +399,13 @@ func (l *letter) close() {
 	}
 }
 
-// interrupt wakes whoever reads the carrier.
+// interrupt wakes the reader of the carrier.
 func (c *Carrier) interrupt() {
 	c.interrupted = true
 	c.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// receive reads from the socket into the first k of vec, without mu.
+// receive reads from the socket into the first k buffers of vec. It releases mu meanwhile.
 func (c *Carrier) receive(k int) (n int, ok bool) {
 	s := c.s
 	s.mu.Unlock()
@@ -438,8 +437,8 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	return 0, false
 }
 
-// header takes the next header out of the buffer and acts on it. It returns
-// false when that ended the carrier or the stream, or has to wait for more.
+// header takes the next header from the buffer and acts on it. It returns false when that ended the
+// carrier or the stream, or more input is needed.
 func (c *Carrier) header() bool {
 	s := c.s
 	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
@@ -466,7 +465,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	s := c.s
 	s.load.peerHeld = h.Flags&wire.Held != 0
 	if h.Flags&wire.AckSoon != 0 {
-		s.soon = true // and stays so where all was said before: what is asked for is still on its way
+		s.soon = true // stays set if everything was acknowledged: the data in question is still in flight
 		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.told {
 			s.soon = false
 			c.queueSignal(sayAck)
@@ -505,7 +504,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	return nil
 }
 
-// hearAck takes an acknowledgement from the peer, and what it says of its window.
+// hearAck processes an acknowledgement and the window that came with it.
 func (s *Stream) hearAck(off uint64, window uint16) error {
 	if off <= s.send.Acked() {
 		if s.allowed(off, window) {
@@ -520,7 +519,7 @@ func (s *Stream) hearAck(off uint64, window uint16) error {
 	s.acknowledged()
 	s.writable.Broadcast()
 	if s.send.Shared() {
-		s.shareOut() // what was held back by a bound of the bookkeeping
+		s.shareOut() // data that the bound of the bookkeeping delayed
 	}
 	if s.o.Acknowledged != nil {
 		s.o.Acknowledged(off)

@@ -10,19 +10,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A stream that is closed tells the peer where it ends (LinkFin) and goes on
-// until everything was taken there. It is over when both ends have the other's
-// end and know it, when the peer has all but goes on, or after lingering; in
-// the latter two the last word (LinkAbort without a text) says that nobody
-// listens any more.
+// A closed stream sends the peer its end (LinkFin) and continues until the peer has taken
+// everything. It is over when both ends have the other's end and know it, when the peer has
+// everything but continues to send, or after lingering; in the latter two cases it sends a
+// LinkAbort without a text, which says that it no longer reads.
 
-// lingering is how long a closed stream's carriers stay, for the peer to take
-// what was written.
+// lingering is how long a closed stream's carriers stay, for the peer to take what was written.
 const lingering = 3 * time.Second
 
-// Close ends the stream. What was written before still goes to the peer, for
-// 3 s at most; Close does not wait for that. What came in and was not read is
-// dropped.
+// Close ends the stream. What was written before still goes to the peer, for at most 3 s; Close
+// does not wait for that. Unread received data is dropped.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +44,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// bye says the last word.
+// bye sends the LinkAbort of a closed stream.
 func (s *Stream) bye() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,12 +60,12 @@ func (s *Stream) bye() {
 	}
 }
 
-// checkDone ends the stream if both ends are through with it.
+// checkDone ends the stream if both ends are done with it.
 func (s *Stream) checkDone() {
 	switch {
 	case s.over || !s.send.Finished():
 	case s.isParted():
-		if on := s.toldOn; on == nil || !on.writing && !on.pending { // or the peer might never hear it
+		if on := s.toldOn; on == nil || !on.writing && !on.pending { // otherwise the peer might never receive it
 			s.finish(net.ErrClosed)
 		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
@@ -76,14 +73,14 @@ func (s *Stream) checkDone() {
 	}
 }
 
-// isParted reports whether both ends have all of the other's stream, and this one
-// has said so, or is about to.
+// isParted reports whether both ends have all of the other's stream, and this one has acknowledged
+// that, or is about to.
 func (s *Stream) isParted() bool {
 	return s.send.Finished() && s.recv.Ended() && s.waiting() == 0 && s.told == s.ack()
 }
 
-// Leave ends the stream at once and for the reason given, which the peer is told if a
-// carrier takes it within a short time.
+// Leave ends the stream at once for the given reason, which it sends to the peer if a carrier takes
+// it within a second.
 func (s *Stream) Leave(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,13 +94,13 @@ func (s *Stream) Leave(reason string) {
 			if c.pending {
 				first = slices.Clone(c.iov)
 			}
-			c.conn.WriteVec(append(first, h[:], []byte(text))...) // the peer notices our end without it, only later
+			c.conn.WriteVec(append(first, h[:], []byte(text))...) // best effort: without it the peer notices the end later
 		}
 	}
 	s.finish(fmt.Errorf("link to %s: %s: %w", s.o.Peer, reason, net.ErrClosed))
 }
 
-// lastWord acts on a LinkAbort with a text of n bytes. It returns false.
+// lastWord processes a LinkAbort with a text of n bytes. It returns false.
 func (c *Carrier) lastWord(n int) bool {
 	s := c.s
 	for c.end-c.begin < headerLen+n {

@@ -6,17 +6,16 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 )
 
-// Conn is a connection as a carrier needs it. ReadVec fills the buffers in
-// their order and WriteVec writes all of them, each in one system call where
-// the system can; neither keeps or changes bufs.
+// Conn is a connection as a carrier needs it. ReadVec fills the buffers in order and WriteVec
+// writes all of them, each in one system call where the system can; neither keeps or changes bufs.
 type Conn interface {
 	net.Conn
 	ReadVec(bufs ...[]byte) (int, error)
 	WriteVec(bufs ...[]byte) (int, error)
 }
 
-// ConnOf returns c as a Conn: as it is if it is one, and a socket as one that
-// spins before it sleeps. c is not to be used beside it.
+// ConnOf returns c as a Conn: c itself if it is one, and for a socket one that spins before it
+// sleeps. The caller must not use c in parallel.
 func ConnOf(c net.Conn) Conn {
 	if v, ok := c.(Conn); ok {
 		return v
@@ -27,7 +26,7 @@ func ConnOf(c net.Conn) Conn {
 	return plain{c}
 }
 
-// plain is a connection without vectors, such as a stream of QUIC.
+// plain is a connection without vectored I/O, such as a QUIC stream.
 type plain struct{ net.Conn }
 
 func (c plain) ReadVec(bufs ...[]byte) (int, error) {
@@ -39,7 +38,7 @@ func (c plain) ReadVec(bufs ...[]byte) (int, error) {
 	return 0, nil
 }
 
-// joined is up to which size WriteVec copies small buffers together.
+// joined is the size up to which WriteVec copies small buffers together.
 const joined = 16 << 10
 
 func (c plain) WriteVec(bufs ...[]byte) (total int, err error) {

@@ -2,16 +2,15 @@ package stream
 
 import "sort"
 
-// An outbox holds the bytes of the sending stream that the peer has not
-// acknowledged. Small writes are copied, large ones are lent by their owner
-// until they are acknowledged or taken back.
+// An outbox holds the bytes of the sending stream that the peer has not acknowledged. Small writes
+// are copied; large ones are lent by their owner until they are acknowledged or reclaimed.
 type outbox struct {
 	pages pages
 	lent  []loan // by offset
-	end   uint64 // offset behind the last byte
+	end   uint64 // offset after the last byte
 }
 
-// A loan is memory that stays its owner's.
+// A loan is memory that its owner has lent.
 type loan struct {
 	off  uint64
 	data []byte
@@ -19,8 +18,8 @@ type loan struct {
 
 func (l *loan) end() uint64 { return l.off + uint64(len(l.data)) }
 
-// lendFrom is the size in bytes from which what is written is lent, and below which it is
-// copied: a system call takes longer than copying this much.
+// lendFrom is the size in bytes from which written data is lent, and below which it is copied: a
+// system call takes longer than copying this much.
 const lendFrom = 16 << 10
 
 // add appends a copy of b.
@@ -35,7 +34,7 @@ func (o *outbox) addUncopied(b []byte) {
 	o.end += uint64(len(b))
 }
 
-// gather appends to iov the memory of n bytes from off on.
+// gather appends to iov the memory of n bytes starting at off.
 func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
 	next := o.loanFrom(off)
 	for n > 0 {
@@ -58,7 +57,7 @@ func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
 	return iov
 }
 
-// loanFrom returns the index of the first loan that ends behind off.
+// loanFrom returns the index of the first loan that ends after off.
 func (o *outbox) loanFrom(off uint64) int {
 	if len(o.lent) == 0 || o.lent[0].end() > off {
 		return 0
@@ -66,7 +65,7 @@ func (o *outbox) loanFrom(off uint64) int {
 	return sort.Search(len(o.lent), func(i int) bool { return o.lent[i].end() > off })
 }
 
-// free lets go of everything below off.
+// free releases everything below off.
 func (o *outbox) free(off uint64) {
 	if len(o.lent) > 0 {
 		o.cut(0, o.loanFrom(off))
@@ -74,13 +73,13 @@ func (o *outbox) free(off uint64) {
 	o.pages.free(off)
 }
 
-// copyUnacked copies what is still held of lent bytes from off on, so that their owner
-// can have them back. No byte below acked is needed.
+// copyUnacked copies what is still held of lent bytes starting at off, so that their owner can have
+// them back. Bytes below acked are not needed.
 func (o *outbox) copyUnacked(off, acked uint64) {
 	from := o.loanFrom(off)
 	for i := from; i < len(o.lent); i++ {
 		l := o.lent[i]
-		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged, and not yet freed
+		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged and not yet freed
 			l.data = l.data[min(passed, int64(len(l.data))):]
 			l.off = acked
 		}
@@ -89,7 +88,7 @@ func (o *outbox) copyUnacked(off, acked uint64) {
 	o.cut(from, len(o.lent))
 }
 
-// cut forgets the loans from i to before j.
+// cut removes the loans from i up to but excluding j.
 func (o *outbox) cut(i, j int) {
 	if i == j {
 		return
@@ -99,7 +98,7 @@ func (o *outbox) cut(i, j int) {
 	o.lent = kept
 }
 
-// clear lets go of all memory. No carrier may be writing it.
+// clear releases all memory. No carrier may be writing it.
 func (o *outbox) clear() {
 	o.cut(0, len(o.lent))
 	o.pages.clear(o.end)

@@ -6,26 +6,26 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// pageSize is the unit in which memory for a stream's bytes is had.
+// pageSize is the unit in which memory for a stream's bytes is allocated.
 const pageSize = 64 << 10
 
 type page [pageSize]byte
 
 var spare = sync.Pool{New: func() any { return new(page) }}
 
-// pages are bytes of a stream, kept under their offsets. A page is there once a
-// byte of it was put, until all of it is free.
+// pages holds bytes of a stream by offset. A page exists from the first put into it until all of it
+// is freed.
 type pages struct {
-	ring  []*page // the page with number n is at n modulo the length; nil until it is needed
-	first uint64  // number of the lowest page that may be there; none is ring's length above it
+	ring  []*page // page number n is at index n modulo the length; nil until it is needed
+	first uint64  // number of the lowest page that may exist; all are less than the ring's length above it
 	wider uint64  // the ring's length for a window that has grown; 0: ringLen
 }
 
-// ringLen is enough for Window.
+// ringLen suffices for Window.
 const ringLen = (Window+wire.MaxLinkData)/pageSize + 2
 
-// length is that of the ring: enough for the window and what may be acknowledged while it is
-// still being written.
+// length returns the ring's length: enough for the window and for data that is acknowledged while
+// it is still being written.
 func (p *pages) length() uint64 { return max(p.wider, ringLen) }
 
 // widen makes room for a window.
@@ -42,7 +42,7 @@ func (p *pages) widen(window uint64) {
 	p.ring = ring
 }
 
-// at returns the place of the page that holds off.
+// at returns the slot of the page that holds off.
 func (p *pages) at(off uint64) **page {
 	if p.ring == nil {
 		p.ring = make([]*page, p.length())
@@ -50,8 +50,8 @@ func (p *pages) at(off uint64) **page {
 	return &p.ring[off/pageSize%p.length()]
 }
 
-// put keeps a copy of b at off. What is below the window must be freed before,
-// be anything kept there or not.
+// put stores a copy of b at off. Everything below the window must have been freed before, whether
+// anything was stored there or not.
 func (p *pages) put(off uint64, b []byte) {
 	for len(b) > 0 {
 		at := p.at(off)
@@ -63,13 +63,13 @@ func (p *pages) put(off uint64, b []byte) {
 	}
 }
 
-// get returns bytes kept at off: as many as lie together, at most n.
+// get returns bytes stored at off: as many as are contiguous, at most n.
 func (p *pages) get(off uint64, n int) []byte {
 	start := off % pageSize
 	return (*p.at(off))[start:min(start+uint64(n), pageSize)]
 }
 
-// free lets go of the pages wholly below off.
+// free releases the pages wholly below off.
 func (p *pages) free(off uint64) {
 	to := off / pageSize
 	if p.ring != nil {
@@ -80,10 +80,10 @@ func (p *pages) free(off uint64) {
 	p.first = max(p.first, to)
 }
 
-// room is how many bytes fit behind end.
+// room returns how many bytes fit after end.
 func (p *pages) room(end uint64) int { return int((p.first+p.length())*pageSize - end) }
 
-// clear lets go of everything, where nothing from off on was put yet.
+// clear releases everything; nothing from off on was put yet.
 func (p *pages) clear(off uint64) {
 	p.free(off)
 	if p.ring != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// ackEvery is how many bytes may be taken before they are acknowledged though
-// nothing is sent that could take the acknowledgement along.
+// ackEvery is how many bytes may be taken before they are acknowledged in a frame of their own,
+// when no outgoing data carries the acknowledgement.
 const ackEvery = 1 << 20
 
-// ack returns what to acknowledge: everything that Read has taken.
+// ack returns the current acknowledgement: everything that Read has taken.
 func (s *Stream) ack() uint64 {
 	if s.took < s.recv.Next() {
 		return s.took
@@ -22,7 +22,7 @@ func (s *Stream) ack() uint64 {
 	return s.recv.Ack()
 }
 
-// waiting is how many bytes there are for Read.
+// waiting returns how many bytes are ready for Read.
 func (s *Stream) waiting() int { return int(s.recv.Next() - s.took) }
 
 // Read implements net.Conn.
@@ -67,7 +67,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	}
 }
 
-// take moves bytes that wait to p.
+// take moves ready bytes to p.
 func (s *Stream) take(p []byte) (n int) {
 	for n < len(p) && s.waiting() > 0 {
 		k := copy(p[n:], s.in.get(s.took, s.waiting()))
@@ -78,7 +78,7 @@ func (s *Stream) take(p []byte) (n int) {
 	return n
 }
 
-// afterRead has an acknowledgement sent where it is due.
+// afterRead queues an acknowledgement if one is due.
 func (s *Stream) afterRead() {
 	s.wrote.read = true
 	ack := s.ack()
@@ -90,14 +90,14 @@ func (s *Stream) afterRead() {
 	}
 }
 
-// readOn has the lead read though nobody is in Read.
+// readOn starts a reader of the lead if no Read is pending.
 func (s *Stream) readOn() {
 	if s.lead != nil && s.readers == 0 {
 		s.lead.readOn()
 	}
 }
 
-// wakeReader has a Read look around.
+// wakeReader makes a pending Read check the state.
 func (s *Stream) wakeReader() {
 	s.readable.Broadcast()
 	for _, c := range s.carriers {
@@ -117,13 +117,13 @@ func (c *Carrier) readFor(p []byte) int {
 	case (c != s.lead || s.spread) && !c.dead:
 		c.readOn()
 	case s.readers > 1:
-		s.readable.Broadcast() // another Read may read it now
+		s.readable.Broadcast() // another Read may read the carrier now
 	}
 	return n
 }
 
-// readOn starts a goroutine that reads the carrier, unless somebody does, until
-// it dies or is the lead and somebody is in Read, unless data is spread.
+// readOn starts a goroutine that reads the carrier, unless there is a reader. The goroutine ends
+// when the carrier dies, or when the carrier is the lead, a Read is pending and data is not spread.
 func (c *Carrier) readOn() {
 	if c.reading || c.dead {
 		return
@@ -133,7 +133,7 @@ func (c *Carrier) readOn() {
 	go c.alone()
 }
 
-// readAlone is that goroutine.
+// readAlone is the body of that goroutine.
 func (c *Carrier) readAlone() {
 	s := c.s
 	defer s.work.Done()
@@ -148,15 +148,15 @@ func (c *Carrier) readAlone() {
 
 func (c *Carrier) buffered() bool { return c.begin < c.end }
 
-// step reads something and acts on it. Data that is next in order goes to p as
-// far as it fits and to the inbox otherwise; step returns how much p got. mu
-// is held, and given up while it waits for the socket.
+// step reads something and acts on it. Data that is next in order goes to p as far as it fits and
+// to the inbox otherwise; step returns how much p got. mu is held, and released while waiting for
+// the socket.
 func (c *Carrier) step(p []byte) int {
 	if c.left > 0 {
 		return c.stepData(p)
 	}
 	for !c.headed() {
-		if n, more := c.fill(p); n > 0 || !more || c.left > 0 { // what is next is data where p got none of it
+		if n, more := c.fill(p); n > 0 || !more || c.left > 0 { // the next bytes are data of which p got none
 			return n
 		}
 	}
@@ -166,15 +166,14 @@ func (c *Carrier) step(p []byte) int {
 	return c.stepData(p)
 }
 
-// headed reports whether a whole header is buffered, with its padding.
+// headed reports whether a whole header is buffered, including its padding.
 func (c *Carrier) headed() bool {
 	n := c.end - c.begin
 	return n >= headerLen && (n >= wire.PaddedLen || !wire.IsPadded(c.buf[c.begin:]))
 }
 
-// fill reads the next header and what is behind it: in the hope that this is
-// data in order, right into p if p is large. It reports how much p got, and
-// whether something came.
+// fill reads the next header and what follows it: right into p if p is large, in the expectation
+// that it is data in order. It returns how much p got, and whether something arrived.
 func (c *Carrier) fill(p []byte) (n int, ok bool) {
 	s := c.s
 	if c.begin < c.end || len(p) < directFrom || s.waiting() > 0 {
@@ -210,7 +209,7 @@ func (c *Carrier) fill(p []byte) (n int, ok bool) {
 	return 0, true
 }
 
-// stepData reads bytes of the current data.
+// stepData reads bytes of the current data frame.
 func (c *Carrier) stepData(p []byte) int {
 	s := c.s
 	if c.buffered() {
@@ -245,8 +244,8 @@ func (c *Carrier) stepData(p []byte) int {
 	return c.copyData(p, p[:min(n, len(p))])
 }
 
-// copyData enters bytes that were read, which may lie in p already. It returns how
-// many of them p has.
+// copyData accounts for bytes that were read, which may be in p already. It returns how many of
+// them p has.
 func (c *Carrier) copyData(p, data []byte) (n int) {
 	s := c.s
 	off := c.off
@@ -295,7 +294,7 @@ func (c *Carrier) copyData(p, data []byte) (n int) {
 	return n
 }
 
-// delivered notes that data came on a carrier, and wakes whoever waits for it.
+// delivered records that data arrived on a carrier, and wakes the readers.
 func (s *Stream) delivered(c *Carrier) {
 	if s.waiting() > 0 {
 		s.readable.Broadcast()
@@ -306,7 +305,7 @@ func (s *Stream) delivered(c *Carrier) {
 			return
 		}
 		if lead != nil && lead.reading && s.readers > 0 {
-			lead.interrupt() // it may be a Read
+			lead.interrupt() // its reader may be a Read
 		}
 		if lead != nil {
 			lead.readOn()
@@ -314,7 +313,7 @@ func (s *Stream) delivered(c *Carrier) {
 	}
 }
 
-// broken is a fault of the peer's in what came on a carrier.
+// broken handles a fault of the peer in what arrived on a carrier.
 func (c *Carrier) broken(err error) {
 	if errors.Is(err, resume.ErrFragmented) {
 		c.s.failed(c, err)

@@ -7,22 +7,21 @@ import (
 	"github.com/isthmus-grid/isthmus/link/resume"
 )
 
-// This file is about streams that use several carriers at once.
+// This file implements streams that use several carriers at once.
 //
-// Each is written by its own goroutine, and takes a piece whenever the kernel
-// has taken the one before: so each carries what it can, be they as unequal
-// as may be. Where several are free the weights say whose turn it is.
+// Each carrier is written by its own goroutine, and takes a piece whenever the kernel has taken the
+// previous one: so each carries what it can, however unequal they are. Where several are free the
+// weights decide which is next.
 //
-// What comes in on several carriers is read by a goroutine each, and Read takes
-// it from the inbox: whichever of the sockets a Read waited at, the next byte
-// might come on another.
+// What arrives on several carriers is read by a goroutine each, and Read takes it from the inbox:
+// whichever socket a Read waited on, the next byte might arrive on another.
 
-// piece bounds a frame where several carriers take turns, in bytes: what a
-// carrier takes at a time, and so what the others may have to wait for.
+// piece bounds a frame where several carriers take turns, in bytes: what a carrier takes at a time,
+// and so what the others may have to wait for.
 const piece = 64 << 10
 
-// frame returns what a carrier that is free is to write next, if anything. When
-// it is another's turn, that one is woken.
+// frame returns what a free carrier writes next, if anything. When it is the turn of another
+// carrier, that one is woken.
 func (s *Stream) frame(c *Carrier) (resume.Frame, bool) {
 	if !s.send.Shared() {
 		return s.send.Next(c.id, c.frame)
@@ -38,8 +37,8 @@ func (s *Stream) frame(c *Carrier) (resume.Frame, bool) {
 	return f, ok
 }
 
-// turnOf returns whose turn it is to write, of the carriers that nobody writes and
-// one that asks, or nil: nobody's.
+// turnOf returns the carrier whose turn it is to write, among those that no goroutine is writing
+// and the one given, or nil.
 func (s *Stream) turnOf(asks *Carrier) *Carrier {
 	var ids [resume.MaxCarriers]resume.Carrier
 	var free [resume.MaxCarriers]*Carrier
@@ -59,21 +58,21 @@ func (s *Stream) turnOf(asks *Carrier) *Carrier {
 	return nil
 }
 
-// shareOut wakes the carrier whose turn it is. When that has taken its piece, it
-// wakes the next. Callers of Write write none themselves, lest they wait for a slow
-// carrier while others are idle.
+// shareOut wakes the carrier whose turn it is. When that has taken its piece, it wakes the next.
+// Callers of Write do not write themselves, because one could block on a slow carrier while others
+// are idle.
 func (s *Stream) shareOut() {
 	if c := s.turnOf(nil); c != nil {
 		c.wake()
 	}
 }
 
-// unsent is how many bytes the kernel takes for a carrier that shares with others,
-// beyond what the path has room for now. What waits there is late when others are
-// faster, and cannot be given to them.
+// unsent is how many bytes the kernel accepts for a carrier that shares with others, beyond what
+// the path has room for now. What waits there is late when others are faster, and cannot be moved
+// to them.
 const unsent = 128 << 10
 
-// reshare is told that a carrier was given another weight, or has died.
+// reshare is called after a carrier's weight has changed, or a carrier has died.
 func (s *Stream) reshare() {
 	for _, c := range s.carriers {
 		brief := s.send.Shared() && s.send.Uses(c.id)
@@ -103,12 +102,11 @@ func SocketOf(c net.Conn) *net.TCPConn {
 	}
 }
 
-// lately is how many ticks a carrier counts as one on which data comes.
+// lately is for how many ticks a carrier counts as one on which data arrives.
 const lately = 4
 
-// spreads is told that data came on another carrier than the lead so far, and
-// reports whether it comes on both. Then the stream is spread, until notice
-// finds otherwise.
+// spreads is called when data arrived on a carrier other than the lead so far, and reports whether
+// it arrives on both. Then the stream is spread, until notice clears that.
 func (s *Stream) spreads(lead *Carrier) bool {
 	if !s.spread && (lead == nil || !s.serves(lead)) {
 		return false
@@ -125,30 +123,30 @@ func (s *Stream) spreads(lead *Carrier) bool {
 	return true
 }
 
-// serves reports whether data comes on a carrier.
+// serves reports whether data arrives on a carrier.
 func (s *Stream) serves(c *Carrier) bool {
 	return c.served > 0 && s.ticks.Load()-c.served < lately
 }
 
-// load is how busy a stream is.
+// load measures how busy a stream is.
 type load struct {
-	held     bool // at the last tick bytes waited for a carrier, be it in its socket
-	peerHeld bool // the peer says so of its own
+	held     bool // at the last tick bytes waited for a carrier, possibly in its socket
+	peerHeld bool // the peer reports the same for its side
 	ticks    Load
 	acked    uint64    // at the last tick
-	at       time.Time // when that was
+	at       time.Time // time of the last tick
 }
 
-// Load counts since the stream began.
+// Load holds counters since the stream began.
 type Load struct {
 	Sent     uint64 // bytes that the peer has acknowledged
-	Received uint64 // bytes that came in, in order
+	Received uint64 // bytes that arrived, in order
 	Ticks    uint64 // calls of Watch
-	Held     uint64 // how many of them found bytes, here or at the peer, that waited for a carrier to take them
-	Short    uint64 // how many of those cannot be put down to a process that is slow to read
+	Held     uint64 // those that found bytes, here or at the peer, waiting for a carrier to take them
+	Short    uint64 // those of Held that a slowly reading process does not explain
 
-	// What the carriers took while there was more for them to take, between two
-	// ticks in a row that found bytes waiting here: their quotient is what they carry.
+	// What the carriers took while there was more to take, between two consecutive ticks that found
+	// bytes waiting here: the quotient is their throughput.
 	HeldBytes uint64
 	HeldFor   time.Duration
 }
@@ -162,11 +160,11 @@ func (s *Stream) Load() Load {
 	return l
 }
 
-// notice is what Watch does for this file.
+// notice is this file's part of Watch.
 func (s *Stream) notice() {
 	underWay := s.send.End() - min(s.send.Acked(), s.send.End())
 	wasHeld := s.load.held
-	s.load.held = s.send.Sendable() || underWay > s.send.Window()/4*3 // a socket may take all of a window
+	s.load.held = s.send.Sendable() || underWay > s.send.Window()/4*3 // sockets may accept a whole window
 	serving := 0
 	short := s.send.Sendable()
 	for _, c := range s.carriers {
@@ -189,7 +187,7 @@ func (s *Stream) notice() {
 	}
 }
 
-// measure notes what the peer has acknowledged by now, at a tick.
+// measure records at a tick what the peer has acknowledged.
 func (l *load) measure(wasHeld bool, acked uint64, now time.Time) {
 	if wasHeld && l.held && acked > l.acked {
 		l.ticks.HeldBytes += acked - l.acked

@@ -12,47 +12,46 @@ import (
 	"github.com/isthmus-grid/isthmus/link/resume"
 )
 
-// Window bounds what may be under way in each direction, in bytes, before anything is known of the
-// path: 1 Gb/s at 60 ms and as much again. See window.go.
+// Window bounds the data in flight in each direction, in bytes, before anything is known about the
+// path: 1 Gb/s at 60 ms, twice. See window.go.
 const Window = 16 << 20
 
-// Options say whose stream it is and who wants to know of it. The functions are
-// called while the stream is locked: they must not wait, nor call the stream.
+// Options identify a stream's peer and hold its owner's callbacks. The functions are called while
+// the stream is locked: they must not block, nor call the stream.
 type Options struct {
 	Peer string // for errors
 
-	// Lost is told of each carrier that has died while the stream goes on, and
-	// how many are left. An error that it returns ends the stream.
+	// Lost is called for each carrier that has died while the stream continues; left is the number
+	// of remaining carriers. An error that it returns ends the stream.
 	Lost func(c *Carrier, err error, left int) error
 
-	// Silent is told that nothing comes on any carrier any more. Another is
-	// wanted; those that there are may yet revive. unacked says that this end waits for
-	// an acknowledgement: the other may have nothing to wait for, and not know. nil: these carriers end when the
-	// peer does and not before, as within one machine, so that silence is no sign of
-	// anything: the process may be suspended.
+	// Silent is called when nothing arrives on any carrier any more. Another carrier is wanted; the
+	// existing ones may yet revive. unacked reports whether this end waits for an acknowledgement:
+	// the other end may have nothing to wait for, and not notice. nil: these carriers end only when
+	// the peer does, as within one machine, so that silence means nothing: the process may be
+	// suspended.
 	Silent func(unacked bool)
 
-	// Late, if any, is called at each tick at which no carrier has answered in time and
-	// none is silent for so long that Silent is told: dials that cost nobody anything
-	// can begin.
+	// Late, if not nil, is called at each tick at which no carrier has answered in time, but not
+	// all are silent for long enough to call Silent: the owner may begin dials that cost other
+	// processes nothing.
 	Late func()
 
-	// AskAfter, if any, returns after how long a silence the peer of a carrier
-	// without load is asked for a sign of life. It is called at every tick.
+	// AskAfter, if not nil, returns after how long a silence the peer of a carrier without load is
+	// asked for a sign of life. It is called at every tick.
 	AskAfter func(c *Carrier) time.Duration
 
-	// Windows says that the peer understands what headers say of windows.
+	// Windows reports that the peer understands the windows in headers.
 	Windows bool
 
-	// Counts, if any, says of what is attached whether the bytes on that carrier
-	// count in Traffic.
+	// Counts, if not nil, reports for an attached carrier whether its bytes count in Traffic.
 	Counts func(about any) bool
 
 	// Ended is called once, when the stream is over.
 	Ended func()
 
-	// Acknowledged, if any, is told when the peer's process has taken more: what
-	// was lent before off is its owner's again.
+	// Acknowledged, if not nil, is called when the peer's process has taken more: its owner may
+	// reuse what was lent before off.
 	Acknowledged func(off uint64)
 }
 
@@ -60,44 +59,43 @@ type Options struct {
 type Stream struct {
 	o Options
 
-	turn sync.Mutex // of those who write; held before mu
+	turn sync.Mutex // serialises writers; locked before mu
 
-	// mu guards everything below but the carriers' sockets. A carrier is
-	// written by whoever has set its writing, and read by whoever has set its
-	// reading.
+	// mu guards everything below except the carriers' sockets. The goroutine that set a carrier's
+	// writing writes it, and the one that set its reading reads it.
 	mu      sync.Mutex
 	send    *resume.Sender
 	recv    *resume.Receiver
 	out     outbox
-	in      pages    // from taken on
-	took    uint64   // bytes that Read has handed out, or that nobody will ask for
-	told    uint64   // the latest acknowledgement said to the peer
-	toldOn  *Carrier // where it was, or is being written
-	toldAt  uint64   // what it was at the last tick
-	bounded bool     // the peer has said where its stream ends
-	soon    bool     // the peer waits for an acknowledgement of what is there
+	in      pages    // from took on
+	took    uint64   // bytes that Read has returned, or that will not be read
+	told    uint64   // the latest acknowledgement sent
+	toldOn  *Carrier // the carrier that it was, or is being, written on
+	toldAt  uint64   // value of told at the last tick
+	bounded bool     // the peer has sent the end of its stream
+	soon    bool     // the peer waits for an acknowledgement of what has arrived
 	urged
 	windows windows
 
-	met      bool       // something has come from the peer
+	met      bool       // something has arrived from the peer
 	carriers []*Carrier // alive, the oldest first
-	dying    []*Carrier // dead, but still reading what they were given to write
-	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
+	dying    []*Carrier // dead, but the system is still reading the memory they were given to write
+	lead     *Carrier   // the carrier on which data arrives, which Read reads itself; nil: none is alive
 	ids      resume.Carrier
-	readers  int   // calls of Read under way
+	readers  int   // pending calls of Read
 	readAt   int64 // tick of the latest call of Read
 	calm     bool  // see Calm
-	spread   bool  // data comes on several carriers; see spreads
+	spread   bool  // data arrives on several carriers; see spreads
 	load     load
-	passed   struct{ sent, received uint64 } // by carriers that count, headers included
+	passed   struct{ sent, received uint64 } // by carriers that count, including headers
 
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
 	wrote              burst
 
 	closing  bool  // this end has closed
-	farewell bool  // and its last word is under way
-	err      error // why the stream is over, apart from a proper end
+	farewell bool  // the LinkAbort is being sent
+	err      error // why the stream is over; nil after a regular end
 	over     bool
 	linger   *time.Timer
 	ticks    atomic.Int64 // see Tick
@@ -115,14 +113,13 @@ func New(o Options) *Stream {
 	return s
 }
 
-// longHandshake is from when on the round trip of a handshake, in which the peer
-// may have had to make up its mind, is measured again.
+// longHandshake is the handshake round trip, which may include the peer's decision, from which the
+// round trip is measured again.
 const longHandshake = 50 * time.Millisecond
 
-// Attach adds an authenticated carrier, which the stream owns from then on, also
-// after an error. received is how many bytes the peer has of this end's stream,
-// as it said in the carrier's handshake. The carrier stands by if there is
-// another; see Use.
+// Attach adds an authenticated carrier, which the stream owns from then on, also after an error.
+// received is how many bytes of this end's stream the peer has, as it reported in the carrier's
+// handshake. The carrier stands by if there is another; see Use.
 func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Duration) (*Carrier, error) {
 	c := newCarrier(s, conn, about, rtt)
 	c.counts = s.o.Counts != nil && s.o.Counts(about)
@@ -160,7 +157,7 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	if rtt > longHandshake {
 		c.queueSignal(sayPing)
 	}
-	s.dismiss(true) // before c is given anything: what a silent one carries goes first
+	s.dismiss(true) // before c is given new data: what a silent carrier left goes first
 	s.work.Go(c.writeLoop)
 	c.wake()
 	s.readable.Broadcast()
@@ -168,8 +165,8 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	return c, nil
 }
 
-// Calm has reads sleep at once where nothing is there, instead of polling for a moment: who
-// uses the stream from now on is in no hurry.
+// Calm makes reads sleep at once when there is no data, instead of polling for a moment, because
+// the stream's user no longer needs low latency.
 func (s *Stream) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +176,8 @@ func (s *Stream) Calm() {
 	}
 }
 
-// Received returns how much of the peer's stream was taken, for the handshake
-// of another carrier, or an error if the stream is over.
+// Received returns how much of the peer's stream was taken, for the handshake of another carrier,
+// or an error if the stream is over.
 func (s *Stream) Received() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +187,8 @@ func (s *Stream) Received() (uint64, error) {
 	return s.ack(), nil
 }
 
-// Met reports whether anything has ever come from the peer, which then has this
-// stream for certain.
+// Met reports whether anything has ever arrived from the peer; if so the peer has this stream for
+// certain.
 func (s *Stream) Met() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +202,7 @@ func (s *Stream) Drop(c *Carrier, why error) {
 	s.failed(c, why)
 }
 
-// failed takes a carrier out.
+// failed removes a carrier.
 func (s *Stream) failed(c *Carrier, err error) {
 	if c.dead {
 		return
@@ -214,7 +211,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 	switch {
 	case c.writing && c.from < c.to:
 		s.dying = append(s.dying, c)
-	case !c.writing: // nobody reads what was pending
+	case !c.writing: // no goroutine reads what was pending
 		clear(c.iov)
 		c.pending, c.from, c.to = false, 0, 0
 	}
@@ -223,7 +220,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 	s.send.Down(c.id)
 	s.reshare()
 	parting := c.writing && s.toldOn == c && s.isParted()
-	s.told = 0 // what was said on it may not have come through
+	s.told = 0 // what was acknowledged on it may not have arrived
 	if s.toldOn == c {
 		s.toldOn = nil
 	}
@@ -246,13 +243,13 @@ func (s *Stream) failed(c *Carrier, err error) {
 	s.readable.Broadcast()
 	s.writable.Broadcast()
 	if parting && len(s.carriers) == 0 && !s.over {
-		c.parting = err // wrote sees whether that was all
+		c.parting = err // wrote decides whether the stream is done
 		return
 	}
 	s.lost(c, err)
 }
 
-// lost sees to what is left without a carrier.
+// lost handles the death of a carrier.
 func (s *Stream) lost(c *Carrier, err error) {
 	if s.over {
 		return
@@ -263,8 +260,8 @@ func (s *Stream) lost(c *Carrier, err error) {
 		return
 	}
 	if last && s.recv.Ended() && s.waiting() == 0 && s.linger == nil {
-		// The peer may still wait to hear that nothing was lost, and look for a way to
-		// ask. If it was its own end that ended the carrier, it will not.
+		// The peer may still wait for the acknowledgement of its last data, and look for a carrier
+		// to ask on. If the peer itself ended the carrier, it will not.
 		s.linger = time.AfterFunc(lingering, func() { s.Fail(net.ErrClosed) })
 	}
 	if end := s.o.Lost(c, err, len(s.carriers)); end != nil {
@@ -272,21 +269,21 @@ func (s *Stream) lost(c *Carrier, err error) {
 	}
 }
 
-// wakeAll has every carrier's goroutine look for something to write.
+// wakeAll makes every carrier's goroutine check for something to write.
 func (s *Stream) wakeAll() {
 	for _, c := range s.carriers {
 		c.wake()
 	}
 }
 
-// Fail ends the stream with an error. Bytes that are here can still be read.
+// Fail ends the stream with an error. Received bytes can still be read.
 func (s *Stream) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finish(err)
 }
 
-// finish is the end of everything. err is what later calls return.
+// finish ends the stream. Later calls return err.
 func (s *Stream) finish(err error) {
 	if s.over {
 		return
@@ -301,16 +298,16 @@ func (s *Stream) finish(err error) {
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
 		s.failed(c, s.err)
 	}
-	s.out = outbox{end: s.out.end} // a carrier may still be reading it, so its pages are not used again
+	s.out = outbox{end: s.out.end} // a carrier may still be reading it, so its pages are not reused
 	s.narrow()
 	s.readable.Broadcast()
 	s.writable.Broadcast()
 	s.o.Ended()
 }
 
-// noDeadline returns err such that it does not match os.ErrDeadlineExceeded: of a stream
-// that error says that the owner's own deadline has passed, and a stream that is over, for
-// a handshake that stalled perhaps, would be tried again and again.
+// noDeadline returns err wrapped so that it does not match os.ErrDeadlineExceeded: from a stream
+// that error means that the owner's own deadline has passed, and the owner would retry again and
+// again on a stream that is over, for example because a handshake stalled.
 func noDeadline(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return lostError{err}
@@ -318,7 +315,7 @@ func noDeadline(err error) error {
 	return err
 }
 
-// lostError is an error that matches what it holds, but for os.ErrDeadlineExceeded.
+// lostError is an error that matches what its cause matches, except os.ErrDeadlineExceeded.
 type lostError struct{ cause error }
 
 func (e lostError) Error() string { return e.cause.Error() }
@@ -327,11 +324,10 @@ func (e lostError) Is(target error) bool {
 }
 func (e lostError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Wait returns when every goroutine of the stream has ended, which is soon after it is
-// over.
+// Wait returns when every goroutine of the stream has ended, which is soon after it is over.
 func (s *Stream) Wait() { s.work.Wait() }
 
-// ended is the error of a call that comes too late.
+// ended returns the error of a call on a stream that is over.
 func (s *Stream) ended(op string) error {
 	switch {
 	case s.closing:
@@ -342,10 +338,10 @@ func (s *Stream) ended(op string) error {
 	return nil
 }
 
-// LocalAddr returns that of the carrier on which data comes.
+// LocalAddr returns the local address of the carrier on which data arrives.
 func (s *Stream) LocalAddr() net.Addr { return s.addr(net.Conn.LocalAddr) }
 
-// RemoteAddr returns that of the carrier on which data comes.
+// RemoteAddr returns the remote address of the carrier on which data arrives.
 func (s *Stream) RemoteAddr() net.Addr { return s.addr(net.Conn.RemoteAddr) }
 
 func (s *Stream) addr(of func(net.Conn) net.Addr) net.Addr {
@@ -375,8 +371,8 @@ func (s *Stream) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline bounds waiting for room in Write, not what the system does
-// with bytes that it has been given; see net.Conn.
+// SetWriteDeadline bounds the wait for room in Write, not what the system does with bytes that it
+// has accepted; see net.Conn.
 func (s *Stream) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,7 +380,7 @@ func (s *Stream) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// A deadline ends waiting. The stream's mu guards it.
+// A deadline ends a wait. It is guarded by the stream's mu.
 type deadline struct {
 	timer  *time.Timer
 	passed bool

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundUnsent has the kernel take no more than about most bytes of what is written
-// that it cannot send yet; 0 leaves it to the kernel. Without a socket below there is
-// nothing to do, and if it fails the carrier works all the same, only less evenly.
+// boundUnsent makes the kernel accept no more than about most bytes of written data that it cannot
+// send yet; 0 leaves it to the kernel. Without a TCP socket underneath there is nothing to do; if
+// setting the option fails the carrier works, only less evenly.
 func boundUnsent(c net.Conn, most int) {
 	s := SocketOf(c)
 	if s == nil {

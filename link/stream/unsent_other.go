@@ -4,5 +4,5 @@ package stream
 
 import "net"
 
-// boundUnsent has nothing to do: the bound is Linux's.
+// boundUnsent does nothing: the socket option is Linux's.
 func boundUnsent(net.Conn, int) {}

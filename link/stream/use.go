@@ -2,9 +2,9 @@ package stream
 
 import "time"
 
-// Use says how much of what this end sends goes on a carrier, in proportion to the
-// other carriers' weights, and has the peer do the same. Weight 0 is to stand
-// by: without a carrier of a weight, the oldest carrier takes it all.
+// Use sets how much of what this end sends goes on a carrier, in proportion to the other carriers'
+// weights, and makes the peer do the same. A carrier of weight 0 stands by: if none has a weight,
+// the oldest carrier takes everything.
 func (s *Stream) Use(c *Carrier, weight uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,8 +18,7 @@ func (s *Stream) Use(c *Carrier, weight uint32) {
 	s.wakeAll()
 }
 
-// Ask has the peer asked for a sign of life on a carrier, which measures its
-// round trip.
+// Ask sends the peer a question on a carrier, which measures its round trip.
 func (s *Stream) Ask(c *Carrier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,23 +27,23 @@ func (s *Stream) Ask(c *Carrier) {
 	}
 }
 
-// State is a carrier as it is at a moment.
+// State is the state of a carrier at one time.
 type State struct {
 	Carrier  *Carrier
 	Used     bool // data is sent on it
 	Silent   bool
-	Since    time.Time     // it was attached
+	Since    time.Time     // when it was attached
 	RTT      time.Duration // of the latest question, or of the handshake
-	Asked    time.Duration // since a question that has no answer yet; 0: there is none
-	Least    time.Duration // of all round trips that were measured: what the path takes when nothing else does
-	Sent     uint64        // bytes given to the system, headers included
+	Asked    time.Duration // time since a question that has no answer yet; 0: there is none
+	Least    time.Duration // minimum of all measured round trips: what the path takes without other traffic
+	Sent     uint64        // bytes given to the system, including headers
 	Received uint64        // bytes
-	Brought  uint64        // of these, bytes of the stream, again if they came again
-	Carried  uint64        // bytes of the stream that are not acknowledged
-	Acked    uint64        // bytes of the stream that were sent on it and are
+	Brought  uint64        // of these, bytes of the stream, including duplicates
+	Carried  uint64        // bytes of the stream that were sent on it and are not acknowledged
+	Acked    uint64        // bytes of the stream that were sent on it and are acknowledged
 }
 
-// Carriers returns those that are alive, the oldest first.
+// Carriers returns the states of the living carriers, the oldest first.
 func (s *Stream) Carriers() []State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,9 +61,9 @@ func (s *Stream) Carriers() []State {
 	return all
 }
 
-// Traffic returns how many bytes the carriers that count (Options.Counts) have
-// moved so far, those that are gone included; headers count. What is being written
-// when a carrier dies is added when that call returns.
+// Traffic returns how many bytes the carriers that count (Options.Counts) have moved so far,
+// including closed carriers and headers. What is being written when a carrier dies is added when
+// that call returns.
 func (s *Stream) Traffic() (sent, received uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +77,8 @@ func (s *Stream) Over() bool {
 	return s.over
 }
 
-// Idle reports whether the peer has taken everything, and everything of the
-// peer's was taken.
+// Idle reports whether the peer has taken everything, and everything of the peer's stream was
+// taken.
 func (s *Stream) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,57 +6,56 @@ import (
 	"time"
 )
 
-// The watch looks at each carrier every tick and decides, by when something came
-// in last, whether to ask the peer for a sign of life and when to believe that
-// the path is dead. It asks only when it must: while data is on its way that was
-// not acknowledged, once when data has come and no more does, or before a firewall forgets an idle connection. A socket
-// alone tells neither in time: its own keepalive rests while data is under way,
-// and counts in seconds. The peer of a busy carrier speaks at least every
-// signOfLife, so that a slow path is not taken for a dead one.
+// The watch looks at each carrier every tick and decides, from when something last arrived, whether
+// to ask the peer for a sign of life and when to consider the path dead. It asks only when it must:
+// while unacknowledged data is in flight, once after data has arrived and no more does, or before a
+// firewall forgets an idle connection. A socket alone detects neither in time: its own keepalive
+// pauses while data is in flight, and counts in seconds. The peer of a busy carrier sends at least
+// every signOfLife, so that a slow path is not taken for a dead one.
 const (
 	Tick = 50 * time.Millisecond // between calls of Watch
 
-	// AskIdle is the silence without load after which the peer is asked, where
-	// Options.AskAfter says nothing else: firewalls are to remember the connection.
+	// AskIdle is the silence without load after which the peer is asked, unless Options.AskAfter
+	// says otherwise: it keeps firewalls from forgetting the connection.
 	AskIdle = 15 * time.Second
 
 	askLoaded  = 150 * time.Millisecond // of silence under load, after which the peer is asked
-	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
-	lateAfter  = 200 * time.Millisecond // after an answer should be here: what is at hand for the link is made use of
-	doubtAfter = 200 * time.Millisecond // the same, or twice the time for an answer: another way is looked for
+	signOfLife = 100 * time.Millisecond // after which arrived data is acknowledged though it was not taken
+	lateAfter  = 200 * time.Millisecond // after an answer is due: the link uses what it has ready
+	doubtAfter = 200 * time.Millisecond // the same, or twice the answer time: another path is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
 
-	// abandonAfter, or two round trips if they take longer, is what a carrier has that
-	// is given no more data for the acknowledgement of what it carries. The rest is then
-	// sent again on the better ones: what comes late on a slow path would hold back
-	// everything behind it, up to the window.
+	// abandonAfter, or two round trips if they take longer, is how long a carrier that is given no
+	// more data has for its data to be acknowledged. The rest is then sent again on better
+	// carriers: what arrives late on a slow path would hold back everything after it, up to the
+	// window.
 	abandonAfter = 2 * Tick
 )
 
-// shortIdle is the least time without a word that counts as idle.
+// shortIdle is the minimum time without traffic that counts as idle.
 const shortIdle = time.Second
 
-// IdleError is what Options.Lost is told of a carrier that died at the first word
-// after a time in which nothing passed: it may be that somebody on the way forgot it.
+// IdleError is the error for Options.Lost of a carrier that died at the first traffic after an idle
+// time: a firewall or NAT on the way may have forgotten the connection.
 type IdleError struct {
-	Idle time.Duration // that nothing passed
-	Err  error         // what came of the word
+	Idle time.Duration // time without traffic
+	Err  error         // the error of the first traffic after it
 }
 
-// Error says both.
+// Error returns the idle time and the cause.
 func (e *IdleError) Error() string { return fmt.Sprintf("idle for %v, and then: %v", e.Idle, e.Err) }
 
 // Unwrap returns Err.
 func (e *IdleError) Unwrap() error { return e.Err }
 
-// speaks notes that something is about to be written.
+// speaks records that something is about to be written.
 func (c *Carrier) speaks(now int64) {
 	if idle := time.Duration(now-max(c.heard, c.spoke)) * Tick; c.woke == 0 && idle >= shortIdle {
 		c.woke = idle
 	}
 }
 
-// died words the death of a carrier that nobody wanted.
+// died returns the error for a carrier that died unintentionally.
 func (c *Carrier) died(err error) error {
 	if c.woke > 0 {
 		return &IdleError{c.woke, err}
@@ -64,27 +63,26 @@ func (c *Carrier) died(err error) error {
 	return err
 }
 
-// ErrSilent is what Options.Lost is told of a carrier whose peer is not heard any more,
-// though it was asked.
+// ErrSilent is the error for Options.Lost of a carrier whose peer does not answer a question any
+// more.
 var ErrSilent = errors.New("nothing comes in any more, not even an answer to a question")
 
-// sign is what the watch makes of a carrier.
+// sign is the watch's verdict about a carrier.
 type sign uint8
 
 const (
 	fine     sign = iota
-	ask           // put a question
-	late          // the answer should be here
-	doubtful      // look for another way
-	gone          // give it up
+	ask           // send a question
+	late          // the answer is overdue
+	doubtful      // look for another path
+	gone          // give the carrier up
 )
 
-// judge is the decision. All are durations until now: since something came in,
-// since the question that has no answer yet (negative: there is none); answer is how long
-// one may take, rtt how long one took last. load says
-// that something is under way that the peer should acknowledge, or that data may be of
-// which this end would not know, idle is how long
-// a carrier without load may be silent.
+// judge decides. silence is the time since something arrived and asked the time since the
+// unanswered question (negative: there is none); answer is how long an answer may take, rtt how
+// long the last one took. load reports that data is in flight which the peer should acknowledge, or
+// that data from the peer may be in flight without this end's knowledge. idle is how long a carrier
+// without load may be silent.
 func judge(silence, asked, answer, rtt, idle time.Duration, load bool) sign {
 	switch {
 	case asked < 0 && (load && silence >= askLoaded || silence >= idle):
@@ -101,11 +99,11 @@ func judge(silence, asked, answer, rtt, idle time.Duration, load bool) sign {
 	return fine
 }
 
-// A question is a LinkPing that was put.
+// A question is a LinkPing that was sent.
 type question struct {
 	number uint64
 	at     time.Time
-	since  int64 // tick at which it was wanted; 0: there is none without an answer
+	since  int64 // tick at which it was queued; 0: no question is unanswered
 }
 
 func (q *question) put(tick int64) {
@@ -116,7 +114,7 @@ func (q *question) put(tick int64) {
 	}
 }
 
-// answer takes a LinkPong, and returns how long it took to come.
+// answer processes a LinkPong, and returns how long it took to arrive.
 func (q *question) answer(number uint64) (time.Duration, bool) {
 	if number != q.number || q.at.IsZero() {
 		return 0, false
@@ -126,7 +124,7 @@ func (q *question) answer(number uint64) (time.Duration, bool) {
 	return took, true
 }
 
-// Watch is one tick of the watch. It is to be called every Tick.
+// Watch performs one tick of the watch. Call it every Tick.
 func (s *Stream) Watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +152,10 @@ func (s *Stream) Watch() {
 		return
 	}
 	if now-s.readAt > 1 {
-		s.readOn() // or the peer's questions would have no answer; who reads again and again needs no help
+		s.readOn() // otherwise the peer's questions would get no answer; a process that reads continually needs no help
 	}
 	if s.ack() != s.told && s.told == s.toldAt {
-		s.lead.queueSignal(sayAck) // nothing took it along since the last tick
+		s.lead.queueSignal(sayAck) // no other frame has carried it since the last tick
 	}
 	s.toldAt = s.told
 	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
@@ -167,7 +165,7 @@ func (s *Stream) Watch() {
 	}
 }
 
-// look sees to one carrier.
+// look checks one carrier.
 func (s *Stream) look(c *Carrier, now int64) {
 	since := func(then int64) time.Duration { return time.Duration(now-then) * Tick }
 	if s.o.Silent != nil {
@@ -185,7 +183,7 @@ func (s *Stream) look(c *Carrier, now int64) {
 	}
 }
 
-// judge has a carrier asked, and doubts it or gives it up without an answer.
+// judge sends a question on a carrier, and doubts the carrier or gives it up without an answer.
 func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if c.heard > c.asked.since {
 		c.slower = c.slower || c.silent
@@ -212,14 +210,14 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	}
 }
 
-// loaded reports whether a carrier must not be silent for long: it carries what the peer
-// has to acknowledge, or data has come on it, and the peer was not asked since whether
-// that was all. A receiver would not notice otherwise that its path is dead.
+// loaded reports whether a carrier must not be silent for long: it carries what the peer has to
+// acknowledge, or data has arrived on it since the peer was last asked whether that was all. A
+// receiver would not notice otherwise that its path is dead.
 func (s *Stream) loaded(c *Carrier) bool { return s.send.Carried(c.id) > 0 || c.served > c.asking }
 
-// answerTime is how long nothing may come in after a question though the path is alive:
-// the least round trip. An answer takes longer behind much data, but then data comes in,
-// or what acknowledges it. Where that was shown to be wrong it is the latest round trip.
+// answerTime returns how long nothing may arrive after a question although the path is alive: the
+// minimum round trip. An answer takes longer behind much data, but then data arrives, or
+// acknowledgements. Once that was shown to be wrong it returns the latest round trip.
 func (c *Carrier) answerTime() time.Duration {
 	if c.slower {
 		return max(c.rtt, c.least)
@@ -227,10 +225,10 @@ func (c *Carrier) answerTime() time.Duration {
 	return c.least
 }
 
-// askOthers puts a question to each carrier that may be silent for the same reason as one
-// that carries: whether there is another to go on with is then known as soon as that one
-// is in doubt, and not as long again after it. What came on it a moment ago says nothing:
-// it may have been under way.
+// askOthers sends a question on each other carrier, which may be silent for the same reason as one
+// that carries data: whether there is another to continue on is then known as soon as that one is
+// in doubt, and not as long again after it. Recent arrivals on the others prove nothing: they may
+// have been in flight already.
 func (s *Stream) askOthers(now int64) {
 	for _, c := range s.carriers {
 		if !c.dead && c.asked.since == 0 {
@@ -240,8 +238,7 @@ func (s *Stream) askOthers(now int64) {
 	}
 }
 
-// dismiss takes silent carriers out if there is another, and calls for one if
-// there is not.
+// dismiss removes silent carriers if another is alive, and calls Silent if none is.
 func (s *Stream) dismiss(alive bool) {
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
 		if !c.silent {
@@ -249,7 +246,7 @@ func (s *Stream) dismiss(alive bool) {
 		}
 		if alive {
 			s.failed(c, c.died(ErrSilent))
-			s.askOthers(s.ticks.Load()) // those that were heard since they were asked
+			s.askOthers(s.ticks.Load()) // those on which something arrived since they were asked
 		} else {
 			s.o.Silent(s.send.Acked() < s.send.End())
 			return
@@ -257,7 +254,7 @@ func (s *Stream) dismiss(alive bool) {
 	}
 }
 
-// releaseIdle lets go of the memory of a stream that is idle.
+// releaseIdle releases the memory of a stream that is idle.
 func (s *Stream) releaseIdle() {
 	if s.writingFrom(0) {
 		return

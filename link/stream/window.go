@@ -7,45 +7,45 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file sizes windows. Without a word an end may be Window ahead of what the other
-// has taken. Where more is under way, on a path both long and fast, the end that takes the data
-// measures how much of it comes, and promises a larger window in its headers, as TCP's
-// receivers do (dynamic right-sizing); wire.LinkHeader says how. Memory is had when bytes come,
-// and not when a window grows.
+// This file sizes windows. Without a promise an end may be Window ahead of what the other has
+// taken. Where more is in flight, on a path both long and fast, the end that takes the data
+// measures its rate, and promises a larger window in its headers, as TCP receivers do (dynamic
+// right-sizing); see wire.LinkHeader. Memory is allocated when bytes arrive, not when a window
+// grows.
 const (
 	// MaxWindow is the largest window, in bytes.
 	MaxWindow = 128 << 20
 
-	// extraBytes is what the windows of all streams of a process may be beyond Window,
-	// those of what they send and of what they receive, in bytes.
+	// extraBytes is how much the windows of all streams of a process, for sending and for
+	// receiving, may exceed Window in total, in bytes.
 	extraBytes = 256 << 20
 
-	// windowGain is how many times what comes in a round trip fits into a window: once
-	// for what is under way, once for what waits for bytes that were lost and sent again,
-	// and as much for the growth of both.
+	// windowGain is how many times the data of one round trip fits into a window: once for what is
+	// in flight, once for what waits for bytes that were lost and sent again, and the same for the
+	// growth of both.
 	windowGain = 4
 
-	minMeasured = 4 * Tick                // time over which a rate is measured, or a round trip
-	narrowAfter = 10 * time.Second / Tick // ticks idle, after which a window is as it was in the beginning
+	minMeasured = 4 * Tick                // minimum time over which a rate is measured, or a round trip
+	narrowAfter = 10 * time.Second / Tick // idle ticks after which a window returns to its initial size
 )
 
-// windowFor returns the window for a stream of which so many bytes a second are taken
-// over a path with a round trip.
+// windowFor returns the window for a stream taken at rate bytes a second over a path with the given
+// round trip.
 func windowFor(rate float64, rtt time.Duration) uint64 {
 	want := min(windowGain*rate*rtt.Seconds(), MaxWindow)
 	return max(Window, (uint64(want)+wire.WindowUnit-1)/wire.WindowUnit*wire.WindowUnit)
 }
 
-// extra is what is left of extraBytes.
+// extra is the remainder of extraBytes.
 var extra = budget{left: extraBytes}
 
-// budget is bytes that streams share.
+// budget is a number of bytes that streams share.
 type budget struct {
 	mu   sync.Mutex
 	left uint64
 }
 
-// take returns as many of the bytes as there are, in whole units of a window.
+// take takes up to bytes from the budget, in whole units of a window, and returns how many.
 func (b *budget) take(bytes uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,18 +60,18 @@ func (b *budget) giveBack(bytes uint64) {
 	b.left += bytes
 }
 
-// windows are those of a stream.
+// windows is the window state of a stream.
 type windows struct {
 	in   uint64 // how far the peer may be ahead
-	edge uint64 // what is below was promised to be taken; 0: nothing was said
-	out  uint64 // how far this end is at most, whatever the peer promises
+	edge uint64 // promised to the peer: everything below is accepted; 0: no promise
+	out  uint64 // how far this end goes at most, whatever the peer promises
 
-	took uint64    // at the last measurement,
-	at   time.Time // which was then
-	idle int64     // ticks
+	took uint64    // bytes taken at the last measurement
+	at   time.Time // time of that measurement
+	idle int64     // idle ticks
 }
 
-// rightSize is what Watch does for this file while the stream is busy.
+// rightSize is this file's part of Watch while the stream is busy.
 func (s *Stream) rightSize(now time.Time) {
 	w := &s.windows
 	w.idle = 0
@@ -96,8 +96,8 @@ func (s *Stream) rightSize(now time.Time) {
 	}
 }
 
-// advertiseWindow returns what a header with an acknowledgement says of the window. What it
-// promises is kept.
+// advertiseWindow returns the window to put in a header with an acknowledgement, and records the
+// promise that it makes.
 func (s *Stream) advertiseWindow(ack uint64) uint16 {
 	w := &s.windows
 	if w.in <= Window {
@@ -110,14 +110,14 @@ func (s *Stream) advertiseWindow(ack uint64) uint16 {
 	return uint16(w.in / wire.WindowUnit)
 }
 
-// limit is up to where the peer may send.
+// limit returns the offset up to which the peer may send.
 func (s *Stream) limit() uint64 { return max(s.took+Window, s.windows.edge) }
 
-// allowed takes a promise of the peer's, as far as there is room for what was not
-// acknowledged. It reports whether more may be written now.
+// allowed processes a promise of the peer, as far as there is room for unacknowledged data. It
+// reports whether more may be written now.
 func (s *Stream) allowed(ack uint64, units uint16) bool {
 	if units == 0 || s.over {
-		return false // what is over has given back what it had
+		return false // a stream that is over has returned its budget
 	}
 	w := &s.windows
 	bytes := min(uint64(units)*wire.WindowUnit, MaxWindow)
@@ -130,8 +130,8 @@ func (s *Stream) allowed(ack uint64, units uint16) bool {
 	return s.send.Acked()+s.send.Window() > before
 }
 
-// narrow has the windows be as they were in the beginning. What was promised stays so, but
-// it is not promised again.
+// narrow returns the windows to their initial size. Earlier promises remain valid, but are not
+// renewed.
 func (s *Stream) narrow() {
 	w := &s.windows
 	extra.giveBack(w.in - Window + w.out - Window)

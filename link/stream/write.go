@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Write implements net.Conn. It returns when p is in the system's hands, or
-// copied.
+// Write implements net.Conn. It returns when the system has p, or p is copied.
 func (s *Stream) Write(p []byte) (int, error) {
 	one := [1][]byte{p}
 	n, err := s.WriteBuffers(one[:])
 	return int(n), err
 }
 
-// WriteBuffers writes several buffers as one, in as few system calls as the
-// system takes. It changes neither bufs nor what they hold, and keeps neither:
-// what the peer has not acknowledged by the time it returns is copied.
+// WriteBuffers writes several buffers as one, in as few system calls as possible. It changes
+// neither bufs nor what they hold, and keeps neither: what the peer has not acknowledged by the
+// time it returns is copied.
 func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -29,10 +28,9 @@ func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 	return n, err
 }
 
-// Lend is WriteBuffers without a copy of large buffers: they must stay as they
-// are until the peer's process has taken everything before mark, or the stream
-// is over; see Await, Reclaim and Options.Acknowledged. After an error what was
-// written of them, n bytes, has been copied.
+// Lend is WriteBuffers without a copy of large buffers: the caller must not change them until the
+// peer's process has taken everything before mark, or the stream is over; see Await, Reclaim and
+// Options.Acknowledged. After an error, the n bytes that were written have been copied.
 func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -46,8 +44,8 @@ func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	return n, s.out.end, err
 }
 
-// Reclaim gives back all that was lent: what the peer may still need is copied.
-// It waits for a system call that looks at it, and for a write that is under way.
+// Reclaim returns all lent buffers to the caller: what the peer may still need is copied. It waits
+// for a system call that reads them, and for a write that is under way.
 func (s *Stream) Reclaim() {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -56,8 +54,8 @@ func (s *Stream) Reclaim() {
 	s.takeBack(0)
 }
 
-// Await waits until the peer's process has taken everything before mark. It
-// ends with an error when the write deadline passes or the stream is over.
+// Await waits until the peer's process has taken everything before mark. It returns an error when
+// the write deadline passes or the stream is over.
 func (s *Stream) Await(mark uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,14 +72,14 @@ func (s *Stream) Await(mark uint64) error {
 	return nil
 }
 
-// urged is when the peer was last asked to acknowledge soon.
+// urged records when the peer was last asked to acknowledge soon.
 type urged struct {
-	at uint64   // what it had acknowledged then
-	on *Carrier // where it was asked
+	at uint64   // the acknowledgement at that time
+	on *Carrier // the carrier it was asked on
 }
 
-// wakeCarriers asks the peer to acknowledge soon, unless that was done since it did, and
-// sees to it that this is heard.
+// wakeCarriers asks the peer to acknowledge soon, unless it was asked since its last
+// acknowledgement, and ensures that the answer is read.
 func (s *Stream) wakeCarriers() {
 	if now := (urged{s.send.Acked(), s.lead}); s.lead != nil && now != s.urged {
 		s.urged = now
@@ -136,13 +134,13 @@ func (s *Stream) room() (int, error) {
 	}
 }
 
-// roomNow is how many bytes may be added: up to the window's end, and no further
-// than there are places for pages above those that are still being written.
+// roomNow returns how many bytes may be added: up to the window's end, and no further than there
+// are slots for pages above those that are still being written.
 func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.out.end)) }
 
-// Post is Write that never waits: it takes all of p, a copy of it, or returns
-// false because there is no room for it now or another write is under way. What
-// the socket does not take at once the carrier's goroutine writes.
+// Post is a Write that never blocks: it takes a copy of all of p, or returns false because there is
+// no room for it now or another write is under way. The carrier's goroutine writes what the socket
+// does not take at once.
 func (s *Stream) Post(p []byte) (bool, error) {
 	if !s.turn.TryLock() {
 		return false, nil
@@ -166,17 +164,17 @@ func (s *Stream) Post(p []byte) (bool, error) {
 	return true, nil
 }
 
-// urgency says who is to write.
+// urgency says which goroutine writes.
 type urgency uint8
 
 const (
-	atOnce         urgency = iota // the caller, if one carrier alone is to write and is free
-	withoutWaiting                // the caller as far as that is possible without waiting
+	atOnce         urgency = iota // the caller, if only one carrier is in use and it is free
+	withoutWaiting                // the caller, as far as it need not block
 	later                         // the carrier's goroutine, which may find more by then
 )
 
-// how returns how urgent a write is: one of several that follow each other
-// closely, of small data, can wait for the next.
+// how returns how urgent a write is: one of several small writes in close succession can wait for
+// the next.
 func (s *Stream) how(lent bool) urgency {
 	if !lent && s.wrote.follows() {
 		return later
@@ -184,8 +182,8 @@ func (s *Stream) how(lent bool) urgency {
 	return atOnce
 }
 
-// flush has what there is to write written, where it is not the caller who does
-// it by the carriers' goroutines.
+// flush writes what there is to write; where the caller does not write, the carriers' goroutines
+// do.
 func (s *Stream) flush(u urgency) {
 	var only *Carrier
 	for _, c := range s.carriers {
@@ -199,7 +197,7 @@ func (s *Stream) flush(u urgency) {
 		only = c
 	}
 	switch {
-	case only == nil || only.writing: // whoever writes looks for more before it stops
+	case only == nil || only.writing: // the current writer looks for more before it stops
 	case u == later:
 		only.wake()
 	case u == withoutWaiting:
@@ -209,8 +207,8 @@ func (s *Stream) flush(u urgency) {
 	}
 }
 
-// takeBack copies what the stream still holds of bytes lent from off on, once
-// no carrier is writing them.
+// takeBack copies what the stream still holds of bytes lent starting at from, once no carrier is
+// writing them.
 func (s *Stream) takeBack(from uint64) {
 	for s.writingFrom(from) {
 		s.writable.Wait()
@@ -220,8 +218,8 @@ func (s *Stream) takeBack(from uint64) {
 	}
 }
 
-// writingFrom reports whether a carrier is writing bytes from off on, be it dead:
-// the system may still be looking at them.
+// writingFrom reports whether a carrier, possibly a dead one, is writing bytes at or after off: the
+// system may still be reading them.
 func (s *Stream) writingFrom(off uint64) bool {
 	return writing(s.carriers, off, math.MaxUint64) || writing(s.dying, off, math.MaxUint64)
 }
@@ -239,7 +237,7 @@ func writing(carriers []*Carrier, from, to uint64) bool {
 	return false
 }
 
-// acknowledged lets go of what was, but for what is just being written.
+// acknowledged frees acknowledged bytes, except those that are being written.
 func (s *Stream) acknowledged() {
 	free := min(s.send.Acked(), s.send.End())
 	for _, all := range [...][]*Carrier{s.carriers, s.dying} {
@@ -252,9 +250,8 @@ func (s *Stream) acknowledged() {
 	s.out.free(free)
 }
 
-// A burst notices writes that follow each other so closely that gathering them
-// pays: each within the time of a few system calls after the one before, and
-// none of them an answer to something that was read.
+// A burst detects writes in such close succession that gathering them pays: each within the time of
+// a few system calls after the previous one, and none of them an answer to something that was read.
 type burst struct {
 	last time.Duration
 	read bool
@@ -264,9 +261,9 @@ const closely = 20 * time.Microsecond
 
 var epoch = time.Now()
 
-// follows notes a write, and reports whether it continues a burst.
+// follows records a write, and reports whether it continues a burst.
 func (b *burst) follows() bool {
-	if b.read { // most are answers: they are not worth a look at the clock
+	if b.read { // most are answers: avoid reading the clock
 		b.read, b.last = false, 0
 		return false
 	}
@@ -276,8 +273,7 @@ func (b *burst) follows() bool {
 	return does
 }
 
-// CloseWrite ends this end's stream: the peer reads what was written, then
-// io.EOF.
+// CloseWrite ends this end's stream: the peer reads what was written, then io.EOF.
 func (s *Stream) CloseWrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package leak tells tests what they left behind: goroutines and descriptors of
-// this process. It refuses to know whose they are; tests that run beside each
-// other cannot be told apart. It has no state.
+// Package leak reports to tests what they leaked: goroutines and descriptors of this process. It
+// does not know which test they belong to; tests that run in parallel cannot be told apart. It has
+// no state.
 package leak
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// patience is how long what has nothing left to do may take to be gone.
+// patience is how long goroutines and descriptors that are ending may take to be gone.
 const patience = 20 * time.Second
 
-// Check fails the test if there are more goroutines or descriptors when it has
-// ended than there are now. Call it first, so that it looks last.
+// Check fails the test if at its end there are more goroutines or descriptors than now. Call it
+// first, so that its cleanup runs last.
 func Check(t testing.TB) {
 	t.Helper()
 	before := now()
@@ -29,8 +29,8 @@ func Check(t testing.TB) {
 	})
 }
 
-// Main is a package's TestMain: like m.Run, and it fails if something is left
-// when all tests are over. It returns what to exit with.
+// Main is a package's TestMain: like m.Run, but it fails if something is leaked after all tests. It
+// returns the exit code.
 func Main(m *testing.M) int {
 	before := now()
 	code := m.Run()
@@ -46,18 +46,18 @@ func Main(m *testing.M) int {
 
 type state struct {
 	goroutines int
-	files      map[string]string // what each descriptor is
+	files      map[string]string // descriptor to its target
 }
 
 func now() state {
-	if r, w, err := os.Pipe(); err == nil { // the runtime opens what it waits with when it is first needed
+	if r, w, err := os.Pipe(); err == nil { // the runtime opens its poller's descriptors on first use
 		r.Close()
 		w.Close()
 	}
 	return state{runtime.NumGoroutine(), files()}
 }
 
-// wait returns when nothing is there any more that was not before.
+// wait returns nil when there are no more goroutines and descriptors than before.
 func (before state) wait() error {
 	var after state
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -69,7 +69,7 @@ func (before state) wait() error {
 		before.goroutines, len(before.files), after.goroutines, len(after.files), before.newIn(after), Goroutines())
 }
 
-// newIn returns what descriptors there are after, and were not before.
+// newIn returns the descriptors in after that are not in before.
 func (before state) newIn(after state) (all []string) {
 	for fd, what := range after.files {
 		if before.files[fd] != what {
@@ -80,19 +80,19 @@ func (before state) newIn(after state) (all []string) {
 	return all
 }
 
-// Goroutines returns where every goroutine is.
+// Goroutines returns the stacks of all goroutines.
 func Goroutines() []byte {
 	buf := make([]byte, 4<<20)
 	return buf[:runtime.Stack(buf, true)]
 }
 
-// files returns this process's descriptors where the system lists them.
+// files returns this process's descriptors, where the system lists them.
 func files() map[string]string {
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
 		if entries, err := os.ReadDir(dir); err == nil {
 			all := make(map[string]string, len(entries))
 			for _, e := range entries {
-				all[e.Name()], _ = os.Readlink(filepath.Join(dir, e.Name())) // "" where that is no link
+				all[e.Name()], _ = os.Readlink(filepath.Join(dir, e.Name())) // "" where the entry is no link
 			}
 			return all
 		}
