@@ -12,13 +12,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// lowestUser is the first account that is no system's.
+// lowestUser is the lowest uid that is not a system account's.
 const lowestUser = 1000
 
-// noStarter is why a helper takes no jobs that has nobody to run them as.
+// noStarter is why a helper that has no account to run jobs in takes none.
 const noStarter = "this helper runs as a system account, which launched processes must not have, and has no starter: run isthmus-starter (systemctl enable --now isthmus-starter) and add to the helper's settings: gate: {starter: " + starter.DefaultSocket + "}"
 
-// setAccounts says in the gate's options as whom jobs run, and whose jobs are taken. It
+// setAccounts sets in the gate's options in which accounts jobs run, and whose jobs are taken. It
 // returns why no jobs can be taken, or "".
 func (c Config) setAccounts(o *gate.Options) (why string) {
 	if c.Gate.Starter != "" {
@@ -33,8 +33,8 @@ func (c Config) setAccounts(o *gate.Options) (why string) {
 	return ""
 }
 
-// isSystem reports whether an account is root's, or another of the system. Root of a user
-// namespace that has only one account is the ordinary user who made it.
+// isSystem reports whether an account is root or another system account. Root of a user namespace
+// that has only one account is the ordinary user who made it.
 func isSystem(uid int, uidMap []byte) bool {
 	fields := bytes.Fields(uidMap)
 	if uid == 0 && len(fields) == 3 && string(fields[2]) == "1" {
@@ -43,7 +43,7 @@ func isSystem(uid int, uidMap []byte) bool {
 	return uid < lowestUser
 }
 
-// owners are the patterns of identities whose jobs an ordinary user's helper takes.
+// owners returns the patterns of identities whose jobs an ordinary user's helper takes.
 func (s GateSettings) owners(node overlay.NodeID) []string {
 	if len(s.Owner) > 0 {
 		return s.Owner
@@ -51,7 +51,7 @@ func (s GateSettings) owners(node overlay.NodeID) []string {
 	return []string{local.Account(uint32(os.Getuid())) + "@" + string(node.Site) + "/*"}
 }
 
-// ownJobs refuses jobs that are not of the user whose account they would get.
+// ownJobs returns a check that refuses jobs not of the user in whose account they would run.
 func ownJobs(uid uint32, owners []string) func(gate.Asker) error {
 	return func(who gate.Asker) error {
 		if who.Here && who.UID == uid || gate.Fits(owners, who.Identity()) {
@@ -61,7 +61,7 @@ func ownJobs(uid uint32, owners []string) func(gate.Asker) error {
 	}
 }
 
-// byStarter has the starter start agents.
+// byStarter starts agents through the starter.
 type byStarter struct{ client *starter.Client }
 
 // Start implements gate.Starter.

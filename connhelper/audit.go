@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// record is one about a process of this node.
+// record returns an audit record about a process of this node.
 func (h *Helper) record(p *process) audit.Record {
 	return audit.Record{
 		User: p.principal.User, Project: p.principal.Project, Job: string(p.name.Job), Ranks: []uint32{p.name.Rank},
@@ -17,15 +17,15 @@ func (h *Helper) record(p *process) audit.Record {
 	}
 }
 
-// auditProcess records that a process came or left.
+// auditProcess records that a process joined or left.
 func (h *Helper) auditProcess(p *process, what string) {
 	r := h.record(p)
 	r.Event, r.Reason = audit.Process, what
 	h.opts.Audit.Append(r)
 }
 
-// auditConnected records that a process got a connection. Where it leads is
-// known; how much it moves is not: the process holds the socket.
+// auditConnected records that a process got a connection. Its peer is known; how much it moves is
+// not, because the process holds the socket.
 func (h *Helper) auditConnected(p *process, rank uint32, path overlay.Path) {
 	r := h.record(p)
 	r.Event, r.Ranks = audit.LinkStart, append(r.Ranks, rank)
@@ -37,8 +37,8 @@ func (h *Helper) auditConnected(p *process, rank uint32, path overlay.Path) {
 	h.opts.Audit.Append(r)
 }
 
-// auditProcessRefused records a program at the helper's socket that was turned
-// away; p is nil when it did not say who it is.
+// auditProcessRefused records a program that was refused at the helper's socket; p is nil when it
+// did not identify itself.
 func (h *Helper) auditProcessRefused(conn *local.Conn, p *process, err error) {
 	r := audit.Record{Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: "a process of this node"}
 	if cred, credErr := conn.PeerCred(); credErr == nil {
@@ -51,14 +51,14 @@ func (h *Helper) auditProcessRefused(conn *local.Conn, p *process, err error) {
 	h.opts.Audit.Append(r)
 }
 
-// auditOverBudget records that a process asked for more than its account may at a time.
+// auditOverBudget records that a process requested more than its account may have at a time.
 func (h *Helper) auditOverBudget(p *process, err error) {
 	r := h.record(p)
 	r.Event, r.Rule, r.Reason = audit.Refusal, "requests", err.Error()
 	h.opts.Audit.Append(r)
 }
 
-// auditDenied records an address that this helper was to dial and does not.
+// auditDenied records an address that this helper was asked to dial and did not.
 func (h *Helper) auditDenied(j journey, err error) {
 	h.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, Job: string(j.target.Job), Ranks: []uint32{j.asker.Rank, j.target.Rank}, Rule: "address", Reason: err.Error(),
@@ -66,7 +66,7 @@ func (h *Helper) auditDenied(j journey, err error) {
 	})
 }
 
-// auditRefusal records a connection to the data port that was turned away.
+// auditRefusal records a connection to the data port that was refused.
 func (h *Helper) auditRefusal(c net.Conn, rule string, err error) {
 	h.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: c.RemoteAddr().String(), Rule: rule, Reason: err.Error(),

@@ -24,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate"
 )
 
-// Config is the helper's file and flags.
+// Config holds the helper's settings, from its file and flags.
 type Config struct {
 	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
 	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
@@ -44,14 +44,14 @@ type Config struct {
 	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
 }
 
-// HTTPProxy is the way out through an HTTP CONNECT proxy.
+// HTTPProxy is the HTTP CONNECT proxy through which connections leave the site.
 type HTTPProxy struct {
 	Address      string      `yaml:"address" example:"proxy.site-a.example:3128" help:"The proxy's host:port; empty for none."`
 	User         string      `yaml:"user" example:"isthmus" help:"User for Basic credentials; empty for none."`
 	PasswordFile daemon.Path `yaml:"password_file" path:"file" help:"File with the password for Basic credentials."`
 }
 
-// carrier returns the settings with the password read.
+// carrier returns the settings, with the password read from its file.
 func (p HTTPProxy) carrier() (carrier.HTTPProxy, error) {
 	c := carrier.HTTPProxy{Addr: p.Address, User: p.User}
 	if p.PasswordFile != "" {
@@ -74,7 +74,7 @@ type TLS struct {
 	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
 }
 
-// Check relates the keys to each other.
+// Check checks that the keys fit together.
 func (c Config) Check() error {
 	_, _, err := net.SplitHostPort(c.Frontal)
 	if err != nil && c.Frontal != "" {

@@ -18,28 +18,28 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// dataPort is the listener on which other nodes dial this one. It survives
-// sessions with the frontal, so that what was registered stays true.
+// dataPort is the listener on which other nodes dial this one. It survives sessions with the
+// frontal, so that registered addresses remain valid.
 type dataPort struct {
 	h  *Helper
-	mu sync.Mutex // guards the fields below; held while listening anew
+	mu sync.Mutex // guards the fields below; held while the listener is replaced
 
 	ln     *net.TCPListener
 	ip     netip.Addr
 	ports  overlay.Ports
-	mtu    uint16 // of the profile: a listener's segments are bounded when it is made
+	mtu    uint16 // from the profile: it bounds a listener's segments when the listener is made
 	stop   context.CancelFunc
 	served sync.WaitGroup
 }
 
-// listen opens the port that the site's profile asks for, unless it is open
-// already, and returns its address.
+// listen opens a port as the site's profile requires, unless it is open already, and returns its
+// address.
 func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.AddrPort, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var ports overlay.Ports
 	if profile.Inbound == overlay.InboundPorts && !profile.GatewayOnly {
-		ports = profile.Ports // every listener of the site stays inside
+		ports = profile.Ports // all listeners of the site stay inside
 	}
 	if d.ln != nil && d.ip == ip && d.ports == ports && d.mtu == profile.MTU {
 		return addrOf(d.ln), nil
@@ -61,7 +61,7 @@ func addrOf(ln *net.TCPListener) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// close ends the listener and what it accepted and did not hand on.
+// close ends the listener and the accepted connections that were not handed on.
 func (d *dataPort) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,8 +93,8 @@ func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 	}
 }
 
-// incoming reads the intro of a connection and hands it to whom it is for. It
-// gives the place back when the intro has come.
+// incoming reads the intro of a connection and hands the connection to its recipient. It releases
+// the place when the intro has arrived.
 func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Place[accept.Source]) {
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	c.SetDeadline(time.Now().Add(introTimeout))
@@ -125,8 +125,7 @@ func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Plac
 	}
 }
 
-// introduce gives c to the process or to the dial that intro names; it owns c
-// unless it fails.
+// introduce gives c to the process or to the dial that intro names; it owns c unless it fails.
 func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
 	switch intro.Kind {
 	case wire.IntroProcess:
@@ -151,8 +150,8 @@ func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
 	}
 }
 
-// refuse tells the other side why and closes. Unread input would turn the
-// close into a reset that overtakes the words, so it is drained first.
+// refuse sends the other side the error and closes. Unread input would turn the close into a reset
+// that overtakes the refusal, so it is drained first.
 func (h *Helper) refuse(c *net.TCPConn, err error) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(2 * time.Second))
@@ -161,10 +160,10 @@ func (h *Helper) refuse(c *net.TCPConn, err error) {
 	io.Copy(io.Discard, io.LimitReader(c, 1<<20))
 }
 
-// keepAlive is shorter than the idle timeouts that firewalls are known for.
+// keepAlive is shorter than the known idle timeouts of firewalls.
 const keepAlive = 15 * time.Second
 
-// tune prepares a socket that a process will get.
+// tune prepares a socket that will be handed to a process.
 func tune(c *net.TCPConn) {
-	carrier.Tune(c, carrier.Tuning{KeepAlive: keepAlive}) // best effort: it works untuned
+	carrier.Tune(c, carrier.Tuning{KeepAlive: keepAlive}) // best effort: the socket works untuned
 }

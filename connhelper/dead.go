@@ -7,11 +7,10 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Dead tells the job's processes here that those of other ranks have died with
-// their node, and why that is thought: those that are registered now and those that
-// will be, until Forget. A process that does not take the news in time loses its
-// registration, as with any frame. It is safe for concurrent use; ranks stay the
-// caller's.
+// Dead notifies the job's processes here that other ranks have died with their node, and why that
+// is assumed: the processes that are registered now and those that register later, until Forget. A
+// process that does not read the frames in time loses its registration, as with any frame. Dead is
+// safe for concurrent use; it does not keep ranks.
 func (h *Helper) Dead(job overlay.JobID, ranks []uint32, why string) {
 	var news []*wire.LocalDead
 	for some := range slices.Chunk(ranks, wire.MaxDead) {
@@ -19,20 +18,19 @@ func (h *Helper) Dead(job overlay.JobID, ranks []uint32, why string) {
 	}
 	for _, p := range h.here.removeDead(job, news) {
 		for _, f := range news {
-			p.conn.Send(f, nil) // its reader sees what is wrong
+			p.conn.Send(f, nil) // its reader handles errors
 		}
 	}
 }
 
-// Forget has the dead of a job be forgotten, when all of the job is over on this
-// node.
+// Forget discards the dead of a job. Call it when the job is over on this node.
 func (h *Helper) Forget(job overlay.JobID) {
 	h.here.mu.Lock()
 	defer h.here.mu.Unlock()
 	delete(h.here.dead, job)
 }
 
-// removeDead notes the dead of a job and returns its processes here.
+// removeDead records the dead of a job and returns its processes here.
 func (t *table) removeDead(job overlay.JobID, news []*wire.LocalDead) (of []*process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,15 +23,15 @@ import (
 type made struct {
 	conn   socket
 	path   overlay.Path
-	limits []string                                    // what holds the connection back
-	commit func(context.Context) error                 // if not nil, to be called when it is taken
-	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
-	settle func(err error)                             // if not nil, told what came of the link's handshake on it
+	limits []string                                    // what limits the connection
+	commit func(context.Context) error                 // if not nil, to be called when the connection is taken
+	handed func(p *process, carrier uint64, err error) // if not nil, called when p got the connection, or did not
+	settle func(err error)                             // if not nil, called with the result of the link's handshake on it
 
 	useless func() // if not nil, called when the link's handshake fails on it
 }
 
-// drop gives up a connection that is not wanted.
+// drop closes a connection that is not wanted.
 func (m made) drop() {
 	if m.conn != nil {
 		m.conn.Close()
@@ -43,28 +43,27 @@ func (m made) drop() {
 
 var errDropped = errors.New("another technique was faster")
 
-// target is where a process is, as the directory says.
+// target is where a process is, by the directory's answer.
 type target struct {
 	point  overlay.AccessPoint
 	plan   overlay.Plan
 	digest uint64 // of the plan; 0 inside the site
 	memory memory
-	ways   overlay.Ways // that the process wants
+	ways   overlay.Ways // what the process asked for
 }
 
-// memory is what the site has learned of the plan's techniques.
+// memory is what the site has learned about the plan's techniques.
 type memory struct {
 	winner   known                        // connected last
-	barred   map[overlay.Technique]string // not worth a try for now, and why
-	inferior map[overlay.Technique]string // carry far less than another: for when nothing else connects
+	barred   map[overlay.Technique]string // not worth trying for now, and why
+	inferior map[overlay.Technique]string // carry far less than another: tried when nothing else connects
 }
 
-// dial connects p to another process of its job, by whatever works. Its errors do not name the
-// process, as whoever asked for it does. It waits
-// for a process that has not started yet and for a frontal that is away. When
-// every technique failed it asks the directory afresh and tries again for a
-// while: a cached answer may be of an earlier life of the process, and a
-// daemon on the way may be starting anew.
+// dial connects p to another process of its job, by any technique that works. Its errors do not
+// name the process; the caller does. dial waits for a process that has not started yet and for a
+// frontal that is away. When every technique failed it asks the directory without caches and
+// retries for a while: a cached answer may be of an earlier generation of the process, and a daemon
+// on the way may be restarting.
 func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (made, error) {
 	if name == p.name {
 		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
@@ -78,12 +77,12 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 		return h.dialReserve(ctx, p, name.Rank)
 	}
 	fresh := p.askedBefore(name.Rank)
-	var giveUp time.Time // known when a try has failed
-	var before error     // of the last try that ended by itself
+	var giveUp time.Time // set when an attempt has failed
+	var before error     // of the last attempt that ended by itself
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return made{}, before // it says more than that the time was up in the midst of another try
+			return made{}, before // it says more than that the deadline passed during another attempt
 		}
 		if before = err; giveUp.IsZero() {
 			giveUp = time.Now().Add(persistence)
@@ -110,7 +109,7 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 	return h.connect(ctx, p, at)
 }
 
-// passing reports whether a failure may go away by itself.
+// passing reports whether a failure may be transient.
 func passing(err error) bool {
 	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrTurn) {
 		return true // nothing was tried
@@ -123,7 +122,7 @@ func passing(err error) bool {
 	return true
 }
 
-// sleepFor pauses between two tries, and reports whether there is to be another.
+// sleepFor pauses between two attempts, and reports whether to make another.
 func sleepFor(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
 	next := time.Now().Add(pause)
 	if deadline, ok := ctx.Deadline(); next.After(giveUp) || ok && next.After(deadline) {
@@ -139,7 +138,7 @@ func sleepFor(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
 	}
 }
 
-// askedBefore reports whether p was connected to rank already, and notes it.
+// askedBefore reports whether p was connected to rank already, and records that it asks now.
 func (p *process) askedBefore(rank uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +147,7 @@ func (p *process) askedBefore(rank uint32) bool {
 	return before
 }
 
-// locate asks the directory where a process is, and waits until it starts.
+// locate asks the directory where a process is, and waits until the process starts.
 func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh bool) (target, error) {
 	start := time.Now()
 	for {
@@ -177,7 +176,8 @@ func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh boo
 	}
 }
 
-// wait pauses before a question is put again, unless the session ends first.
+// wait pauses before a question is repeated, unless the session ends first. It returns false if ctx
+// ends.
 func (f *frontal) wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -191,7 +191,7 @@ func (f *frontal) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask puts one question; a process that is unknown is waited for a while.
+// ask sends one question; for an unknown process it waits a while.
 func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) (*controlpb.Answer, error) {
 	r, err := f.directory().Resolve(ctx, &controlpb.ResolveRequest{Questions: []*controlpb.Question{
 		{Process: control.ProcessToPB(name), Fresh: fresh},
@@ -205,26 +205,26 @@ func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) 
 	if err = control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
 		return r.Answers[0], err
 	}
-	wait := min(awaitStep, timeLeft(ctx)-answerMargin) // the answer must be here in time
+	wait := min(awaitStep, timeLeft(ctx)-answerMargin) // leaves time for the answer to arrive
 	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
 	if err = control.FromStatus(err); err == nil {
 		err = control.FaultErr(answer.Fault)
 	}
-	if errors.Is(err, overlay.ErrOverloaded) { // as many of this node or site wait as may: it is asked now and then instead
+	if errors.Is(err, overlay.ErrOverloaded) { // too many dials of this node or site wait: ask now and then instead
 		f.wait(ctx, min(crowdedWait+rand.N(crowdedWait), max(wait, time.Millisecond)))
 		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
 	}
 	return answer, err
 }
 
-// crowdedWait is the least pause between two questions about a process that
-// cannot be waited for in one call.
+// crowdedWait is the minimum pause between two questions about a process that cannot be waited for
+// in one call.
 const crowdedWait = 500 * time.Millisecond
 
-// answerMargin is the time in which an answer comes back.
+// answerMargin is the time allowed for an answer to return.
 const answerMargin = 50 * time.Millisecond
 
-// timeLeft returns how long ctx still has.
+// timeLeft returns the time until ctx's deadline.
 func timeLeft(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -266,8 +266,8 @@ func readMemory(m *controlpb.Memory) memory {
 	return out
 }
 
-// planInside is the plan for two nodes of one site: they reach each other
-// unless the target found no free port in the site's range.
+// planInside returns the plan for two nodes of one site: they reach each other unless the target
+// found no free port in the site's range.
 func planInside(point overlay.AccessPoint) overlay.Plan {
 	site := point.Node.Site
 	p := overlay.Plan{Asker: site, Target: site}
@@ -282,12 +282,11 @@ func planInside(point overlay.AccessPoint) overlay.Plan {
 	return p
 }
 
-// connect races the techniques of a plan, each bounded, and tells the directory
-// which did not work.
+// connect races the techniques of a plan, each bounded, and reports to the directory which failed.
 func (h *Helper) connect(ctx context.Context, p *process, to target) (made, error) {
 	if to.point.Node == h.node {
-		// Registered from here, but gone from the table: this helper was started
-		// again and the process has not said hello yet.
+		// Registered from here, but not in the table: this helper was restarted and the process has
+		// not sent its hello yet.
 		if q := h.here.wait(ctx, to.point.Process); q != nil {
 			return h.pair(p, q)
 		}
@@ -299,8 +298,8 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 	return h.follow(ctx, p, to)
 }
 
-// follow races the plan's techniques, those that did not do lately left out,
-// and tells the directory how each did.
+// follow races the plan's techniques, except those that failed recently, and reports each result to
+// the directory.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
 	fail := func(err error) (made, error) {
 		return made{}, fmt.Errorf("at %v: %w", to.point.Node, err)
@@ -345,7 +344,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 		return made{}, ctx.Err()
 	}
 	tried = append(tried, vain...)
-	if last == nil { // nothing was worth a try: what the plan left out is half of the answer
+	if last == nil { // nothing was worth trying: the techniques that the plan rejected are half of the answer
 		last = overlay.ErrNoPath
 		tried = append(tried, rejected(to.plan)...)
 	}
@@ -381,8 +380,8 @@ func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay
 	return entries, got, won
 }
 
-// fallbacks returns the steps that carry far less than another, which is better than
-// nothing. Who looks for a better path than it has does not want them.
+// fallbacks returns the steps that carry far less than another, which is better than nothing. They
+// are not for a process that looks for a better path than its current one.
 func (to target) fallbacks() (steps []overlay.Step) {
 	for _, s := range to.plan.Steps {
 		_, barred := to.memory.barred[s.Technique]
@@ -393,8 +392,7 @@ func (to target) fallbacks() (steps []overlay.Step) {
 	return steps
 }
 
-// passedOver says which techniques that come before taken in a plan were measured to carry
-// less.
+// passedOver says which techniques that precede taken in a plan were measured to carry less.
 func (to target) passedOver(taken overlay.Technique) (why []string) {
 	for _, s := range to.plan.Steps {
 		if reason, inferior := to.memory.inferior[s.Technique]; inferior && s.Technique < taken {
@@ -404,9 +402,9 @@ func (to target) passedOver(taken overlay.Technique) (why []string) {
 	return why
 }
 
-// onOutcome returns what is to be done when the process says how its handshake went: a
-// technique has connected when both ends have proved themselves, and not when the
-// network has, for what a connection carries shows only then.
+// onOutcome returns the function to call when the process reports the result of its handshake: a
+// technique has succeeded when both ends have authenticated themselves, not when the network has
+// connected, because only the handshake shows that the connection carries data.
 func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took time.Duration) func(error) {
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
@@ -415,29 +413,29 @@ func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took ti
 		}
 		switch {
 		case away && !path.Small && errors.Is(err, overlay.ErrTimeout):
-			h.largeVanished(to, technique, err) // and small ones show whether the technique is to blame
+			h.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
 		case err != nil:
 			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
 			t.disproved(technique)
 			h.report(to, technique, 0, err)
-		case technique != to.memory.winner.technique && to.ways.Techniques() != overlay.RelayOnly: // else it is no news
+		case technique != to.memory.winner.technique && to.ways.Techniques() != overlay.RelayOnly: // otherwise it is known already
 			h.report(to, technique, took, nil)
 		}
 	}
 }
 
-// reportOutcomes tells the directory which techniques failed in a race. It returns what was tried in vain, the
-// last error that says something of a path, else the first of all, and whether anything was learnt
-// of the paths.
+// reportOutcomes reports to the directory which techniques failed in a race. It returns what
+// failed, the last error that says something about a path or else the first of all, and whether
+// anything was learned about the paths.
 func (h *Helper) reportOutcomes(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
 	for _, o := range got {
 		step := entries[o.i].step
 		switch {
-		case o.i == won: // the process says whether it is of use
+		case o.i == won: // the process reports whether it is of use
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			if isSkipped(o.err) {
-				if last == nil || !passing(last) { // another of them may pass
+				if last == nil || !passing(last) { // another of them may be transient
 					last = o.err
 				}
 				continue
@@ -449,9 +447,9 @@ func (h *Helper) reportOutcomes(to target, entries []entry, got []outcome, won i
 	return vain, last, learnt
 }
 
-// isSkipped reports whether a technique failed for what lies beside its path:
-// somebody has too much to do, a daemon that was to help is away, or the
-// process is. Nobody is to remember that of the technique.
+// isSkipped reports whether a technique failed for a reason that says nothing about its path: a
+// process or daemon is overloaded, a daemon that had to help is away, or the target process is.
+// Such a failure must not be remembered for the technique.
 func isSkipped(err error) bool {
 	for _, class := range []error{
 		overlay.ErrOverloaded, overlay.ErrPortRangeFull, errUnanswered, overlay.ErrNoSession,
@@ -464,8 +462,8 @@ func isSkipped(err error) bool {
 	return false
 }
 
-// attemptsError says what was tried, and has the class of the last try that
-// says something of its path, if there is one.
+// attemptsError lists what was tried, and has the class of the last failure that says something
+// about its path, if there is one.
 type attemptsError struct {
 	tried []string
 	last  error
@@ -478,7 +476,7 @@ func noPath(to target) error {
 	return fmt.Errorf("at %v: %w: %s", to.point.Node, overlay.ErrNoPath, strings.Join(rejected(to.plan), "; "))
 }
 
-// rejected says why the plan has no more techniques.
+// rejected returns why the plan has no more techniques.
 func rejected(p overlay.Plan) (why []string) {
 	for _, r := range p.Rejected {
 		why = append(why, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
@@ -486,8 +484,8 @@ func rejected(p overlay.Plan) (why []string) {
 	return why
 }
 
-// report tells the directory how a technique did. It must not hold up the
-// dial, nor fail it.
+// report reports the result of a technique to the directory. It must not delay the dial, nor fail
+// it.
 func (h *Helper) report(to target, t overlay.Technique, took time.Duration, cause error) {
 	f, _ := h.home.currentFrontal()
 	if f == nil {
@@ -513,7 +511,7 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	})
 }
 
-// pair connects two processes of this node: a socket pair, one end each.
+// pair connects two processes of this node by a socket pair, one end each.
 func (h *Helper) pair(p, q *process) (made, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -546,11 +544,11 @@ func socketPair() (a, b *net.UnixConn, err error) {
 	return a, b, nil
 }
 
-// socketOf takes over a descriptor.
+// socketOf takes ownership of a descriptor.
 func socketOf(fd int) (*net.UnixConn, error) {
 	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "socketpair")
-	defer f.Close() // FileConn has a copy
+	defer f.Close() // FileConn duplicates it
 	c, err := net.FileConn(f)
 	if err != nil {
 		return nil, err

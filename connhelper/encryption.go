@@ -7,34 +7,34 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// encryption is what the site wants encrypted, as the frontal said last, and
-// what was logged about it.
+// encryption is the site's encryption policy, as last received from the frontal, and what was
+// logged about it.
 type encryption struct {
 	log  *slog.Logger
 	here overlay.SiteID
 
 	mu     sync.Mutex
 	policy overlay.Encryption
-	told   map[overlay.SiteID]bool // the wish for each other site that was logged
+	told   map[overlay.SiteID]bool // the last logged decision for each other site
 }
 
-// maxTold bounds what is remembered of the log: whoever dials says what site it
-// is of, and has not proven it. Beyond, sites are logged again.
+// maxTold bounds the record of what was logged: a dialler names its site without proof. Beyond the
+// bound, sites are logged again.
 const maxTold = 4096
 
 func newEncryption(log *slog.Logger, here overlay.SiteID) *encryption {
 	return &encryption{log: log, here: here, policy: overlay.DefaultEncryption(), told: map[overlay.SiteID]bool{}}
 }
 
-// set takes over what the frontal says.
+// set replaces the policy.
 func (e *encryption) set(p overlay.Encryption) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.policy = p
 }
 
-// seal reports whether the site wants a carrier encrypted that goes by path. It
-// logs the wish once for each site, and again when it changes.
+// seal reports whether the site wants a carrier by path encrypted. It logs the decision once for
+// each site, and again when it changes.
 func (e *encryption) seal(path overlay.Path) bool {
 	if path.Technique == 0 {
 		return false // one node

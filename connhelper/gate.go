@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// GateSettings are where the jobs that are launched here have their files.
+// GateSettings are the settings of the gate, which launches jobs here.
 type GateSettings struct {
 	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
 	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
@@ -31,8 +31,7 @@ type GateSettings struct {
 	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. Without it they run on for gate.orphan when it ends or is killed, and the helper that is started then takes them over."`
 }
 
-// storeOf returns the folder, or "" where the settings name none and there is no usual
-// one.
+// storeOf returns the folder, or "" where the settings name none and there is no default.
 func (s GateSettings) storeOf(node overlay.NodeID) string {
 	if s.Store != "" {
 		return string(s.Store)
@@ -51,14 +50,14 @@ func (s GateSettings) storeOf(node overlay.NodeID) string {
 // nearPings is how many nodes are pinged at a time for the list of hosts.
 const nearPings = 16
 
-// gateServices is the gate and what belongs to it.
+// gateServices is the gate and its services.
 type gateServices struct {
 	gate *gate.Gate
 	near *nearby.Nearby
 }
 
-// newGate returns the node's gate. offers says that the settings offer jobs, whether they can be
-// taken or not: who asks is then told why they are not.
+// newGate returns the node's gate. offers reports whether the settings offer jobs, whether they can
+// be taken or not: a submitter is then told why they are not.
 func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gateServices, error) {
 	var g gateServices
 	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
@@ -101,8 +100,8 @@ func (g *gateServices) serve(ctx context.Context, door *net.UnixListener) error 
 	return g.gate.Serve(ctx, door)
 }
 
-// serveAll runs the helper and its gate, which lies beside the helper's socket. The gate
-// ends first: it takes its leave of the helper.
+// serveAll runs the helper and its gate, whose socket is next to the helper's. The gate ends first,
+// because it still uses the helper while it ends.
 func serveAll(ctx context.Context, h *Helper, g *gateServices, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
 	door, err := local.ListenUnix(ln.Addr().String()+gate.DoorSuffix, mode)
 	if err != nil {

@@ -1,13 +1,12 @@
-// Package connhelper is the daemon on every node that connects the processes
-// there to those of other nodes. A process tells it over a Unix socket whom it
-// wants to reach; the helper asks its frontal how, carries out the techniques,
-// and hands the connected socket to the process. After that no helper stands
-// in the way of a byte, and a helper that dies takes no connection with it.
+// Package connhelper is the daemon on every node that connects the node's processes to those of
+// other nodes. A process requests a connection to another process over a Unix socket; the helper
+// asks its frontal for a plan, carries out the techniques, and hands the connected socket to the
+// process. After that no helper is on the data path, and a helper that dies takes no connection
+// with it.
 //
-// It decides nothing about techniques (the broker does), knows nothing of what
-// processes say to each other, and never reads past the first frame of a
-// connection. Its state is the table of the node's processes, kept in memory
-// and rebuilt by their clients when it starts anew.
+// The package decides nothing about techniques (the broker does), knows nothing about what
+// processes send each other, and never reads past the first frame of a connection. Its state is the
+// table of the node's processes, kept in memory and rebuilt by their clients after a restart.
 package connhelper
 
 import (
@@ -39,50 +38,47 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long the helper waits for what.
+// Timeouts and intervals.
 const (
 	introTimeout   = 5 * time.Second        // for the first frame of a connection
 	attemptTimeout = 5 * time.Second        // for one technique, unless the budget is shorter
-	relayTimeout   = 15 * time.Second       // for the relay: both ends have to get there
-	awaitStep      = 20 * time.Second       // for one long question about a process that has not started
-	registerWait   = 5 * time.Second        // for the frontal to take a registration
-	rejoin         = time.Second            // between tries to reach a frontal that is away; it is near, and a try costs little
-	turnTimeout    = 12 * time.Second       // for the target's turn to dial, so that the asker hears why it did not come
-	persistence    = 8 * time.Second        // for trying again after every technique failed once
-	longestPause   = 400 * time.Millisecond // between two of these tries
-	maxBudget      = 10 * time.Minute       // for one dial, whatever the process asks
-	watchTimeout   = 30 * time.Second       // for news of a carrier that was handed out
+	relayTimeout   = 15 * time.Second       // for the relay: both ends have to reach it
+	awaitStep      = 20 * time.Second       // for one long call about a process that has not started
+	registerWait   = 5 * time.Second        // for the frontal to accept a registration
+	rejoin         = time.Second            // between attempts to reach a frontal that is away; it is near, and an attempt is cheap
+	turnTimeout    = 12 * time.Second       // for the target's turn to dial, so that the asker still hears why it did not
+	persistence    = 8 * time.Second        // for retries after every technique failed once
+	longestPause   = 400 * time.Millisecond // between two of these retries
+	maxBudget      = 10 * time.Minute       // for one dial, whatever the process requests
+	watchTimeout   = 30 * time.Second       // for events about a carrier that was handed out
 )
 
-// Options of a helper. All fields but HTTPProxy, Address, Advertise and Limits
-// are needed.
+// Options of a helper. All fields but HTTPProxy, Address, Advertise and Limits are required.
 type Options struct {
-	Credentials *control.Credentials // of a helper: they say site and node
+	Credentials *control.Credentials // of a helper: they name site and node
 	Frontal     string               // host:port of the site's frontal
-	HTTPProxy   carrier.HTTPProxy    // the way out, where the site's profile says so
+	HTTPProxy   carrier.HTTPProxy    // used where the site's profile requires it
 	Address     netip.Addr           // where to listen for data; invalid: the address that faces the frontal
-	Advertise   netip.Addr           // under which other sites reach Address, if not itself
+	Advertise   netip.Addr           // address under which other sites reach Address, if different
 	Log         *slog.Logger
 	MaxOpen     int // dials and introductions in progress at once, per helper
 
-	// Limits bound what others have at the helper.
+	// Limits bound the resources that others use at the helper.
 	Limits Limits
 
-	// AllowLoopback lets introductions name loopback addresses: for a grid
-	// that runs on one host.
+	// AllowLoopback lets introductions name loopback addresses: for a grid that runs on one host.
 	AllowLoopback bool
 
-	// Rule says which addresses that others name are not contacted.
+	// Rule decides which addresses named by others are not contacted.
 	Rule netrule.Rule
 
-	// Audit takes a record of what the helper does; nil is none.
+	// Audit receives a record of what the helper does; nil means none.
 	Audit *audit.Log
 
-	// Offer is what the list of hosts says that this node offers. The zero
-	// Offer is nothing.
+	// Offer is what this node offers in the list of hosts. The zero Offer is nothing.
 	Offer offer.Offer
 
-	// Renew has the helper renew its certificate in its file.
+	// Renew makes the helper renew its certificate in its file.
 	Renew bool
 }
 
@@ -98,22 +94,22 @@ type Helper struct {
 	pathCache pathCache
 	sizes     sizes
 	crypt     *encryption
-	site      atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
+	site      atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
 	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for
-	life      context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
+	life      context.Context                     // of Serve, for work that outlasts the call that started it; set before anything runs
 	bearings  *coordinate.BearingsCache
 	portPool  *coordinate.PortPool
 	engine    *traverse.Engine // nil without CAP_NET_RAW
 	proxies   *encap.Dialer
 	window    *dialwindow.Window // of connections out of the site
 	budgets   budgets
-	callers   atomic.Pointer[gate.Gate] // whose door has limits for metrics; nil before there is one
-	calls     chan struct{}             // one token for each call under way of those that brief makes
+	callers   atomic.Pointer[gate.Gate] // for the limits of its socket in metrics; nil until there is one
+	calls     chan struct{}             // one token for each pending call of callBriefly
 	seq       atomic.Uint64             // numbers carriers
-	dials     dials                     // counts for metrics
+	dials     dials                     // counters for metrics
 	ownLinks  atomic.Int64              // accounts.open of all processes
 	kept      reserves
-	reserving chan struct{} // one token for each reserve that is being got
+	reserving chan struct{} // one token for each reserve that is being requested
 }
 
 // New returns a helper that runs with Serve.
@@ -140,9 +136,8 @@ func New(opts Options) (*Helper, error) {
 	return h, nil
 }
 
-// SetOffer changes what the list of hosts says that this node offers, and tells
-// the frontal, without a new session. ctx bounds that; a frontal that is away is told
-// when it is back.
+// SetOffer changes what this node offers in the list of hosts, and sends it to the frontal without
+// a new session. ctx bounds that; a frontal that is away receives it when it is back.
 func (h *Helper) SetOffer(ctx context.Context, o offer.Offer) error {
 	h.offer.Store(&o)
 	f, _ := h.home.currentFrontal()
@@ -155,9 +150,8 @@ func (h *Helper) SetOffer(ctx context.Context, o offer.Offer) error {
 	return control.FromStatus(err)
 }
 
-// Serve accepts processes on ln, a Unix socket, and does what they ask until
-// ctx ends. It returns when everything it started has ended; carriers that
-// were handed out live on.
+// Serve accepts processes on ln, a Unix socket, and serves their requests until ctx ends. It
+// returns when everything it started has ended; carriers that were handed out live on.
 func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	h.life = ctx
@@ -184,8 +178,8 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	return h.serveLocal(ctx, ln)
 }
 
-// enter declares the node on a fresh session and registers its processes, and
-// keeps the session in use until it ends.
+// enter declares the node on a new session, registers its processes, and keeps the session in use
+// until it ends.
 func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) error {
 	callCtx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
@@ -210,7 +204,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	}
 	f.local, err = data.listen(ip, profile)
 	if err != nil {
-		// Others cannot dial this node, but it can dial, and relays work.
+		// Other nodes cannot dial this one, but it can dial, and relays work.
 		h.log.Warn("no data port: other nodes cannot dial this one", "error", err)
 	}
 	f.public = publicAddress(profile, f.local, h.opts.Advertise)
@@ -225,7 +219,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 		switch {
 		case err == nil:
 		case ctx.Err() != nil, errors.Is(err, overlay.ErrUnreachable), errors.Is(err, overlay.ErrTimeout):
-			// The frontal has said nothing against the process: the next session will tell.
+			// The frontal has not refused the process: the next session will decide.
 			return fmt.Errorf("registering %v at %v: %w", p.name, s.Peer(), err)
 		default:
 			p.reject(err)
@@ -235,9 +229,9 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	return nil
 }
 
-// idle returns how long the site remembers a carrier by path while nothing passes.
-// The figure is measured in the first minutes of a site: the frontal then has
-// its helpers enter again, and carriers made from then on come with it.
+// idle returns how long the site keeps the state of an idle carrier by path. The value is measured
+// in the first minutes of a site: the frontal then makes its helpers enter again, and carriers made
+// from then on come with it.
 func (h *Helper) idle(path overlay.Path) time.Duration {
 	if p := h.site.Load(); p != nil {
 		return p.Idle(path)
@@ -245,8 +239,8 @@ func (h *Helper) idle(path overlay.Path) time.Duration {
 	return 0
 }
 
-// publicAddress is where other sites dial this node's listener; invalid when
-// they cannot. The frontal fills it in for nodes behind the gateway.
+// publicAddress returns where other sites dial this node's listener; invalid when they cannot. The
+// frontal fills it in for nodes behind the gateway.
 func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.Addr) netip.AddrPort {
 	if !local.IsValid() || p.GatewayOnly || p.Inbound == overlay.InboundNone {
 		return netip.AddrPort{}
@@ -260,7 +254,7 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 	return local
 }
 
-// register tells the frontal of one process.
+// register registers one process with the frontal.
 func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
@@ -280,9 +274,9 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	return nil
 }
 
-// frontalFor returns the current session once p is registered on it: a frontal
-// does nothing for a process that it does not know, and right after a restart
-// of either a dial may be quicker than enter.
+// frontalFor returns the current session after p is registered on it: a frontal does nothing for a
+// process that it does not know, and right after a restart of either a dial may be faster than
+// enter.
 func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
 	f, err := h.frontal(ctx)
 	if err != nil || p.known.Load() == f {
@@ -291,8 +285,8 @@ func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
 	return f, h.register(ctx, f, p)
 }
 
-// withdraw tells the frontal that a process is gone. If nobody can be told
-// now, the registration ends with its lease.
+// withdraw notifies the frontal that a process is gone. If there is no session now, the
+// registration ends with its lease.
 func (h *Helper) withdraw(ctx context.Context, p *process) {
 	f, _ := h.home.currentFrontal()
 	if f == nil {
@@ -311,13 +305,12 @@ func (h *Helper) withdraw(ctx context.Context, p *process) {
 	}
 }
 
-// maxBrief bounds the calls to the frontal that come and go with processes. With those
-// that max_open bounds they are fewer than a frontal takes of one node
-// (limits.peer_calls): it ends the session of one that goes far over that, and hundreds
-// of processes may end at a time.
+// maxBrief bounds the calls to the frontal that come and go with processes. Together with those
+// that max_open bounds they stay below what a frontal accepts of one node (limits.peer_calls): it
+// ends the session of a node that far exceeds that, and hundreds of processes may end at a time.
 const maxBrief = 128
 
-// callBriefly makes a call to the frontal when there is room for it.
+// callBriefly makes a call to the frontal when the bound allows it.
 func (h *Helper) callBriefly(ctx context.Context, call func() error) error {
 	select {
 	case h.calls <- struct{}{}:
@@ -328,8 +321,8 @@ func (h *Helper) callBriefly(ctx context.Context, call func() error) error {
 	}
 }
 
-// admit counts a connection in the making, or a question about a name, as its process's
-// account's, until release.
+// admit counts a connection in the making, or a request about a name, against its process's
+// account, until release.
 func (h *Helper) admit(p *process) (release func(), err error) {
 	who := uid(p.uid)
 	if err := h.budgets.open.Take(who, 1); err != nil {
@@ -339,7 +332,7 @@ func (h *Helper) admit(p *process) (release func(), err error) {
 	return func() { h.budgets.open.Give(who, 1) }, nil
 }
 
-// frontal is one session with the site's frontal and what it said.
+// frontal is one session with the site's frontal and what was received on it.
 type frontal struct {
 	session *control.Session
 	profile overlay.SiteProfile
@@ -356,8 +349,8 @@ func (f *frontal) directory() controlpb.DirectoryClient {
 type frontalHolder struct {
 	mu      sync.Mutex
 	current *frontal
-	changed chan struct{} // closed and renewed at every change
-	lost    time.Time     // since when there is none
+	changed chan struct{} // closed and replaced at every change
+	lost    time.Time     // when the last session ended
 }
 
 func newFrontalHolder() frontalHolder {
@@ -372,7 +365,7 @@ func (f *frontalHolder) set(to *frontal) {
 	f.changed = make(chan struct{})
 }
 
-// clear forgets from, unless another has taken its place.
+// clear removes from, unless another session has replaced it.
 func (f *frontalHolder) clear(from *frontal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -387,7 +380,7 @@ func (f *frontalHolder) currentFrontal() (*frontal, <-chan struct{}) {
 	return f.current, f.changed
 }
 
-// frontal returns the current session, or the next one if there is none.
+// frontal returns the current session, or waits for the next if there is none.
 func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
 	for {
 		f, changed := h.home.currentFrontal()
@@ -410,7 +403,7 @@ func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
 	}
 }
 
-// addrText is an address for the log.
+// addrText formats an address for the log.
 func addrText(a netip.AddrPort) string {
 	if !a.IsValid() {
 		return "none"

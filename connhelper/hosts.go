@@ -11,10 +11,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Hosts returns the nodes of the grid, this one among them, in the order of
-// offer.Compare. The frontal answers from a memory of some seconds. Hosts waits for
-// a session with the frontal until ctx ends, and fails with an overlay.ErrNoSession
-// then. The list is the caller's.
+// Hosts returns the nodes of the grid, including this one, in the order of offer.Compare. The
+// frontal answers from a cache of some seconds. Hosts waits for a session with the frontal until
+// ctx ends, and then fails with an overlay.ErrNoSession. The caller owns the list.
 func (h *Helper) Hosts(ctx context.Context) ([]offer.Host, error) {
 	f, err := h.frontal(ctx)
 	if err != nil {
@@ -31,5 +30,5 @@ func (h *Helper) Hosts(ctx context.Context) ([]offer.Host, error) {
 	return list, nil
 }
 
-// Node returns the node that the helper stands on.
+// Node returns the node that the helper runs on.
 func (h *Helper) Node() overlay.NodeID { return h.node }

@@ -16,20 +16,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// introduction is the asker's side of one Introduce call. A goroutine of the
-// helper passes its events on until the call ends.
+// introduction is the asker's side of one Introduce call. A goroutine of the helper forwards its
+// events until the call ends.
 type introduction struct {
 	link   wire.ID
 	events <-chan *controlpb.IntroduceEvent // closed when the call ended
-	err    error                            // why it ended; read after events is closed
+	err    error                            // why it ended; valid after events is closed
 	end    context.CancelFunc
-	detach func() bool // unties the call from the dial's context
+	detach func() bool // detaches the call from the dial's context
 	life   context.Context
 
-	promised func(next []byte) // told what the target has prepared for the next time; may be nil
+	promised func(next []byte) // called with what the target has prepared for the next time; may be nil
 }
 
-// introduction makes the request that all techniques share.
+// introduction returns the request that all techniques share.
 func (h *Helper) introduction(p *process, to target, t overlay.Technique) *controlpb.IntroduceRequest {
 	link := newID()
 	return &controlpb.IntroduceRequest{
@@ -38,8 +38,8 @@ func (h *Helper) introduction(p *process, to target, t overlay.Technique) *contr
 	}
 }
 
-// openIntroduction starts the call. It ends with ctx until detach is called,
-// and after watchTimeout in any case.
+// openIntroduction starts the call. It ends with ctx until detach is called, and after watchTimeout
+// in any case.
 func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*introduction, error) {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
@@ -49,7 +49,7 @@ func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *cont
 		end()
 		return nil, control.FromStatus(err)
 	}
-	events := make(chan *controlpb.IntroduceEvent, 4) // more than there are
+	events := make(chan *controlpb.IntroduceEvent, 4) // more than a call has
 	in := &introduction{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
 	h.work.Go(func() {
 		defer end()
@@ -83,7 +83,7 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.In
 	}
 }
 
-// failure says why the call ended; call it after events was closed.
+// failure returns why the call ended; call it after events was closed.
 func (in *introduction) failure() error {
 	if in.err == nil {
 		return fmt.Errorf("%w: the introduction ended without a result", overlay.ErrRefused)
@@ -91,11 +91,11 @@ func (in *introduction) failure() error {
 	return in.err
 }
 
-// errUnanswered marks the end of the wait for an introduction of which the
-// target's side has not said that it set to work: nothing was tried.
+// errUnanswered marks the end of a wait for an introduction that the target's side has not
+// accepted: nothing was tried.
 var errUnanswered = errors.New("the target's side has not begun")
 
-// unanswered is a wait for the introduction to be kind that ended with ctx.
+// unanswered returns the error of a wait for an event of the given kind that ended with ctx.
 func unanswered(ctx context.Context, kind controlpb.IntroduceEvent_Kind) error {
 	return fmt.Errorf("%w: waited for the introduction to be %v: %w", context.Cause(ctx), kind, errUnanswered)
 }
@@ -117,8 +117,8 @@ func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent
 	}
 }
 
-// outcome waits for the end of the call and returns what went wrong at the
-// target's side, if that is known.
+// outcome waits for the end of the call and returns what failed at the target's side, if that is
+// known.
 func (in *introduction) outcome() error {
 	for e := range in.events {
 		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
@@ -129,18 +129,18 @@ func (in *introduction) outcome() error {
 		}
 	}
 	if in.life.Err() != nil {
-		return nil // no news within the time: the relay's own bound will tell
+		return nil // no event in time: the relay's own timeout reports failures
 	}
 	return in.err
 }
 
-// targetService answers introductions that others asked for.
+// targetService handles introductions that other processes requested.
 type targetService struct {
 	controlpb.UnimplementedTargetServer
 	h *Helper
 }
 
-// Introduced does the target's part of a technique.
+// Introduced performs the target's part of a technique.
 func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
 		return control.Status(fmt.Errorf("%w: a %v does not introduce", overlay.ErrForbidden, role))
@@ -183,7 +183,7 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	}
 	connected := &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED}
 	if c == nil {
-		return tell(connected) // the asker comes again for what was prepared
+		return tell(connected) // the asker calls again to use what was prepared
 	}
 	if err := h.deliver(p, c, path); err != nil {
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
@@ -193,7 +193,7 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	return tell(connected)
 }
 
-// parties returns the process here that an introduction names, and who asks for it.
+// parties returns the local process that an introduction names, and the asker's name.
 func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.ProcessName, err error) {
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
@@ -216,9 +216,9 @@ func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.P
 	return p, asker, nil
 }
 
-// meet makes the target's connection: to the relay with its ticket, back to the
-// asker with the connect-id, or by what the technique negotiates. It tells the
-// asker that it set to work, with the answer if the technique has one.
+// meet makes the target's connection: to the relay with its ticket, back to the asker with the
+// connect-id, or as the technique negotiates. It notifies the asker that it has started, with the
+// answer if the technique has one.
 func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction, accept func(answer []byte) error) (socket, overlay.Path, error) {
 	path := overlay.Path{
 		Technique: overlay.Technique(m.Technique), Reason: m.Reason, Small: m.SmallPackets,
@@ -240,7 +240,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		return s, path, err
 	}
 	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == h.node.Site
-	ctx, end, err := h.dialSlot(ctx, f, inside, turnTimeout) // before the asker counts on this end
+	ctx, end, err := h.dialSlot(ctx, f, inside, turnTimeout) // before the asker relies on this end
 	if err != nil {
 		return nil, path, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
-// Limits bound what others have at a helper. A bound of 0 is the default.
+// Limits bound the resources that others use at a helper. A bound of 0 means the default.
 type Limits struct {
 	Processes int `yaml:"processes" default:"4096" min:"1" max:"1000000" help:"Processes of this node."`
 	PerUser   int `yaml:"processes_per_user" default:"2048" min:"1" max:"1000000" help:"The same of one account."`
@@ -35,7 +35,7 @@ type Limits struct {
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
 }
 
-// orDefault fills in what is not set.
+// orDefault replaces unset bounds with their defaults.
 func (l Limits) orDefault() Limits {
 	for _, b := range []struct {
 		of     *daemon.Size
@@ -54,13 +54,13 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// uid is an account of the node.
+// uid is a user account of the node.
 type uid uint32
 
 // String returns "uid 1000".
 func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
 
-// budgets are what Limits bound.
+// budgets are the counters that Limits bound.
 type budgets struct {
 	processes *limit.Counter[uid]
 	open      *limit.Counter[uid] // dials and introductions in progress
@@ -95,8 +95,8 @@ func (h *Helper) newBudgets(l Limits) budgets {
 	}
 }
 
-// auditSilent records a connection to the socket that was closed because its
-// account, or all together, have too many that say nothing.
+// auditSilent records a connection to the socket that was closed because its account, or all
+// accounts together, have too many without a hello.
 func (h *Helper) auditSilent(who uid, err error) {
 	h.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: who.String(), Rule: "silent-processes", Reason: err.Error(),

@@ -2,7 +2,7 @@ package connhelper
 
 import "golang.org/x/sys/unix"
 
-// machineMemory returns the machine's memory in bytes; 0 if it does not say.
+// machineMemory returns the machine's memory in bytes; 0 if unknown.
 func machineMemory() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// The families of a helper.
+// Metric families of a helper.
 var (
 	metricFrontalUp = metrics.Gauge("isthmus_helper_frontal_up", "1 while there is a session with the site's frontal.")
 	metricProcesses = metrics.Gauge("isthmus_helper_processes", "Processes of jobs that are registered at this node.")
@@ -24,8 +24,7 @@ var (
 	metricAccepted  = metrics.Counter("isthmus_accepted_connections_total", "Connections that other processes opened and processes of this node were handed, by technique.", "technique")
 )
 
-// dials counts what processes asked for. The zero value is ready; it is safe
-// for concurrent use.
+// dials counts the processes' dials. The zero value is ready; it is safe for concurrent use.
 type dials struct {
 	setup    [overlay.Relay + 1]metrics.Distribution // by technique; 0 is within the node
 	made     [overlay.Relay + 1]atomic.Uint64
@@ -43,15 +42,15 @@ func (d *dials) dialled(t overlay.Technique, took time.Duration, err error) {
 	d.setup[t].Observe(took)
 }
 
-// accept counts one connection that another process opened; how is what its
-// helper says, which may be of a later version.
+// accept counts one connection that another process opened; t is what its helper reports, which may
+// be of a later version.
 func (d *dials) accept(t overlay.Technique) {
 	if int(t) < len(d.accepted) {
 		d.accepted[t].Add(1)
 	}
 }
 
-// metrics says what Prometheus reads of the helper.
+// metrics returns what Prometheus reads of the helper.
 func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "helper", NotAfter: creds.NotAfter, Limits: h.limits,

@@ -13,12 +13,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// nameWait bounds what a process asks about names, besides how long it wants to
-// wait for one: the frontal or the broker may be starting anew.
+// nameWait bounds a request about names, in addition to the requested wait for a name: the frontal
+// or the broker may be restarting.
 const nameWait = 15 * time.Second
 
-// serveName answers one request of a process about names, in a goroutine that
-// work waits for.
+// serveName answers one request of a process about names, in a goroutine that work waits for.
 func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup, request uint32, budget time.Duration, do func(context.Context) (string, error)) {
 	ctx, done, err := p.begin(ctx, request, budget)
 	if err != nil {
@@ -34,7 +33,7 @@ func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup
 	work.Go(func() {
 		port, err := do(ctx)
 		release()
-		done() // before the answer, after which the number may be used again
+		done() // before the answer, after which the number may be reused
 		if err != nil {
 			p.fail(request, err)
 			return
@@ -43,8 +42,8 @@ func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup
 	})
 }
 
-// publish notes a name of p, so that the next session with the frontal publishes
-// it again, and asks this one.
+// publish records a name of p, so that the next session with the frontal publishes it again, and
+// publishes it on the current one.
 func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) error {
 	p.mu.Lock()
 	before, had := p.names[f.Name]
@@ -66,9 +65,9 @@ func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case f.Again && errors.Is(err, overlay.ErrUnreachable): // what was published stays so: the next session says it again
+	case f.Again && errors.Is(err, overlay.ErrUnreachable): // the name remains published: the next session publishes it again
 	case had:
-		if _, has := p.names[f.Name]; has { // it was not taken back meanwhile
+		if _, has := p.names[f.Name]; has { // it was not withdrawn meanwhile
 			p.names[f.Name] = before
 		}
 	default:
@@ -77,7 +76,7 @@ func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) 
 	return err
 }
 
-// keepName notes a name of p as its account's. p.mu is held.
+// keepName records a name of p and counts it against its account. p.mu is held.
 func (h *Helper) keepName(p *process, name, port string) error {
 	if _, had := p.names[name]; !had {
 		if err := h.budgets.names.Take(uid(p.uid), 1); err != nil {
@@ -88,7 +87,7 @@ func (h *Helper) keepName(p *process, name, port string) error {
 	return nil
 }
 
-// dropName ends what keepName began, if it did. p.mu is held.
+// dropName undoes keepName, if the name was recorded. p.mu is held.
 func (h *Helper) dropName(p *process, name string) {
 	if _, had := p.names[name]; had {
 		delete(p.names, name)
@@ -96,7 +95,7 @@ func (h *Helper) dropName(p *process, name string) {
 	}
 }
 
-// dropNames is dropName of all names of a process that has ended.
+// dropNames drops all names of a process that has ended.
 func (h *Helper) dropNames(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +116,8 @@ func (h *Helper) publishAt(ctx context.Context, p *process, f *wire.LocalPublish
 	return verdict(r.Faults)
 }
 
-// publishAgain tells a new session with the frontal the names of p. One that was
-// lost meanwhile is forgotten: the frontal says why in its log.
+// publishAgain publishes the names of p on a new session with the frontal. A name that was lost
+// meanwhile is dropped and logged.
 func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error {
 	req := &controlpb.PublishRequest{Again: true}
 	p.mu.Lock()
@@ -150,7 +149,7 @@ func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error
 	return nil
 }
 
-// unpublish takes a name back. One that is not known here may be known further up, where
+// unpublish withdraws a name. One that is not known here may be known to the frontal or broker, if
 // an earlier helper, or an attempt of this one, has published it.
 func (h *Helper) unpublish(ctx context.Context, p *process, name string) error {
 	p.mu.Lock()
@@ -167,8 +166,8 @@ func (h *Helper) unpublish(ctx context.Context, p *process, name string) error {
 	return verdict(r.Faults)
 }
 
-// lookupName asks the frontal, which waits in our place, and the next one if
-// this one goes away meanwhile.
+// lookupName asks the frontal, which waits for the name, and the next session if this one ends
+// meanwhile.
 func (h *Helper) lookupName(ctx context.Context, l *wire.LocalLookup) (string, error) {
 	end := time.Now().Add(min(l.Budget, maxBudget))
 	for {
@@ -194,12 +193,12 @@ func (h *Helper) lookupNameOnce(ctx context.Context, name string, wait time.Dura
 	return r.Port, nil
 }
 
-// publication is a name of p in message form.
+// publication returns a name of p in message form.
 func (p *process) publication(name, port string) *controlpb.Publication {
 	return control.PublicationToPB(overlay.Publication{Name: name, Port: port, Process: p.name, Generation: p.generation})
 }
 
-// verdict is that on the only item of a call.
+// verdict returns the error of the only item of a call.
 func verdict(faults []*controlpb.Fault) error {
 	errs, err := control.VerdictErrs(faults, 1)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// permitted is r without the vantage points that the settings deny; it may be nil.
+// permitted removes from r the vantage points that the settings deny; r may be nil.
 func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsResponse {
 	if rule := h.opts.Rule; r != nil {
 		r.Tcp, r.Stun, r.Tcp6 = rule.Without(r.Tcp), rule.Without(r.Stun), rule.Without(r.Tcp6)
@@ -24,7 +24,7 @@ func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsRes
 	return r
 }
 
-// side is this node as an end of meetings, on whose behalf j says.
+// side returns this node as one end of a coordinated traversal, on behalf of j.
 func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 	ip := f.local.Addr()
 	if !ip.IsValid() {
@@ -48,8 +48,8 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 	}
 }
 
-// negotiated carries out a technique of package coordinate from the asker's side,
-// or has the gateway do so for a node without a route out.
+// negotiated carries out a technique of package coordinate from the asker's side, or makes the
+// gateway do so for a node without a route out.
 func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	if f.profile.GatewayOnly {
 		return h.negotiatedByGateway(ctx, f, p, to, step)
@@ -64,12 +64,12 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	}
 	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(until context.Context, offer []byte) ([]byte, error) {
 		if in != nil {
-			in.end() // the one before led to nothing
+			in.end() // the previous attempt failed
 		}
 		request := h.introduction(p, to, step.Technique)
 		request.Offer = offer
 		var err error
-		// It outlasts the answer: what becomes of the other end is told later.
+		// The call outlasts the answer: it reports the other end's result later.
 		if in, err = h.openIntroduction(ctx, f, request); err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		}
 		return accepted.Answer, nil
 	})
-	if err == nil && in == nil { // somebody listens there, and the target knows nothing of it
+	if err == nil && in == nil { // some process listens there, and the target knows nothing of it
 		c.Close()
 		err = fmt.Errorf("%w: connected to %v, but nobody could be told there", overlay.ErrUnreachable, to.point.Node)
 	}
@@ -99,8 +99,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	return made{conn: s, handed: h.watch(in)}, nil
 }
 
-// negotiatedByGateway has the frontal be the asker's end, and fetches the
-// connection from it.
+// negotiatedByGateway makes the frontal act as the asker's end, and fetches the connection from it.
 func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	request := h.introduction(p, to, step.Technique)
 	request.Port, request.Ipv6 = uint32(step.Port), step.IPv6
@@ -109,7 +108,7 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 		return made{}, err
 	}
 	accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
-	if errors.Is(err, errUnanswered) { // the gateway says so when it is connected: it may have tried all the time
+	if errors.Is(err, errUnanswered) { // the gateway sends the event when it is connected: it may have tried all the time
 		err = fmt.Errorf("%w: waited for the gateway to connect", context.Cause(ctx))
 	}
 	var c *net.TCPConn
@@ -124,7 +123,8 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	return made{conn: c, handed: h.watch(in)}, nil
 }
 
-// watch tells the process that got a carrier what goes wrong at the other end.
+// watch returns a function that reports failures at the other end to the process that got a
+// carrier.
 func (h *Helper) watch(in *introduction) func(*process, uint64, error) {
 	return func(p *process, carrier uint64, err error) {
 		if err != nil {
@@ -140,20 +140,20 @@ func (h *Helper) watch(in *introduction) func(*process, uint64, error) {
 	}
 }
 
-// bridgeTimeout is how long the kernel tries to deliver what a process wrote on a
-// connection that this helper copies for: the link itself has long gone on elsewhere.
+// bridgeTimeout is how long the kernel tries to deliver what a process wrote on a connection that
+// this helper bridges: by then the link itself has moved elsewhere.
 const bridgeTimeout = 30 * time.Second
 
-// handable returns c in a form that a process can be given. A kernel's socket
-// is that already; of any other connection the process gets one end of a pair
-// of sockets, and this helper copies for as long as it lives.
+// handable returns c in a form that can be handed to a process. A kernel socket already is; for any
+// other connection the process gets one end of a socket pair, and this helper copies for as long as
+// the connection lives.
 func (h *Helper) handable(c net.Conn) (socket, error) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tune(tcp)
 		return tcp, nil
 	}
 	if tcp := carrier.Socket(c); tcp != nil {
-		carrier.Tune(tcp, carrier.Tuning{KeepAlive: keepAlive, UserTimeout: bridgeTimeout}) // best effort: it works untuned
+		carrier.Tune(tcp, carrier.Tuning{KeepAlive: keepAlive, UserTimeout: bridgeTimeout}) // best effort: the socket works untuned
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// OfferSettings are what the node's owner lets jobs have that are launched from
-// anywhere in the grid.
+// OfferSettings are what the node's owner allows to jobs that are launched from anywhere in the
+// grid.
 type OfferSettings struct {
 	Jobs      int         `yaml:"jobs" default:"0" min:"0" max:"10000" example:"1" help:"Jobs at a time, those that are only booked included. 0 offers nothing: the node is listed and takes no job. Whoever offers any says in allow to whom."`
 	Processes int         `yaml:"processes" default:"0" min:"0" max:"1048576" help:"Processes of one job at a time. 0 stands for the node's cores."`
@@ -31,14 +31,14 @@ type OfferSettings struct {
 	Deny      []OfferRule `yaml:"deny" help:"Who may not, whatever allow says."`
 }
 
-// OfferRule fits those for whom all that it says is so.
+// OfferRule matches when every field that is set matches.
 type OfferRule struct {
 	Site      string       `yaml:"site" help:"The site from which the job is launched."`
 	Addresses netip.Prefix `yaml:"addresses" help:"A network in which the address is that the request comes from. Through a relay or a gateway, the address is not known, and the rule does not fit."`
 	Identity  string       `yaml:"identity" help:"The user and node that launch the job, as USER@SITE/NODE: the node proves itself, and answers for who its user is. An asterisk stands for any part of a name, as in alice@*/*."`
 }
 
-// Check relates the keys of a rule to each other.
+// Check checks that the keys of a rule fit together.
 func (r OfferRule) Check() error {
 	var errs []error
 	if r == (OfferRule{}) {
@@ -68,12 +68,12 @@ func checkIdentity(s string) error {
 	return nil
 }
 
-// ExampleOffer is an offer to the users of one site, as a line of a helper's settings.
+// ExampleOffer returns an offer to the users of one site, as a line of a helper's settings.
 func ExampleOffer(site overlay.SiteID) string {
 	return fmt.Sprintf("offer: {jobs: 1, allow: [{site: %s}]}", site)
 }
 
-// Check relates the keys to each other.
+// Check checks that the keys fit together.
 func (s OfferSettings) Check() error {
 	if s.Jobs > 0 && len(s.Allow) == 0 {
 		return daemon.Wrong("allow", "jobs: %d is offered, and nobody may have it; say who may, as in allow: [{site: sitea}], or for every member of the grid allow: [{identity: \"*@*/*\"}]", s.Jobs)
@@ -93,8 +93,8 @@ func (c Config) Advice() daemon.Faults {
 	return daemon.Faults{{Key: "offer.jobs", Err: fmt.Errorf("0, so this node takes no job; to have it take one at a time of its own site's users, write\n%s", ExampleOffer(c.site()))}}
 }
 
-// site returns the site that the node's certificate names, if it can be read here, else
-// an example.
+// site returns the site that the node's certificate names, if it can be read here, otherwise an
+// example.
 func (c Config) site() overlay.SiteID {
 	text, err := os.ReadFile(string(c.TLS.Cert))
 	if err != nil {
@@ -128,8 +128,7 @@ func (s OfferSettings) Offer() offer.Offer {
 	return o
 }
 
-// Policy returns what the settings let whom have on this machine, for the
-// node service.
+// Policy returns what the settings allow to whom on this machine, for the node service.
 func (s OfferSettings) Policy() reserve.Policy {
 	o := s.Offer()
 	return reserve.Policy{

@@ -9,57 +9,57 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// pathCache sees to it that of many links to one site only the first tries out how
-// to get there. The others wait a moment for what it finds, and take that way;
-// so a hundred ranks that dial at once make one decision, not a hundred races.
+// pathCache makes only the first of many links to one site find out how to get there. The others
+// wait briefly for its result, and use that technique; so a hundred ranks that dial at once make
+// one decision, not a hundred races.
 type pathCache struct {
 	mu    sync.Mutex
 	sites map[overlay.SiteID]*cachedPath
 }
 
-// known is what is known of the way to a site.
+// known is what is known about the path to a site.
 type known struct {
-	technique overlay.Technique // that connected last; 0: nothing is known
-	took      time.Duration     // from the dial on
+	technique overlay.Technique // connected last; 0: nothing is known
+	took      time.Duration     // time from the start of the dial
 }
 
 type cachedPath struct {
-	plan   uint64 // digest; what was found under another plan does not count
+	plan   uint64 // digest; results under another plan do not count
 	winner known
 	found  time.Time
-	race   chan struct{} // closed when the first race ended; nil when none is on
+	race   chan struct{} // closed when the first race ends; nil when there is none
 	probes int           // links that look for something better than a relay
 	turns  chan struct{} // one token for each link in the making
 }
 
-// How long a winner is taken without asking the frontal's memory, and how long
-// a link waits for the race of another.
+// How long a winner is used without asking the frontal's memory, and how long a link waits for
+// another link's race.
 const (
 	leadLife = time.Minute
 	leadWait = time.Second
 
-	// maxMaking bounds the links to one site that are in the making at a time.
-	// More would only be in each other's way, and each would then try one
-	// technique after the other though the first works.
+	// maxMaking bounds the links to one site that are in the making at a time. More would only
+	// delay each other, and each would then try one technique after the other although the first
+	// works.
 	maxMaking = 4
 )
 
 func newPathCache() pathCache { return pathCache{sites: map[overlay.SiteID]*cachedPath{}} }
 
-// A turn is a link's leave to be made.
+// A dialAttempt is a link's turn to be made.
 type dialAttempt struct {
-	winner known // how links to that site are made; unknown for the one that is to find out
+	winner known // how links to that site are made; zero for the link that is to find out
 
-	// follow says to take the winner and try nothing else: others see to that.
+	// follow says to use the winner and try nothing else: other links look for better.
 	follow bool
 
-	pathCache  *pathCache // nil: what is found out is not what others want
+	pathCache  *pathCache // nil: the result is of no use to other links
 	cachedPath *cachedPath
-	first      bool // others wait for what it finds
+	first      bool // other links wait for its result
 }
 
-// enter waits for the link's turn. Whoever entered calls done or
-// leave, once. Who looks for another way than the best has no turn to wait for.
+// enter waits for the link's turn. The caller must call finish or leave, once. A link that looks
+// for a path other than the best does not wait for a turn.
 func (l *pathCache) enter(ctx context.Context, to target) (*dialAttempt, error) {
 	if to.ways != overlay.AllWays {
 		return &dialAttempt{}, nil
@@ -81,7 +81,7 @@ func (l *pathCache) enter(ctx context.Context, to target) (*dialAttempt, error) 
 		race := s.race
 		switch {
 		case t.winner.technique == overlay.Relay:
-			// There may be better by now; one link at a time finds out.
+			// There may be a better technique by now; one link at a time checks.
 			if t.follow = s.probes > 0; !t.follow {
 				s.probes++
 			}
@@ -102,7 +102,7 @@ func (l *pathCache) enter(ctx context.Context, to target) (*dialAttempt, error) 
 	}
 }
 
-// lookup returns what is known of the target's site under its plan.
+// lookup returns what is known about the target's site under its plan.
 func (l *pathCache) lookup(to target) *cachedPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *pathCache) lookup(to target) *cachedPath {
 	return s
 }
 
-// finish notes how the link was made, or that it was not (nothing is known).
+// finish records how the link was made, or that it was not (zero k).
 func (t *dialAttempt) finish(k known) {
 	if t.pathCache == nil {
 		return
@@ -133,7 +133,7 @@ func (t *dialAttempt) finish(k known) {
 	}
 }
 
-// disproved notes that a link by this technique, which seemed to be made, was not.
+// disproved records that a link by this technique, which seemed to be made, was not.
 func (t *dialAttempt) disproved(technique overlay.Technique) {
 	if t.pathCache == nil {
 		return
@@ -145,8 +145,8 @@ func (t *dialAttempt) disproved(technique overlay.Technique) {
 	}
 }
 
-// leave is done for a link that was not made, for reasons that say nothing of
-// the ways to the site: what was known of them still is.
+// leave is finish for a link that was not made, for reasons that say nothing about the paths to the
+// site: what was known about them is kept.
 func (t *dialAttempt) leave() {
 	if t.pathCache == nil {
 		return
@@ -156,7 +156,7 @@ func (t *dialAttempt) leave() {
 	t.end()
 }
 
-// end gives the turn back. The cache is locked.
+// end releases the turn. The cache is locked.
 func (t *dialAttempt) end() {
 	s := t.cachedPath
 	if t.winner.technique == overlay.Relay && !t.follow {

@@ -13,12 +13,12 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// measureTimeout bounds a measurement, whatever its caller asks.
+// measureTimeout bounds a measurement, whatever its caller requests.
 const measureTimeout = 30 * time.Second
 
-// measuring holds a token while a measurement is under way in this process:
-// two at once would take each other's traffic for the firewall's doing. Idle
-// mappings are measured by hardly any traffic, and beside it.
+// measuring holds a token while a measurement is under way in this process: two at once would
+// mistake each other's traffic for effects of the firewall. Idle mappings are measured with hardly
+// any traffic, and in parallel.
 var measuring, idling = make(chan struct{}, 1), make(chan struct{}, 1)
 
 // Measure measures the site's profile from this node, for its frontal.
@@ -76,8 +76,8 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (pr
 	return probe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
 }
 
-// idleWaits returns the times that mappings are to be idle for; none for a
-// measurement of everything else.
+// idleWaits returns the times for which mappings are to be idle; none for a measurement of
+// everything else.
 func idleWaits(req *controlpb.MeasureRequest) []time.Duration {
 	var waits []time.Duration
 	for _, s := range req.GetIdleS() {
@@ -86,7 +86,7 @@ func idleWaits(req *controlpb.MeasureRequest) []time.Duration {
 	return waits
 }
 
-// askFrontal is the grid as a helper reaches it.
+// askFrontal is the helper's interface to the grid for measurements.
 type askFrontal struct {
 	controlpb.DirectoryClient
 	h *Helper

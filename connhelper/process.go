@@ -20,40 +20,40 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// process is a local process that said hello. Its reader goroutine owns it;
-// the fields below the line are shared.
+// process is a local process that sent its hello. Its reader goroutine owns it; the fields after mu
+// are shared.
 type process struct {
 	name       overlay.ProcessName
 	generation overlay.Generation
 	uid        uint32
-	principal  overlay.Principal // the account
-	grant      string            // proves for whom else it works; may be empty
-	proof      string            // its job's signature of where it is
+	principal  overlay.Principal // its account
+	grant      string            // proves on whose behalf it works; may be empty
+	proof      string            // its job's signature of its place
 	conn       *local.Conn
-	sizes      bool                    // it knows of sizes of packets (wire.FeaturePacketSize)
-	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
-	missed     []*wire.LocalDead       // who of its job had died before it came
+	sizes      bool                    // it understands packet sizes (wire.FeaturePacketSize)
+	ready      chan struct{}           // closed once it was welcomed or refused: nothing is sent to it before
+	missed     []*wire.LocalDead       // ranks of its job that had died before it registered
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
-	left       atomic.Bool             // it has said so: the end of its socket is no death
-	accounts   accounts                // of its links; its reader's
+	left       atomic.Bool             // it announced that it leaves: the end of its socket is no death
+	accounts   accounts                // of its links; owned by its reader
 
 	mu    sync.Mutex
-	dials map[uint32]context.CancelFunc // requests in progress, of any kind
-	again map[uint32]bool               // ranks that were connected once: asked again, that carrier was no good
+	dials map[uint32]context.CancelFunc // cancels requests in progress, of any kind
+	again map[uint32]bool               // ranks that were connected before: a new request means that the carrier failed
 	names map[string]string             // that it has published, with their ports
-	open  openCarriers                  // of which it may still say what came of them
+	open  openCarriers                  // carriers whose outcome it may still report
 }
 
-// openCarriers are carriers that a process was handed and has not given up yet, with what
-// to do when it says how the handshake went, or that it gives them up for a better path.
-// The oldest are forgotten.
+// openCarriers are carriers that a process was handed and has not given up yet, with the functions
+// to call when it reports the result of the handshake, or that it gives them up for a better path.
+// The oldest are dropped.
 type openCarriers struct {
 	settle map[uint64]func(error)
-	done   map[uint64]bool // the handshake is
+	done   map[uint64]bool // the handshake is done
 	order  []uint64
 }
 
-// maxOpenCarriers bounds the carriers of a process whose outcome is waited for.
+// maxOpenCarriers bounds the carriers of a process whose outcome is awaited.
 const maxOpenCarriers = 256
 
 func (o *openCarriers) add(id uint64, settle func(error)) {
@@ -68,8 +68,8 @@ func (o *openCarriers) add(id uint64, settle func(error)) {
 	}
 }
 
-// take returns what to do about a carrier: once when it has failed, and before that
-// once when the handshake is done.
+// take returns the function to call for a carrier: once when it has failed, and before that once
+// when the handshake is done.
 func (o *openCarriers) take(id uint64, failed bool) func(error) {
 	settle := o.settle[id]
 	switch {
@@ -83,7 +83,7 @@ func (o *openCarriers) take(id uint64, failed bool) func(error) {
 	return settle
 }
 
-// storeOutcome takes the process's word on what came of a carrier. Nothing is believed of one
+// storeOutcome processes the outcome that the process reports for a carrier. It ignores carriers
 // that this process was not handed.
 func (p *process) storeOutcome(f *wire.LocalOutcome) {
 	p.mu.Lock()
@@ -136,8 +136,8 @@ func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
 	return nil
 }
 
-// serveProcess serves one process until it hangs up or ctx ends. It gives the
-// place back when the process has said who it is.
+// serveProcess serves one process until it hangs up or ctx ends. It releases the place when the
+// process has identified itself.
 func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limit.Place[uid]) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -145,7 +145,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	defer cancel()
 	p, err := h.acceptProcess(conn)
 	if !place.Leave() {
-		return // it was closed to make room for another account
+		return // closed to make room for another account
 	}
 	if err == nil {
 		if err = h.budgets.processes.Take(uid(p.uid), 1); err == nil {
@@ -195,8 +195,8 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	h.serveRequests(ctx, p)
 }
 
-// welcome registers p with the frontal, if there is one now (else enter does,
-// as soon as there is), and tells it that it is known.
+// welcome registers p with the frontal, if there is a session now (otherwise enter does, as soon as
+// there is one), and confirms that to the process.
 func (h *Helper) welcome(ctx context.Context, p *process) error {
 	defer close(p.ready)
 	if f, _ := h.home.currentFrontal(); f != nil {
@@ -215,7 +215,7 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 	return nil
 }
 
-// acceptProcess reads and checks the hello of a process, and has it sign where it is.
+// acceptProcess reads and checks the hello of a process, and has the process sign its place.
 func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 	cred, err := conn.PeerCred()
 	if err != nil {
@@ -269,7 +269,7 @@ func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 	}, nil
 }
 
-// readHello reads the hello and the grant that may come before it.
+// readHello reads the hello and the grant that may precede it.
 func readHello(conn *local.Conn) (hello *wire.LocalHello, grant string, err error) {
 	frame, file, err := conn.Receive()
 	closeFile(file)
@@ -288,7 +288,7 @@ func readHello(conn *local.Conn) (hello *wire.LocalHello, grant string, err erro
 	return hello, grant, nil
 }
 
-// unread is why the first frames of a process could not be read.
+// unread returns why the first frames of a process could not be read.
 func unread(err error, cred local.Cred) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("waited %v for the hello of process %d: %w", introTimeout, cred.PID, overlay.ErrTimeout)
@@ -296,9 +296,9 @@ func unread(err error, cred local.Cred) error {
 	return err
 }
 
-// mayBe says why the process behind cred cannot be the one that its hello names, as
-// far as can be told before it has signed anything. Of a launch service's job this
-// process alone has members: who else takes part in it has a helper of its own.
+// mayBe returns why the process behind cred cannot be the one that its hello names, as far as that
+// can be checked before it has signed anything. Only this helper process may be a member of a
+// launch service's job: every other member has a helper of its own.
 func (h *Helper) mayBe(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
 	if _, gate := name.Job.Gate(); gate {
 		if int(cred.PID) != os.Getpid() {
@@ -312,8 +312,8 @@ func (h *Helper) mayBe(name overlay.ProcessName, hello *wire.LocalHello, cred lo
 	return nil
 }
 
-// serveRequests starts a goroutine for each request of p, and returns
-// when p hung up and all of them have ended.
+// serveRequests starts a goroutine for each request of p, and returns when p hung up and all of
+// them have ended.
 func (h *Helper) serveRequests(ctx context.Context, p *process) {
 	ctx, cancel := context.WithCancel(ctx)
 	var dials sync.WaitGroup
@@ -339,7 +339,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 				start := time.Now()
 				m, err := h.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank}, f.Ways)
 				takenBack := errors.Is(dialCtx.Err(), context.Canceled)
-				done() // before the answer, after which the number may be used again
+				done() // before the answer, after which the number may be reused
 				if m.path.Setup = time.Since(start); err == nil || !takenBack {
 					h.answerDial(p, f, m, err)
 				}
@@ -373,7 +373,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 	}
 }
 
-// begin notes a request, so that a cancel finds it.
+// begin records a request, so that a cancel finds it.
 func (p *process) begin(ctx context.Context, request uint32, budget time.Duration) (context.Context, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -393,7 +393,7 @@ func (p *process) begin(ctx context.Context, request uint32, budget time.Duratio
 	}, nil
 }
 
-// fail answers a request that came to nothing.
+// fail sends the answer to a request that failed.
 func (p *process) fail(request uint32, err error) {
 	p.conn.Send(&wire.LocalFailed{Request: request, Code: wire.CodeOf(err), Text: err.Error()}, nil)
 }
@@ -406,7 +406,7 @@ func (p *process) cancel(request uint32) {
 	}
 }
 
-// answerDial tells the process the outcome of a request.
+// answerDial sends the process the outcome of a request.
 func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 	if err != nil && f.Ways == overlay.Reserved { // which is tried beside the others, whether there is one or not
 		p.fail(f.Request, err)
@@ -436,28 +436,28 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 	}
 }
 
-// deliver hands a connection that somebody opened to p. It closes the
-// helper's copy either way.
+// deliver hands a connection that another process opened to p. It closes the helper's copy in
+// either case.
 func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
-	<-p.ready // within registerWait
+	<-p.ready // takes at most registerWait
 	h.dials.accept(path.Technique)
 	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: p.readable(path)}, c)
 }
 
-// readable is a path without what the process does not know.
+// readable returns a path without what the process does not understand.
 func (p *process) readable(path overlay.Path) overlay.Path {
 	path.Small = path.Small && p.sizes
 	return path
 }
 
-// reject ends a process that the frontal or broker does not want.
+// reject ends a process that the frontal or broker refuses.
 func (p *process) reject(err error) {
 	p.conn.Send(&wire.Refuse{Code: wire.CodeOf(err), By: "helper", Text: err.Error()}, nil)
 	p.conn.Close()
 }
 
-// fault tells the process that a carrier it was handed will not work.
+// fault notifies the process that a carrier it was handed will not work.
 func (p *process) fault(carrier uint64, err error) {
 	p.conn.Send(&wire.LocalFault{Carrier: carrier, Code: wire.CodeOf(err), Text: err.Error()}, nil)
 }

@@ -7,33 +7,32 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The techniques of a plan race: each starts a little after the one before, or
-// as soon as that one failed, so that a path which cannot work costs no more
-// than its head start. The relay starts early, because it always works, and
-// waits for a better one for a while when it is ready.
+// The techniques of a plan race: each starts a little after the previous one, or as soon as that
+// one failed, so that a path which cannot work costs no more than its head start. The relay starts
+// early, because it always works, and when it is ready waits a while for a better technique.
 const (
 	relayStart = 50 * time.Millisecond  // after the first technique
 	stagger    = 100 * time.Millisecond // between the others
-	patience   = 500 * time.Millisecond // that a ready carrier waits for a better one, since the race began
+	patience   = 500 * time.Millisecond // how long a ready carrier waits for a better one, from the start of the race
 
-	// most is the longest head start of a technique that is known to work. It
-	// may not any more, and then a job has waited as long in vain.
+	// most is the longest head start of a technique that is known to work. It may have stopped
+	// working, and then a job has waited that long for nothing.
 	most = 400 * time.Millisecond
 )
 
 // entry is one technique in a race.
 type entry struct {
 	step  overlay.Step
-	start time.Duration // after the race began, at the latest
+	start time.Duration // after the start of the race, at the latest
 }
 
-// lineUp says when each step of a plan starts. The one that won between these
-// sites before, if any, goes first, and the others follow only if it takes twice
-// as long as it did: what is not needed costs others something.
+// lineUp returns when each step of a plan starts. The technique that last won between these sites,
+// if any, goes first, and the others follow only if it takes twice as long as it did: unnecessary
+// attempts cost other daemons something.
 func lineUp(steps []overlay.Step, winner known) []entry {
 	headStart := min(2*winner.took, most)
 	if winner.technique == overlay.Relay {
-		headStart = 0 // there may be better
+		headStart = 0 // there may be a better one
 	}
 	var order []overlay.Step
 	for _, s := range steps {
@@ -51,8 +50,8 @@ func lineUp(steps []overlay.Step, winner known) []entry {
 			entries = append(entries, entry{s, 0})
 			next = max(stagger, headStart)
 		case s.Technique == steps[0].Technique:
-			// It is better than what won, perhaps in an unlucky minute: it gets the
-			// same start, or it would never win again.
+			// It is better than the last winner, which may have won by bad luck: it starts at the
+			// same time, or it would never win again.
 			entries = append(entries, entry{s, 0})
 		case s.Technique == overlay.Relay:
 			entries = append(entries, entry{s, max(relayStart, headStart)})
@@ -64,7 +63,7 @@ func lineUp(steps []overlay.Step, winner known) []entry {
 	return entries
 }
 
-// standing is what a race knows of one entry.
+// standing is the state of one entry in a race.
 type standing uint8
 
 const (
@@ -74,9 +73,8 @@ const (
 	failed
 )
 
-// pick says which entry to take now, or -1: the best ready one, if no better
-// one can come any more or the race has lasted long enough. Earlier techniques
-// of overlay.Techniques are better.
+// pick returns which entry to take now, or -1: the best ready one, if no better one is possible any
+// more or the race has lasted long enough. Earlier techniques of overlay.Techniques are better.
 func pick(entries []entry, at []standing, elapsed time.Duration) int {
 	best := -1
 	for i := range entries {
@@ -95,29 +93,28 @@ func pick(entries []entry, at []standing, elapsed time.Duration) int {
 	return best
 }
 
-// outcome is how one entry of a race ended.
+// outcome is the result of one entry of a race.
 type outcome struct {
 	i    int // entry
 	made made
 	err  error
-	took time.Duration // since the race began
+	took time.Duration // from the start of the race
 }
 
 // runner is one race under way. The goroutine in run owns it.
 type runner struct {
 	entries  []entry
 	at       []standing
-	got      []outcome // of those that are ready or failed
+	got      []outcome // of entries that are ready or failed
 	begin    time.Time
-	arrivals chan outcome // has room for all: nobody waits for the owner
+	arrivals chan outcome // buffered for all: senders never block
 	start    func(i int)
 }
 
-// race runs the entries by try until one is taken, and calls the others off:
-// their contexts end, and what they make after all is dropped. Attempts run by
-// spawn and may outlast the race; whoever gives spawn waits for them. It
-// returns the outcomes of those that ended by themselves and the index of the
-// winner among the entries, or -1.
+// race runs the entries by try until one is taken, and cancels the others: their contexts end, and
+// connections that they still make are dropped. Attempts are started by spawn and may outlast the
+// race; the caller waits for them. race returns the outcomes of those that ended by themselves and
+// the index of the winner among the entries, or -1.
 func race(ctx context.Context, spawn func(func()), entries []entry, try func(context.Context, overlay.Step) (made, error)) (got []outcome, winner int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,7 +162,7 @@ func (r *runner) run(ctx context.Context) int {
 	}
 }
 
-// launch starts the entries whose time has come; if nothing runs then, the next.
+// launch starts the entries that are due; if nothing runs then, the next one.
 func (r *runner) launch(elapsed time.Duration) {
 	next := -1
 	for i, e := range r.entries {
@@ -206,7 +203,7 @@ func (r *runner) sleep(elapsed time.Duration) time.Duration {
 	return d
 }
 
-// clear waits for the attempts that still run and drops what is not wanted.
+// clear waits for the attempts that still run and drops unwanted connections.
 func (r *runner) clear(winner int) {
 	for _, o := range r.got {
 		if o.err == nil && o.i != winner {

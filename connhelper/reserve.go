@@ -19,57 +19,57 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// reserved is one end of a relay that the broker has assigned to a link that has other
-// paths. Both helpers keep theirs, and dial it when their process says that its link has
-// no path left: no session with frontal or broker is needed for that, which may have
-// died with the paths. It works once, and only if both ends come.
+// reserved is one end of a relay that the broker has assigned to a link that has other paths. Both
+// helpers keep theirs, and dial it when their process reports that its link has no path left: that
+// needs no session with frontal or broker, which may have died with the paths. It works once, and
+// only if both ends dial it.
 type reserved struct {
 	link    wire.ID
-	relay   *controlpb.Assignment // nil: none could be had
+	relay   *controlpb.Assignment // nil: none was available
 	life    overlay.Generation    // of the peer
 	peer    overlay.NodeID
 	via     overlay.Via
 	reason  string
 	expires time.Time
-	due     time.Time // when to get another
+	due     time.Time // when to request another
 
-	// The table's.
+	// Owned by the table:
 	p     *process
 	rank  uint32
-	added uint64 // numbers the reserves, the oldest first
+	added uint64 // sequence number, smaller is older
 	place *list.Element
 }
 
-// When a helper gets a reserve, and how long it keeps it.
+// When a helper requests a reserve, and how long it keeps it.
 const (
-	renewBefore  = 3 * time.Minute  // its end, a reserve is replaced, and up to renewSpread later
-	renewSpread  = time.Minute      // so that those of many links do not come at once
-	reserveBound = 10 * time.Second // for getting one
-	reserveRetry = 15 * time.Second // after that failed
-	reserveRest  = 5 * time.Minute  // the same, where it will again: policies, or older daemons
+	renewBefore  = 3 * time.Minute  // a reserve is replaced this long before it expires, and up to renewSpread later
+	renewSpread  = time.Minute      // so that those of many links are not requested at once
+	reserveBound = 10 * time.Second // for one request
+	reserveRetry = 15 * time.Second // after a request failed
+	reserveRest  = 5 * time.Minute  // the same, where it will fail again: policies, or older daemons
 )
 
-// maxReserves bounds the reserves of a helper, maxReservesEach those of a process; the
-// oldest goes. maxReserving bounds those that are being got.
+// maxReserves bounds the reserves of a helper, maxReservesEach those of a process; at the bound the
+// oldest is dropped. maxReserving bounds the requests under way.
 const (
 	maxReserves     = 16384
 	maxReservesEach = 2048
 	maxReserving    = 16
 )
 
-// reserves are those of all processes of a helper, and where none could be had. Time is
-// an argument.
+// reserves are those of all processes of a helper, and records of failed requests. Time is an
+// argument.
 type reserves struct {
 	mu    sync.Mutex
 	of    map[*process]map[uint32]*reserved // by rank of the peer
 	order list.List                         // of *reserved, the oldest first
 	added uint64
 
-	got, used atomic.Uint64 // relays that were kept, at either end; that were dialled
+	got, used atomic.Uint64 // relays that were kept, at either end; relays that were dialled
 }
 
-// wants reports whether a reserve is to be got for a link of p to rank in one of its
-// lives. For a while after it said so, it does not again.
+// wants reports whether to request a reserve for a link of p to a generation of rank. After
+// returning true, it returns false for a while.
 func (r *reserves) wants(p *process, rank uint32, life overlay.Generation, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *reserves) wants(p *process, rank uint32, life overlay.Generation, now t
 	return true
 }
 
-// failed notes that no reserve could be got.
+// failed records that no reserve was available.
 func (r *reserves) failed(p *process, rank uint32, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *reserves) failed(p *process, rank uint32, err error, now time.Time) {
 	}
 }
 
-// lasting reports whether whoever refused a reserve will do so again soon.
+// lasting reports whether another request would soon be refused again.
 func lasting(err error) bool {
 	for _, class := range []error{wire.ErrVersion, overlay.ErrForbidden, overlay.ErrNoPath, overlay.ErrNoRelay} {
 		if errors.Is(err, class) {
@@ -104,7 +104,7 @@ func lasting(err error) bool {
 	return false
 }
 
-// keep enters a reserve in place of the one that there was.
+// keep stores a reserve in place of the previous one.
 func (r *reserves) keep(p *process, rank uint32, one *reserved) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *reserves) keep(p *process, rank uint32, one *reserved) {
 	r.put(p, rank, one)
 }
 
-// put enters a reserve. mu is held.
+// put stores a reserve. mu is held.
 func (r *reserves) put(p *process, rank uint32, one *reserved) {
 	r.drop(r.of[p][rank])
 	if all := r.of[p]; len(all) >= maxReservesEach {
@@ -139,7 +139,7 @@ func (r *reserves) put(p *process, rank uint32, one *reserved) {
 	r.of[p][rank] = one
 }
 
-// drop forgets a reserve; nil is none. mu is held.
+// drop removes a reserve; nil is none. mu is held.
 func (r *reserves) drop(one *reserved) {
 	if one == nil {
 		return
@@ -150,7 +150,7 @@ func (r *reserves) drop(one *reserved) {
 	}
 }
 
-// take returns the reserve for a link of p to rank, which is gone then, or nil.
+// take removes and returns the reserve for a link of p to rank, or returns nil.
 func (r *reserves) take(p *process, rank uint32, now time.Time) *reserved {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +175,7 @@ func (r *reserves) forget(p *process) {
 	}
 }
 
-// held counts the reserves that can be used.
+// held returns the number of usable reserves.
 func (r *reserves) held(now time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,8 +189,7 @@ func (r *reserves) held(now time.Time) (n int) {
 	return n
 }
 
-// expiring sets for how long a reserve is good, as the broker says, and when to get
-// another.
+// expiring sets how long a reserve is valid, as the broker says, and when to request another.
 func (one *reserved) expiring(lifeMS uint32, now time.Time) *reserved {
 	life := min(time.Duration(lifeMS)*time.Millisecond, ticket.MaxLife)
 	one.expires = now.Add(life)
@@ -198,15 +197,15 @@ func (one *reserved) expiring(lifeMS uint32, now time.Time) *reserved {
 	return one
 }
 
-// keepFor keeps a reserve for a process, and finds out how its proxy is reached, which
-// would take its time when it is to be dialled.
+// keepFor stores a reserve for a process, and determines how to reach its proxy, which would take
+// time when the reserve is dialled.
 func (h *Helper) keepFor(p *process, rank uint32, one *reserved) {
 	h.kept.keep(p, rank, one)
 	if h.here.get(p.name) != p {
 		h.kept.forget(p) // it has left meanwhile
 	}
 	f, _ := h.home.currentFrontal()
-	if f == nil || f.profile.GatewayOnly { // the gateway finds out
+	if f == nil || f.profile.GatewayOnly { // the gateway determines it
 		return
 	}
 	h.work.Go(func() {
@@ -222,15 +221,15 @@ func (h *Helper) keepFor(p *process, rank uint32, one *reserved) {
 	})
 }
 
-// journey says where the reserve leads.
+// journey returns the journey to the reserve's proxy.
 func (one *reserved) journey(p *process, rank uint32) journey {
 	return journey{
 		addrs: one.relay.Addresses, proxy: true, link: one.link, asker: p.name, target: overlay.ProcessName{Job: p.name.Job, Rank: rank},
 	}
 }
 
-// reserve gets a reserve for a link of p, unless there is one. It does so in the
-// background, by spawn.
+// reserve requests a reserve for a link of p, unless there is one. It does so in the background, by
+// spawn.
 func (h *Helper) reserve(ctx context.Context, spawn func(func()), p *process, f *wire.LocalReserve) {
 	if f.Rank == p.name.Rank || len(h.reserving) == cap(h.reserving) || !h.kept.wants(p, f.Rank, f.Generation, time.Now()) {
 		return // the process asks again
@@ -309,15 +308,15 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Introduction) err
 		one.via = overlay.ViaTarget
 	}
 	one.expiring(m.LifeMs, time.Now())
-	one.due = one.expires.Add(-renewBefore / 3) // it is the asker's to renew
+	one.due = one.expires.Add(-renewBefore / 3) // the asker renews it
 	h.keepFor(p, asker.Rank, one)
 	return nil
 }
 
-// dialReserve connects p to the relay that is kept for its link to rank, in small packets:
-// it may be large ones that do not pass any more, and there is no time to find out. The
-// link looks for a path in full ones afterwards. Whether the
-// other end comes too shows in the link's handshake, and says nothing of the path.
+// dialReserve connects p to the relay that is kept for its link to rank, in small packets: large
+// ones may not pass any more, and there is no time to find out. The link looks for a path with
+// full-sized packets afterwards. Whether the other end dials the relay too shows in the link's
+// handshake, and says nothing about the path.
 func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made, error) {
 	one := h.kept.take(p, rank, time.Now())
 	if one == nil {

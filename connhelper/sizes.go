@@ -10,24 +10,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// sizes remembers the sites on the way to which large packets vanish, whatever the
-// profiles say: somebody on the way has a smaller MTU, and the ICMP message that
-// would tell the kernel is filtered (RFC 2923, section 2.1). Connections to such a
-// site are made with small packets, and after a while one of full size is tried
-// again, less and less often.
+// sizes remembers the sites on the way to which large packets vanish, whatever the profiles say: a
+// router on the way has a smaller MTU, and the ICMP message that would inform the kernel is
+// filtered (RFC 2923, section 2.1). Connections to such a site are made with small packets, and
+// after a while one of full size is tried again, less and less often.
 type sizes struct {
 	mu    sync.Mutex
 	sites map[overlay.SiteID]vanishing
 }
 
-// vanishing is what is known of one site. It has no clock.
+// vanishing is what is known about one site. It uses no clock.
 type vanishing struct {
 	until time.Time     // large packets are not tried before
-	rest  time.Duration // between the last two tries
+	rest  time.Duration // between the last two attempts
 }
 
-// How long large packets are not tried after they have vanished, and how long at
-// most when they do so again and again.
+// How long large packets are not tried after they have vanished, and the maximum when they do so
+// again and again.
 const (
 	firstVanished = 15 * time.Second
 	lastVanished  = 10 * time.Minute
@@ -36,8 +35,8 @@ const (
 // maxSizes bounds the sites that are remembered.
 const maxSizes = 4096
 
-// seenAgain is v after large packets have vanished at now. What was sent before the
-// last try ended is no news.
+// seenAgain returns v after large packets have vanished at now. Packets sent before the end of the
+// current wait change nothing.
 func (v vanishing) seenAgain(now time.Time) vanishing {
 	if now.Before(v.until) {
 		return v
@@ -47,7 +46,7 @@ func (v vanishing) seenAgain(now time.Time) vanishing {
 	return v
 }
 
-// small returns until when packets to a site are to be small, or false.
+// small returns until when packets to a site must be small, or false.
 func (s *sizes) small(site overlay.SiteID, now time.Time) (until time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *sizes) small(site overlay.SiteID, now time.Time) (until time.Time, ok b
 	return v.until, now.Before(v.until)
 }
 
-// vanished notes that large packets to a site did, and reports whether that is news.
+// vanished records that large packets to a site vanished, and reports whether that was unknown.
 func (s *sizes) vanished(site overlay.SiteID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +69,7 @@ func (s *sizes) vanished(site overlay.SiteID, now time.Time) bool {
 	return !known
 }
 
-// passed notes that large packets came through, and reports whether that is news.
+// passed records that large packets arrived, and reports whether the site was remembered.
 func (s *sizes) passed(site overlay.SiteID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +78,8 @@ func (s *sizes) passed(site overlay.SiteID) bool {
 	return known
 }
 
-// sized returns the context in which to connect to a target, and whether packets
-// are to be small: as the process asks, else as is remembered.
+// sized returns the context in which to connect to a target, and whether packets must be small: as
+// the process requests, or as remembered.
 func (h *Helper) sized(ctx context.Context, to target, now time.Time) (context.Context, bool) {
 	site := to.point.Node.Site
 	if site == h.node.Site || to.ways&overlay.FullPackets != 0 {
@@ -92,7 +91,7 @@ func (h *Helper) sized(ctx context.Context, to target, now time.Time) (context.C
 	return carrier.WithSmallPackets(ctx), true
 }
 
-// fullAllowed says why a process that has small packets cannot have large ones.
+// fullAllowed returns why a process that has small packets cannot have large ones.
 func (h *Helper) fullAllowed(to target, now time.Time) error {
 	if to.ways&overlay.FullPackets == 0 {
 		return nil
@@ -104,8 +103,8 @@ func (h *Helper) fullAllowed(to target, now time.Time) error {
 	return nil
 }
 
-// largeVanished notes that a path carried nothing though the network connected it
-// with packets of full size, which may be the reason.
+// largeVanished records that a path carried nothing although the network connected it with
+// full-sized packets, whose size may be the reason.
 func (h *Helper) largeVanished(to target, technique overlay.Technique, err error) {
 	if h.sizes.vanished(to.point.Node.Site, time.Now()) {
 		h.log.Warn("a connection carries nothing in packets of full size; those to this site have 576 bytes from now on and are slower, until larger ones pass",
@@ -114,7 +113,7 @@ func (h *Helper) largeVanished(to target, technique overlay.Technique, err error
 	}
 }
 
-// largePassed notes that packets of full size came through.
+// largePassed records that full-sized packets arrived.
 func (h *Helper) largePassed(to target) {
 	if h.sizes.passed(to.point.Node.Site) {
 		h.log.Info("packets of full size pass again", "site", string(to.point.Node.Site))

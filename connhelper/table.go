@@ -12,18 +12,18 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// table holds the node's processes by name, and the connect-ids that this
-// helper gave out and waits to see again.
+// table holds the node's processes by name, and the connect-ids that this helper issued and expects
+// to receive.
 type table struct {
 	mu        sync.Mutex
 	processes map[overlay.ProcessName]*process
 	owners    map[overlay.JobID]owner
 	expected  map[wire.ID]chan<- *net.TCPConn // capacity 1; removed by the first arrival
 	dead      map[overlay.JobID][]*wire.LocalDead
-	changed   chan struct{} // closed and renewed when a process is added
+	changed   chan struct{} // closed and replaced when a process is added
 }
 
-// owner is the user whose processes a job's are, and how many there are.
+// owner is the user who owns a job's processes, and how many there are.
 type owner struct {
 	uid   uint32
 	count int
@@ -39,7 +39,7 @@ func newTable() table {
 	}
 }
 
-// generation returns the one of a process that registers for the first time.
+// generation returns a generation for a process that registers for the first time.
 func (t *table) generation(name overlay.ProcessName, now time.Time) overlay.Generation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *table) generation(name overlay.ProcessName, now time.Time) overlay.Gene
 	return overlay.NewGeneration(now, old)
 }
 
-// add enters p, in place of an older life of it, which it returns.
+// add enters p, in place of an older generation of it, which it returns.
 func (t *table) add(p *process) (replaced *process, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *table) add(p *process) (replaced *process, err error) {
 		return nil, fmt.Errorf("%w: %v has started again since (generation %d, not %d)", overlay.ErrStale, p.name, old.generation, p.generation)
 	}
 	t.processes[p.name] = p
-	p.missed = slices.Clone(t.dead[p.name.Job]) // of those to come it is told
+	p.missed = slices.Clone(t.dead[p.name.Job]) // it is notified of later deaths
 	if old == nil {
 		who.count++
 	}
@@ -74,7 +74,7 @@ func (t *table) add(p *process) (replaced *process, err error) {
 	return old, nil
 }
 
-// remove takes p out, if it is still the one entered under its name.
+// remove removes p, if it is still the one entered under its name.
 func (t *table) remove(p *process) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +91,8 @@ func (t *table) remove(p *process) bool {
 	return true
 }
 
-// later reports whether there is a later life of p. If what took p's place is the
-// same process on another socket, its links live on.
+// later reports whether there is a later generation of p. If p was replaced by the same process on
+// another socket, its links live on.
 func (t *table) later(p *process) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *table) get(name overlay.ProcessName) *process {
 	return t.processes[name]
 }
 
-// wait returns the process of that name, at the latest when ctx ends, then nil.
+// wait returns the process of that name, or nil when ctx ends first.
 func (t *table) wait(ctx context.Context, name overlay.ProcessName) *process {
 	for {
 		t.mu.Lock()
@@ -123,7 +123,7 @@ func (t *table) wait(ctx context.Context, name overlay.ProcessName) *process {
 	}
 }
 
-// size counts the processes and their jobs.
+// size returns the number of processes and of their jobs.
 func (t *table) size() (processes, jobs int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,8 +140,8 @@ func (t *table) all() []*process {
 	return ps
 }
 
-// expect makes a channel on which the connection that shows id will come. Call
-// cancel when done; a connection that came and was not taken is closed.
+// expect returns a channel for the connection that presents id. Call cancel when done; it closes a
+// connection that arrived and was not taken.
 func (t *table) expect(id wire.ID) (arrival <-chan *net.TCPConn, cancel func()) {
 	ch := make(chan *net.TCPConn, 1)
 	t.mu.Lock()
@@ -159,7 +159,7 @@ func (t *table) expect(id wire.ID) (arrival <-chan *net.TCPConn, cancel func()) 
 	}
 }
 
-// arrived gives c to whoever expects id, and reports whether anybody does.
+// arrived gives c to the dial that expects id, and reports whether there is one.
 func (t *table) arrived(id wire.ID, c *net.TCPConn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// attempts says how the asker's helper carries out the techniques of a kind. Those that are
-// negotiated are told apart by package coordinate.
+// attempts says how the asker's helper carries out the techniques of a kind. Package coordinate
+// distinguishes the negotiated ones.
 var attempts = map[overlay.Kind]struct {
 	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (made, error)
 	bound time.Duration // of the whole attempt
@@ -72,8 +72,8 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	return m, nil
 }
 
-// dialSlot waits, for max at most, until this node may open one more connection out of the
-// site, if one is about to be opened. It returns a context for that.
+// dialSlot waits, at most for max, until this node may open one more connection out of the site, if
+// one is about to be opened. It returns a context for that.
 func (h *Helper) dialSlot(ctx context.Context, f *frontal, inside bool, max time.Duration) (context.Context, func(), error) {
 	if inside || f.profile.GatewayOnly || f.profile.Egress.ThroughHTTPProxy() {
 		return ctx, func() {}, nil
@@ -87,8 +87,8 @@ func (h *Helper) dialSlot(ctx context.Context, f *frontal, inside bool, max time
 	return t.With(ctx), t.End, nil
 }
 
-// skipReason returns why a technique is left out that needs several connections, where the site
-// lets few through.
+// skipReason returns why a technique that needs several connections is skipped, where the site lets
+// few through.
 func (h *Helper) skipReason(t overlay.Technique) error {
 	if !coordinate.AsksByTCP(t) {
 		return nil
@@ -96,9 +96,8 @@ func (h *Helper) skipReason(t overlay.Technique) error {
 	return h.window.Limited()
 }
 
-// direct dials the target's helper, or the frontal of its site, and says whom
-// it wants. It does not wait for an answer: the first one comes from the
-// process, or is a refusal that the process reads.
+// direct dials the target's helper, or the frontal of its site, and sends the intro. It does not
+// wait for an answer: the first one comes from the process, or is a refusal that the process reads.
 func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	addr, inside := to.point.Public, to.point.Node.Site == h.node.Site
 	if inside {
@@ -122,8 +121,8 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	return made{conn: s, limits: limits}, err
 }
 
-// withLimits adds to the reason for a technique what holds its connections back:
-// the user who meets a limit is to know which.
+// withLimits adds what limits the connections of a technique to the reason for it, so that the user
+// can see which limit applies.
 func withLimits(reason string, limits []string) string {
 	for _, l := range limits {
 		if l != "" {
@@ -133,8 +132,8 @@ func withLimits(reason string, limits []string) string {
 	return reason
 }
 
-// reversed asks the target's helper to dial back, and waits for the
-// connection that shows the connect-id.
+// reversed asks the target's helper to dial back, and waits for the connection that presents the
+// connect-id.
 func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	back := f.public
 	if to.point.Node.Site == h.node.Site {
@@ -168,7 +167,7 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 			}
 			begun = begun || e.Kind == controlpb.IntroduceEvent_ACCEPTED
 			if e.Kind == controlpb.IntroduceEvent_CONNECTED {
-				in.events = nil // now only the connection itself counts
+				in.events = nil // from now on only the connection itself counts
 			}
 		case <-ctx.Done():
 			if !begun {
@@ -179,13 +178,12 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 	}
 }
 
-// ticketTime is for how long a proxy is relied on to wait for a ticket; it does for 5 s.
+// ticketTime is how long a proxy is relied on to wait for a ticket; it waits 5 s.
 const ticketTime = 4 * time.Second
 
-// relay gets a proxy and two tickets from the broker. Both ends then dial the
-// proxy at once; the process is given the connection when the target's helper
-// has taken its part on. What goes wrong there later reaches the process as a
-// fault of the carrier.
+// relay gets a proxy and two tickets from the broker. Both ends then dial the proxy at once; the
+// process gets the connection when the target's helper has accepted its part. Later failures there
+// reach the process as a fault of the carrier.
 func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	in, err := h.openIntroduction(ctx, f, h.introduction(p, to, overlay.Relay))
 	if err != nil {
@@ -229,8 +227,8 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	if err != nil {
 		return made{}, err
 	}
-	// The ticket is shown when the relay is what is taken: until then the proxy
-	// joins nothing, and not a byte passes it in vain.
+	// The ticket is sent only when the relay is taken: until then the proxy joins nothing and
+	// relays no bytes.
 	commit := func(ctx context.Context) error {
 		if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
 			return fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
@@ -242,27 +240,26 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	return made{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
 }
 
-// relayLimit says what the proxy holds the link to.
+// relayLimit describes the rate limit of the proxy for the link.
 func relayLimit(a *controlpb.Assignment) string {
 	return control.HeldTo(a.GetLimit(), "proxy "+a.GetProxy())
 }
 
-// journey says where a connection is to go, and on whose behalf.
+// journey describes a connection to make, and on whose behalf.
 type journey struct {
 	addrs   []string // address:port, the best first
-	inside  bool     // they are addresses of this site
-	proxy   bool     // they are those of a proxy
-	foreign bool     // another site names them, of a process there
+	inside  bool     // the addresses are in this site
+	proxy   bool     // the addresses are a proxy's
+	foreign bool     // the addresses come from another site and are of a process there
 	asker   overlay.ProcessName
 	target  overlay.ProcessName
-	link    wire.ID // zero when no introduction precedes
+	link    wire.ID // zero when there is no introduction
 }
 
-// reach opens a connection to the first address that answers: by the node's
-// own route, through the site's HTTP proxy, or carried by the frontal when the
-// node has no route out. Addresses inside the site are dialled as they are; to a
-// proxy of the grid the connection may be inside of TLS, and is no bare socket
-// then. It says what holds the connection back, as far as is known.
+// reach opens a connection to the first address that answers: by the node's own route, through the
+// site's HTTP proxy, or carried by the frontal when the node has no route out. Addresses inside the
+// site are dialled as they are; a connection to a proxy of the grid may be inside TLS, and is then
+// no plain socket. limits says what limits the connection, as far as is known.
 func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.Stream, limits []string, err error) {
 	if f.profile.GatewayOnly && !j.inside {
 		c, limits, err := h.dialByGateway(ctx, f, j)
@@ -296,8 +293,7 @@ func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.St
 	return first.Stream, first.limits, err
 }
 
-// mayReach returns which of the addresses of a journey this helper dials, and through
-// which HTTP proxy.
+// mayReach returns which of a journey's addresses this helper dials, and through which HTTP proxy.
 func (h *Helper) mayReach(f *frontal, j journey) (allowed []string, proxy carrier.HTTPProxy, err error) {
 	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
 		proxy = h.opts.HTTPProxy
@@ -320,13 +316,13 @@ func (h *Helper) mayReach(f *frontal, j journey) (allowed []string, proxy carrie
 	return allowed, proxy, err
 }
 
-// noted is a connection and what holds it back.
+// noted is a connection and what limits it.
 type noted struct {
 	carrier.Stream
 	limits []string
 }
 
-// forget has a proxy be dialled anew in every form: the way in which it was reached
+// forget makes the next dials to a proxy try every form again: the form by which it was reached
 // proved useless.
 func (h *Helper) forget(addrs []string) {
 	for _, addr := range addrs {
@@ -334,8 +330,8 @@ func (h *Helper) forget(addrs []string) {
 	}
 }
 
-// dialByGateway has the frontal dial, and connects to its data port. It says what the
-// frontal told of the connection.
+// dialByGateway makes the frontal dial, and connects to its data port. It also returns the limits
+// that the frontal reported.
 func (h *Helper) dialByGateway(ctx context.Context, f *frontal, j journey) (*net.TCPConn, []string, error) {
 	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
 		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
@@ -348,7 +344,7 @@ func (h *Helper) dialByGateway(ctx context.Context, f *frontal, j journey) (*net
 	return c, []string{r.GetNote(), control.HeldTo(r.GetLimit(), "the gateway of "+string(h.node.Site))}, err
 }
 
-// fetch connects to what the gateway holds for a process of this node.
+// fetch connects to the connection that the gateway holds for a process of this node.
 func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessName, carryID []byte) (*net.TCPConn, error) {
 	id, err := idOf(carryID)
 	if err != nil {
@@ -370,15 +366,15 @@ func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessNam
 	return c, nil
 }
 
-// checkAddress refuses to be sent to addresses that belong to this host alone, since an
-// introduction must not become a way into it, and to those that the settings deny.
+// checkAddress rejects addresses that belong to this host alone, since an introduction must not
+// become a way into it, and those that the settings deny.
 func (h *Helper) checkAddress(addr string, j journey) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: %w", wire.ErrMalformed, addr, err)
 	}
 	if ip := a.Addr().Unmap(); ip.IsLoopback() && (h.opts.AllowLoopback || j.inside) {
-		// One host may be all of the site, or of the grid.
+		// One host may be the whole site, or the whole grid.
 	} else if ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
 		return fmt.Errorf("%w: %v is no address that a helper dials", overlay.ErrForbidden, a)
 	}

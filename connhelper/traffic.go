@@ -14,32 +14,32 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Bounds of what one process may say of its links. It says it itself, so that it
+// Bounds of what one process may report about its links. The reports are the process's own, so they
 // must not fill the audit log.
 const (
-	maxOpenLinks = 4096 // that are not over and are remembered; of others only their end is known
-	maxEnded     = 4096 // records of ends at once; those above it are summed up in one
-	endsPerSec   = 16   // ... and how many more a second later
+	maxOpenLinks = 4096 // open links that are remembered; of others only the end is known
+	maxEnded     = 4096 // records of ends at once; those beyond are summed up in one
+	endsPerSec   = 16   // and how many more each second
 	maxPassed    = 256  // ends in one call to the frontal
 )
 
-// passAfter is for how long ends wait for others before the frontal is told. It is
-// looked at when the process says something, and all are told when it leaves.
+// passAfter is how long ends wait for others before the frontal is notified. It is checked when the
+// process sends a report, and all are sent when the process leaves.
 const passAfter = 5 * time.Second
 
-// accounts are what a process says that its links have moved. Its reader goroutine
-// owns them, and then whoever sees to its end. They know no clock.
+// accounts are what a process reports that its links have moved. Its reader goroutine owns them,
+// and after that the code that handles its end. They use no clock.
 type accounts struct {
 	open    map[[16]byte]told // links that are not over
-	ended   []ended           // that the frontal was not told of
-	endedAt time.Time         // the first of them
+	ended   []ended           // not yet reported to the frontal
+	endedAt time.Time         // time of the first of them
 	surplus surplus
 
 	room   float64   // records of ends that may be written now
-	roomAt time.Time // when room was counted
+	roomAt time.Time // when room was computed
 }
 
-// told is what was said of a link, and when.
+// told is the last report about a link, and its time.
 type told struct {
 	overlay.Traffic
 	at time.Time
@@ -48,14 +48,14 @@ type told struct {
 // ended is a link that is over.
 type ended struct {
 	overlay.Traffic
-	unsaid time.Duration // for so long the process had said nothing when it was killed; 0: it said the end
+	unsaid time.Duration // how long the process had reported nothing when it was killed; 0: it reported the end
 }
 
-// surplus is what ends came to that were too many to be written one by one.
+// surplus sums up ends that were too many to be written one by one.
 type surplus struct{ links, sent, received uint64 }
 
-// take notes what the process says of a link, and returns its end if that is to be
-// written by itself.
+// take processes a report about a link, and returns the link's end if that is to be written
+// individually.
 func (a *accounts) take(t overlay.Traffic, now time.Time) (e ended, write bool) {
 	if !t.Over {
 		if _, known := a.open[t.Link]; !known && len(a.open) >= maxOpenLinks {
@@ -71,7 +71,7 @@ func (a *accounts) take(t overlay.Traffic, now time.Time) (e ended, write bool) 
 	return a.end(ended{Traffic: t}, now)
 }
 
-// end notes a link that is over.
+// end records a link that is over.
 func (a *accounts) end(e ended, now time.Time) (_ ended, write bool) {
 	if a.roomAt.IsZero() {
 		a.room = maxEnded
@@ -93,7 +93,7 @@ func (a *accounts) end(e ended, now time.Time) (_ ended, write bool) {
 	return e, true
 }
 
-// lost ends the links of which the process can say nothing more, for it is gone.
+// lost ends the links whose end the process can no longer report, because it is gone.
 func (a *accounts) lost(now time.Time) (write []ended) {
 	for _, t := range a.open {
 		e := ended{Traffic: t.Traffic, unsaid: max(now.Sub(t.at), time.Nanosecond)}
@@ -106,7 +106,7 @@ func (a *accounts) lost(now time.Time) (write []ended) {
 	return write
 }
 
-// passable returns what the frontal is to be told now.
+// passable returns what to report to the frontal now.
 func (a *accounts) passable(now time.Time, all bool) []ended {
 	if !all && len(a.ended) < maxPassed && now.Sub(a.endedAt) < passAfter {
 		return nil
@@ -116,10 +116,10 @@ func (a *accounts) passable(now time.Time, all bool) []ended {
 	return out
 }
 
-// traffic notes what a process says of one of its links.
+// traffic processes a process's report about one of its links.
 func (h *Helper) traffic(ctx context.Context, p *process, f *wire.LocalTraffic) {
 	if overlay.CheckName("site", string(f.Peer.Site)) != nil || overlay.CheckName("node", f.Peer.Name) != nil {
-		f.Peer = overlay.NodeID{} // an older peer did not say, or somebody makes it up
+		f.Peer = overlay.NodeID{} // an older peer did not name it, or the process made it up
 	}
 	before := len(p.accounts.open)
 	e, write := p.accounts.take(f.Traffic, time.Now())
@@ -130,9 +130,9 @@ func (h *Helper) traffic(ctx context.Context, p *process, f *wire.LocalTraffic) 
 	h.passOn(ctx, p, false)
 }
 
-// reportTraffic writes down what is known of the links of a process whose socket has ended,
-// and has the frontal know before it hears that the process is gone. If it is not,
-// but has another socket, it says there what becomes of its links.
+// reportTraffic writes down what is known of the links of a process whose socket has ended, and
+// reports it to the frontal before the frontal is notified that the process is gone. If the process
+// is not gone but has another socket, it reports there what becomes of its links.
 func (h *Helper) reportTraffic(ctx context.Context, p *process, gone bool) {
 	h.ownLinks.Add(-int64(len(p.accounts.open)))
 	if gone {
@@ -161,9 +161,9 @@ func (h *Helper) auditEnded(p *process, e ended) {
 	h.opts.Audit.Append(r)
 }
 
-// passOn tells the frontal of links that are over, all of them or when they are
-// many: the site's audit log is there, and it knows on whose behalf the process
-// works. A frontal that is away is not told; the helper's own log has them.
+// passOn reports links that are over to the frontal, all of them or when there are many: the
+// frontal keeps the site's audit log, and knows on whose behalf the process works. A frontal that
+// is away gets no report; the helper's own log has them.
 func (h *Helper) passOn(ctx context.Context, p *process, all bool) {
 	ends := p.accounts.passable(time.Now(), all)
 	f, _ := h.home.currentFrontal()
@@ -173,7 +173,7 @@ func (h *Helper) passOn(ctx context.Context, p *process, all bool) {
 	for len(ends) > 0 {
 		n := min(len(ends), maxPassed)
 		if err := h.pass(ctx, f, p, ends[:n]); err != nil {
-			if ctx.Err() == nil && !errors.Is(err, wire.ErrVersion) { // an older frontal does not want to know
+			if ctx.Err() == nil && !errors.Is(err, wire.ErrVersion) { // an older frontal does not support it
 				h.log.Warn("the site's audit log lacks what direct links have moved", "process", p.name.String(), "links", len(ends), "error", err)
 			}
 			return
@@ -182,7 +182,7 @@ func (h *Helper) passOn(ctx context.Context, p *process, all bool) {
 	}
 }
 
-// pass tells the frontal of some links.
+// pass reports some links to the frontal.
 func (h *Helper) pass(ctx context.Context, f *frontal, p *process, ends []ended) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// renewed asks the frontal, which asks the broker, for a new certificate.
+// renewed gets a new certificate from the frontal, which asks the broker.
 func (h *Helper) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
 	f, err := h.frontal(ctx)
 	if err != nil {
@@ -19,9 +19,9 @@ func (h *Helper) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) 
 	return f.session.Renew(ctx, chain)
 }
 
-// cutFor ends the links of processes whose node, site or user was revoked, as
-// the frontal says: those of this node end themselves, and the others of their
-// jobs are told that they are gone, which ends the links with them.
+// cutFor ends the links of processes whose node, site or user was revoked, as the frontal reports:
+// processes of this node are ended, and the others of their jobs are notified that they are gone,
+// which ends the links with them.
 func (h *Helper) cutFor(_ context.Context, s *control.Session, processes []overlay.ProcessName, reason string) (int, error) {
 	if s.Peer().Role != control.RoleFrontal {
 		return 0, fmt.Errorf("helper %v: %w: %v may not end links; the frontal may", h.node, overlay.ErrForbidden, s.Peer())
@@ -29,7 +29,7 @@ func (h *Helper) cutFor(_ context.Context, s *control.Session, processes []overl
 	return h.cut(processes, reason), nil
 }
 
-// cut is cutFor without a caller. It returns how many processes here it ended.
+// cut implements cutFor. It returns how many processes here it ended.
 func (h *Helper) cut(processes []overlay.ProcessName, reason string) (ended int) {
 	gone := make(map[overlay.JobID][]uint32)
 	for _, p := range processes {
@@ -44,7 +44,7 @@ func (h *Helper) cut(processes []overlay.ProcessName, reason string) (ended int)
 		own := slices.Contains(ranks, p.name.Rank)
 		others := slices.DeleteFunc(slices.Clone(ranks), func(r uint32) bool { return r == p.name.Rank })
 		for some := range slices.Chunk(others, wire.MaxDead) {
-			p.conn.Send(&wire.LocalDead{Ranks: slices.Clone(some), Text: reason}, nil) // its reader sees what is wrong
+			p.conn.Send(&wire.LocalDead{Ranks: slices.Clone(some), Text: reason}, nil) // its reader handles errors
 		}
 		if own {
 			h.log.Warn("process ended", "process", p.name.String(), "error", err)
@@ -55,8 +55,8 @@ func (h *Helper) cut(processes []overlay.ProcessName, reason string) (ended int)
 	return ended
 }
 
-// followRevocations ends the processes of this node once the node itself is
-// revoked, until ctx ends.
+// followRevocations ends the processes of this node when the node itself is revoked, until ctx
+// ends.
 func (h *Helper) followRevocations(ctx context.Context) {
 	h.opts.Credentials.FollowOwn(ctx, func(revoked error) {
 		if revoked == nil {

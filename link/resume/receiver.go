@@ -11,7 +11,7 @@ type Receiver struct {
 	stored spans  // above next, never touching it once Advance has returned false
 	fin    bool   // the end is known
 	finAt  uint64 // the end, if known
-	told   uint64 // the latest acknowledgement sent
+	told   uint64 // the latest acknowledgement sent, on carrier toldOn
 	toldOn Carrier
 	ranges int // maximum number of stored ranges
 

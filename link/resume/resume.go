@@ -80,8 +80,8 @@ const (
 	MaxWindow = 1 << 30
 	// MaxWeight is the largest weight; larger values are reduced to it.
 	MaxWeight = 1 << 16
-	// MaxOffset is where every stream ends at the latest. Offsets beyond are
-	// a peer's fault, so that no sum of an offset and a length overflows.
+	// MaxOffset is the largest possible end of a stream. Offsets beyond it are a protocol error of
+	// the peer, so that no sum of an offset and a length overflows.
 	MaxOffset = 1 << 62
 	// Granule bounds the bookkeeping, see Memory above: lost bytes are cut only at its multiples,
 	// and a frame of new bytes may be delayed while frames shorter than this, on alternating
