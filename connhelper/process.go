@@ -408,7 +408,7 @@ func (p *process) cancel(request uint32) {
 
 // answerDial sends the process the outcome of a request.
 func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
-	if err != nil && f.Ways == overlay.Reserved { // which is tried beside the others, whether there is one or not
+	if err != nil && f.Ways == overlay.Reserved { // tried in parallel to others, whether there is a reserve or not
 		p.fail(f.Request, err)
 		return
 	}

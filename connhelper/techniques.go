@@ -155,7 +155,7 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 		return made{}, err
 	}
 	defer in.end()
-	begun := false // the target's side, to dial
+	begun := false // the target's side has started to dial
 	for {
 		select {
 		case c := <-arrival:

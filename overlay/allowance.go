@@ -6,21 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Allowance is what a rule of a site's policy allows one owner: so many links
-// at a time, at such a rate, so many bytes a month. Whoever carries the links
-// that it counts keeps it. Zero bounds are none; the zero Allowance is none at
-// all.
+// Allowance is what a rule of a site's policy allows one owner: a number of links at a time, a
+// rate, and bytes per month. The daemon that carries the counted links enforces it. A zero bound is
+// no bound; the zero Allowance is none at all.
 type Allowance struct {
-	Site    SiteID // whose policy it is
-	Rule    string // of that policy
+	Site    SiteID // the site whose policy it is
+	Rule    string // the rule of that policy
 	Owner   string // whose links count together: "project climate", "user alice@sitea"
-	Contact string // whom to ask at the site
+	Contact string // contact at the site
 	Links   uint32 // at a time
 	Rate    uint64 // bits per second, both directions together
 	Month   uint64 // bytes in a calendar month, UTC, both directions together
 }
 
-// MaxAllowances is how many a link has at most: one of each end's site.
+// MaxAllowances is the maximum number per link: one of each end's site.
 const MaxAllowances = 2
 
 // Bounds of an Allowance's texts, in bytes.
@@ -29,11 +28,11 @@ const (
 	maxContactLen = 200
 )
 
-// Key names what is counted: an owner's links under one rule of one site. It
-// is "SITE/RULE OWNER".
+// Key identifies what is counted: an owner's links under one rule of one site, as "SITE/RULE
+// OWNER".
 func (a Allowance) Key() string { return fmt.Sprintf("%s/%s %s", a.Site, a.Rule, a.Owner) }
 
-// Check says what is wrong with an allowance, or returns nil.
+// Check returns what is wrong with an allowance, or nil.
 func (a Allowance) Check() error {
 	if err := CheckName("site", string(a.Site)); err != nil {
 		return err
@@ -55,8 +54,8 @@ func (a Allowance) Check() error {
 	return nil
 }
 
-// Owner says whose links count together in an allowance: those of a project,
-// without one those of a user, and of nobody known those of a job.
+// Owner returns whose links count together in an allowance: those of a project; without one, those
+// of a user; for an unknown principal, those of the job.
 func (p Principal) Owner(job JobID) string {
 	switch {
 	case p.Project != "":

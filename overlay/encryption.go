@@ -2,21 +2,19 @@ package overlay
 
 import "slices"
 
-// Encryption is what a site wants encrypted of what its processes say to
-// others. The processes encrypt a carrier if the site of either of them wants
-// it. Within one node nothing ever is.
+// Encryption is a site's policy on encrypting the traffic of its processes. The processes encrypt a
+// carrier if the site of either of them wants it. Within one node nothing is encrypted.
 type Encryption struct {
 	OtherSites bool     // carriers to other sites
 	Inside     bool     // carriers between nodes of the site
 	PlainWith  []SiteID // other sites to which OtherSites does not apply
 }
 
-// DefaultEncryption is the policy of a site whose admin says nothing.
+// DefaultEncryption returns the policy of a site whose admin sets none.
 func DefaultEncryption() Encryption { return Encryption{OtherSites: true} }
 
-// Wants reports whether a carrier from the site here, whose policy e is, to a
-// node of the site peer is to be encrypted. A peer whose site is not known counts
-// as one of another site.
+// Wants reports whether a carrier from the site here, whose policy e is, to a node of the site peer
+// must be encrypted. An unknown peer site counts as another site.
 func (e Encryption) Wants(here, peer SiteID) bool {
 	if here == peer && peer != "" {
 		return e.Inside

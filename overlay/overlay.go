@@ -1,10 +1,9 @@
-// Package overlay holds the vocabulary of Isthmus: the names of sites, nodes,
-// jobs and processes, what a site's firewall lets through, the techniques by
-// which two processes connect, the plan that a broker makes of them, and the
-// roles that the daemons play for each other, as interfaces.
+// Package overlay defines the vocabulary of Isthmus: the names of sites, nodes, jobs and processes,
+// what a site's firewall lets through, the techniques by which two processes connect, the plan that
+// a broker makes of them, and the roles that the daemons play for each other, as interfaces.
 //
-// It knows no socket, clock, file or encoding; everything here is a value or a
-// promise. Every other package may import it, and it imports none of them.
+// It knows no socket, clock, file or encoding; everything here is a value or an interface. Every
+// other package may import it, and it imports none of them.
 package overlay
 
 import (
@@ -15,14 +14,13 @@ import (
 	"time"
 )
 
-// MaxNameLen is the longest site, node, proxy or job name, in bytes. Names
-// travel behind a one-byte length and inside certificates.
+// MaxNameLen is the longest site, node, proxy or job name, in bytes. Names are encoded after a
+// one-byte length and in certificates.
 const MaxNameLen = 63
 
-// CheckName says what is wrong with a site, node, proxy or job name, or
-// returns nil. A name is 1 to MaxNameLen bytes of a-z, 0-9, '-', '_' or '.',
-// and starts with a letter or a digit, so that it can stand in a host name, a
-// file name, a URI and a log line without quoting.
+// CheckName returns what is wrong with a site, node, proxy or job name, or nil. A name is 1 to
+// MaxNameLen bytes of a-z, 0-9, '-', '_' or '.', and starts with a letter or a digit, so that it
+// can appear in a host name, a file name, a URI and a log line without quoting.
 func CheckName(what, name string) error {
 	if name == "" {
 		return fmt.Errorf("%s name is empty", what)
@@ -52,7 +50,7 @@ type NodeID struct {
 // String returns "site/node".
 func (n NodeID) String() string { return string(n.Site) + "/" + n.Name }
 
-// ParseNodeID reads the "site/node" form.
+// ParseNodeID parses the "site/node" form.
 func ParseNodeID(s string) (NodeID, error) {
 	site, node, ok := strings.Cut(s, "/")
 	if !ok {
@@ -67,10 +65,10 @@ func ParseNodeID(s string) (NodeID, error) {
 	return NodeID{SiteID(site), node}, nil
 }
 
-// JobID names a job: the name its user gave, '-', and 32 hexadecimal digits
-// that only a holder of the job's key can claim (package jobkey). At most
-// MaxJobIDLen bytes. The job over which a node's launch service is reached has
-// an id of its own form, "gate:SITE:NODE", which no user's job can have.
+// JobID names a job: the name its user gave, '-', and 32 hexadecimal digits that only a holder of
+// the job's key can claim (package jobkey). It has at most MaxJobIDLen bytes. The job over which a
+// node's launch service is reached has an id of a form of its own, "gate:SITE:NODE", which no
+// user's job can have.
 type JobID string
 
 // MaxJobIDLen is the longest JobID in bytes.
@@ -98,7 +96,7 @@ func (id JobID) Gate() (node NodeID, ok bool) {
 	return NodeID{SiteID(site), name}, true
 }
 
-// CheckJobID says what is wrong with a job id, or returns nil.
+// CheckJobID returns what is wrong with a job id, or nil.
 func CheckJobID(id JobID) error {
 	if _, ok := id.Gate(); ok {
 		return nil
@@ -110,7 +108,7 @@ func CheckJobID(id JobID) error {
 	return CheckJobName(name)
 }
 
-// CheckJobName says why a user's job cannot have the name, or returns nil.
+// CheckJobName returns why a user's job cannot have the name, or nil.
 func CheckJobName(name string) error {
 	if name == strings.TrimSuffix(gatePrefix, ":") {
 		return fmt.Errorf("job name %q is that of launch services' own jobs; choose another", name)
@@ -135,8 +133,8 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// ProcessName names one process of a job by its rank in the job's world. It is
-// the key under which an access point is registered and looked up.
+// ProcessName names one process of a job by its rank in the job's world. It is the key under which
+// an access point is registered and looked up.
 type ProcessName struct {
 	Job  JobID
 	Rank uint32
@@ -145,10 +143,10 @@ type ProcessName struct {
 // String returns "rank R of job J".
 func (p ProcessName) String() string { return fmt.Sprintf("rank %d of job %s", p.Rank, p.Job) }
 
-// Generation orders the lives of a process: a rank that was started again
-// carries a greater one. What was learned of an older life is stale. A node's
-// helper gives one to each process that registers: the time, in microseconds
-// since 1970 (Unix time). The process carries it to the next helper.
+// Generation orders the restarts of a process: a rank that was started again has a greater one.
+// What was learned about an older generation is stale. A node's helper assigns one to each process
+// that registers: the time, in microseconds since 1970 (Unix time). The process presents it to its
+// next helper.
 type Generation uint64
 
 // NewGeneration returns the generation of a process that registers now, after one
@@ -157,8 +155,8 @@ func NewGeneration(now time.Time, old Generation) Generation {
 	return max(Generation(max(now.UnixMicro(), 1)), old+1)
 }
 
-// Check fails with ErrForbidden for a generation that nobody can have given yet, by a clock
-// that is no more than MaxAhead ahead: it would keep all later lives of the process out.
+// Check fails with ErrForbidden for a generation that no helper can have assigned yet, by a clock
+// that is no more than MaxAhead ahead: it would lock out all later generations of the process.
 func (g Generation) Check(now time.Time) error {
 	latest := now.Add(MaxAhead)
 	if g <= Generation(max(latest.UnixMicro(), 0)) {
@@ -171,8 +169,8 @@ func (g Generation) Check(now time.Time) error {
 		ErrForbidden, g, time.UnixMicro(int64(g)).UTC().Format(time.RFC3339), ClocksDiffer("this host", "the node", time.UnixMicro(int64(g)).Sub(now)))
 }
 
-// AccessPoint says where a process can be reached: the listener of its node's
-// helper, or of its site's frontal when the node has no route out.
+// AccessPoint says where a process can be reached: the listener of its node's helper, or of its
+// site's frontal when the node has no route out.
 type AccessPoint struct {
 	Process    ProcessName
 	Generation Generation
@@ -181,20 +179,20 @@ type AccessPoint struct {
 	Public     netip.AddrPort // for other sites; invalid when none can connect
 	Principal  Principal      // on whose behalf the process works
 
-	// Grant is what the process showed to prove that it works for a user of the
-	// grid (package grant), on its way up to the broker. Nobody else gets it.
+	// Grant is what the process presented to prove that it works for a user of the grid (package
+	// grant), on its way to the broker. No other daemon gets it.
 	Grant string
 
-	// Until is when the grant ends, set by the broker: there are no new links
-	// to or from the process afterwards. Zero without a grant.
+	// Until is when the grant ends, set by the broker: no new links to or from the process are made
+	// afterwards. It is zero without a grant.
 	Until time.Time
 
-	// Proof is the job's signature of what the point says of the process (package
-	// jobkey), on its way up to the broker.
+	// Proof is the job's signature of the point's claims about the process (package jobkey), on its
+	// way to the broker.
 	Proof string
 }
 
-// Check says what is wrong with the access point, or returns nil.
+// Check returns what is wrong with the access point, or nil.
 func (a AccessPoint) Check() error {
 	if err := CheckJobID(a.Process.Job); err != nil {
 		return err

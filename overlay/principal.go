@@ -12,20 +12,19 @@ const (
 	MaxUserLen    = MaxAccountLen + 1 + MaxNameLen
 )
 
-// Principal is on whose behalf a job works. The zero Principal is unknown: so
-// are those of processes whose helper says nothing.
+// Principal is the user and project on whose behalf a job works. The zero Principal is unknown: so
+// are those of processes whose helper names none.
 type Principal struct {
-	// User is a user of the grid where the job carries a grant. Else it is
-	// ACCOUNT@SITE: the helper of a node vouches for the account, by the
-	// credentials of the process's socket, and its site for the helper.
+	// User is a user of the grid if the job carries a grant. Otherwise it is ACCOUNT@SITE: the
+	// helper of a node vouches for the account, by the credentials of the process's socket, and its
+	// site for the helper.
 	User string `json:"user"`
 
 	// Project is from the grant; empty without.
 	Project string `json:"project,omitempty"`
 }
 
-// AccountAt returns the Principal of an account at a site, which has shown no
-// grant.
+// AccountAt returns the Principal of an account at a site, which has presented no grant.
 func AccountAt(account string, site SiteID) Principal {
 	return Principal{User: account + "@" + string(site)}
 }
@@ -41,18 +40,17 @@ func (p Principal) String() string {
 	return p.User + " for " + p.Project
 }
 
-// Known reports whether somebody has said who it is.
+// Known reports whether the principal is not the zero Principal.
 func (p Principal) Known() bool { return p != Principal{} }
 
-// Site returns the site whose account it is, or "" for a user of the grid and
-// for nobody.
+// Site returns the site of the account, or "" for a user of the grid and for an unknown principal.
 func (p Principal) Site() SiteID {
 	_, site, _ := strings.Cut(p.User, "@")
 	return SiteID(site)
 }
 
-// Check says what is wrong with the principal, or returns nil. Projects belong
-// to users of the grid: an account has none.
+// Check returns what is wrong with the principal, or nil. Only users of the grid have projects; an
+// account has none.
 func (p Principal) Check() error {
 	if !p.Known() {
 		return nil
@@ -77,9 +75,8 @@ func (p Principal) Check() error {
 	return CheckName("project", p.Project)
 }
 
-// CheckVouched says why the word of a site's helper is not enough for the
-// principal, or returns nil: a helper knows the accounts of its site, and
-// neither other sites' nor users of the grid.
+// CheckVouched returns why a helper of the site by cannot vouch for the principal, or nil: a helper
+// knows the accounts of its site, but neither those of other sites nor users of the grid.
 func (p Principal) CheckVouched(by SiteID) error {
 	if !p.Known() {
 		return nil
@@ -93,9 +90,9 @@ func (p Principal) CheckVouched(by SiteID) error {
 	return nil
 }
 
-// CheckAccount says what is wrong with the name of an account at a node, or
-// returns nil. A name is 1 to MaxAccountLen bytes of ASCII that a terminal can
-// show, without '@' and '/': it is part of ACCOUNT@SITE and ACCOUNT@SITE/NODE.
+// CheckAccount returns what is wrong with the name of an account at a node, or nil. A name is 1 to
+// MaxAccountLen bytes of printable ASCII without '@' and '/', because it is part of ACCOUNT@SITE
+// and ACCOUNT@SITE/NODE.
 func CheckAccount(name string) error {
 	if name == "" || len(name) > MaxAccountLen || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' || r == '/' }) {
 		return fmt.Errorf("%.70q is no user's name", name)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// SiteProfile says what a site's firewall, NAT and routes let through, as its
-// admin declares it or as probes measured it. Two profiles are all a broker
-// needs to decide how two sites connect.
+// SiteProfile says what a site's firewall, NAT and routes let through, as its admin declares it or
+// as probes measured it. Two profiles are all a broker needs to decide how two sites connect.
 type SiteProfile struct {
 	Site    SiteID  `json:"site" yaml:"-"`
 	Inbound Inbound `json:"inbound" yaml:"inbound"`
@@ -20,33 +19,33 @@ type SiteProfile struct {
 	Egress  Egress  `json:"egress" yaml:"egress"`
 	UDP     bool    `json:"udp" yaml:"udp"` // datagrams pass outward and their answers come back
 
-	// NATUDP is what the NAT does to UDP where that differs from NAT; zero: it does
-	// not. Carriers often give each TCP connection a port of its own and keep one
-	// for a UDP socket. Read it by DatagramNAT.
+	// NATUDP is what the NAT does to UDP where that differs from NAT; zero: no difference.
+	// Carrier-grade NATs often map each TCP connection to a port of its own and a UDP socket to a
+	// single one. Read it by DatagramNAT.
 	NATUDP NAT `json:"nat_udp,omitzero" yaml:"nat_udp,omitempty"`
 
-	// UDPRate is what datagrams get through in bits per second; 0: not known to be
-	// held below what TCP gets.
+	// UDPRate is the throughput of datagrams in bits per second; 0: not known to be less than that
+	// of TCP.
 	UDPRate uint64 `json:"udp_rate,omitempty" yaml:"udp_rate,omitempty"`
 
-	// MTU is the largest IP packet in bytes that passes to other sites; 0: not
-	// known to be less than what the hosts' own interfaces say. It matters where
-	// the way there drops what is larger and says nothing (RFC 2923, section 2.1).
+	// MTU is the largest IP packet in bytes that passes to other sites; 0: not known to be less
+	// than that of the hosts' own interfaces. It matters where larger packets are dropped silently
+	// on the way (RFC 2923, section 2.1).
 	MTU uint16 `json:"mtu,omitempty" yaml:"mtu,omitempty"`
 
-	// IdleTCP and IdleUDP are how many seconds the site's filter or NAT remembers
-	// a TCP connection or a UDP mapping on which nothing passes; 0: not measured.
+	// IdleTCP and IdleUDP are how many seconds the site's filter or NAT keeps the state of an idle
+	// TCP connection or UDP mapping; 0: not measured.
 	IdleTCP uint32 `json:"idle_tcp,omitempty" yaml:"idle_tcp,omitempty"`
 	IdleUDP uint32 `json:"idle_udp,omitempty" yaml:"idle_udp,omitempty"`
 
-	// IPv6 says that nodes have, or with GatewayOnly the gateway has, besides the IPv4
-	// that all other fields are about, addresses that other sites' IPv6 hosts can be
-	// reached from: not translated, and filtered with state.
+	// IPv6 says that nodes, or with GatewayOnly the gateway, have in addition to the IPv4 that all
+	// other fields describe addresses that other sites' IPv6 hosts can reach: not translated, and
+	// with stateful filtering.
 	IPv6 bool `json:"ipv6,omitempty" yaml:"ipv6,omitempty"`
 
-	// IPv6Only says that IPv4 leads nowhere from the site, so that other sites are met
-	// over IPv6, or at a proxy that has both. What the admin declares of who may come in
-	// is about IPv6 then; nothing of that is measured. Read it by OverIPv6.
+	// IPv6Only says that the site has no IPv4 route out, so that other sites are reached over IPv6,
+	// or through a proxy that has both. The admin's declaration of inbound connections is about
+	// IPv6 then; none of it is measured. Read it by OverIPv6.
 	IPv6Only bool `json:"ipv6_only,omitempty" yaml:"ipv6_only,omitempty"`
 
 	// GatewayOnly says that compute nodes have no route out at all: the frontal
@@ -56,19 +55,19 @@ type SiteProfile struct {
 	// Privileged says that every helper of the site holds CAP_NET_RAW.
 	Privileged bool `json:"privileged" yaml:"privileged"`
 
-	// Networks are where other sites reach this one's nodes or gateway, besides the
-	// address from which its frontal comes to the broker. An address elsewhere is not
-	// believed to be the site's.
+	// Networks are where other sites reach this one's nodes or gateway, in addition to the address
+	// from which its frontal connects to the broker. An address elsewhere is not accepted as the
+	// site's.
 	Networks []netip.Prefix `json:"networks,omitempty" yaml:"networks,omitempty"`
 
 	// Forbidden lists the techniques that the admin does not allow.
 	Forbidden []Technique `json:"forbidden,omitempty" yaml:"forbidden,omitempty"`
 }
 
-// MaxNetworks is how many networks a profile can name.
+// MaxNetworks is the maximum number of networks in a profile.
 const MaxNetworks = 64
 
-// Declares reports whether the address lies in one of the site's networks.
+// Declares reports whether the address is in one of the site's networks.
 func (p SiteProfile) Declares(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(ip.Unmap()) })
 }
@@ -81,9 +80,9 @@ func (p SiteProfile) DatagramNAT() NAT {
 	return p.NAT
 }
 
-// OverIPv6 returns the site as it is over IPv6. Nothing is translated there, and nothing
-// is measured of the filter, which counts as one that follows connections and lets none
-// in, unless IPv6 is all that the profile is about.
+// OverIPv6 returns the profile of the site over IPv6. There is no translation, and the filter is
+// not measured: it counts as a stateful one that lets no connections in, unless the profile is
+// about IPv6 only.
 func (p SiteProfile) OverIPv6() SiteProfile {
 	six := SiteProfile{
 		Site: p.Site, Filter: FilterStateful, Egress: p.Egress, IPv6: p.IPv6, IPv6Only: p.IPv6Only,
@@ -113,7 +112,7 @@ func (p SiteProfile) Idle(path Path) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Check says what is contradictory in the profile, or returns nil.
+// Check returns what is contradictory in the profile, or nil.
 func (p SiteProfile) Check() error {
 	if p.Inbound == InboundPorts {
 		if err := p.Ports.Check(); err != nil {
@@ -155,7 +154,7 @@ type Ports struct {
 // Contains reports whether port lies in the range.
 func (r Ports) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
 
-// Check says what is wrong with the range, or returns nil.
+// Check returns what is wrong with the range, or nil.
 func (r Ports) Check() error {
 	if r.First == 0 || r.Last < r.First {
 		return fmt.Errorf("port range %v: want first >= 1 and last >= first", r)
@@ -166,7 +165,7 @@ func (r Ports) Check() error {
 // String returns "first-last".
 func (r Ports) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// Inbound says which connections from other sites reach a listener.
+// Inbound is which connections from other sites reach a listener.
 type Inbound uint8
 
 // The kinds of inbound rule. The zero value is the closed one.
@@ -176,7 +175,7 @@ const (
 	InboundOpen                 // all
 )
 
-// Filter says how the site's packet filter judges an inbound segment.
+// Filter is how the site's packet filter judges an inbound segment.
 type Filter uint8
 
 // The kinds of filter.
@@ -184,20 +183,19 @@ const (
 	FilterNone      Filter = iota // no filter
 	FilterStateless               // by its flags alone: a bare SYN is refused
 	FilterStateful                // by whether it belongs to a tracked connection
-	FilterStrict                  // stateful, and what is INVALID to the tracker is dropped both ways
+	FilterStrict                  // stateful, and segments that the tracker considers INVALID are dropped in both directions
 )
 
-// Refusal says what the filter does with a segment it refuses.
+// Refusal is what the filter does with a segment it refuses.
 type Refusal uint8
 
 // The kinds of refusal.
 const (
-	RefuseDrop  Refusal = iota // nothing comes back
-	RefuseReset                // a TCP reset or an ICMP error comes back
+	RefuseDrop  Refusal = iota // nothing is sent back
+	RefuseReset                // a TCP reset or an ICMP error is sent back
 )
 
-// NATBehaviour is a mapping or filtering behaviour in the words of RFC 4787,
-// sections 4.1 and 5.
+// NATBehaviour is a mapping or filtering behaviour in the terms of RFC 4787, sections 4.1 and 5.
 type NATBehaviour uint8
 
 // The behaviours.
@@ -215,10 +213,10 @@ type NAT struct {
 	KeepsPort bool         `json:"keeps_port,omitempty" yaml:"keeps_port,omitempty"` // RFC 4787 port preservation
 }
 
-// Translates reports whether there is a NAT at all.
+// Translates reports whether there is a NAT.
 func (n NAT) Translates() bool { return n.Mapping != NATNone }
 
-// Egress says which connections leave the site.
+// Egress is which connections leave the site.
 type Egress uint8
 
 // The kinds of egress rule. The zero value lets everything out.
@@ -228,7 +226,7 @@ const (
 	EgressHTTPProxy               // only through the site's HTTP CONNECT proxy, to port 443
 	EgressNone                    // none
 
-	// What inspects the beginning of connections, and drops what is no TLS.
+	// Sites that inspect the beginning of connections, and drop those that are not TLS.
 	EgressTLS443       // those to TCP port 443 that begin as TLS
 	EgressHTTPProxyTLS // only through the site's HTTP CONNECT proxy, to port 443, and only TLS inside
 )
@@ -241,8 +239,8 @@ var (
 	egressNames  = []string{"any", "443", "http-proxy", "none", "tls-443", "http-proxy-tls"}
 )
 
-// enumText and parseEnum serve the text forms of the small enumerations above:
-// a value is its index in names.
+// enumText and parseEnum implement the text forms of the small enumerations above: a value is its
+// index in names.
 func enumText(names []string, v uint8) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -10,15 +10,15 @@ type Technique uint8
 const (
 	Direct           Technique = iota + 1 // the asker dials the target
 	PortRange                             // as Direct; the target's site opens a port range, its listeners bind inside
-	Reversed                              // the target dials the asker and shows the connect-id it was given
+	Reversed                              // the target dials the asker and presents the connect-id it was given
 	SimultaneousOpen                      // both dial at an agreed instant
 	Traversing                            // the asker's SYN is carried by the broker and injected at the target
 	HolePunching                          // UDP: ICE candidates, then QUIC
 	Relay                                 // both dial a proxy, which joins them
 )
 
-// Kind says which ends open the connection of a technique. What only depends on that
-// asks for the kind and knows no technique by name.
+// Kind says which ends open the connection of a technique. Code that depends only on that uses the
+// kind and knows no technique by name.
 type Kind uint8
 
 // The kinds.
@@ -30,13 +30,12 @@ const (
 	ByProxy                     // both ends dial a proxy
 )
 
-// Negotiated reports whether the two ends tell each other, through the broker, how to
-// connect: package coordinate carries such a technique out.
+// Negotiated reports whether the two ends negotiate, through the broker, how to connect: package
+// coordinate carries out such a technique.
 func (k Kind) Negotiated() bool { return k == BothDial || k == BothSend }
 
-// techniques is the list of all, by number. A technique that is added is a row here, one
-// in the broker (decide.judges) and one in the helper (attempts) or in package coordinate; see
-// CONTRIBUTING.md.
+// techniques lists all techniques, by number. A new technique needs a row here, one in the broker
+// (decide.judges) and one in the helper (attempts) or in package coordinate; see CONTRIBUTING.md.
 var techniques = [...]struct {
 	name string
 	kind Kind
@@ -70,7 +69,7 @@ func (t Technique) String() string {
 // Known reports whether t is one of the techniques above.
 func (t Technique) Known() bool { return t != 0 && int(t) < len(techniques) }
 
-// Kind returns which ends open t's connection; 0 for a technique that is not known.
+// Kind returns which ends open t's connection; 0 for an unknown technique.
 func (t Technique) Kind() Kind {
 	if !t.Known() {
 		return 0
@@ -78,31 +77,30 @@ func (t Technique) Kind() Kind {
 	return techniques[t].kind
 }
 
-// Ways says which techniques a dial may use: a link that has a carrier may want
-// a better one, or one that does not go the same way. One of the flags may be added.
+// Ways says which techniques a dial may use: a link that has a carrier may want a better one, or
+// one on another path. One of the flags may be added.
 type Ways uint8
 
-// The ways. Processes of one node, and those without daemons, know only one.
+// The ways. Processes of one node, and those without daemons, support only one.
 const (
 	AllWays    Ways = iota // every technique of the plan
 	DirectOnly             // all but the relay
 	RelayOnly
-	Reserved // the relay that a Reserver was told to keep ready, which needs no daemon but its proxy
+	Reserved // the relay that a Reserver was asked to keep ready, which needs no daemon but its proxy
 )
 
-// What a dial asks of the size of packets. Without a flag the helper decides by what
-// it remembers.
+// Flags on the size of packets. Without a flag the helper decides by what it remembers.
 const (
-	// SmallPackets: of at most 576 bytes, for larger ones seem to vanish on the way.
+	// SmallPackets: at most 576 bytes, because larger packets seem to vanish on the way.
 	SmallPackets Ways = 0x80
-	// FullPackets: of any size, or the dial fails: who dials has small ones.
+	// FullPackets: of any size, or the dial fails: the dialler has small ones already.
 	FullPackets Ways = 0x40
 
 	packetFlags = SmallPackets | FullPackets
 )
 
-// SmallPacket is how many bytes a small packet has at most: what every way carries
-// (RFC 791, section 3.2).
+// SmallPacket is the maximum size of a small packet in bytes, which every path carries (RFC 791,
+// section 3.2).
 const SmallPacket = 576
 
 // Techniques returns w without flags.
@@ -111,13 +109,13 @@ func (w Ways) Techniques() Ways { return w &^ packetFlags }
 // Known reports whether w is one of the ways, with one flag at most.
 func (w Ways) Known() bool { return w.Techniques() <= Reserved && w&packetFlags != packetFlags }
 
-// Allow reports whether t is one of them.
+// Allow reports whether t is among the ways.
 func (w Ways) Allow(t Technique) bool {
 	w = w.Techniques()
 	return w == AllWays || (w != DirectOnly) == (t == Relay)
 }
 
-// String returns what a dial in these ways looks for.
+// String returns what a dial with these ways looks for.
 func (w Ways) String() string {
 	switch {
 	case !w.Known():
@@ -159,8 +157,8 @@ func (t *Technique) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown technique %q; known are %v", text, Techniques())
 }
 
-// Via says at which ends of a link the site's gateway carries the data,
-// because the node there has no route out.
+// Via says at which ends of a link the site's gateway carries the data, because the node there has
+// no route out.
 type Via uint8
 
 // The ends, to be combined with |.
@@ -188,12 +186,12 @@ type Step struct {
 	Via       Via       `json:"via,omitempty"`
 	Reason    string    `json:"reason"`
 
-	// Port is the port from which the asker must dial, where the target's site
-	// lets out no other; 0 is any.
+	// Port is the port from which the asker must dial, where the target's site lets out no other;
+	// 0: any.
 	Port uint16 `json:"port,omitempty"`
 
-	// IPv6 says that the two ends of a technique that needs both at work use their IPv6
-	// addresses, whatever others they have.
+	// IPv6 says that the two ends of a technique that needs both use their IPv6 addresses, whatever
+	// others they have.
 	IPv6 bool `json:"ipv6,omitempty"`
 }
 

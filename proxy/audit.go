@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// auditEnd records the end of a link: Sent is what the asker sent. The
-// proxy counts payload, as the processes do, and nothing of the ticket.
+// auditEnd records the end of a link: Sent is what the asker sent. The proxy counts payload, as the
+// processes do, and not the tickets.
 func (s *Server) auditEnd(l *link, start time.Time, stats carrier.Stats, err error) {
 	r := claimed(l.asker.ticket)
 	r.Event, r.Reason = audit.LinkEnd, "both ends closed"
@@ -25,8 +25,8 @@ func (s *Server) auditEnd(l *link, start time.Time, stats carrier.Stats, err err
 	s.set.Audit.Append(r)
 }
 
-// auditRefusal records a connection that was turned away. What a ticket claims
-// whose MAC was not found good is nobody's word.
+// auditRefusal records a refused connection. It leaves out the claims of a ticket whose MAC was not
+// verified.
 func (s *Server) auditRefusal(e *end, why *refusalError) {
 	var r audit.Record
 	if e.ticket != nil && why.reason != Reason(ticket.Forged) && why.reason != Reason(ticket.Foreign) {
@@ -36,13 +36,13 @@ func (s *Server) auditRefusal(e *end, why *refusalError) {
 	s.audit(r, why)
 }
 
-// audit records a refusal of which r says who was refused.
+// audit records a refusal; r identifies who was refused.
 func (s *Server) audit(r audit.Record, why *refusalError) {
 	r.Event, r.Relay, r.Rule, r.Reason = audit.Refusal, s.set.Name, string(why.reason), why.text
 	s.set.Audit.Append(r)
 }
 
-// claimed is a record of what a ticket says.
+// claimed returns a record of a ticket's claims.
 func claimed(t *wire.Ticket) audit.Record {
 	return audit.Record{
 		User: t.Principal.User, Project: t.Principal.Project,

@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 )
 
-// Config is what the daemon's file and flags set. The proxy's name is that of
-// its certificate.
+// Config holds the daemon's settings, from its file and flags. The proxy's name is that of its
+// certificate.
 type Config struct {
 	Listen        []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. 443 is the port that most sites let out; it needs CAP_NET_BIND_SERVICE or root."`
 	Advertise     []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Without any these are the addresses of listen, with the address from which the proxy reaches its broker in place of a [::] or 0.0.0.0."`
@@ -43,7 +43,7 @@ type TLS struct {
 	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
 }
 
-// LimitConfig is Limits as settings.
+// LimitConfig is Limits in the form of settings.
 type LimitConfig struct {
 	Links      int `yaml:"links" default:"10000" min:"1" max:"1000000" help:"Links, those that wait for their second end included. A busy link takes up to six descriptors, an idle one two."`
 	Waiting    int `yaml:"waiting" default:"4096" min:"1" max:"1000000" help:"Ends that wait for their partner."`
@@ -52,14 +52,14 @@ type LimitConfig struct {
 	Tickets    int `yaml:"tickets" default:"262144" min:"2" max:"16777216" help:"Used tickets to remember until they expire, about 150 bytes each."`
 }
 
-// SocketConfig is carrier.Tuning as settings.
+// SocketConfig is carrier.Tuning in the form of settings.
 type SocketConfig struct {
 	Congestion []string      `yaml:"congestion" help:"Congestion control algorithms; the first that the kernel has is used, whatever comes. Empty takes the system's choice, and bbr, where the kernel has it, for a link that loses data on the way though no queue is full."`
 	Buffer     daemon.Size   `yaml:"buffer" default:"0" max:"64MiB" help:"Send and receive buffer of each socket. 0 lets the kernel adapt them, which is best unless measured otherwise."`
 	KeepAlive  time.Duration `yaml:"keepalive" default:"15s" min:"1s" max:"2h" help:"Silence after which the kernel asks whether a peer is still there; unanswered for as long again, its link is cut. Keep it below the idle time of the NATs on the way."`
 }
 
-// Check relates the keys to each other.
+// Check checks that the keys fit together.
 func (c Config) Check() error {
 	if len(c.Listen) == 0 {
 		return daemon.Wrong("listen", "needs at least one address")
@@ -79,8 +79,7 @@ func (c Config) Check() error {
 	return c.Quota.Check("quota")
 }
 
-// Settings are what a Server takes from the configuration: all but Name, Key and
-// Quota.
+// Settings returns what a Server takes from the configuration: all but Name, Key and Quota.
 func (c Config) Settings() Settings {
 	return Settings{
 		Limits:      Limits(c.Limits),
@@ -93,13 +92,13 @@ func (c Config) Settings() Settings {
 	}
 }
 
-// descriptors is how many files the limits may need open at once.
+// descriptors returns how many files may be open at once within the limits.
 func (l Limits) descriptors() uint64 {
 	const own = 64 // listeners, the broker's connection, idle pipes
 	return uint64(6*l.Links + 2*l.Handshakes + own)
 }
 
-// openFiles warns when the process may not open what its limits allow for.
+// openFiles returns an error when the process may not open as many files as its limits allow for.
 func (l Limits) openFiles(allowed uint64) error {
 	if need := l.descriptors(); allowed < need {
 		return fmt.Errorf("limits allow for %d open files, the system for %d; raise the latter (ulimit -n, LimitNOFILE=) or lower limits.links", need, allowed)

@@ -15,22 +15,22 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// end is one connection that showed a good ticket.
+// end is one connection that presented a valid ticket.
 type end struct {
-	conn   carrier.Stream // the accepted *net.TCPConn, or what is inside of it
+	conn   carrier.Stream // the accepted *net.TCPConn, or the stream inside it
 	form   encap.Form
 	ticket *wire.Ticket
 	since  time.Time // when it was accepted
 }
 
-// serveConn takes a connection from its first byte to its link's end, or to
-// the hands of the other end's goroutine.
+// serveConn serves a connection from its first byte to its link's end, or until the other end's
+// goroutine takes it over.
 //
-//	accepted --handshake, if it begins as TLS or HTTP--> the same inside
-//	    |---ticket--> first of its link --second comes--> joined by the second's goroutine
-//	    |                        \--nobody comes--> refused
+//	accepted --handshake, if it begins as TLS or HTTP--> the stream inside
+//	    |---ticket--> first of its link --second arrives--> joined by the second's goroutine
+//	    |                        \--second does not arrive--> refused
 //	    |---ticket--> second of its link --> joined here
-//	    |---observe--> told where it comes from, and held until it closes
+//	    |---observe--> answered with its source address, and held until it closes
 //	    \---no ticket, bad ticket, over a limit--> refused
 func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	e := &end{conn: c, since: time.Now()}
@@ -44,7 +44,7 @@ func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	}
 	frame, err := s.readFirst(ctx, e, c)
 	if !place.Leave() {
-		return // it was closed to make room for another source
+		return // closed to make room for another source
 	}
 	if err != nil {
 		s.refuse(e, err)
@@ -53,7 +53,7 @@ func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	s.serveFirst(ctx, e, frame)
 }
 
-// serveFirst does what the connection's first frame asks for.
+// serveFirst serves the request of the connection's first frame.
 func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
 	asks, err := s.take(e, frame)
 	switch {
@@ -67,8 +67,9 @@ func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
 	}
 }
 
-// observe answers somebody who asks where he comes from, until he hangs up. After
-// StopAccepting nobody is waited for: who measures may hold on for minutes.
+// observe answers a peer that asks for its source address, until the peer hangs up. After
+// StopAccepting it does not wait for the peer: one that measures may hold the connection for
+// minutes.
 func (s *Server) observe(ctx context.Context, c carrier.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -84,8 +85,8 @@ func (s *Server) observe(ctx context.Context, c carrier.Stream) {
 	s.observer.Answer(ctx, c)
 }
 
-// readFirst finds out inside of what the connection is carried, and reads the first
-// frame and nothing after it.
+// readFirst determines the encapsulation of the connection, and reads the first frame and nothing
+// after it.
 func (s *Server) readFirst(ctx context.Context, e *end, c *net.TCPConn) (frame wire.Frame, err error) {
 	c.SetDeadline(time.Now().Add(s.set.TicketTime))
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
@@ -108,8 +109,8 @@ func (s *Server) readFirst(ctx context.Context, e *end, c *net.TCPConn) (frame w
 	return frame, nil
 }
 
-// take checks the ticket that the first frame should be. Instead of a ticket
-// there may be an observe frame, from somebody who only asks.
+// take checks the ticket, which should be the first frame. Instead it may be an observe frame, from
+// a peer that only asks for its address.
 func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
 	if frame.Type() == wire.TypeObserve {
 		return true, nil
@@ -127,7 +128,7 @@ func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
 	return false, nil
 }
 
-// unreadable says why no frame could be read.
+// unreadable returns why no frame could be read.
 func (s *Server) unreadable(err error) error {
 	var ne net.Error
 	switch {
@@ -143,8 +144,8 @@ func (s *Server) unreadable(err error) error {
 	return refusal(NoTicket, wire.CodeRefused, "no ticket came: %v", err)
 }
 
-// refuseUnread turns a connection away before reading its ticket. Those who
-// are told so are as many as may show a ticket; the rest is closed on.
+// refuseUnread refuses a connection before reading its ticket. At most limits.Handshakes
+// connections at a time get a refusal; the others are closed without one.
 func (s *Server) refuseUnread(c *net.TCPConn, why error) {
 	s.mu.Lock()
 	told := s.refusing < s.limits.Handshakes

@@ -11,32 +11,31 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 )
 
-// Status is what a Server does and did. Its JSON form is what status commands
-// show.
+// Status is the state of a Server and its counters. Status commands show its JSON form.
 type Status struct {
 	Name       string            `json:"name"`
 	Links      int               `json:"links"`      // joined now
 	Waiting    int               `json:"waiting"`    // ends that wait for their partner
-	Handshakes int               `json:"handshakes"` // connections that show their tickets
-	Capacity   int               `json:"capacity"`   // Links + Waiting at most
+	Handshakes int               `json:"handshakes"` // connections that have not shown their tickets yet
+	Capacity   int               `json:"capacity"`   // maximum of Links + Waiting
 	Draining   bool              `json:"draining"`   // takes no new links
 	Accepted   uint64            `json:"accepted"`   // connections since the start
 	Joined     uint64            `json:"joined"`     // links since the start
 	Broken     uint64            `json:"broken"`     // links that did not end properly
-	Bytes      uint64            `json:"bytes"`      // moved since the start, live links included
+	Bytes      uint64            `json:"bytes"`      // moved since the start, including live links
 	Spliced    uint64            `json:"spliced"`    // of Bytes, those that stayed in the kernel
 	Copied     uint64            `json:"copied"`     // of Bytes, those that passed the proxy's memory
 	Refused    map[Reason]uint64 `json:"refused"`    // connections, by reason
 
-	Quota pace.Status `json:"quota"` // who uses how much, and who waits
+	Quota pace.Status `json:"quota"` // usage by owner, and who waits
 
-	Observer    reflector.ObserverStats `json:"observer"`     // who asked where they come from
+	Observer    reflector.ObserverStats `json:"observer"`     // peers that asked for their address
 	STUNAnswers stunserver.Stats        `json:"stun_answers"` // the same over UDP
 
-	Audit *audit.Status `json:"audit,omitempty"` // of the audit log, if one is kept
+	Audit *audit.Status `json:"audit,omitempty"` // state of the audit log, if one is kept
 }
 
-// Status returns the present state. The map belongs to the caller.
+// Status returns the current state. The map belongs to the caller.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,14 +55,14 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Changed returns a channel that is closed when links come or go the next time.
+// Changed returns a channel that is closed when a link next starts or ends.
 func (s *Server) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// counters are of what is over; Status adds what is live.
+// counters are of what has ended; Status adds what is live.
 type counters struct {
 	mu       sync.Mutex // guards the fields below
 	accepted uint64

@@ -43,7 +43,7 @@ func Main() { daemon.Main(Spec()) }
 // Command returns the daemon as a command of a larger program.
 func Command() *cli.Command { return daemon.Command(Spec()) }
 
-// serve is the daemon from its settings to its end.
+// serve runs the daemon with its settings until it ends.
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...string)) error {
 	creds, err := identify(cfg.TLS)
 	if err != nil {
@@ -91,7 +91,7 @@ func identify(t TLS) (*control.Credentials, error) {
 	return creds, enrol.KeepRevoked(creds, string(t.Revoked))
 }
 
-// open returns the Settings of a proxy of that name, with their files open.
+// open returns the Settings of the proxy, with their files open.
 func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings, err error) {
 	set = c.Settings()
 	set.Name, set.Key, set.TLS = creds.Identity().Name, ticket.NewKey(), creds.DataServer
@@ -102,7 +102,7 @@ func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings
 	return set, err
 }
 
-// reload has s take the settings over that may change while it serves.
+// reload makes s adopt the settings that may change while it serves.
 func reload(ctx context.Context, s *Server, quota *pace.Keeper) {
 	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes", "limits.handshakes_per_source"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
@@ -112,8 +112,8 @@ func reload(ctx context.Context, s *Server, quota *pace.Keeper) {
 	})
 }
 
-// life is what surrounds a Server that runs: the sessions with the brokers, its
-// certificate's renewal, and what becomes of them at the end.
+// life is everything around a running Server: the sessions with the brokers, the renewal of its
+// certificate, and how they end.
 type life struct {
 	cfg         Config
 	creds       *control.Credentials
@@ -125,14 +125,14 @@ type life struct {
 
 	sockets *reflector.Sockets // set before the first session
 
-	// What a successor takes over.
+	// Handed over to a successor:
 	let   sync.WaitGroup
 	letGo context.CancelFunc
 }
 
-// run serves until ctx ends or another process has taken over, and then returns
-// when all it started has ended. It calls ready once, when sockets are open: whatever
-// a predecessor let go of it has let go of when ready returns.
+// run serves until ctx ends or another process has taken over, and returns when everything it
+// started has ended. It calls ready once, when the sockets are open: when ready returns, a
+// predecessor has released its resources.
 func (l *life) run(ctx context.Context, ready func()) error {
 	e := l.endpoint()
 	defer e.Close()
@@ -160,12 +160,12 @@ func (l *life) run(ctx context.Context, ready func()) error {
 	following.Go(func() { l.followRevocations(ctx) })
 	err := l.server.Serve(ctx, l.listeners...)
 	if err == nil && ctx.Err() == nil {
-		draining.Wait() // what a successor passes on is served to its end
+		draining.Wait() // connections that a successor passes on are served to their end
 	}
 	return err
 }
 
-// endpoint is where brokers ask this proxy.
+// endpoint returns the endpoint on which brokers call this proxy.
 func (l *life) endpoint() *control.Endpoint {
 	e := control.NewEndpoint(l.creds, l.log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: l.server})
@@ -177,8 +177,8 @@ func (l *life) endpoint() *control.Endpoint {
 	return e
 }
 
-// offerer returns who tells the brokers of this proxy, once the sockets that it
-// tells of are open.
+// offerer returns the offerer that announces this proxy to the brokers, after opening the sockets
+// that it announces.
 func (l *life) offerer(lettable context.Context) *offerer {
 	stunPort := uint16(0)
 	if l.sockets = serveSTUN(lettable, &l.let, l.cfg.STUNListen, l.server); l.sockets != nil {
@@ -187,7 +187,7 @@ func (l *life) offerer(lettable context.Context) *offerer {
 	return &offerer{server: l.server, key: l.server.set.Key, advertise: l.cfg.Advertise, listen: bound(l.listeners), stunPort: stunPort, log: l.log}
 }
 
-// drain waits until this proxy is to go, and has it go without cutting links.
+// drain waits for the request to end, and then ends the proxy without cutting links.
 func (l *life) drain(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -206,7 +206,7 @@ func (l *life) drain(ctx context.Context) {
 	l.server.serveReturned(ctx, l.hooks.Returned())
 }
 
-// listenAll opens every listener or none.
+// listenAll opens all listeners or none.
 func listenAll(ctx context.Context, addrs []netip.AddrPort) ([]*net.TCPListener, error) {
 	var open []*net.TCPListener
 	for _, a := range addrs {
@@ -232,7 +232,7 @@ func closeAll(listeners []*net.TCPListener) {
 	}
 }
 
-// bound returns the addresses that are listened on.
+// bound returns the addresses that the listeners are bound to.
 func bound(listeners []*net.TCPListener) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, ln := range listeners {
@@ -251,7 +251,7 @@ func warnOfLimits(l Limits, log *slog.Logger) {
 	}
 }
 
-// admin lets the broker, and nobody else, see the status.
+// admin shows the status to the broker, and only to it.
 type admin struct {
 	controlpb.UnimplementedAdminServer
 	server *Server

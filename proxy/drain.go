@@ -13,23 +13,22 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file is how a proxy ends with work at hand. It drains: brokers hear that
-// it takes no new links, the tickets that are out are honoured, and its links
-// leave one after the other where they can. Or a successor has its listeners:
-// then it goes on with its links alone, and with connections that show a ticket
-// under its key, which the successor passes on.
+// This file ends a proxy that has work in progress. Either it drains: brokers are notified that it
+// takes no new links, outstanding tickets are honoured, and its links leave one after the other
+// where they can. Or a successor has its listeners: then it continues only with its links, and with
+// connections that present a ticket under its key, which the successor passes on.
 
 const (
-	// drainQuiet is how long nothing happens at a proxy that has drained:
-	// brokers that were told late may have sent somebody.
+	// drainQuiet is how long nothing must happen at a drained proxy: brokers that were notified
+	// late may have assigned it to a link.
 	drainQuiet = 2 * time.Second
 
-	// drainPace is between two links that are cut because there are other
-	// proxies, so that they do not all look for their new one at once.
+	// drainPace is the time between two links that are cut because there are other proxies, so that
+	// they do not all look for their new one at once.
 	drainPace = 20 * time.Millisecond
 
-	// returnQuiet is how long nothing happens at a proxy that has a successor
-	// before it ends: by then who has one of its tickets has used it.
+	// returnQuiet is how long nothing must happen at a proxy that has a successor before it ends:
+	// by then the holders of its tickets have used them.
 	returnQuiet = 15 * time.Second
 )
 
@@ -42,10 +41,10 @@ func (s *Server) SetLimits(l Limits) {
 	s.limits = l
 	s.mu.Unlock()
 	s.half.SetMax(l.Handshakes, l.PerSource)
-	s.noteChange() // brokers are told of the capacity
+	s.noteChange() // brokers are notified of the capacity
 }
 
-// StopAccepting closes the listeners and leaves everything else alone.
+// StopAccepting closes the listeners and affects nothing else.
 func (s *Server) StopAccepting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +80,8 @@ func (s *Server) closeOnStop(ctx context.Context, listeners []*net.TCPListener) 
 	}
 }
 
-// Drain has Status say that no new links are wanted, moves links to other
-// proxies if there are any, and returns, accepting nothing any more, when
-// nothing is left or ctx ends.
+// Drain makes Status report that no new links are wanted, moves links to other proxies if there are
+// any, and returns, no longer accepting connections, when nothing is left or ctx ends.
 func (s *Server) Drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
@@ -98,10 +96,10 @@ func (s *Server) Drain(ctx context.Context) {
 	s.StopAccepting()
 }
 
-// moveLinks cuts links one by one while a broker knows of other proxies: their
-// ends find their way to one of these, and lose nothing. It ends with ctx.
+// moveLinks cuts links one by one while a broker knows of other proxies: their ends reconnect
+// through one of these, and lose no data. It ends with ctx.
 func (s *Server) moveLinks(ctx context.Context) {
-	pause(ctx, drainQuiet) // until brokers know, and assign this proxy no more
+	pause(ctx, drainQuiet) // until brokers are notified, and no longer assign this proxy
 	for ctx.Err() == nil {
 		if s.elsewhere.Load() {
 			s.cutOne()
@@ -110,7 +108,7 @@ func (s *Server) moveLinks(ctx context.Context) {
 	}
 }
 
-// cutOne cuts any one link.
+// cutOne cuts an arbitrary link.
 func (s *Server) cutOne() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,15 +121,14 @@ func (s *Server) cutOne() {
 	}
 }
 
-// linkCount is how many links there are, those in the making included.
+// linkCount returns the number of links, including those in the making.
 func (s *Server) linkCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.links)
 }
 
-// quiet returns when nothing has been here and nothing has changed for d, or
-// when ctx ends.
+// quiet returns when there has been no connection and no change for d, or when ctx ends.
 func (s *Server) quiet(ctx context.Context, d time.Duration) {
 	for ctx.Err() == nil {
 		changed, busy := s.busy()
@@ -141,7 +138,7 @@ func (s *Server) quiet(ctx context.Context, d time.Duration) {
 			if _, still := s.busy(); !busy && !still {
 				return
 			}
-			// Or not everything that ended was a change: look again.
+			// Not everything that ends is reported as a change: check again.
 		case <-changed:
 		case <-ctx.Done():
 		}
@@ -149,16 +146,16 @@ func (s *Server) quiet(ctx context.Context, d time.Duration) {
 	}
 }
 
-// busy reports whether there is a link or one in the making, and returns what
-// is closed when that may change.
+// busy reports whether there is a link or one in the making, and returns the channel that is closed
+// when that may change.
 func (s *Server) busy() (changed <-chan struct{}, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed, len(s.links)+len(s.waiting)+s.half.Stats().Used > 0
 }
 
-// serveReturned serves what a successor passes on, until it is quiet here or
-// ctx ends, and returns when the last of it is over.
+// serveReturned serves the connections that a successor passes on, until it is quiet here or ctx
+// ends, and returns when the last of them has ended.
 func (s *Server) serveReturned(ctx context.Context, returned <-chan daemon.Returned) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -188,9 +185,9 @@ func (s *Server) serveReturn(ctx context.Context, r daemon.Returned) {
 	s.serveFirst(ctx, e, frame)
 }
 
-// passOn gives an end whose ticket is not under this proxy's key to the
-// predecessor, and reports whether it took it. Only a bare socket can be given: an
-// end inside of TLS is refused, and comes again with a ticket of this proxy's.
+// passOn hands an end whose ticket is not under this proxy's key to the predecessor, and reports
+// whether that took it. Only a plain socket can be handed over: an end inside TLS is refused, and
+// returns with a ticket of this proxy.
 func (s *Server) passOn(e *end, why error) bool {
 	var r *refusalError
 	if s.set.PassOn == nil || e.ticket == nil || !errors.As(why, &r) || r.reason != Reason(ticket.Forged) {

@@ -23,7 +23,7 @@ type meeting struct {
 	taken chan struct{} // closed when the second took first over
 }
 
-// meet brings an end together with its partner.
+// meet joins an end with its partner, or makes it wait.
 func (s *Server) meet(ctx context.Context, e *end) {
 	l, m, err := s.enter(e)
 	switch {
@@ -40,7 +40,7 @@ func (s *Server) meet(ctx context.Context, e *end) {
 	}
 }
 
-// enter returns the link if e's partner waits, and else where e waits itself.
+// enter returns the link if e's partner is waiting, otherwise the meeting at which e waits.
 func (s *Server) enter(e *end) (*link, *meeting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 	return nil, m, nil
 }
 
-// sameLink reports tickets that the broker did not issue as a pair. Their ends
+// sameLink returns an error for tickets that the broker did not issue as a pair. Their End fields
 // differ: each end is honoured once.
 func sameLink(a, b *wire.Ticket) error {
 	x, y := *a, *b
@@ -85,7 +85,7 @@ func sameLink(a, b *wire.Ticket) error {
 	return nil
 }
 
-// await keeps the first end until the second took it over, or refuses it.
+// await keeps the first end until the second has taken it over, or refuses it.
 func (s *Server) await(ctx context.Context, m *meeting) {
 	t := time.NewTimer(s.set.PairTimeout)
 	defer t.Stop()
@@ -107,19 +107,19 @@ func (s *Server) await(ctx context.Context, m *meeting) {
 		delete(s.waiting, m.first.ticket.Link)
 	}
 	s.mu.Unlock()
-	if mine { // else the second came at the last instant and has it
+	if mine { // otherwise the second end arrived at the last moment and has it
 		s.refuse(m.first, why)
 	}
 }
 
-// link is two ends that are joined.
+// link is two joined ends.
 type link struct {
 	asker, target *end
 	meter         carrier.Meter
-	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
-	pace          *pace.Link              // of a link that was admitted; guarded by Server.mu until it is joined
-	sites         traffic.Pair            // the asker's and the target's; empty until a broker told; guarded by Server.mu
-	doomed        error                   // why it ends at once; guarded by Server.mu
+	cut           context.CancelCauseFunc // nil until the link is joined; guarded by Server.mu
+	pace          *pace.Link              // set when the link was admitted; guarded by Server.mu until it is joined
+	sites         traffic.Pair            // the asker's and the target's; empty until a broker reports them; guarded by Server.mu
+	doomed        error                   // why the link must end at once; guarded by Server.mu
 }
 
 func newLink(a, b *end) *link {
@@ -129,7 +129,7 @@ func newLink(a, b *end) *link {
 	return &link{asker: a, target: b}
 }
 
-// admit takes a place under the quota for a link, or says why there is none.
+// admit reserves a place under the quota for a link, or returns why there is none.
 func (s *Server) admit(l *link) error {
 	t := l.asker.ticket
 	o := quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}
@@ -153,7 +153,7 @@ func (s *Server) admit(l *link) error {
 	return nil
 }
 
-// refuseLink tells both ends why they are not joined.
+// refuseLink sends both ends the reason why they are not joined.
 func (s *Server) refuseLink(l *link, err error) {
 	s.mu.Lock()
 	delete(s.links, l)
@@ -164,7 +164,7 @@ func (s *Server) refuseLink(l *link, err error) {
 	s.refuse(l.target, err)
 }
 
-// join runs a link to its end.
+// join runs a link until it ends.
 func (s *Server) join(ctx context.Context, l *link) {
 	s.noteChange()
 	start := time.Now()
@@ -205,7 +205,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	s.noteChange()
 }
 
-// logEnd writes the audit line of one end of a link.
+// logEnd writes the log line of one end of a link.
 func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err error, more []any) {
 	t := e.ticket
 	rank, peer := t.Asker, t.Target
@@ -222,7 +222,7 @@ func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err erro
 		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause}, more...)...)
 }
 
-// noteChange tells whoever listens to Changed.
+// noteChange wakes those that wait on Changed.
 func (s *Server) noteChange() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 )
 
-// The families of a proxy.
+// Metric families of a proxy.
 var (
 	metricLinks    = metrics.Gauge("isthmus_proxy_links", "Links that are joined now.")
 	metricWaiting  = metrics.Gauge("isthmus_proxy_waiting_ends", "Ends of links that wait for their partner.")
@@ -19,14 +19,13 @@ var (
 	metricRefused  = metrics.Counter("isthmus_proxy_refused_total", "Connections that were refused, by reason.", "reason")
 )
 
-// reasons are those that always have a series, so that the first refusal is
-// seen as an increase.
+// reasons always have a series, so that the first refusal shows as an increase.
 var reasons = []Reason{
 	NoTicket, NotATicket, TooManyHandshakes, TooManyWaiting, TooManyLinks, NoPartner, Mismatch, OverQuota, OverPolicy, Stopping,
 	Reason(ticket.Foreign), Reason(ticket.Forged), Reason(ticket.Expired), Reason(ticket.TooLong), Reason(ticket.Used), Reason(ticket.Full),
 }
 
-// metrics says what Prometheus reads of the proxy.
+// metrics returns what Prometheus reads of the proxy.
 func (s *Server) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "proxy", NotAfter: creds.NotAfter, Limits: s.places,
@@ -71,11 +70,11 @@ func (s *Server) readMetrics(w metrics.Writer) {
 	metrics.PutAll(w, metricRefused, st.Refused)
 }
 
-// byProject returns what was relayed for each project, live links included.
+// byProject returns the bytes relayed for each project, including live links.
 func (s *Server) byProject() []metrics.Sample {
 	var all metrics.Tally
 	s.mu.Lock()
-	defer s.mu.Unlock() // a link ends under it: none is missed or counted twice
+	defer s.mu.Unlock() // links end under mu: none is missed or counted twice
 	all.Merge(&s.projects)
 	for l := range s.links {
 		all.Add(l.meter.Stats().Total(), metrics.Project(l.asker.ticket.Principal.Project))

@@ -13,19 +13,19 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 )
 
-// How often the broker hears of the load: at least every offerEvery, and after
-// a change, but not sooner than offerPause after the last time.
+// When the broker is notified of the load: at least every offerEvery, and after a change, but not
+// within offerPause of it.
 const (
 	offerEvery = 5 * time.Second
 	offerPause = 200 * time.Millisecond
 	offerBound = 10 * time.Second // for the broker's answer
 )
 
-// offerer tells the broker what the proxy offers.
+// offerer announces the proxy to the brokers.
 type offerer struct {
 	server    *Server
 	key       ticket.Key
-	advertise []netip.AddrPort // as set
+	advertise []netip.AddrPort // as configured
 	listen    []netip.AddrPort // as bound
 	stunPort  uint16           // 0: no STUN server
 	log       *slog.Logger
@@ -57,12 +57,12 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 		case <-every.C:
 			tick = true
 		}
-		changed = o.server.Changed() // before the state is read: no change is missed
+		changed = o.server.Changed() // before the state is read, so that no change is missed
 		if err := o.offer(ctx, relays, addresses, stun); err != nil {
 			return fmt.Errorf("reporting load to %v: %w", session.Peer(), err)
 		}
-		// Where links lead is asked while they live: of processes that have gone
-		// the broker knows no site.
+		// The sites of links are requested while the links live: for processes that have ended the
+		// broker knows no site.
 		if report := o.server.trafficReport(); tick || len(report.Ask) > 0 {
 			if err := o.reportTraffic(ctx, session, report); err != nil {
 				o.log.Debug("the broker is not told what passed; it is told again", "every", offerEvery.String(), "error", err)
@@ -87,8 +87,8 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	return control.FromStatus(err)
 }
 
-// advertised are the addresses to offer: those that are set, or else those
-// listened on, where own stands for "any address of this host".
+// advertised returns the addresses to offer: those configured, or else those listened on, with own
+// in place of "any address of this host".
 func advertised(set, listen []netip.AddrPort, own netip.Addr) []netip.AddrPort {
 	if len(set) == 0 {
 		set = listen
@@ -103,8 +103,8 @@ func advertised(set, listen []netip.AddrPort, own netip.Addr) []netip.AddrPort {
 	return out
 }
 
-// stunAddress is where the STUN server is reached: on the host of the first
-// address; "" without one.
+// stunAddress returns where the STUN server is reached: on the host of the first address; ""
+// without a STUN server.
 func stunAddress(addresses []netip.AddrPort, port uint16) string {
 	if port == 0 {
 		return ""

@@ -9,28 +9,28 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Reason is why a connection was refused, under the name by which it is
-// counted. The reasons of package ticket are reasons too.
+// Reason is why a connection was refused, as the name under which it is counted. The reasons of
+// package ticket are reasons too.
 type Reason string
 
-// The reasons that the proxy adds.
+// Reasons in addition to those of package ticket.
 const (
-	NoTicket          Reason = "no-ticket"           // none came in time, or the peer left
-	NotATicket        Reason = "not-a-ticket"        // something else came
-	NoHandshake       Reason = "no-handshake"        // TLS or a WebSocket was begun, and did not come about
+	NoTicket          Reason = "no-ticket"           // none arrived in time, or the peer left
+	NotATicket        Reason = "not-a-ticket"        // something else arrived
+	NoHandshake       Reason = "no-handshake"        // a TLS or WebSocket handshake was begun and failed
 	TooManyHandshakes Reason = "too-many-handshakes" // Limits.Handshakes
 	TooManyWaiting    Reason = "too-many-waiting"    // Limits.Waiting
 	TooManyLinks      Reason = "too-many-links"      // Limits.Links
 	OverQuota         Reason = "over-quota"          // Settings.Quota
-	OverPolicy        Reason = "over-policy"         // a site's policy allows its owner no more
-	NoPartner         Reason = "no-partner"          // the other end did not come
+	OverPolicy        Reason = "over-policy"         // a site's policy allows the owner no more
+	NoPartner         Reason = "no-partner"          // the other end did not connect
 	Mismatch          Reason = "ticket-mismatch"     // the two tickets of a link differ
-	NoAudit           Reason = "no-audit"            // the audit log cannot be written, and must be
-	Revoked           Reason = "revoked"             // the node, site or user of an end was, since the ticket was issued, or the proxy itself
-	Stopping          Reason = "stopping"            // the proxy ends
+	NoAudit           Reason = "no-audit"            // the audit log cannot be written, but is required
+	Revoked           Reason = "revoked"             // the node, site or user of an end was revoked after the ticket was issued, or the proxy itself was
+	Stopping          Reason = "stopping"            // the proxy is ending
 )
 
-// refusalError is why a connection is refused, and what its peer is told.
+// refusalError is why a connection is refused, and what is sent to its peer.
 type refusalError struct {
 	reason Reason
 	code   wire.Code
@@ -45,14 +45,14 @@ func refusal(r Reason, c wire.Code, format string, args ...any) error {
 
 func stopping() error { return refusal(Stopping, wire.CodeRefused, "the proxy is stopping") }
 
-// Bounds of a goodbye: for how long, and for how many bytes that nobody
-// wants, a refused connection is kept so that the refusal is not lost.
+// For how long, and for how many unwanted bytes, a refused connection is kept open so that the
+// refusal is not lost.
 const (
 	goodbyeTime  = time.Second
 	goodbyeBytes = 256 << 10
 )
 
-// refuse tells the peer why and closes the connection.
+// refuse sends the peer the reason and closes the connection.
 func (s *Server) refuse(e *end, err error) {
 	r := err.(*refusalError)
 	s.count.refuse(r.reason)
@@ -63,15 +63,14 @@ func (s *Server) refuse(e *end, err error) {
 	s.log.Warn("refused", attrs...)
 	s.auditRefusal(e, r)
 	if r.reason == NoHandshake {
-		e.conn.Close() // it was told in the words of TLS or HTTP
+		e.conn.Close() // the TLS or HTTP handshake has reported it
 		return
 	}
 	sayGoodbye(e.conn, &wire.Refuse{Code: r.code, By: "proxy " + s.set.Name, Text: r.text})
 }
 
-// sayGoodbye sends the refusal and closes. To close while bytes of the peer
-// are unread would send a reset, which destroys what the peer has not read
-// yet; so those bytes are read first.
+// sayGoodbye sends the refusal and closes. Closing while bytes of the peer are unread would send a
+// reset, which destroys what the peer has not read yet; so those bytes are read first.
 func sayGoodbye(c carrier.Stream, r *wire.Refuse) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(goodbyeTime))

@@ -24,35 +24,33 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Settings are what a Server needs to know. Zero bounds take the defaults
-// of Limits and the constants below.
+// Settings configure a Server. Zero bounds take the defaults in DefaultLimits and the constants
+// below.
 type Settings struct {
 	Name        string         // as in the tickets it honours
 	Key         ticket.Key     // under which the broker issues them
 	Limits      Limits         // see there
-	TicketTime  time.Duration  // from accepting a connection to its whole ticket, TLS and WebSocket handshakes included
-	PairTimeout time.Duration  // that the first end of a link waits for the second
-	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
+	TicketTime  time.Duration  // from accepting a connection to its whole ticket, including TLS and WebSocket handshakes
+	PairTimeout time.Duration  // how long the first end of a link waits for the second
+	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0: never
 	Tuning      carrier.Tuning // of the sockets
-	Audit       *audit.Log     // of links and refusals; nil is none
-	Quota       *pace.Keeper   // that links are held to; nil has no limits. It is served by the Server.
+	Audit       *audit.Log     // of links and refusals; nil: none
+	Quota       *pace.Keeper   // limits of links; nil: none. It is served by the Server.
 
-	// TLS, if not nil, is asked for each connection that begins as TLS.
+	// TLS, if not nil, is called for each connection that begins as TLS.
 	TLS func() *tls.Config
 
-	// PassOn, if not nil, is given a connection whose ticket is not under Key,
-	// with the frame that was read of it: another process may have the key. It
-	// owns the connection unless it fails.
+	// PassOn, if not nil, gets a connection whose ticket is not under Key, with the frame that was
+	// read from it: another process may have the key. It owns the connection unless it fails.
 	PassOn func(c *net.TCPConn, first []byte) error
 }
 
-// Limits bound what a Server takes on. What comes on top is refused as
-// overloaded.
+// Limits bound the load of a Server. What exceeds them is refused as overloaded.
 type Limits struct {
-	Links      int // links, those that wait for an end included
+	Links      int // links, including those that wait for an end
 	Waiting    int // ends that wait for their partner
 	Handshakes int // connections that have not shown a ticket yet
-	PerSource  int // the same of one source address; 0 is half of Handshakes
+	PerSource  int // the same from one source address; 0 is half of Handshakes
 	Tickets    int // used tickets to remember until they expire
 }
 
@@ -66,13 +64,13 @@ const (
 // link is two sockets and up to two pipes, six descriptors.
 var DefaultLimits = Limits{Handshakes: 1024, Waiting: 4096, Links: 10000, Tickets: 1 << 18}
 
-// Server is one proxy. Safe for concurrent use.
+// Server is one proxy. It is safe for concurrent use.
 type Server struct {
 	set      Settings
 	checker  *ticket.Checker
 	log      *slog.Logger
 	count    counters
-	projects metrics.Tally // bytes of links that are over, by project
+	projects metrics.Tally // bytes of links that have ended, by project
 
 	half     *accept.HalfOpen // connections that have not shown a ticket yet
 	observer *reflector.Observer
@@ -82,22 +80,22 @@ type Server struct {
 	waiting  map[wire.ID]*meeting
 	links    map[*link]struct{}
 	barred   barred
-	disowned error // why this proxy itself counts no more
-	refusing int   // connections that are being told no before they showed a ticket
+	disowned error // why this proxy itself is no longer trusted
+	refusing int   // connections that are being refused before they presented a ticket
 	changed  chan struct{}
 	limits   Limits
 	moved    moved
 	draining bool
 	closed   chan struct{} // closed by StopAccepting
 
-	began     time.Time   // by which tickets are judged, see clock
-	life      uint64      // of this start, for brokers that count what passes
+	began     time.Time   // base of the time by which tickets are judged, see clock
+	life      uint64      // identifies this start, for brokers that count traffic
 	elsewhere atomic.Bool // a broker knows of other proxies
 }
 
-// clock is the time by which tickets are judged, and which brokers are told (OfferRequest):
-// that of the start, and what has passed since. A clock that is set makes no ticket expire,
-// and none that was used good again.
+// clock returns the time by which tickets are judged, and which is sent to brokers (OfferRequest):
+// the time of the start plus the time elapsed since. Setting the system clock expires no ticket,
+// and makes no used ticket valid again.
 func (s *Server) clock() time.Time {
 	return s.began.Add(time.Since(s.began))
 }
@@ -149,10 +147,9 @@ func orDefault[T comparable](v, preset T) T {
 	return v
 }
 
-// Serve accepts connections on every listener until ctx is done or one of
-// them fails, closes the listeners, cuts the links and returns when every
-// goroutine that it started has ended. After StopAccepting it returns when the
-// last link has ended by itself.
+// Serve accepts connections on every listener until ctx is done or one of them fails, closes the
+// listeners, cuts the links and returns when every goroutine that it started has ended. After
+// StopAccepting it returns when the last link has ended by itself.
 func (s *Server) Serve(ctx context.Context, listeners ...*net.TCPListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

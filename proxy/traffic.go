@@ -14,24 +14,24 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// moved is what links moved by the sites of their ends. A ticket does not name
-// the sites, so a broker is asked for those of each link; what a link moved that
-// ended before waits for the answer.
+// moved is what links moved, by the sites of their ends. A ticket does not name the sites, so the
+// proxy asks a broker for those of each link; what a link moved that ended earlier waits for the
+// answer.
 type moved struct {
-	sums   traffic.Sums                      // of links that are over
-	orphan map[traffic.Ends][2]traffic.Count // of links that are over, sites not known yet; traffic.MaxEnds at most
+	sums   traffic.Sums                      // of links that have ended
+	orphan map[traffic.Ends][2]traffic.Count // of links that have ended, sites not known yet; at most traffic.MaxEnds
 }
 
-// ends are the processes of a link.
+// ends returns the processes of a link.
 func (l *link) ends() traffic.Ends {
 	t := l.asker.ticket
 	return traffic.Ends{Job: t.Job, Asker: t.Asker, Target: t.Target}
 }
 
-// unknown are sites that nobody has told.
+// unknown stands for sites that no broker has reported.
 var unknown = traffic.Pair{From: traffic.Unknown, To: traffic.Unknown}
 
-// note counts a link that is over. s.mu is held.
+// note counts a link that has ended. s.mu is held.
 func (m *moved) note(l *link, out, back traffic.Count) {
 	if l.sites != (traffic.Pair{}) {
 		m.sums.Add(l.sites, out, back)
@@ -49,16 +49,15 @@ func (m *moved) note(l *link, out, back traffic.Count) {
 	m.orphan[e] = [2]traffic.Count{had[0].Plus(out), had[1].Plus(back)}
 }
 
-// trafficReport returns what all links moved, and about which ends a broker is to be
-// asked.
+// trafficReport returns what all links moved, and which ends to ask a broker about.
 func (s *Server) trafficReport() traffic.Report {
 	s.mu.Lock()
-	defer s.mu.Unlock() // a link ends under it: none is missed or counted twice
+	defer s.mu.Unlock() // links end under mu: none is missed or counted twice
 	all := s.moved.sums.Clone()
 	ask := map[traffic.Ends]struct{}{}
 	for l := range s.links {
 		if l.pace == nil {
-			continue // it is not joined yet
+			continue // not joined yet
 		}
 		pair := l.sites
 		if pair == (traffic.Pair{}) {
@@ -75,7 +74,7 @@ func (s *Server) trafficReport() traffic.Report {
 	return traffic.Report{Life: s.life, Counts: all.Counts(), Ask: asked[:min(len(asked), traffic.MaxEnds)]}
 }
 
-// trafficAnswer takes the broker's answer in: where the ends are.
+// trafficAnswer processes the broker's answer: the sites of the ends.
 func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair) error {
 	if len(sites) != len(asked) {
 		return fmt.Errorf("%w: %d links were asked about, and %d answers came", wire.ErrMalformed, len(asked), len(sites))
@@ -114,8 +113,8 @@ func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair
 	return nil
 }
 
-// reportTraffic tells the broker what passed here. A broker of an older version does not
-// want to know.
+// reportTraffic reports to the broker what was relayed here. A broker of an older version does not
+// support that.
 func (o *offerer) reportTraffic(ctx context.Context, session *control.Session, report traffic.Report) error {
 	if len(report.Counts) == 0 {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// barred are the processes whose tickets are worthless, because what they work
-// for was revoked after the tickets were issued. Tickets run out, so each entry
-// lasts no longer than the longest of them.
+// barred are the processes whose tickets are invalid, because the node, site or user was revoked
+// after the tickets were issued. Tickets expire, so each entry lasts no longer than the longest of
+// them.
 type barred map[overlay.ProcessName]bar
 
 type bar struct {
@@ -23,7 +23,7 @@ type bar struct {
 	err   error
 }
 
-// add bars processes, and forgets those of whom no ticket is left.
+// add bars processes, and removes entries for which no ticket is left.
 func (b *barred) add(processes []overlay.ProcessName, err error, now time.Time) {
 	if *b == nil {
 		*b = barred{}
@@ -38,7 +38,7 @@ func (b *barred) add(processes []overlay.ProcessName, err error, now time.Time) 
 	}
 }
 
-// reason says why a ticket is worthless, or returns nil.
+// reason returns why a ticket is invalid, or nil.
 func (b barred) reason(t *wire.Ticket, now time.Time) error {
 	for _, rank := range []uint32{t.Asker, t.Target} {
 		if one, yes := b[overlay.ProcessName{Job: t.Job, Rank: rank}]; yes && !now.After(one.until) {
@@ -48,8 +48,8 @@ func (b barred) reason(t *wire.Ticket, now time.Time) error {
 	return nil
 }
 
-// cutFor ends the links of processes whose node, site or user was revoked, as
-// the broker says, and honours no ticket of theirs that is still out.
+// cutFor ends the links of processes whose node, site or user was revoked, as the broker reports,
+// and bars their outstanding tickets.
 func (s *Server) cutFor(_ context.Context, from *control.Session, processes []overlay.ProcessName, reason string) (int, error) {
 	if from.Peer().Role != control.RoleBroker {
 		return 0, fmt.Errorf("proxy %s: %w: %v may not end links; the broker may", s.set.Name, overlay.ErrForbidden, from.Peer())
@@ -59,8 +59,8 @@ func (s *Server) cutFor(_ context.Context, from *control.Session, processes []ov
 	return links, nil
 }
 
-// Cut ends the links of processes for a reason, bars their tickets, and returns
-// how many links there were.
+// Cut ends the links of processes for a reason, bars their tickets, and returns how many links
+// there were.
 func (s *Server) Cut(processes []overlay.ProcessName, reason error) (ended int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Server) Cut(processes []overlay.ProcessName, reason error) (ended int) 
 	return ended
 }
 
-// joined notes a session with a broker until what it returns is called.
+// joined records a session with a broker until the returned function is called.
 func (o *offerer) joined(session *control.Session) (left func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,7 +91,7 @@ func (o *offerer) joined(session *control.Session) (left func()) {
 	}
 }
 
-// renewed asks for a new certificate at the brokers, of which one enrols.
+// renewed requests a new certificate from the brokers, of which one enrols.
 func (o *offerer) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
 	o.mu.Lock()
 	sessions := slices.Clone(o.sessions)
@@ -110,9 +110,8 @@ func (o *offerer) renewed(ctx context.Context, chain [][]byte) ([][]byte, error)
 	return nil, errors.Join(errs...)
 }
 
-// Disown ends all links while the proxy's own certificate is revoked, for the
-// reason, and has new ones refused; nil takes that back. It returns how many
-// links there were.
+// Disown ends all links when the proxy's own certificate is revoked, and makes it refuse new ones;
+// nil undoes that. It returns how many links there were.
 func (s *Server) Disown(revoked error) (ended int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,9 +133,8 @@ func (s *Server) closeLater(l *link, reason error) {
 	}
 }
 
-// followRevocations has a proxy that is revoked carry nothing more, until ctx
-// ends: processes find other ways when the links end, and the grid has put its
-// trust elsewhere.
+// followRevocations makes the proxy carry nothing more while it is revoked, until ctx ends: when
+// their links end, processes find other paths, and the grid no longer trusts this proxy.
 func (l *life) followRevocations(ctx context.Context) {
 	l.creds.FollowOwn(ctx, func(revoked error) {
 		if links := l.server.Disown(revoked); revoked != nil {

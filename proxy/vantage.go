@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// serveSTUN runs the STUN server in wg until ctx ends, and returns its sockets;
-// nil if it is off or cannot listen, which is no reason for a proxy not to relay.
+// serveSTUN runs the STUN server in wg until ctx ends, and returns its sockets; nil if it is
+// disabled or cannot listen, in which case the proxy relays all the same.
 func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) *reflector.Sockets {
 	if !addr.IsValid() {
 		return nil
@@ -39,9 +39,8 @@ type vantages struct {
 	point func() reflector.Point
 }
 
-// CallBack implements controlpb.VantagesServer. The broker has checked that
-// the address belongs to who asks; loopback is called only by a proxy whose
-// broker is on its own host.
+// CallBack implements controlpb.VantagesServer. The broker has checked that the address belongs to
+// the requester; only a proxy whose broker is on its own host calls loopback addresses.
 func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	s := control.SessionOf(ctx)
 	if role := s.Peer().Role; role != control.RoleBroker {

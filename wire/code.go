@@ -81,7 +81,7 @@ var codeWords = map[Code]string{
 	CodeInferior:       "inferior",
 }
 
-// String is the class in one word.
+// String returns the class in one word.
 func (c Code) String() string {
 	if word, ok := codeWords[c]; ok {
 		return word
@@ -92,7 +92,7 @@ func (c Code) String() string {
 // CodeOf returns the class of err. Deadlines, whether of a context or of a
 // socket, are CodeTimeout; an error of no known class is CodeRefused.
 func CodeOf(err error) Code {
-	if errors.Is(err, overlay.ErrNoSession) { // is an ErrUnreachable, too
+	if errors.Is(err, overlay.ErrNoSession) { // is also an ErrUnreachable
 		return CodeNoSession
 	}
 	for _, code := range []Code{CodeEnded, CodeUnknownName, CodeNameTaken, CodeInferior} {
@@ -122,14 +122,13 @@ func (c Code) Err() error {
 	return overlay.ErrRefused
 }
 
-// Errorf returns an error that reads as formatted and is of class c for
-// errors.Is. The text that came over the wire already names the class where
-// that helps, so the class adds no words.
+// Errorf returns an error that reads as formatted and matches class c in errors.Is. The received
+// text names the class where that helps, so the class adds no words.
 func (c Code) Errorf(format string, args ...any) error {
 	return &remoteError{text: fmt.Sprintf(format, args...), class: c.Err()}
 }
 
-// remoteError is a fault that somebody else found and reported.
+// remoteError is a fault that another process found and reported.
 type remoteError struct {
 	text  string
 	class error

@@ -13,8 +13,8 @@ func appendStr8(b []byte, s string) []byte {
 	return append(append(b, byte(len(s))), s...)
 }
 
-// appendText appends a str16 for people to read. It cuts what is longer than
-// maxText: losing the tail of an explanation is better than losing the frame.
+// appendText appends a str16 for humans. It truncates what is longer than maxText: losing the tail
+// of an explanation is better than losing the frame.
 func appendText(b []byte, s string) []byte {
 	if len(s) > maxText {
 		s = s[:maxText-3] + "..."
@@ -25,8 +25,8 @@ func appendText(b []byte, s string) []byte {
 
 const maxText = 2048
 
-// reader takes a body apart and remembers its first error, so that decoders
-// read field after field and ask once.
+// reader decodes a body and remembers its first error, so that decoders read field after field and
+// check once.
 type reader struct {
 	of   Type // the frame's
 	rest []byte
@@ -35,7 +35,7 @@ type reader struct {
 
 var errShort = errors.New("body ends early")
 
-// take returns the next n bytes, or nil once anything went wrong.
+// take returns the next n bytes, or nil after an error.
 func (r *reader) take(n int) []byte {
 	if r.err != nil {
 		return nil
@@ -89,7 +89,7 @@ func (r *reader) text() string {
 	return string(r.take(n))
 }
 
-// end returns the first error, or complains of bytes that are left over.
+// end returns the first error, or an error if bytes are left over.
 func (r *reader) end() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.err = fmt.Errorf("%d bytes too many", len(r.rest))

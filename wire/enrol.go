@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// MaxCertificate bounds a certificate, or a request for one, in these frames,
-// in bytes, and MaxToken a token. A token and a request
-// must fit into one body: the request for a key of 256 bits takes some 200.
+// MaxCertificate bounds a certificate, or a request for one, in these frames, in bytes, and
+// MaxToken a token. A token and a request must fit into one body: the request for a key of 256 bits
+// takes about 200 bytes.
 const (
 	MaxCertificate = 2048
 	MaxToken       = 3584
 )
 
-// Enrol asks for a certificate: with a token, or for a renewal with neither
-// token nor request, over TLS with the old certificate.
+// Enrol requests a certificate: with a token, or for a renewal with neither token nor request, over
+// TLS with the old certificate.
 type Enrol struct {
-	Token   string // as the CA's keeper, or an identity provider, gave it out; at most MaxToken
+	Token   string // as issued by the CA's keeper or an identity provider; at most MaxToken
 	Request []byte // PKCS #10 in DER; at most MaxCertificate
 }
 
@@ -33,9 +33,9 @@ func (f *Enrol) decodeBody(r *reader) {
 	f.Request = r.blob(MaxCertificate)
 }
 
-// Enrolled answers Enrol; what stands in the way is said with a Refuse.
+// Enrolled answers Enrol; a Refuse reports failures.
 type Enrolled struct {
-	Certificates [][]byte // DER, the new one first, then those that lead to the root; at most 4, of MaxCertificate
+	Certificates [][]byte // DER, the new one first, then those up to the root; at most 4, each at most MaxCertificate
 }
 
 // maxCertificates bounds the certificates of an Enrolled.
@@ -68,7 +68,7 @@ func (f *Enrolled) decodeBody(r *reader) {
 	}
 }
 
-// appendBlob appends bytes behind a length of two.
+// appendBlob appends a two-byte length and the bytes.
 func appendBlob(b, blob []byte, most int) []byte {
 	if len(blob) > most {
 		panic(fmt.Sprintf("wire: %d bytes where at most %d are allowed", len(blob), most))
@@ -77,8 +77,7 @@ func appendBlob(b, blob []byte, most int) []byte {
 	return append(b, blob...)
 }
 
-// blob returns a copy of the bytes behind a length of two; nil if there are
-// none.
+// blob returns a copy of the bytes after a two-byte length; nil if there are none.
 func (r *reader) blob(most int) []byte {
 	n := int(r.u16())
 	if n > most && r.err == nil {

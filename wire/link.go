@@ -5,58 +5,56 @@ import (
 	"fmt"
 )
 
-// LinkKind tells what stands behind a LinkHeader on a carrier of a link.
+// LinkKind says what follows a LinkHeader on a carrier of a link.
 type LinkKind uint8
 
-// The kinds. A carrier whose peer sends another one is given up.
+// The kinds. A carrier whose peer sends an unknown one is given up.
 const (
-	LinkData  LinkKind = 1 // Length bytes of the stream follow, the first of them the stream's Offset-th
+	LinkData  LinkKind = 1 // Length bytes of the stream follow, the first of them at stream offset Offset
 	LinkAck   LinkKind = 2 // nothing but Ack
-	LinkPing  LinkKind = 3 // answer at once by LinkPong with the same Offset, which is a number of the sender's
+	LinkPing  LinkKind = 3 // answer at once by LinkPong with the same Offset, a number that the sender chooses
 	LinkPong  LinkKind = 4
 	LinkFin   LinkKind = 5 // the stream ends before Offset
 	LinkUse   LinkKind = 6 // Offset is the carrier's weight from now on, for both ends: its share of what is sent; 0: it stands by
-	LinkAbort LinkKind = 7 // Length bytes of text follow: why the sender gives up the whole link; none: it has closed it
+	LinkAbort LinkKind = 7 // Length bytes of text follow: why the sender gives up the whole link; none: it has closed the link
 )
 
 // Flags of a LinkHeader.
 const (
-	// AckSoon asks the receiver to acknowledge before it waits for more: the
-	// sender keeps somebody waiting for it.
+	// AckSoon asks the receiver to acknowledge before it waits for more, because a call at the
+	// sender waits for the acknowledgement.
 	AckSoon = 1
 
-	// Padded says that 40 bytes of zeros stand between the header and its data.
-	// Large data goes that way: processors copy a page to a place a few bytes
-	// further in another page at less than half their speed (the addresses look as if they
-	// overlapped), which is what the system does with data that begins a page
-	// behind a short header.
+	// Padded says that 40 zero bytes stand between the header and its data. Large data is sent that
+	// way: processors copy a page to a destination a few bytes further in another page at less than
+	// half their speed (the addresses look as if they overlapped), which is what the system does
+	// with data that begins a page after a short header.
 	Padded = 2
 
-	// Held says that the sender has had more to send than its carriers took, or nearly
-	// a window under way, when it last looked.
+	// Held says that the sender had more to send than its carriers took, or nearly a window in
+	// flight, when it last checked.
 	Held = 4
 )
 
 // PaddedLen is the size of an encoded LinkHeader and its padding.
 const PaddedLen = LinkHeaderLen + 40
 
-// LinkHeaderLen is the size of an encoded LinkHeader, MaxLinkData the greatest
-// Length of LinkData and MaxAbortText that of LinkAbort, all in bytes.
+// LinkHeaderLen is the size of an encoded LinkHeader, MaxLinkData the maximum Length of LinkData
+// and MaxAbortText that of LinkAbort, all in bytes.
 const (
 	LinkHeaderLen = 24
 	MaxLinkData   = 1 << 20
 	MaxAbortText  = 1 << 10
 )
 
-// LinkHeader goes before everything on a carrier once the handshake is over.
-// Like the Envelope it is no frame. Its layout, big-endian:
+// LinkHeader precedes everything on a carrier after the handshake. Like the Envelope it is not a
+// frame. Its layout, big-endian:
 //
 //	kind:u8 flags:u8 window:u16 length:u32 offset:u64 ack:u64
 //
-// Offset is zero with LinkAck and LinkAbort. Ack is in every
-// header: the sender has received all bytes of the peer's stream before it. Where Window is not
-// zero it takes all before Ack + Window*WindowUnit, and will not take that back; to be said to
-// a peer with FeatureWindow only.
+// Offset is zero with LinkAck and LinkAbort. Ack is in every header: the sender has received all
+// bytes of the peer's stream before it. If Window is not zero the sender accepts everything before
+// Ack + Window*WindowUnit, and does not revoke that; it is sent only to a peer with FeatureWindow.
 type LinkHeader struct {
 	Kind   LinkKind
 	Flags  uint8
@@ -66,7 +64,7 @@ type LinkHeader struct {
 	Window uint16
 }
 
-// WindowUnit is that of LinkHeader.Window, in bytes, and MaxLinkWindow its largest value.
+// WindowUnit is the unit of LinkHeader.Window in bytes, and MaxLinkWindow its largest value.
 const (
 	WindowUnit    = 64 << 10
 	MaxLinkWindow = 1 << 14
@@ -82,7 +80,7 @@ func (h LinkHeader) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[16:], h.Ack)
 }
 
-// Size is where the data of a LinkHeader begins: LinkHeaderLen or PaddedLen.
+// Size returns where the data of a LinkHeader begins: LinkHeaderLen or PaddedLen.
 func (h LinkHeader) Size() int {
 	if h.Flags&Padded != 0 {
 		return PaddedLen
@@ -90,11 +88,11 @@ func (h LinkHeader) Size() int {
 	return LinkHeaderLen
 }
 
-// IsPadded reports whether the encoded LinkHeader with which b begins is Padded.
+// IsPadded reports whether the encoded LinkHeader at the start of b is Padded.
 func IsPadded(b []byte) bool { return b[1]&Padded != 0 }
 
-// ParseLinkHeader decodes the first LinkHeaderLen bytes of b and checks that
-// they are what Put makes.
+// ParseLinkHeader decodes the first LinkHeaderLen bytes of b and checks that they are what Put
+// produces.
 func ParseLinkHeader(b []byte) (LinkHeader, error) {
 	if len(b) < LinkHeaderLen {
 		return LinkHeader{}, fmt.Errorf("%w: link header of %d bytes", ErrMalformed, len(b))
@@ -115,7 +113,7 @@ func ParseLinkHeader(b []byte) (LinkHeader, error) {
 	return h, nil
 }
 
-// check says what is wrong with the fields, or returns nil.
+// check returns what is wrong with the fields, or nil.
 func (h LinkHeader) check() error {
 	most, offset := uint32(0), true
 	switch h.Kind {

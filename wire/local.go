@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// LocalHello is the first frame from a process to its helper. Key is the public half
-// of the key that signs for the job; the helper checks that Job follows from it.
-// Generation is what an earlier helper gave the process; 0: it has none yet.
+// LocalHello is the first frame from a process to its helper. Key is the public half of the key
+// that signs for the job; the helper checks that Job is derived from it. Generation is what an
+// earlier helper assigned to the process; 0: none yet.
 type LocalHello struct {
 	Features   uint32
 	Key        [32]byte
@@ -40,8 +40,7 @@ func (f *LocalHello) decodeBody(r *reader) {
 	checkJob(r, f.Job)
 }
 
-// LocalPlace answers LocalHello: where the process is, and in which generation. It is
-// to sign both.
+// LocalPlace answers LocalHello: where the process is, and its generation. The process signs both.
 type LocalPlace struct {
 	Node       overlay.NodeID
 	Generation overlay.Generation // that of the hello, if it had one
@@ -59,8 +58,7 @@ func (f *LocalPlace) decodeBody(r *reader) {
 	f.Generation = overlay.Generation(r.u64())
 }
 
-// LocalProof answers LocalPlace with a signature by the key of the hello (package
-// jobkey).
+// LocalProof answers LocalPlace with a signature by the key of the hello (package jobkey).
 type LocalProof struct{ Signature [64]byte }
 
 // Type implements Frame.
@@ -70,24 +68,24 @@ func (f *LocalProof) appendBody(b []byte) []byte { return append(b, f.Signature[
 
 func (f *LocalProof) decodeBody(r *reader) { r.bytes(f.Signature[:]) }
 
-// FeatureNames in a LocalWelcome's Features says that the helper knows the
-// frames for published names; one that does not would end the connection.
+// FeatureNames in a LocalWelcome's Features says that the helper supports the frames for published
+// names; one that does not would end the connection.
 const FeatureNames = 1 << 0
 
-// FeatureGrants in a LocalWelcome's Features says that the helper knows
-// LocalGrant, and passes a grant on.
+// FeatureGrants in a LocalWelcome's Features says that the helper supports LocalGrant, and passes a
+// grant on.
 const FeatureGrants = 1 << 1
 
-// FeaturePacketSize in a LocalHello's or LocalWelcome's Features says that its
-// sender knows the flags of overlay.Ways and Path.Small; without it none is sent.
+// FeaturePacketSize in a LocalHello's or LocalWelcome's Features says that its sender supports the
+// flags of overlay.Ways and Path.Small; without it none is sent.
 const FeaturePacketSize = 1 << 2
 
-// FeatureReserve in a LocalWelcome's Features says that the helper knows overlay.Reserved
-// as the way of a LocalDial; without it none is sent.
+// FeatureReserve in a LocalWelcome's Features says that the helper supports overlay.Reserved as the
+// way of a LocalDial; without it none is sent.
 const FeatureReserve = 1 << 3
 
-// LocalWelcome answers LocalProof once the process is registered. A Refuse
-// takes its place when it is not.
+// LocalWelcome answers LocalProof once the process is registered. Otherwise a Refuse takes its
+// place.
 type LocalWelcome struct {
 	Features uint32
 	Node     overlay.NodeID
@@ -106,8 +104,8 @@ func (f *LocalWelcome) decodeBody(r *reader) {
 	f.Node = r.node()
 }
 
-// LocalDial asks the helper to connect the process to Rank of its own job. The
-// helper answers with LocalDialled or LocalFailed within Budget.
+// LocalDial asks the helper to connect the process to Rank of its own job. The helper answers with
+// LocalDialled or LocalFailed within Budget.
 type LocalDial struct {
 	Request uint32 // chosen by the process, unique among its open requests
 	Rank    uint32
@@ -136,7 +134,7 @@ func (f *LocalDial) decodeBody(r *reader) {
 	}
 }
 
-// LocalCancel takes a LocalDial back. The helper may already have answered.
+// LocalCancel cancels a LocalDial. The helper may already have answered.
 type LocalCancel struct{ Request uint32 }
 
 // Type implements Frame.
@@ -153,8 +151,8 @@ func (f *LocalCancel) decodeBody(r *reader) { f.Request = r.u32() }
 type LocalDialled struct {
 	Request uint32
 	Carrier uint64
-	Seal    bool          // the site wants the carrier encrypted; with Path.Small a bit of one byte
-	Idle    time.Duration // how long the site remembers it while nothing passes, in whole seconds; 0: not known
+	Seal    bool          // the site wants the carrier encrypted; shares one byte with Path.Small
+	Idle    time.Duration // how long the site keeps the carrier's state while it is idle, in whole seconds; 0: unknown
 	Path    overlay.Path
 }
 
@@ -227,8 +225,8 @@ func (f *LocalIncoming) decodeBody(r *reader) {
 	f.Seal, f.Path.Small = bits&1 != 0, bits&2 != 0
 }
 
-// LocalFault tells the process that a carrier it was handed will not work, and
-// why: the other end could not reach the relay, say.
+// LocalFault notifies the process that a carrier it was handed will not work, and why: for example,
+// that the other end could not reach the relay.
 type LocalFault struct {
 	Carrier uint64
 	Code    Code
@@ -250,8 +248,8 @@ func (f *LocalFault) decodeBody(r *reader) {
 	f.Text = r.text()
 }
 
-// LocalLeave tells the helper that the process ends its part in the job: it will
-// close its socket. A socket that ends without it is a process that has died.
+// LocalLeave notifies the helper that the process ends its part in the job and will close its
+// socket. A socket that ends without it means that the process has died.
 type LocalLeave struct{}
 
 // Type implements Frame.
@@ -261,15 +259,14 @@ func (f *LocalLeave) appendBody(b []byte) []byte { return b }
 
 func (f *LocalLeave) decodeBody(*reader) {}
 
-// LocalDead tells the process that others of its job have died, with their node: no
-// socket says so. A process that does not know the frame learns it from its links,
-// later.
+// LocalDead notifies the process that others of its job have died with their node, which no socket
+// reports. A process that does not know the frame learns it from its links, later.
 type LocalDead struct {
 	Ranks []uint32 // at most MaxDead
 	Text  string   // what happened to the node
 }
 
-// MaxDead is how many ranks one LocalDead can name.
+// MaxDead is the maximum number of ranks in one LocalDead.
 const MaxDead = 500
 
 // Type implements Frame.
@@ -301,9 +298,9 @@ func (f *LocalDead) decodeBody(r *reader) {
 	f.Text = r.text()
 }
 
-// LocalGrant comes before LocalHello, from a process whose job works for a user
-// of the grid. Only the broker reads the grant (package grant). A helper that
-// does not know the frame skips it, and its welcome lacks FeatureGrants.
+// LocalGrant precedes LocalHello, from a process whose job works for a user of the grid. Only the
+// broker reads the grant (package grant). A helper that does not know the frame skips it, and its
+// welcome lacks FeatureGrants.
 type LocalGrant struct {
 	Grant []byte // 1 to MaxGrant bytes
 }
@@ -326,9 +323,9 @@ func (f *LocalGrant) decodeBody(r *reader) {
 	f.Grant = append([]byte(nil), r.take(n)...)
 }
 
-// LocalOutcome tells the helper what came of a carrier that it answered a dial with:
-// both ends have proved themselves on it, or could not. Only then has the technique
-// connected, or failed. A helper that does not know the frame skips it.
+// LocalOutcome reports to the helper the result on a carrier with which it answered a dial: both
+// ends have authenticated themselves on it, or could not. Only then has the technique connected, or
+// failed. A helper that does not know the frame skips it.
 type LocalOutcome struct {
 	Carrier uint64
 	Code    Code   // 0: the link's handshake is done
@@ -350,10 +347,9 @@ func (f *LocalOutcome) decodeBody(r *reader) {
 	f.Text = r.text()
 }
 
-// LocalReserve tells the helper that the process has a link to Rank, in one of its
-// lives, and wants a relay kept ready for it. There is no answer. A process says so again
-// and again; a helper that has one ready does nothing. One that does not know the frame
-// skips it.
+// LocalReserve requests that the helper keep a relay ready for the process's link to a generation
+// of Rank. There is no answer. A process repeats it; a helper that has a relay ready does nothing.
+// A helper that does not know the frame skips it.
 type LocalReserve struct {
 	Rank       uint32
 	Generation overlay.Generation
@@ -371,9 +367,9 @@ func (f *LocalReserve) decodeBody(r *reader) {
 	f.Generation = overlay.Generation(r.u64())
 }
 
-// LocalTraffic tells the helper what one link of the process has moved that no
-// daemon counts: when the link begins, now and then while it moves more, and
-// when it is over. A helper that does not know the frame skips it.
+// LocalTraffic reports to the helper what one link of the process has moved that no daemon counts:
+// when the link begins, from time to time while it moves more, and when it is over. A helper that
+// does not know the frame skips it.
 type LocalTraffic struct{ overlay.Traffic }
 
 // Type implements Frame.
@@ -393,7 +389,7 @@ func (f *LocalTraffic) decodeBody(r *reader) {
 	r.bytes(f.Link[:])
 	f.Rank = r.u32()
 	f.Peer = r.node()
-	f.Technique = overlay.Technique(r.u8()) // whatever number: a newer process may have newer ones
+	f.Technique = overlay.Technique(r.u8()) // not checked: a newer process may have newer ones
 	f.Sent = r.u64()
 	f.Received = r.u64()
 	ms := r.u64()
@@ -404,9 +400,7 @@ func (f *LocalTraffic) decodeBody(r *reader) {
 	f.Over = r.bool()
 }
 
-// A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
-// setup:u32(us) reason:str16; site and node are empty when not known.
-// carrierBits are what is said of a carrier in one byte.
+// carrierBits returns the flags of a carrier: bit 0 is Seal, bit 1 Path.Small.
 func carrierBits(seal bool, p overlay.Path) byte { return boolByte(seal) | boolByte(p.Small)<<1 }
 
 func (r *reader) carrierBits() byte {
@@ -417,6 +411,8 @@ func (r *reader) carrierBits() byte {
 	return bits
 }
 
+// appendPath appends a path, laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
+// setup:u32(us) reason:str16; site and node are empty when not known.
 func appendPath(b []byte, p overlay.Path) []byte {
 	b = append(b, byte(p.Technique), byte(p.Via))
 	b = appendStr8(b, p.Proxy)

@@ -7,9 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// LocalPublish asks the helper to give a name a text by which processes of other
-// jobs find this one. The helper answers with LocalNamed, the text empty, or
-// LocalFailed.
+// LocalPublish asks the helper to give a name a text by which processes of other jobs find this
+// one. The helper answers with LocalNamed with an empty text, or LocalFailed.
 type LocalPublish struct {
 	Request uint32 // chosen by the process, unique among its open requests of all kinds
 	Again   bool   // an earlier helper has published it already
@@ -37,7 +36,7 @@ func (f *LocalPublish) decodeBody(r *reader) {
 	}
 }
 
-// LocalUnpublish takes a LocalPublish back. It is answered in the same way.
+// LocalUnpublish withdraws a LocalPublish. It is answered in the same way.
 type LocalUnpublish struct {
 	Request uint32
 	Name    string
@@ -55,9 +54,8 @@ func (f *LocalUnpublish) decodeBody(r *reader) {
 	f.Name = r.service()
 }
 
-// LocalLookup asks for the text of a name that a process of any job has
-// published. The helper answers with LocalNamed or LocalFailed, within Budget;
-// LocalCancel takes it back.
+// LocalLookup requests the text of a name that a process of any job has published. The helper
+// answers with LocalNamed or LocalFailed, within Budget; LocalCancel cancels it.
 type LocalLookup struct {
 	Request uint32
 	Budget  time.Duration // how long to wait for the name; 0: not at all. Whole milliseconds on the wire, rounded up
@@ -80,8 +78,8 @@ func (f *LocalLookup) decodeBody(r *reader) {
 	f.Name = r.service()
 }
 
-// LocalNamed answers LocalLookup with the name's text, and LocalPublish and
-// LocalUnpublish with none.
+// LocalNamed answers LocalLookup with the name's text, and LocalPublish and LocalUnpublish with an
+// empty one.
 type LocalNamed struct {
 	Request uint32
 	Port    string

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// EnvelopeKind tells what an Envelope on a link is about.
+// EnvelopeKind is the type of an Envelope on a link.
 type EnvelopeKind uint8
 
-// The kinds. A link whose peer sends another one is closed. An RTS announces a message
-// that the receiver has to ask for with a CTS; its id is the sender's, and free again when
-// the message is taken or withdrawn.
+// The kinds. A link whose peer sends an unknown one is closed. An RTS announces a message that the
+// receiver must request with a CTS; its id is chosen by the sender, and free again when the message
+// is taken or withdrawn.
 const (
 	EnvelopeEager     EnvelopeKind = 1  // Length bytes of a message follow; with Synchronous the receiver answers Taken when a receive has matched it
 	EnvelopeGoodbye   EnvelopeKind = 2  // the sender will send no more messages; the receiver answers Confirm
 	EnvelopeConfirm   EnvelopeKind = 3  // the sender has read everything before the peer's Goodbye
 	EnvelopeRTS       EnvelopeKind = 4  // a message of Length bytes; none of them follow here
-	EnvelopeCTS       EnvelopeKind = 5  // a receive has matched the RTS and wants Length bytes of it: all, or none, which ends it; with Late the RTS came before its receive
+	EnvelopeCTS       EnvelopeKind = 5  // a receive has matched the RTS and wants Length bytes of it: all, or none, which ends it; with Late the RTS arrived before its receive
 	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the message follow; with Head they are sent eagerly
 	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the message, or has matched the synchronous message
 	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent eagerly
-	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the message, of an RTS or synchronous, back
-	EnvelopeWithdrawn EnvelopeKind = 10 // it is as if it had never been sent; without this answer it is too late
+	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants to withdraw the message, announced by an RTS or synchronous
+	EnvelopeWithdrawn EnvelopeKind = 10 // the message is withdrawn as if never sent; without this answer it was too late
 	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none
-	EnvelopeSwitch    EnvelopeKind = 12 // what the sender says after this comes through the shared memory
-	EnvelopeBell      EnvelopeKind = 13 // the receiver slept and is to look at the shared memory; alone after Switch
-	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: nobody talks to it any more
+	EnvelopeSwitch    EnvelopeKind = 12 // everything that the sender sends after this goes through the shared memory
+	EnvelopeBell      EnvelopeKind = 13 // the receiver slept and must check the shared memory; the only kind after Switch
+	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: no process communicates with it any more
 	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
 	EnvelopeCopying   EnvelopeKind = 17 // the receiver copies the buffer that the RTS exposes; in shared memory only
@@ -39,21 +39,19 @@ const (
 	EnvelopeLate        uint8 = 4 // of EnvelopeCTS
 )
 
-// EnvelopeLen is the size of an encoded Envelope and MaxMessage the greatest
-// Length, both in bytes.
+// EnvelopeLen is the size of an encoded Envelope and MaxMessage the maximum Length, both in bytes.
 const (
 	EnvelopeLen = 24
 	MaxMessage  = 1 << 40
 )
 
-// Envelope goes before everything that two processes say to each other on an
-// established link. It is not a frame: links are authenticated and messages are
-// many, so magic and version are spared (the Hello has settled both). Its
-// layout, big-endian:
+// Envelope precedes everything that two processes send each other on an established link. It is not
+// a frame: links are authenticated and messages are many, so magic and version are omitted (the
+// Hello has settled both). Its layout, big-endian:
 //
 //	kind:u8 flags:u8 zero[2] context:u32 tag:u32 id:u32 length:u64
 //
-// What a kind does not use is zero: see uses.
+// Fields that a kind does not use are zero: see uses.
 type Envelope struct {
 	Kind    EnvelopeKind
 	Flags   uint8
@@ -72,8 +70,8 @@ func (e Envelope) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, e.Length)
 }
 
-// PlainMessage reports whether b encodes a message that is sent at once, of which its sender wants to
-// hear nothing more, and if so which. It is ParseEnvelope for those who look for nothing else.
+// PlainMessage reports whether b encodes an eager message that is not synchronous, and if so
+// returns its fields. It is a fast ParseEnvelope for callers that look for nothing else.
 func PlainMessage(b *[EnvelopeLen]byte) (context, tag uint32, length uint64, ok bool) {
 	context, tag, length = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint64(b[16:])
 	ok = binary.BigEndian.Uint32(b[:]) == uint32(EnvelopeEager)<<24 && binary.BigEndian.Uint32(b[12:])|tag>>31 == 0 && length <= MaxMessage
@@ -106,8 +104,8 @@ var uses = [envelopeKinds]fields{
 	EnvelopeCopying:   {id: true},
 }
 
-// ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they
-// are what Append makes of an envelope that can be meant.
+// ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they are what Append
+// produces for a valid envelope.
 func ParseEnvelope(b []byte) (Envelope, error) {
 	if len(b) < EnvelopeLen {
 		return Envelope{}, fmt.Errorf("%w: envelope of %d bytes", ErrMalformed, len(b))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Observe is the first frame on a connection whose dialler wants to know which
-// address and port it shows to the outside. The answer is Observed or Refuse.
+// Observe is the first frame on a connection whose dialler wants to know its public address and
+// port. The answer is Observed or Refuse.
 type Observe struct{}
 
 // Type implements Frame.
@@ -20,7 +20,7 @@ func (*Observe) decodeBody(*reader)         {}
 // Observed answers Observe. On the wire an IPv4 address is mapped into IPv6
 // (RFC 4291, section 2.5.5.2).
 type Observed struct {
-	From netip.AddrPort // where the question came from; no zone, never unspecified
+	From netip.AddrPort // source of the question; no zone, never unspecified
 	Time time.Time      // when it was answered, by the answerer's clock, in whole microseconds
 }
 
@@ -51,6 +51,6 @@ func (f *Observed) decodeBody(r *reader) {
 	}
 }
 
-// maxMicros is the end of the year 9999. A clock beyond it is a lie, and its
-// arithmetic would overflow.
+// maxMicros is the end of the year 9999. A clock beyond it is wrong, and its arithmetic would
+// overflow.
 const maxMicros = 253402300799_999_999

@@ -8,24 +8,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ID is a random 128-bit number: a connect-id, a carry-id or a link's id.
-// Who shows it proves that it was told.
+// ID is a random 128-bit number: a connect-id, a carry-id or a link's id. Presenting it proves
+// having been given it.
 type ID [16]byte
 
-// IntroKind says what the dialler of a helper's or frontal's listener wants.
+// IntroKind is what the dialler of a helper's or frontal's listener requests.
 type IntroKind uint8
 
 // The kinds of introduction.
 const (
 	IntroProcess IntroKind = 1 // reach the process Job, Rank
-	IntroReverse IntroKind = 2 // I dial back; ID is the connect-id that the broker passed on
-	IntroCarry   IntroKind = 3 // I am a node of this site; ID is the carry-id that the frontal gave
+	IntroReverse IntroKind = 2 // the dialler dials back; ID is the connect-id that the broker passed on
+	IntroCarry   IntroKind = 3 // the dialler is a node of this site; ID is the carry-id that the frontal issued
 )
 
-// Intro is the first frame on a connection to a helper's or frontal's
-// listener. With IntroProcess, Job and Rank are the target and From, Technique
-// and Via describe the path to it; with the others, ID counts and the rest
-// says for the logs who dials. Nothing in it is proven.
+// Intro is the first frame on a connection to a helper's or frontal's listener. With IntroProcess,
+// Job and Rank are the target and From, Technique and Via describe the path to it; with the others,
+// ID counts and the rest identifies the dialler in logs. Nothing in it is authenticated.
 type Intro struct {
 	Kind      IntroKind
 	ID        ID
@@ -62,9 +61,8 @@ func (f *Intro) decodeBody(r *reader) {
 	checkJob(r, f.Job)
 }
 
-// Ticket is the first frame on a connection to a proxy. A broker issues two
-// for a link, one for each end; MAC is over Signed under the key that the
-// proxy gave the broker.
+// Ticket is the first frame on a connection to a proxy. A broker issues two for a link, one for
+// each end; MAC is over Signed under the key that the proxy gave the broker.
 type Ticket struct {
 	Link    ID
 	End     uint8 // 0 the asker, 1 the target
@@ -75,13 +73,12 @@ type Ticket struct {
 	Expires uint64 // Unix time in milliseconds, by the proxy's clock
 	Limit   uint64 // bytes in both directions together; 0 is no limit
 
-	// Principal is on whose behalf the asker works. A ticket that names one is
-	// another type of frame, because older proxies know only those without.
+	// Principal is on whose behalf the asker works. A ticket that names one has another frame type,
+	// because older proxies know only tickets without.
 	Principal overlay.Principal
 
-	// Allowances are what the policies of the ends' sites allow, which the proxy
-	// keeps; without one an entry is zero, and those that are come first. A
-	// ticket that has any is a third type of frame.
+	// Allowances are what the policies of the ends' sites allow, which the proxy enforces; unused
+	// entries are zero and come last. A ticket that has any has a third frame type.
 	Allowances [overlay.MaxAllowances]overlay.Allowance
 
 	MAC [32]byte
@@ -98,8 +95,8 @@ func (f *Ticket) Type() Type {
 	return TypeTicket
 }
 
-// Signed returns the bytes that MAC covers: the body without the MAC, behind
-// the protocol version.
+// Signed returns the bytes that MAC covers: the protocol version, followed by the body without the
+// MAC.
 func (f *Ticket) Signed() []byte { return f.appendClaims([]byte{Version}) }
 
 func (f *Ticket) appendClaims(b []byte) []byte {
@@ -173,12 +170,12 @@ func (f *Ticket) decodeAllowances(r *reader) {
 	}
 }
 
-// Refuse is sent in place of the expected answer by whoever stands in the way:
-// a proxy, a frontal, a helper or the peer. The sender closes afterwards.
+// Refuse is sent in place of the expected answer by the process that refuses: a proxy, a frontal, a
+// helper or the peer. The sender closes afterwards.
 type Refuse struct {
 	Code Code
-	By   string // who refuses: "proxy p1", "helper siteb/b1"
-	Text string // one sentence for people
+	By   string // the refusing process: "proxy p1", "helper siteb/b1"
+	Text string // one sentence for humans
 }
 
 // Type implements Frame.
@@ -199,23 +196,23 @@ func (f *Refuse) decodeBody(r *reader) {
 // Err returns the refusal as an error: "BY: TEXT", with the class of Code.
 func (f *Refuse) Err() error { return f.Code.Errorf("%s: %s", f.By, f.Text) }
 
-// Hello is what both processes of a link send first, each without waiting for
-// the other's. It is not secret; Proof binds it.
+// Hello is the first frame from each process of a link, sent without waiting for the other's. It is
+// not secret; Proof authenticates it.
 type Hello struct {
 	Features   uint32
 	Job        overlay.JobID
 	From, To   uint32 // ranks
 	Generation overlay.Generation
 	Site       overlay.SiteID // of the sender; empty if it does not know
-	Dialled    bool           // the sender asked for this carrier
+	Dialled    bool           // the sender dialled this carrier
 	Link       ID             // chosen by the dialler of a link's first carrier; zero from the dialled side
-	Again      bool           // the carrier is a further one of a link that there is
+	Again      bool           // the carrier is a further one of an existing link
 	Nonce      [32]byte
 }
 
-// Padding comes before a Hello and says nothing. With it a hello is more than one
-// packet of the size that a path should carry, so that a handshake fails where
-// such packets vanish. A receiver that does not know it skips it.
+// Padding precedes a Hello and has no meaning. With it a hello exceeds one packet of the size that
+// a path should carry, so that a handshake fails where such packets vanish. A receiver that does
+// not know it skips it.
 type Padding struct{ N int }
 
 // Type implements Frame.
@@ -234,7 +231,7 @@ func (f *Padding) decodeBody(r *reader) {
 // encrypted.
 const FeatureSeal = 1 << 0
 
-// FeatureWindow in a Hello's Features says that its sender understands LinkHeader.Window.
+// FeatureWindow in a Hello's Features says that its sender supports LinkHeader.Window.
 const FeatureWindow = 1 << 1
 
 // Type implements Frame.
@@ -273,7 +270,7 @@ func (f *Hello) decodeBody(r *reader) {
 // Proof shows that its sender holds the job's link key: a MAC over both
 // hellos, the sender's first, and Received.
 type Proof struct {
-	Received uint64 // of the peer's stream on this link, in bytes: what need not be sent again
+	Received uint64 // bytes of the peer's stream on this link that were received and need not be sent again
 	MAC      [32]byte
 }
 
@@ -289,9 +286,9 @@ func (f *Proof) decodeBody(r *reader) {
 	r.bytes(f.MAC[:])
 }
 
-// ControlHello is the first frame on a control connection, from both ends.
-// The ends go on if their ranges of versions overlap, with the newest common
-// one; otherwise each says so with a Refuse and closes.
+// ControlHello is the first frame on a control connection, from both ends. The ends continue if
+// their ranges of versions overlap, with the newest common one; otherwise each sends a Refuse and
+// closes.
 type ControlHello struct {
 	Oldest, Newest uint8 // control protocol versions that the sender speaks
 	Features       uint32
@@ -317,7 +314,7 @@ func (f *ControlHello) decodeBody(r *reader) {
 	}
 }
 
-// principal reads one that is known.
+// principal reads a principal that must be known.
 func (r *reader) principal() overlay.Principal {
 	p := r.optionalPrincipal()
 	if r.err == nil && !p.Known() {
@@ -326,7 +323,7 @@ func (r *reader) principal() overlay.Principal {
 	return p
 }
 
-// optionalPrincipal reads a principal that may be nobody.
+// optionalPrincipal reads a principal that may be unknown.
 func (r *reader) optionalPrincipal() overlay.Principal {
 	p := overlay.Principal{User: r.str8(), Project: r.str8()}
 	if r.err == nil {

@@ -1,18 +1,15 @@
-// Package wire holds every frame of the data plane and of the socket between a
-// process and its helper: layout, encode, decode, and nothing else. It opens
-// no socket, checks no permission and keeps no state. docs/protocol.md says
-// when each frame is sent and what the receiver does.
+// Package wire holds every frame of the data plane and of the socket between a process and its
+// helper: layout, encode, decode, and nothing else. It opens no socket, checks no permission and
+// keeps no state. docs/protocol.md says when each frame is sent and what the receiver does.
 //
-// A frame is a six-byte header and a body of at most MaxBody bytes, all
-// integers big-endian:
+// A frame is a six-byte header and a body of at most MaxBody bytes, all integers big-endian:
 //
 //	magic[2]="IS" version:u8 type:u8 length:u16 body[length]
 //
-// In the layouts below str8 and str16 are strings behind a length of one and
-// two bytes. A body that is shorter or longer than its layout is an error,
-// never padding; new fields need a new version or a feature bit. A frame whose type has OptionalBit set is skipped
-// by a receiver that does not know it; any other unknown type ends the
-// connection.
+// In the layouts below str8 and str16 are strings after a length of one and two bytes. A body that
+// is shorter or longer than its layout is an error, never padding; new fields need a new version or
+// a feature bit. A receiver skips a frame of an unknown type with OptionalBit set; any other
+// unknown type ends the connection.
 package wire
 
 import (
@@ -22,22 +19,22 @@ import (
 	"io"
 )
 
-// Type tells the frames apart.
+// Type is the type of a frame.
 type Type uint8
 
-// The frames. What an older peer does with a new type is said by OptionalBit.
+// The frame types. OptionalBit says what an older peer does with a new type.
 const (
 	// First frames of a data connection, before any payload.
 	TypeIntro       = Type(0x01) // kind:u8 id[16] job:str8 rank:u32 site:str8 node:str8 technique:u8 via:u8
 	TypeTicket      = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
 	TypeNamedTicket = Type(0x06) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64 limit:u64 user:str8 project:str8 mac[32]
 
-	// limit:u64 as above, and what policies allow, n from 1 to 2.
+	// limit:u64 as above, followed by the allowances of policies, n from 1 to 2.
 	TypeLimitedTicket = Type(0x07) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64 limit:u64 user:str8 project:str8 n:u8 {site:str8 rule:str8 owner:str8 contact:str8 links:u32 rate:u64(bit/s) month:u64(bytes)}[n] mac[32]
 
 	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
 
-	// First and only frames of a connection that asks where it seems to come from.
+	// First and only frames of a connection that asks for its source address.
 	TypeObserve  = Type(0x04) // nothing
 	TypeObserved = Type(0x05) // ip[16] port:u16 time:u64(unix us)
 
@@ -65,7 +62,7 @@ const (
 	TypeLocalReserve  = Type(0xad) // rank:u32 generation:u64
 	TypeLocalTraffic  = Type(0xab) // link[16] rank:u32 site:str8 node:str8 technique:u8 sent:u64 received:u64 lasted:u64(ms) over:u8
 
-	// The same, of names by which processes of other jobs find this one.
+	// The same, for names by which processes of other jobs find this one.
 	TypeLocalPublish   = Type(0x29) // request:u32 again:u8 name:str8 port:str16
 	TypeLocalUnpublish = Type(0x2a) // request:u32 name:str8
 	TypeLocalLookup    = Type(0x2b) // request:u32 budget:u32(ms) name:str8
@@ -74,7 +71,7 @@ const (
 	// First frame of a control connection, both ways, before yamux.
 	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
 
-	// The only frames of a connection on which a certificate is asked for.
+	// The only frames of a connection on which a certificate is requested.
 	TypeEnrol    = Type(0x31) // token:str16 request:str16
 	TypeEnrolled = Type(0x32) // n:u8 certificates[n]:str16
 )
@@ -82,8 +79,8 @@ const (
 // OptionalBit marks types that a receiver which does not know them skips.
 const OptionalBit = Type(0x80)
 
-// Version is the version of every layout in this package. A peer with another
-// version is refused with CodeVersion.
+// Version is the version of every layout in this package. A peer with another version is refused
+// with CodeVersion.
 const Version = 1
 
 // HeaderLen is the size of a frame's header and MaxBody the longest body, both
@@ -93,7 +90,7 @@ const (
 	MaxBody   = 4096
 )
 
-// What is wrong with a frame. Errors of this package wrap one of these.
+// Errors of frames. Errors of this package wrap one of these.
 var (
 	ErrMagic     = errors.New("not an Isthmus frame")
 	ErrVersion   = errors.New("unknown protocol version")
@@ -107,15 +104,14 @@ type Frame interface {
 	appendBody([]byte) []byte
 }
 
-// decoder is a frame that can be read.
+// decoder is a frame that can be decoded.
 type decoder interface {
 	Frame
 	decodeBody(*reader)
 }
 
-// Append appends the encoded frame to dst and returns the extended slice. It
-// panics when a string or the body is over its bound: senders check their
-// names, so that is a broken promise of our own.
+// Append appends the encoded frame to dst and returns the extended slice. It panics when a string
+// or the body exceeds its bound: senders check their names, so that would be a bug of this program.
 func Append(dst []byte, f Frame) []byte {
 	start := len(dst)
 	dst = append(dst, 'I', 'S', Version, byte(f.Type()), 0, 0)
@@ -152,10 +148,9 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// Read reads one frame and not a byte more, so that what follows it can be
-// handed on or spliced. It skips unknown frames whose type has OptionalBit.
-// An end of input before the first byte is io.EOF, one inside a frame
-// io.ErrUnexpectedEOF.
+// Read reads one frame and not a byte more, so that what follows it can be handed on or spliced. It
+// skips unknown frames whose type has OptionalBit. An end of input before the first byte is io.EOF,
+// one inside a frame io.ErrUnexpectedEOF.
 func Read(r io.Reader) (Frame, error) {
 	var buf [HeaderLen + MaxBody]byte
 	for {
