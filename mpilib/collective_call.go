@@ -6,17 +6,16 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
 // called says in which call err came up and has the communicator's error
 // handler see it.
 func (c *Comm) called(name string, err error) error {
-	if w := c.world.watch; w != nil {
-		w.left(c)
-	}
+	c.leaves()
 	if err != nil {
-		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.line(), err))
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.Line(), err))
 	}
 	return nil
 }
@@ -31,7 +30,7 @@ func (c *Comm) intra() error {
 
 // nextCall begins a collective call of an intracommunicator, and returns when it is known
 // how to carry it out.
-func (c *Comm) nextCall(ctx context.Context, args ...callArgs) (*collectiveCall, error) {
+func (c *Comm) nextCall(ctx context.Context, args ...debug.Args) (*collectiveCall, error) {
 	call, err := c.beginCall(args...)
 	if err == nil {
 		err = call.ready(ctx)
@@ -46,7 +45,7 @@ const lastCall = (MaxTag+1)/schedule.Slots - 1
 // beginCall gives a collective call its place among those of an intracommunicator. Also
 // one that then fails for its arguments counts, so that the ranks stay in step. args are
 // those that all ranks must give alike; they are for the debug mode.
-func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
+func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	if err := c.intra(); err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
 	call.plan, call.begins = c.planOf(tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
-		call.seen = w.entered(c, tag, args)
+		call.seen = w.Entered((*watchedComm)(c), tag, args)
 	}
 	return call, nil
 }
@@ -78,11 +77,11 @@ type collectiveCall struct {
 	comm         *Comm
 	context      uint32
 	tag          int
-	seen         *calling // in debug mode; else nil
-	pair         bool     // only two ranks make it, who need no other
-	whole        *Comm    // whose call it is a part of, where that is not comm
-	plan         *plan    // nil: all ranks are taken to be together
-	begins       *plan    // which the call has to make; nil: none
+	seen         *debug.Calling // in debug mode; else nil
+	pair         bool           // only two ranks make it, who need no other
+	whole        *Comm          // whose call it is a part of, where that is not comm
+	plan         *plan          // nil: all ranks are taken to be together
+	begins       *plan          // which the call has to make; nil: none
 	planner      *collectives.Planner
 	waited       bool          // by the program, in its own goroutine
 	sharedBuffer *sharedBuffer // over which it goes; nil: by messages
@@ -129,7 +128,7 @@ func (c *collectiveCall) needs() *Comm {
 // part notes that a request is a part of the call.
 func (c *collectiveCall) part(r *Request) *Request {
 	if r.seen != nil {
-		r.seen.partOf(c.seen, r.what().send)
+		r.seen.PartOf(c.seen, r.what().send)
 	}
 	return r
 }
@@ -191,7 +190,7 @@ func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Req
 
 // watchedAny is WaitAny in the debug mode.
 func (c *collectiveCall) watchedAny(ctx context.Context, requests []collectives.Request) (int, error) {
-	if err := c.seen.agreed(ctx); err != nil { // ranks at odds may never send what these wait for
+	if err := c.seen.Agreed(ctx); err != nil { // ranks at odds may never send what these wait for
 		return 0, err
 	}
 	if len(requests) == 1 {

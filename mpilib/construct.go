@@ -84,9 +84,7 @@ func firstOf(errs ...error) error {
 // (MPI-4.1, section 9.3).
 func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
 	made := newComm(c.world, name, g, context)
-	if w := c.world.watch; w != nil {
-		w.made(made, here())
-	}
+	made.madeHere()
 	made.handler.Store(c.handler.Load())
 	made.joinSession(c.session)
 	return made
@@ -278,9 +276,7 @@ func (c *Comm) free() (last bool, err error) {
 	if c.freed.Swap(true) {
 		return false, c.usable()
 	}
-	if w := c.world.watch; w != nil {
-		w.freed(c)
-	}
+	c.unwatched()
 	if c.session != nil {
 		last = c.session.live.Add(-1) == 0 && c.session.joint
 	}

@@ -3,9 +3,13 @@ package mpilib
 import (
 	"fmt"
 	"io"
+	"iter"
 	"os"
-	"strings"
-	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // EnvDebug lists, separated by commas, what the library is to look for while the
@@ -29,40 +33,33 @@ const EnvDebug = "ISTHMUS_DEBUG"
 // WithDebug has the library look for everything that EnvDebug lists, and write its
 // reports to out, each in one Write; nil is the standard error.
 func WithDebug(out io.Writer) Option {
-	return func(cfg *config) { cfg.debug, cfg.debugOut = debugAll, out }
+	return func(cfg *config) { cfg.debug, cfg.debugOut = debug.All, out }
 }
 
-// debugParts says what to look for.
-type debugParts uint8
+// EnvTrace has every rank write a timeline of its calls, messages and links, which
+// chrome://tracing and ui.perfetto.dev show: to the file rank-N.json when it names a
+// folder, else behind what the file of that name has, so that all ranks of a machine may
+// share it. Arrows lead from sends to receives. Times are by the clock of rank 0, which
+// the others ask at the start; a rank that gets no answer goes by its own, and says so.
+// All processes of a job have it set, or none.
+//
+// The timeline is written every 200 ms and whole lines at a time, so that it can be read
+// when the process has died. A process writes 512 MiB at most. To put files of several
+// machines together: (echo [; grep -hv '^\[' FILE...) > all.json
+const EnvTrace = "ISTHMUS_TRACE"
 
-const (
-	debugLeaks debugParts = 1 << iota
-	debugCollectives
-	debugDeadlocks
-	debugTypes
-	debugAll = debugLeaks | debugCollectives | debugDeadlocks | debugTypes
-)
-
-var debugWords = map[string]debugParts{
-	"leaks": debugLeaks, "collectives": debugCollectives, "deadlocks": debugDeadlocks, "types": debugTypes,
-	"all": debugAll, "1": debugAll, "0": 0, "": 0,
-}
-
-// debugPatience is after how long without a move ranks that wait say so.
-const debugPatience = 5 * time.Second
+// WithTrace writes a timeline as EnvTrace does.
+func WithTrace(name string) Option { return func(cfg *config) { cfg.trace = name } }
 
 // debugFrom reads the environment.
-func debugFrom(lookup func(string) (string, bool)) (parts debugParts, err error) {
+func debugFrom(lookup func(string) (string, bool)) (debug.Parts, error) {
 	list, set := lookup(EnvDebug)
 	if !set {
 		return 0, nil
 	}
-	for word := range strings.SplitSeq(list, ",") {
-		part, known := debugWords[strings.TrimSpace(word)]
-		if !known {
-			return 0, fmt.Errorf("mpilib: %w: %s=%q: no word %q; give 1 for all, or leaks, collectives, deadlocks, types, separated by commas", ErrEnv, EnvDebug, list, word)
-		}
-		parts |= part
+	parts, err := debug.Parse(list)
+	if err != nil {
+		return 0, fmt.Errorf("mpilib: %w: %s=%q: %w", ErrEnv, EnvDebug, list, err)
 	}
 	return parts, nil
 }
@@ -74,7 +71,7 @@ func (cfg *config) readDebug() error {
 		return err
 	}
 	cfg.debug |= parts
-	cfg.signs = cfg.signs || cfg.debug&debugTypes != 0
+	cfg.signs = cfg.signs || cfg.debug&debug.Types != 0
 	if name, ok := cfg.lookup(EnvTrace); ok && cfg.trace == "" {
 		cfg.trace = name
 	}
@@ -82,7 +79,154 @@ func (cfg *config) readDebug() error {
 		cfg.debugOut = os.Stderr
 	}
 	if cfg.patience == 0 {
-		cfg.patience = debugPatience
+		cfg.patience = debug.DefaultPatience
 	}
 	return nil
+}
+
+// watched makes a watcher if there is something to watch; it is for Init. Where nobody
+// watches World.watch is nil, Requests have no sighting, and that is all that is looked at.
+func (w *World) watched() (err error) {
+	if w.config.debug&^debug.Types == 0 && w.config.trace == "" {
+		return nil
+	}
+	cfg := debug.Config{
+		Engine: w.engine, Parts: w.config.debug, Out: w.config.debugOut, Patience: w.config.patience, Trace: w.config.trace,
+		Context: debugContext, Head: w.comm.head(), Here: func() overlay.NodeID { return w.comms.here }, Links: w.watchedLinks,
+		Program: func(context uint32) bool {
+			return context%contextsPerComm == pointToPointContext && context != debugContext
+		},
+	}
+	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
+		cfg.Comms = append(cfg.Comms, (*watchedComm)(c))
+	}
+	if w.watch, err = debug.New(cfg); err != nil {
+		return fmt.Errorf("%s: %w", EnvTrace, err)
+	}
+	return nil
+}
+
+// endWatch ends what watched made.
+func (w *World) endWatch() error {
+	if err := w.watch.End(); err != nil {
+		return fmt.Errorf("%s: %w", EnvTrace, err)
+	}
+	return nil
+}
+
+func (w *World) watchedLinks() []debug.LinkState {
+	var links []debug.LinkState
+	for _, l := range w.Links() {
+		links = append(links, debug.LinkState{
+			Peer: l.Peer, PeerNode: l.PeerNode, Technique: l.Technique, Proxy: l.Proxy, Carriers: l.Carriers,
+			Reason: l.Reason, RTTMS: l.RTTMS, SetupMS: l.SetupMS,
+		})
+	}
+	return links
+}
+
+// watchedComm is a communicator as a watcher sees it.
+type watchedComm Comm
+
+func (c *watchedComm) Name() string                { return (*Comm)(c).Name() }
+func (c *watchedComm) Context() uint32             { return c.context }
+func (c *watchedComm) Rank() int                   { return c.rank }
+func (c *watchedComm) Size() int                   { return c.group.Size() }
+func (c *watchedComm) WorldRank(r int) int         { return c.group.WorldRank(r) }
+func (c *watchedComm) Global(r int) int            { return (*Comm)(c).global(r) }
+func (c *watchedComm) Members() iter.Seq[int]      { return c.group.WorldRanks() }
+func (c *watchedComm) Peers() iter.Seq[int]        { return c.peers.WorldRanks() }
+func (c *watchedComm) Participants() iter.Seq[int] { return (*Comm)(c).everyoneOf().WorldRanks() }
+
+func (c *watchedComm) Calls() int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}
+
+// watchedRequest is a request as a watcher sees it.
+type watchedRequest Request
+
+func (r *watchedRequest) Handle() *engine.Handle    { return &r.core }
+func (r *watchedRequest) Transfer() debug.Transfer  { return (*Request)(r).what().watched() }
+func (r *watchedRequest) Sighting() *debug.Sighting { return r.seen }
+func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).own().seen = s }
+
+// watched is t as a watcher sees it.
+func (t transfer) watched() debug.Transfer {
+	return debug.Transfer{Stringer: t, Comm: (*watchedComm)(t.comm), Send: t.send, Call: t.call != "", Peer: t.peer, Tag: t.tag}
+}
+
+// line says for an error where the call was, if that is known.
+func (r *Request) line() string { return r.seen.Line() }
+
+// leaves tells the watcher, if there is one, that a call on c ends.
+func (c *Comm) leaves() {
+	w := c.world.watch
+	if w == nil {
+		return
+	}
+	w.Left((*watchedComm)(c))
+	if c.inner != nil {
+		w.Left((*watchedComm)(c.inner))
+	}
+}
+
+// madeHere tells the watcher, if there is one, of a communicator that the program has now.
+func (c *Comm) madeHere() {
+	if w := c.world.watch; w != nil {
+		w.Made((*watchedComm)(c), debug.Here())
+	}
+}
+
+// madeBy notes which call made the communicator, for one that goes on by itself.
+func (c *Comm) madeBy(call *collectiveCall) {
+	if call.seen != nil {
+		c.world.watch.Made((*watchedComm)(c), call.seen.Call())
+	}
+}
+
+// unwatched tells the watcher, if there is one, that the program has c no more.
+func (c *Comm) unwatched() {
+	w := c.world.watch
+	if w == nil {
+		return
+	}
+	w.Freed(c.context)
+	if c.inner != nil {
+		w.Freed(c.inner.context)
+	}
+}
+
+// rooted are the arguments of a call with a root.
+func rooted[T Elem](root, count int) debug.Args {
+	return debug.Args{Root: root + 1, Count: count + 1, Elem: (*T)(nil)}
+}
+
+// counted are those of a call without.
+func counted[T Elem](count int) debug.Args { return debug.Args{Count: count + 1, Elem: (*T)(nil)} }
+
+// rootOnly are those of a call with a root of which ranks may give different counts,
+// and typeOnly those of one without.
+func rootOnly[T Elem](root int) debug.Args { return debug.Args{Root: root + 1, Elem: (*T)(nil)} }
+
+func typeOnly[T Elem]() debug.Args { return debug.Args{Elem: (*T)(nil)} }
+
+// loose are those of a call with a root that moves Parts.
+func loose(root int) debug.Args { return debug.Args{Root: root + 1, Loose: true} }
+
+// detached are those of a call that the program does not wait for yet.
+func detached(a debug.Args) debug.Args { a.Alone = true; return a }
+
+// withOp adds a reduction: o is what bytesOp made of op, or err why it made nothing.
+func withOp[T Elem](a debug.Args, op Op[T], o collectives.Op, err error) debug.Args {
+	switch {
+	case err == nil:
+		a.Op = o.Name
+	case op == nil:
+		a.Op = "no operation"
+	default:
+		a.Op = op().name
+	}
+	return a
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -56,8 +57,8 @@ func lineHere(offset int) string {
 }
 
 func TestDebugWords(t *testing.T) {
-	for text, want := range map[string]debugParts{
-		"": 0, "0": 0, "1": debugAll, "all": debugAll, "leaks": debugLeaks, "types, deadlocks": debugTypes | debugDeadlocks,
+	for text, want := range map[string]debug.Parts{
+		"": 0, "0": 0, "1": debug.All, "all": debug.All, "leaks": debug.Leaks, "types, deadlocks": debug.Types | debug.Deadlocks,
 	} {
 		got, err := debugFrom(func(string) (string, bool) { return text, true })
 		if err != nil || got != want {

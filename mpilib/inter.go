@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -16,7 +17,7 @@ func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *C
 	made.inner = newComm(c.world, name+"'s local group", mine, ids.inner)
 	made.inner.lent = true
 	if w := c.world.watch; w != nil {
-		w.lent(made.inner)
+		w.Lent((*watchedComm)(made.inner))
 	}
 	made.inner.handler.Store(c.handler.Load())
 	return made
@@ -242,7 +243,7 @@ func (c *Comm) nextRound(ctx context.Context) (*round, error) {
 
 // beginRound is beginCall for communicators of both kinds. The ranks of a group need not
 // give an intercommunicator's calls the same arguments, so that those are not compared.
-func (c *Comm) beginRound(args ...callArgs) (*round, error) {
+func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 	if !c.isInter() {
 		call, err := c.beginCall(args...)
 		if err != nil {
@@ -254,9 +255,9 @@ func (c *Comm) beginRound(args ...callArgs) (*round, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	var same []callArgs
+	var same []debug.Args
 	for _, a := range args {
-		same = append(same, callArgs{alone: a.alone})
+		same = append(same, debug.Args{Alone: a.Alone})
 	}
 	call, err := c.inner.beginCall(same...)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 )
 
 // An operation is a collective call with its arguments, before it is made. Each is
@@ -18,9 +19,9 @@ import (
 // nobody waits for runs in a goroutine of its own, which nothing but its messages and its
 // reductions can hold up, and which Finalize ends.
 type operation struct {
-	name string   // "Bcast"
-	args callArgs // for the debug mode
-	err  error    // what is wrong with this rank's arguments
+	name string     // "Bcast"
+	args debug.Args // for the debug mode
+	err  error      // what is wrong with this rank's arguments
 	run  func(ctx context.Context, r *round) error
 }
 
@@ -54,7 +55,7 @@ func (o *operation) do(ctx context.Context, r *round) error {
 // start makes it.
 func (o *operation) start(c *Comm) *Request {
 	what := transfer{comm: c, call: "I" + strings.ToLower(o.name[:1]) + o.name[1:]}
-	r, err := c.beginRound(o.args.detached())
+	r, err := c.beginRound(detached(o.args))
 	if err != nil {
 		return failedRequest(what, err)
 	}
@@ -66,12 +67,12 @@ func (o *operation) start(c *Comm) *Request {
 // call before it has ended this one.
 func (o *operation) init(c *Comm) *Persistent {
 	what := transfer{comm: c, call: o.name + "Init"}
-	r, err := c.beginRound(o.args.detached())
+	r, err := c.beginRound(detached(o.args))
 	if err != nil {
 		return &Persistent{what: what, again: func() *Request { return failedRequest(what, err) }}
 	}
 	if w := c.world.watch; w != nil {
-		w.leftBehind(r.call.seen) // but for its verdict
+		w.LeftBehind(r.call.seen) // but for its verdict
 	}
 	if first := *r.call; first.begins != nil { // others wait for it; who starts the call looks for the error
 		first.mail = mail{}
@@ -95,7 +96,7 @@ func (o *operation) repeatedly(what transfer, first *round) func() *Request {
 		r, call := *first, *first.call
 		r.call, call.begins = &call, nil
 		if w := what.comm.world.watch; w != nil {
-			call.seen = w.enteredAgain(first.call.seen)
+			call.seen = w.EnteredAgain(first.call.seen)
 		}
 		if last = failedRequest(what, what.comm.usable()); last.err == nil {
 			last = o.detach(what, &r)
@@ -120,14 +121,14 @@ func (o *operation) detach(what transfer, r *round) *Request {
 	q := newRequest(what)
 	w := c.world.watch
 	if w != nil {
-		w.detached(q, r.call.seen)
+		w.Detached((*watchedRequest)(q), r.call.seen)
 	}
 	c.world.engine.BeginTask(&q.core, giveUp)
 	over := func(err error) {
 		giveUp(nil)
 		c.occupy(-1)
 		if w != nil {
-			w.leftBehind(r.call.seen)
+			w.LeftBehind(r.call.seen)
 		}
 		q.core.Finish(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 )
 
 // The collective calls that move slices, each written down once. What collective.go says
@@ -122,16 +123,16 @@ func alltoallwOf(send, recv []Part) *operation {
 }
 
 // moving is an operation that moves elements.
-func moving[T Elem](name string, args callArgs, send, recv []T, f func(ctx context.Context, r *round, s, to []byte) error) *operation {
+func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *round, s, to []byte) error) *operation {
 	s, to, _, err := views(send, recv)
 	return &operation{name, args, err, func(ctx context.Context, r *round) error { return f(ctx, r, s, to) }}
 }
 
 // reducing is an operation that reduces them.
-func reducing[T Elem](name string, args callArgs, send, recv []T, op Op[T], f func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error) *operation {
+func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error) *operation {
 	s, to, _, err := views(send, recv)
 	o, opErr := bytesOp(op)
-	return &operation{name, args.with(op), firstOf(err, opErr), func(ctx context.Context, r *round) error { return f(ctx, r, s, to, o) }}
+	return &operation{name, withOp(args, op, o, opErr), firstOf(err, opErr), func(ctx context.Context, r *round) error { return f(ctx, r, s, to, o) }}
 }
 
 func views[T Elem](send, recv []T) (s, r []byte, size int, err error) {

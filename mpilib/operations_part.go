@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 )
 
 // The collective calls that move Parts, each written down once.
@@ -31,7 +32,7 @@ func gatherPart(send, recv Part, root int) *operation {
 }
 
 func allgatherPart(send, recv Part) *operation {
-	return &operation{"Allgather", callArgs{loose: true}, send.err, func(ctx context.Context, r *round) error {
+	return &operation{"Allgather", debug.Args{Loose: true}, send.err, func(ctx context.Context, r *round) error {
 		return r.movePart(send, recv, true, func(s, to []byte) error { return r.allgather(ctx, s, to) })
 	}}
 }
@@ -47,7 +48,7 @@ func scatterPart(send, recv Part, root int) *operation {
 }
 
 func alltoallPart(send, recv Part) *operation {
-	return &operation{"Alltoall", callArgs{loose: true}, send.err, func(ctx context.Context, r *round) error {
+	return &operation{"Alltoall", debug.Args{Loose: true}, send.err, func(ctx context.Context, r *round) error {
 		if n := r.comm.peers.Size(); send.size%n != 0 || recv.size%n != 0 {
 			return fmt.Errorf("%w: %d bytes to send and %d to receive are not %d equal blocks", ErrCount, send.size, recv.size, n)
 		}
@@ -75,7 +76,7 @@ func scattervPart(send []Part, recv Part, root int) *operation {
 
 func allgathervPart(send Part, recv []Part) *operation {
 	recv = slices.Clone(recv)
-	return &operation{"Allgatherv", callArgs{loose: true}, send.err, func(ctx context.Context, r *round) error {
+	return &operation{"Allgatherv", debug.Args{Loose: true}, send.err, func(ctx context.Context, r *round) error {
 		if len(recv) != r.comm.peers.Size() {
 			return fmt.Errorf("%w: %d parts to receive, for %d ranks", ErrCount, len(recv), r.comm.peers.Size())
 		}

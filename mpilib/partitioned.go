@@ -79,7 +79,7 @@ func (p *partitions) called(call string, err error) error {
 		return nil
 	}
 	c := p.comm()
-	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.rank, call, p.what, c.world.watch.line(), err))
+	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.rank, call, p.what, c.world.watch.Line(), err))
 }
 
 // check says that there is no partition i, or that the request is not active.

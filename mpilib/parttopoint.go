@@ -120,7 +120,7 @@ func (m Message) Irecv(p Part) *Request {
 	r := newRequest(what)
 	r.own().into = c.arrivalAt(p)
 	if w := c.world.watch; w != nil {
-		w.started(r, c.context, len(r.into.buf))
+		w.Started((*watchedRequest)(r), c.context, len(r.into.buf))
 	}
 	m.matched.StartRecv(&r.core, (*senders)(c), r.into.buf)
 	return r

@@ -142,7 +142,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
 	r := newRequest(what)
 	if w := c.world.watch; w != nil {
-		w.started(r, context, len(b))
+		w.Started((*watchedRequest)(r), context, len(b))
 	}
 	c.world.engine.StartSend(&r.core, what.parties(), context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
@@ -178,7 +178,7 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	r := newRequest(what)
 	if w := c.world.watch; w != nil {
-		w.started(r, context, len(b))
+		w.Started((*watchedRequest)(r), context, len(b))
 	}
 	c.world.engine.StartRecv(&r.core, what.parties(), context, c.global(what.peer), what.tag, b)
 	return r
@@ -247,7 +247,10 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, nil
 	}
-	over := c.world.watch.probing(transfer{comm: c, peer: src, tag: tag})
+	over := func() {}
+	if w := c.world.watch; w != nil {
+		over = w.Probing(transfer{comm: c, peer: src, tag: tag}.watched())
+	}
 	m, err := c.world.engine.Probe(ctx, (*senders)(c), c.context, c.global(src), tag, take)
 	over()
 	if err != nil {
@@ -294,7 +297,7 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	what.elem, _ = elemSize[T]()
 	r := newRequest(what)
 	if w := m.comm.world.watch; w != nil {
-		w.started(r, m.comm.context, len(b))
+		w.Started((*watchedRequest)(r), m.comm.context, len(b))
 	}
 	m.matched.StartRecv(&r.core, what.parties(), b)
 	return r

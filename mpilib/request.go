@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -28,9 +29,9 @@ type Request struct {
 type more struct {
 	never bool // it was not even started, for err, or because there is nothing to do
 	err   error
-	whole *transfer // where a Request has no room for it; else nil
-	into  *arrival  // of a receive into a Part; else nil
-	seen  *sighting // in debug mode; else nil
+	whole *transfer       // where a Request has no room for it; else nil
+	into  *arrival        // of a receive into a Part; else nil
+	seen  *debug.Sighting // in debug mode; else nil
 }
 
 // ordinary is what all other requests have; nobody changes it.
@@ -203,7 +204,7 @@ func (r *Request) await(ctx context.Context) error {
 	switch {
 	case r.never:
 	case r.seen != nil:
-		return r.seen.await(ctx, r)
+		return r.seen.Await(ctx, (*watchedRequest)(r))
 	default:
 		r.core.Wait(ctx)
 	}
@@ -252,7 +253,7 @@ func (r *Request) result() (Status, error) {
 		}
 	}
 	if r.seen != nil {
-		r.seen.told(r)
+		r.seen.Told((*watchedRequest)(r))
 	}
 	if r.what().call != "" {
 		return emptyStatus, r.named(r.failed())
@@ -438,7 +439,7 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 }
 
 func waitAny(ctx context.Context, requests []*Request) (int, error) {
-	var waited *watcher
+	var waited *debug.Watcher
 	cores, at := make([]*engine.Handle, 0, len(requests)), make([]int, 0, len(requests))
 	for i, r := range requests {
 		switch {
@@ -452,9 +453,26 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 	if len(cores) == 0 {
 		return Undefined, nil
 	}
-	i, err := waited.waitAny(ctx, requests, cores)
+	var i int
+	var err error
+	if waited == nil {
+		i, err = engine.WaitAnyHandle(ctx, cores, -1)
+	} else {
+		i, err = waited.WaitAny(ctx, watchedRequests(requests), cores)
+	}
 	if err != nil {
 		return Undefined, fmt.Errorf("mpilib: waiting for any of %d requests: %w", len(cores), err)
 	}
 	return at[i], nil
+}
+
+// watchedRequests are those that are under way, as a watcher sees them.
+func watchedRequests(requests []*Request) []debug.Request {
+	var watched []debug.Request
+	for _, r := range requests {
+		if r != nil && !r.never {
+			watched = append(watched, (*watchedRequest)(r))
+		}
+	}
+	return watched
 }

@@ -141,9 +141,7 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 		return nil, err
 	}
 	made := newComm(s.world, "comm "+tag, g.g, id)
-	if w := s.world.watch; w != nil {
-		w.made(made, here())
-	}
+	made.madeHere()
 	made.hints.Store(uint32(set))
 	made.force(list)
 	made.joinSession(s)

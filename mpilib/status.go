@@ -1,25 +1,22 @@
 package mpilib
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // What is given in place of a rank, tag, colour or count. The values are those
 // of the standard's C ABI.
 const (
-	AnySource = -1              // of a receive or a probe: whoever sends
-	AnyTag    = -1              // of a receive or a probe: any tag
-	ProcNull  = group.ProcNull  // no process: the transfer is complete at once and moves nothing (MPI-4.1, section 3.10)
-	Undefined = group.Undefined // no such rank; as a colour, no part
+	AnySource = mpi.AnySource // of a receive or a probe: whoever sends
+	AnyTag    = mpi.AnyTag    // of a receive or a probe: any tag
+	ProcNull  = mpi.ProcNull  // no process: the transfer is complete at once and moves nothing (MPI-4.1, section 3.10)
+	Undefined = mpi.Undefined // no such rank; as a colour, no part
 )
 
 // MaxTag is the greatest tag of a message; the smallest is 0.
-const MaxTag = 1<<31 - 1
+const MaxTag = mpi.MaxTag
 
 // Status describes a message that was received or probed.
 type Status struct {
@@ -33,26 +30,26 @@ type Status struct {
 
 // What callers tell apart with errors.Is.
 var (
-	ErrTruncate   = engine.ErrTruncate
-	ErrRank       = group.ErrRank
-	ErrArg        = group.ErrArg
-	ErrDims       = topology.ErrDims
-	ErrTopology   = topology.ErrTopology
-	ErrMismatch   = errors.New("the ranks disagree")            // on the call or its arguments
-	ErrFreed      = errors.New("communicator has been freed")   // MPI_ERR_COMM
-	ErrIntercomm  = errors.New("not for an intercommunicator")  // MPI_ERR_COMM
-	ErrIntracomm  = errors.New("only for an intercommunicator") // MPI_ERR_COMM
-	ErrAsserted   = errors.New("contradicts a hint")            // what SetInfo promised not to do
-	ErrContexts   = errors.New("no communicator context is left")
-	ErrTag        = errors.New("no such tag")
-	ErrType       = errors.New("type cannot be sent")
-	ErrCount      = errors.New("wrong count")
-	ErrProcFailed = engine.ErrProcFailed // MPI_ERR_PROC_FAILED; errors.As finds a *ProcFailedError
-	ErrFinalized  = engine.ErrFinalized  // this process's world, or the peer's
-	ErrEnv        = errors.New("contradictory environment")
-	ErrPort       = errors.New("no such port")            // MPI_ERR_PORT
-	ErrName       = errors.New("name is not published")   // MPI_ERR_NAME
-	ErrService    = errors.New("not this process's name") // MPI_ERR_SERVICE
+	ErrTruncate   = mpi.ErrTruncate
+	ErrRank       = mpi.ErrRank
+	ErrArg        = mpi.ErrArg
+	ErrDims       = mpi.ErrDims
+	ErrTopology   = mpi.ErrTopology
+	ErrMismatch   = mpi.ErrMismatch  // on the call or its arguments
+	ErrFreed      = mpi.ErrFreed     // MPI_ERR_COMM
+	ErrIntercomm  = mpi.ErrIntercomm // MPI_ERR_COMM
+	ErrIntracomm  = mpi.ErrIntracomm // MPI_ERR_COMM
+	ErrAsserted   = mpi.ErrAsserted  // what SetInfo promised not to do
+	ErrContexts   = mpi.ErrContexts
+	ErrTag        = mpi.ErrTag
+	ErrType       = mpi.ErrType
+	ErrCount      = mpi.ErrCount
+	ErrProcFailed = mpi.ErrProcFailed // MPI_ERR_PROC_FAILED; errors.As finds a *ProcFailedError
+	ErrFinalized  = mpi.ErrFinalized  // this process's world, or the peer's
+	ErrEnv        = mpi.ErrEnv
+	ErrPort       = mpi.ErrPort    // MPI_ERR_PORT
+	ErrName       = mpi.ErrName    // MPI_ERR_NAME
+	ErrService    = mpi.ErrService // MPI_ERR_SERVICE
 )
 
 // GetCount returns how many elements of type T the message of st has

@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -25,9 +26,9 @@ type World struct {
 	engine *engine.Engine
 	config config
 	comms  comms
-	watch  *watcher // of the debug mode; else nil
-	guests guests   // ports, and worlds that this one has with other jobs
-	host   *World   // of a world with another job: this job's; else nil
+	watch  *debug.Watcher // of the debug mode; else nil
+	guests guests         // ports, and worlds that this one has with other jobs
+	host   *World         // of a world with another job: this job's; else nil
 
 	connector overlay.Connector // nil in a world of one
 	mesh      *link.Mesh
@@ -58,7 +59,7 @@ type config struct {
 	layout         jobgroups.Layout
 	log            *slog.Logger
 	signs          bool // messages carry the signature of their type
-	debug          debugParts
+	debug          debug.Parts
 	debugOut       io.Writer
 	patience       time.Duration // of the debug mode
 	trace          string        // where timelines go; empty: nowhere
@@ -151,11 +152,11 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	}
 	if cfg.place.size > 1 || cfg.connector != nil {
 		if err := w.join(ctx); err != nil {
-			w.watch.end()
+			w.endWatch()
 			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
 		}
 	}
-	w.watch.serve()
+	w.watch.Serve()
 	return w, nil
 }
 
@@ -298,13 +299,13 @@ func (w *World) finalize(ctx context.Context) error {
 		defer w.host.guests.left(w)
 	}
 	if w.watch != nil {
-		w.watch.finalize(ctx)
+		w.watch.Finalize(ctx)
 	}
 	errs := []error{guestErr, w.comms.end(), w.engine.Goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
 	w.die(ErrFinalized)
-	errs = append(errs, w.watch.end())
+	errs = append(errs, w.endWatch())
 	if w.leave != nil {
 		w.leave()
 	}

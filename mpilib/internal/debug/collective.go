@@ -1,4 +1,4 @@
-package mpilib
+package debug
 
 import (
 	"context"
@@ -7,63 +7,32 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // This file finds ranks that are not in the same collective call. Each rank tells the
 // first one of the communicator what it calls, and waits for that rank's verdict when
 // it first waits for a message of the call.
 
-// callArgs are the arguments of a collective call that all ranks must give alike, as
+// Args are the arguments of a collective call that all ranks must give alike, as
 // far as the call has them.
-type callArgs struct {
-	root  int // + 1; 0: the call has none
-	count int // + 1; 0: ranks may differ
-	elem  any // a nil pointer to an element
-	op    any // its name, for a reduction
+type Args struct {
+	Root  int    // + 1; 0: the call has none
+	Count int    // + 1; 0: ranks may differ
+	Elem  any    // a nil pointer to an element
+	Op    string // its name, for a reduction
 
-	loose bool // this rank moves Parts, whose counts and types say nothing of others'
-	alone bool // the program does not wait for it yet; ranks may differ in nothing else
+	Loose bool // this rank moves Parts, whose counts and types say nothing of others'
+	Alone bool // the program does not wait for it yet; ranks may differ in nothing else
 }
 
-// detached are those of a call that the program does not wait for yet.
-func (a callArgs) detached() callArgs { a.alone = true; return a }
-
-// rooted are those of a call with a root.
-func rooted[T Elem](root, count int) callArgs {
-	return callArgs{root: root + 1, count: count + 1, elem: (*T)(nil)}
-}
-
-// counted are those of a call without.
-func counted[T Elem](count int) callArgs { return callArgs{count: count + 1, elem: (*T)(nil)} }
-
-// rootOnly are those of a call with a root of which ranks may give different counts,
-// and typeOnly those of one without.
-func rootOnly[T Elem](root int) callArgs { return callArgs{root: root + 1, elem: (*T)(nil)} }
-
-func typeOnly[T Elem]() callArgs { return callArgs{elem: (*T)(nil)} }
-
-// loose are those of a call with a root that moves Parts.
-func loose(root int) callArgs { return callArgs{root: root + 1, loose: true} }
-
-// with adds a reduction.
-func (a callArgs) with(op any) callArgs { a.op = op; return a }
-
-// named is any Op.
-type named interface{ opName() string }
-
-func (op Op[T]) opName() string {
-	if op == nil {
-		return "no operation"
-	}
-	return op().name
-}
-
-// calling is a collective call under way.
-type calling struct {
-	w       *watcher
-	comm    *Comm
+// Calling is a collective call under way.
+type Calling struct {
+	w       *Watcher
+	comm    Comm
 	key     callKey
-	call    callsite
+	call    Callsite
 	span    span // in the timeline
 	alone   bool // it goes on by itself: that its messages wait for others is not the program's waiting
 	verdict *judgement
@@ -100,9 +69,9 @@ type ruling struct {
 	Fault string  `json:"fault,omitempty"`
 }
 
-// checks is what the watcher knows of collective calls; its mu guards them.
+// checks is what the Watcher knows of collective calls; its mu guards them.
 type checks struct {
-	open   map[callKey]*calling // of this rank, without a verdict
+	open   map[callKey]*Calling // of this rank, without a verdict
 	coming map[callKey][]entry  // at the first rank of a communicator: who has come so far
 }
 
@@ -111,29 +80,29 @@ type checks struct {
 const maxComing = 4096
 
 func (c *checks) init() {
-	c.open, c.coming = map[callKey]*calling{}, map[callKey][]entry{}
+	c.open, c.coming = map[callKey]*Calling{}, map[callKey][]entry{}
 }
 
-// entered is told that this rank begins a collective call.
-func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
+// Entered is told that this rank begins a collective call.
+func (w *Watcher) Entered(c Comm, number int32, args []Args) *Calling {
 	w.acts.Add(1)
-	call := &calling{w: w, comm: c, key: callKey{c.context, number}, call: here(), verdict: &judgement{told: make(chan struct{})}}
-	call.alone = len(args) > 0 && args[0].alone
+	call := &Calling{w: w, comm: c, key: callKey{c.Context(), number}, call: Here(), verdict: &judgement{told: make(chan struct{})}}
+	call.alone = len(args) > 0 && args[0].Alone
 	if w.timeline != nil {
 		w.timeline.entered(call)
 	}
-	if !w.sees(debugCollectives) || c.Size() == 1 {
+	if !w.sees(Collectives) || c.Size() == 1 {
 		close(call.verdict.told)
 		return call
 	}
 	w.mu.Lock()
 	w.checks.open[call.key] = call
 	w.mu.Unlock()
-	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.rank, What: call.call.name, Call: call.call.name, Line: call.call.line}
+	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.Rank(), What: call.call.name, Call: call.call.name, Line: call.call.line}
 	if len(args) > 0 {
 		e.What += describeArgs(args[0])
-		e.Call += describeArgs(callArgs{root: args[0].root})
-		e.Loose = args[0].loose
+		e.Call += describeArgs(Args{Root: args[0].Root})
+		e.Loose = args[0].Loose
 	}
 	if err := w.tell(c.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
 		w.decided(ruling{Key: call.key}) // nobody compares any more
@@ -141,11 +110,11 @@ func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 	return call
 }
 
-// enteredAgain is told that this rank starts a call again that it made before, and that
+// EnteredAgain is told that this rank starts a call again that it made before, and that
 // the ranks have compared.
-func (w *watcher) enteredAgain(first *calling) *calling {
+func (w *Watcher) EnteredAgain(first *Calling) *Calling {
 	w.acts.Add(1)
-	again := &calling{w: w, comm: first.comm, key: first.key, call: here(), alone: true, verdict: first.verdict}
+	again := &Calling{w: w, comm: first.comm, key: first.key, call: Here(), alone: true, verdict: first.verdict}
 	if w.timeline != nil {
 		w.timeline.entered(again)
 	}
@@ -153,18 +122,18 @@ func (w *watcher) enteredAgain(first *calling) *calling {
 }
 
 // describeArgs returns "(root 0, 4 float64, sum)".
-func describeArgs(a callArgs) string {
+func describeArgs(a Args) string {
 	var words []string
-	if a.root > 0 {
-		words = append(words, fmt.Sprintf("root %d", a.root-1))
+	if a.Root > 0 {
+		words = append(words, fmt.Sprintf("root %d", a.Root-1))
 	}
-	if elem := elemName(a.elem); a.count > 0 {
-		words = append(words, fmt.Sprintf("%d %s", a.count-1, elem))
+	if elem := elemName(a.Elem); a.Count > 0 {
+		words = append(words, fmt.Sprintf("%d %s", a.Count-1, elem))
 	} else if elem != "" {
 		words = append(words, elem)
 	}
-	if op, ok := a.op.(named); ok {
-		words = append(words, op.opName())
+	if a.Op != "" {
+		words = append(words, a.Op)
 	}
 	if len(words) == 0 {
 		return ""
@@ -186,7 +155,7 @@ func elemName(pointer any) string {
 }
 
 // compare takes what a rank says, and judges when all have.
-func (w *watcher) compare(from int, e entry) {
+func (w *Watcher) compare(from int, e entry) {
 	e.from = from
 	w.mu.Lock()
 	coming := append(w.checks.coming[e.Key], e)
@@ -221,7 +190,7 @@ func judgeEntries(entries []entry) string {
 		same = same && e.What == entries[0].What
 		alike = alike && e.Call == entries[0].Call
 		oneLoose = oneLoose || e.Loose
-		at := e.What + callsite{line: e.Line}.at()
+		at := e.What + Callsite{line: e.Line}.At()
 		if what[at] == nil {
 			order = append(order, at)
 		}
@@ -261,7 +230,7 @@ func ranksText(ranks []int) string {
 func indent(parts string) string { return "  " + strings.ReplaceAll(parts, "; ", "\n  ") }
 
 // decided takes a verdict.
-func (w *watcher) decided(v ruling) {
+func (w *Watcher) decided(v ruling) {
 	w.mu.Lock()
 	call := w.checks.open[v.Key]
 	delete(w.checks.open, v.Key)
@@ -270,15 +239,15 @@ func (w *watcher) decided(v ruling) {
 		return
 	}
 	if v.Fault != "" {
-		call.verdict.err = fmt.Errorf("%w: %s", ErrMismatch, v.Fault)
+		call.verdict.err = fmt.Errorf("%w: %s", mpi.ErrMismatch, v.Fault)
 	}
 	close(call.verdict.told)
 }
 
 // recheck gives up on verdicts from ranks that are there no more.
-func (w *watcher) recheck() {
+func (w *Watcher) recheck() {
 	w.mu.Lock()
-	var open []*calling
+	var open []*Calling
 	for _, call := range w.checks.open {
 		open = append(open, call)
 	}
@@ -295,8 +264,11 @@ func (w *watcher) recheck() {
 	}
 }
 
-// agreed waits for the verdict.
-func (c *calling) agreed(ctx context.Context) error {
+// Call is where the program made the call.
+func (c *Calling) Call() Callsite { return c.call }
+
+// Agreed waits for the verdict.
+func (c *Calling) Agreed(ctx context.Context) error {
 	select {
 	case <-c.verdict.told:
 		return c.verdict.err

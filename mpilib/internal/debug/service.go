@@ -1,4 +1,4 @@
-package mpilib
+package debug
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"errors"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
 )
 
 // The ranks' watchers talk to each other by messages of a context of their own. What
 // they say is JSON: there is little of it, and all processes run the same version.
 
-// note is what a watcher tells another.
+// note is what a Watcher tells another.
 type note struct {
 	Kind    noteKind        `json:"kind"`
 	From    int             `json:"from"` // world rank
@@ -40,7 +41,7 @@ const (
 	noteTime      noteKind = "time"      // and says it
 )
 
-// maxNote bounds what a watcher is told at a time, in bytes. Longer notes are lost.
+// maxNote bounds what a Watcher is told at a time, in bytes. Longer notes are lost.
 const maxNote = 256 << 10
 
 // nobody is the group of the watchers' receives: whoever fails, there are others.
@@ -51,13 +52,13 @@ func (nobody) Whole() bool           { return false }
 func (nobody) Acknowledged(int) bool { return false }
 
 // listen takes notes until the engine ends.
-func (w *watcher) listen(ctx context.Context) {
+func (w *Watcher) listen(ctx context.Context) {
 	buf := make([]byte, maxNote)
 	for {
 		var r engine.Request
-		w.world.engine.Irecv(&r, nobody{}, debugContext, AnySource, AnyTag, buf)
+		w.cfg.Engine.Irecv(&r, nobody{}, w.cfg.Context, mpi.AnySource, mpi.AnyTag, buf)
 		got, err := r.Wait(ctx)
-		if errors.Is(err, ErrTruncate) {
+		if errors.Is(err, mpi.ErrTruncate) {
 			continue
 		}
 		if err != nil {
@@ -72,7 +73,7 @@ func (w *watcher) listen(ctx context.Context) {
 }
 
 // take does what a note asks for. It does not wait.
-func (w *watcher) take(n note) {
+func (w *Watcher) take(n note) {
 	switch {
 	case n.Kind == noteEntry && n.Entry != nil:
 		w.compare(n.From, *n.Entry)
@@ -97,8 +98,8 @@ func (w *watcher) take(n note) {
 
 // tell sends a note, or returns an error if the other rank is there no more. It does
 // not wait.
-func (w *watcher) tell(world int, n note) error {
-	if world == w.world.engine.Rank() {
+func (w *Watcher) tell(world int, n note) error {
+	if world == w.cfg.Engine.Rank() {
 		n.From = world
 		w.take(n)
 		return nil
@@ -108,7 +109,7 @@ func (w *watcher) tell(world int, n note) error {
 		return err
 	}
 	r := new(engine.Request)
-	w.world.engine.Isend(r, nobody{}, debugContext, world, 0, b, engine.Standard, false)
+	w.cfg.Engine.Isend(r, nobody{}, w.cfg.Context, world, 0, b, engine.Standard, false)
 	if r.Done() {
 		_, err = r.Result()
 	}

@@ -1,4 +1,4 @@
-package mpilib
+package debug
 
 import (
 	"context"
@@ -6,23 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/trace"
 )
-
-// EnvTrace has every rank write a timeline of its calls, messages and links, which
-// chrome://tracing and ui.perfetto.dev show: to the file rank-N.json when it names a
-// folder, else behind what the file of that name has, so that all ranks of a machine may
-// share it. Arrows lead from sends to receives. Times are by the clock of rank 0, which
-// the others ask at the start; a rank that gets no answer goes by its own, and says so.
-// All processes of a job have it set, or none.
-//
-// The timeline is written every 200 ms and whole lines at a time, so that it can be read
-// when the process has died. A process writes 512 MiB at most. To put files of several
-// machines together: (echo [; grep -hv '^\[' FILE...) > all.json
-const EnvTrace = "ISTHMUS_TRACE"
-
-// WithTrace writes a timeline as EnvTrace does.
-func WithTrace(name string) Option { return func(cfg *config) { cfg.trace = name } }
 
 const (
 	traceEvery  = 200 * time.Millisecond
@@ -30,9 +16,9 @@ const (
 	clockBound  = 5 * time.Second // for all of them
 )
 
-// A timeline is the part of a watcher that writes what it sees.
+// A timeline is the part of a Watcher that writes what it sees.
 type timeline struct {
-	w     *watcher
+	w     *Watcher
 	out   *trace.Writer
 	times chan clockNote // answers of rank 0
 
@@ -40,8 +26,8 @@ type timeline struct {
 	rings     []ring
 	sent      numbers // messages
 	received  numbers
-	colls     map[*Comm]*calling // under way
-	linkState map[int]string     // by peer
+	colls     map[Comm]*Calling // under way
+	linkState map[int]string    // by peer
 }
 
 // A ring holds spans that do not overlap: viewers want that of a thread, and a
@@ -63,17 +49,17 @@ type clockNote struct {
 	Time int64 `json:"time"` // by the clock of who answers
 }
 
-func newTimeline(w *watcher, name string) (*timeline, error) {
-	rank := w.world.engine.Rank()
+func newTimeline(w *Watcher, name string) (*timeline, error) {
+	rank := w.cfg.Engine.Rank()
 	title := fmt.Sprintf("rank %d", rank)
-	if place := w.world.comms.here; place.Name != "" {
+	if place := w.cfg.Here(); place.Name != "" {
 		title += " on " + place.String()
 	}
 	out, err := trace.Open(name, rank, title)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", EnvTrace, err)
+		return nil, err
 	}
-	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*Comm]*calling{}, linkState: map[int]string{}}, nil
+	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[Comm]*Calling{}, linkState: map[int]string{}}, nil
 }
 
 // serve aligns the clock and writes now and then, until ctx ends.
@@ -97,7 +83,7 @@ func (t *timeline) clock() int64 { return t.out.Start().Add(t.out.Now()).UnixNan
 
 // align asks rank 0 for the time, several times, and believes the quickest answer.
 func (t *timeline) align(ctx context.Context) {
-	if t.w.world.engine.Rank() == 0 {
+	if t.w.cfg.Engine.Rank() == 0 {
 		t.out.Align(0)
 		return
 	}
@@ -166,38 +152,38 @@ func (t *timeline) finish(s span, name string, args map[string]any) {
 }
 
 // started is told of a request that is about to start.
-func (t *timeline) started(r *Request, n int) {
-	s := r.seen
+func (t *timeline) started(r Request, n int) {
+	s := r.Sighting()
 	s.bytes = n
-	if r.what().send {
-		s.id = t.name(&t.sent, t.w.world.engine.Rank(), r.what().comm.global(r.what().peer), s.context, r.what().tag)
-	} else if r.what().peer != AnySource && r.what().tag != AnyTag {
-		s.id = t.name(&t.received, r.what().comm.global(r.what().peer), t.w.world.engine.Rank(), s.context, r.what().tag)
+	if what := r.Transfer(); what.Send {
+		s.id = t.name(&t.sent, t.w.cfg.Engine.Rank(), what.Comm.Global(what.Peer), s.context, what.Tag)
+	} else if what.Peer != mpi.AnySource && what.Tag != mpi.AnyTag {
+		s.id = t.name(&t.received, what.Comm.Global(what.Peer), t.w.cfg.Engine.Rank(), s.context, what.Tag)
 	}
 	if s.call.name == "" {
 		return // it is a part of a collective call, which tells when it knows that
 	}
 	at := t.begin()
-	t.finish(at, s.call.name, map[string]any{"what": r.what().String(), "bytes": n, "line": s.call.line})
-	if r.what().send { // behind its call, so that no file of a killed process ends between them
+	t.finish(at, s.call.name, map[string]any{"what": r.Transfer().String(), "bytes": n, "line": s.call.line})
+	if r.Transfer().Send { // behind its call, so that no file of a killed process ends between them
 		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.ring})
 	}
 }
 
 // partSent is told of a send that is a part of a collective call.
-func (t *timeline) partSent(s *sighting) {
+func (t *timeline) partSent(s *Sighting) {
 	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
 }
 
 // ended is told, once, of a request that is over.
-func (t *timeline) ended(r *Request) {
-	s := r.seen
-	got, err := r.core.Result()
-	if r.what().send || err != nil || got.Cancelled || s.ended.Swap(true) {
+func (t *timeline) ended(r Request) {
+	s := r.Sighting()
+	got, err := r.Handle().Result()
+	if r.Transfer().Send || err != nil || got.Cancelled || s.ended.Swap(true) {
 		return
 	}
 	if s.id == "" {
-		s.id = t.name(&t.received, got.Source, t.w.world.engine.Rank(), s.context, got.Tag)
+		s.id = t.name(&t.received, got.Source, t.w.cfg.Engine.Rank(), s.context, got.Tag)
 	}
 	if s.coll != nil {
 		t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
@@ -205,11 +191,11 @@ func (t *timeline) ended(r *Request) {
 	}
 	at := t.begin()
 	t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.ring})
-	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.what().comm.Name()})
+	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.Transfer().Comm.Name()})
 }
 
 // entered is told of a collective call.
-func (t *timeline) entered(c *calling) {
+func (t *timeline) entered(c *Calling) {
 	c.span = t.begin()
 	if c.alone {
 		return // over tells its end
@@ -224,7 +210,7 @@ func (t *timeline) entered(c *calling) {
 }
 
 // left is told that a call on a communicator is over, which may be none of those.
-func (t *timeline) left(comm *Comm) {
+func (t *timeline) left(comm Comm) {
 	t.mu.Lock()
 	c := t.colls[comm]
 	delete(t.colls, comm)
@@ -234,13 +220,13 @@ func (t *timeline) left(comm *Comm) {
 	}
 }
 
-func (t *timeline) over(c *calling) {
+func (t *timeline) over(c *Calling) {
 	t.finish(c.span, c.call.name, map[string]any{"on": c.comm.Name(), "number": c.key.Call, "line": c.call.line})
 }
 
 // lookAtLinks writes what has become of them.
 func (t *timeline) lookAtLinks() {
-	for _, l := range t.w.world.Links() {
+	for _, l := range t.w.cfg.Links() {
 		now := fmt.Sprintf("link to rank %d: %s", l.Peer, l.Technique)
 		if l.Proxy != "" {
 			now += " through " + l.Proxy
@@ -260,12 +246,7 @@ func (t *timeline) lookAtLinks() {
 }
 
 // close writes the rest.
-func (t *timeline) close() error {
-	if err := t.out.Close(); err != nil {
-		return fmt.Errorf("%s: %w", EnvTrace, err)
-	}
-	return nil
-}
+func (t *timeline) close() error { return t.out.Close() }
 
 // numbers counts messages from one rank to another in a context with a tag: the first
 // that is sent is the first that is received. That makes names for arrows, which both

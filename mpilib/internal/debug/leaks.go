@@ -1,4 +1,4 @@
-package mpilib
+package debug
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 // all ranks meet in Finalize, so that nothing is sent any more; each has those it has
 // sent to look what they kept, for it alone knows the lines.
 
-// leaks is what this rank's program started; the watcher's mu guards it.
+// leaks is what this rank's program started; the Watcher's mu guards it.
 type leaks struct {
-	open map[*Request]struct{} // that the program has not heard of again
-	more int                   // that there was no room for
+	open map[Request]struct{} // that the program has not heard of again
+	more int                  // that there was no room for
 	sent map[sentTo]*sentFrom
 }
 
@@ -37,7 +37,7 @@ type sentTo struct {
 }
 
 type sentFrom struct {
-	what  transfer
+	what  Transfer
 	n     int
 	lines [lastSent]string // a ring
 }
@@ -51,10 +51,10 @@ type lost struct {
 }
 
 func (l *leaks) init() {
-	l.open, l.sent = map[*Request]struct{}{}, map[sentTo]*sentFrom{}
+	l.open, l.sent = map[Request]struct{}{}, map[sentTo]*sentFrom{}
 }
 
-func (l *leaks) started(w *watcher, r *Request) {
+func (l *leaks) started(w *Watcher, r Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(l.open) < maxOpen {
@@ -62,19 +62,20 @@ func (l *leaks) started(w *watcher, r *Request) {
 	} else {
 		l.more++
 	}
-	if !r.what().send {
+	what := r.Transfer()
+	if !what.Send {
 		return
 	}
-	at := sentTo{r.what().comm.context, r.what().comm.global(r.what().peer), r.what().tag}
+	at := sentTo{what.Comm.Context(), what.Comm.Global(what.Peer), what.Tag}
 	s := l.sent[at]
 	if s == nil {
 		if len(l.sent) >= maxSent {
 			return
 		}
-		s = &sentFrom{what: r.what()}
+		s = &sentFrom{what: what}
 		l.sent[at] = s
 	}
-	s.lines[s.n%lastSent] = r.seen.call.line
+	s.lines[s.n%lastSent] = r.Sighting().call.line
 	s.n++
 }
 
@@ -89,10 +90,10 @@ func (s *sentFrom) last(n int) []string {
 	return lines
 }
 
-// audit is the state of Finalize; the watcher's mu guards it.
+// audit is the state of Finalize; the Watcher's mu guards it.
 type audit struct {
 	waiting bool // for other ranks to come to Finalize
-	call    callsite
+	call    Callsite
 	since   time.Time
 	arrived map[noteKind]int // at rank 0
 	open    map[noteKind]chan struct{}
@@ -107,19 +108,19 @@ func (a *audit) init() {
 	a.asked, a.answers, a.lost = map[int]struct{}{}, make(chan struct{}), map[int][]lost{}
 }
 
-// finalize reports what the program leaves behind. It is called before anything ends.
-func (w *watcher) finalize(ctx context.Context) {
+// Finalize reports what the program leaves behind. It is called before anything ends.
+func (w *Watcher) Finalize(ctx context.Context) {
 	if w.timeline != nil {
 		w.timeline.lookAtLinks() // while there are any
 	}
-	if !w.sees(debugLeaks) || ctx.Err() != nil {
+	if !w.sees(Leaks) || ctx.Err() != nil {
 		return
 	}
-	call := here()
+	call := Here()
 	w.mu.Lock()
 	w.audit.waiting, w.audit.call, w.audit.since = true, call, time.Now()
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, finalPatience*w.patience)
+	ctx, cancel := context.WithTimeout(ctx, finalPatience*w.cfg.Patience)
 	defer cancel()
 	lines := append(w.leakedRequests(), w.leakedComms()...)
 	err := w.lookAfterMessages(ctx)
@@ -131,7 +132,7 @@ func (w *watcher) finalize(ctx context.Context) {
 		lines = append(lines, fmt.Sprintf("whether messages were never received is not known: %v", err))
 	}
 	if len(lines) > 0 {
-		w.report("rank %d leaves behind\n  %s", w.world.engine.Rank(), strings.Join(lines, "\n  "))
+		w.report("rank %d leaves behind\n  %s", w.cfg.Engine.Rank(), strings.Join(lines, "\n  "))
 	}
 }
 
@@ -140,7 +141,7 @@ func (w *watcher) finalize(ctx context.Context) {
 const finalPatience = 6
 
 // lookAfterMessages asks those this rank has sent to, once nobody sends any more.
-func (w *watcher) lookAfterMessages(ctx context.Context) error {
+func (w *Watcher) lookAfterMessages(ctx context.Context) error {
 	if err := w.meet(ctx, noteFinal, noteAllFinal); err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (w *watcher) lookAfterMessages(ctx context.Context) error {
 }
 
 // meet waits until all ranks have.
-func (w *watcher) meet(ctx context.Context, mine, all noteKind) error {
+func (w *Watcher) meet(ctx context.Context, mine, all noteKind) error {
 	if err := w.tell(0, note{Kind: mine}); err != nil {
 		return err
 	}
@@ -180,16 +181,16 @@ func (w *watcher) meet(ctx context.Context, mine, all noteKind) error {
 }
 
 // arrive is told at rank 0 that a rank has come.
-func (w *watcher) arrive(kind noteKind) {
+func (w *Watcher) arrive(kind noteKind) {
 	w.mu.Lock()
 	w.audit.arrived[kind]++
-	all := w.audit.arrived[kind] == w.world.engine.Size()
+	all := w.audit.arrived[kind] == w.cfg.Engine.Size()
 	w.mu.Unlock()
 	if !all {
 		return
 	}
 	answer := map[noteKind]noteKind{noteFinal: noteAllFinal, noteLeaving: noteAllLeaves}[kind]
-	for rank := range w.world.engine.Size() {
+	for rank := range w.cfg.Engine.Size() {
 		if rank != 0 {
 			w.tell(rank, note{Kind: answer})
 		}
@@ -197,7 +198,7 @@ func (w *watcher) arrive(kind noteKind) {
 	w.released(answer) // the last of all, since then this rank may end
 }
 
-func (w *watcher) released(kind noteKind) {
+func (w *Watcher) released(kind noteKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -208,20 +209,20 @@ func (w *watcher) released(kind noteKind) {
 }
 
 // lostFrom returns what came from a rank and was never received.
-func (w *watcher) lostFrom(source int) []lost {
+func (w *Watcher) lostFrom(source int) []lost {
 	count := map[lost]lost{}
-	for _, m := range w.world.engine.Kept() {
-		if m.Source != source || m.Context%contextsPerComm != pointToPointContext || m.Context == debugContext {
+	for _, m := range w.cfg.Engine.Kept() {
+		if m.Source != source || !w.cfg.Program(m.Context) {
 			continue
 		}
 		key := lost{Context: m.Context, Tag: m.Tag}
 		l := count[key]
-		count[key] = lost{m.Context, m.Tag, l.Count + 1, l.Bytes + m.Bytes - min(m.Bytes, uint64(w.world.comm.head()))}
+		count[key] = lost{m.Context, m.Tag, l.Count + 1, l.Bytes + m.Bytes - min(m.Bytes, uint64(w.cfg.Head))}
 	}
 	return slices.Collect(maps.Values(count))
 }
 
-func (w *watcher) answered(from int, l []lost) {
+func (w *Watcher) answered(from int, l []lost) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, asked := w.audit.asked[from]; !asked {
@@ -234,16 +235,16 @@ func (w *watcher) answered(from int, l []lost) {
 	}
 }
 
-func (w *watcher) leakedRequests() []string {
+func (w *Watcher) leakedRequests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := map[string]int{}
 	for r := range w.leaks.open {
 		state := "complete"
-		if !r.core.Done() {
+		if !r.Handle().Done() {
 			state = "not complete"
 		}
-		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.what(), r.seen.call.at())]++
+		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.Transfer(), r.Sighting().call.At())]++
 	}
 	lines := repeated(count)
 	if w.leaks.more > 0 {
@@ -252,19 +253,19 @@ func (w *watcher) leakedRequests() []string {
 	return lines
 }
 
-func (w *watcher) leakedComms() []string {
+func (w *Watcher) leakedComms() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := map[string]int{}
 	for _, c := range w.comms {
 		if c.own {
-			count[fmt.Sprintf("a communicator that was never freed: %s, made by %s%s", c.comm.Name(), c.made.name, c.made.at())]++
+			count[fmt.Sprintf("a communicator that was never freed: %s, made by %s%s", c.comm.Name(), c.made.name, c.made.At())]++
 		}
 	}
 	return repeated(count)
 }
 
-func (w *watcher) lostMessages() []string {
+func (w *Watcher) lostMessages() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := map[string]int{}

@@ -1,4 +1,4 @@
-package mpilib
+package debug
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
 )
 
@@ -14,9 +15,9 @@ import (
 // while, though its goroutines wait for others, says so every tick to the first rank
 // that is there; that one decides (package waitfor).
 
-// deadlocks is what the watcher knows of ranks that wait; its mu guards them.
+// deadlocks is what the Watcher knows of ranks that wait; its mu guards them.
 type deadlocks struct {
-	acts    uint64 // of the watcher, at the last tick
+	acts    uint64 // of the Watcher, at the last tick
 	active  time.Time
 	reports map[int]said // at the rank that decides
 	found   []int        // at the last tick
@@ -31,12 +32,12 @@ type said struct {
 
 func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]said{} }
 
-// ticksOfPatience is how often a watcher looks while it has patience.
+// ticksOfPatience is how often a Watcher looks while it has patience.
 const ticksOfPatience = 5
 
 // look looks after what waits, until ctx ends.
-func (w *watcher) look(ctx context.Context) {
-	every := w.patience / ticksOfPatience
+func (w *Watcher) look(ctx context.Context) {
+	every := w.cfg.Patience / ticksOfPatience
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -46,7 +47,7 @@ func (w *watcher) look(ctx context.Context) {
 		case <-t.C:
 		}
 		w.recheck()
-		if !w.sees(debugDeadlocks) {
+		if !w.sees(Deadlocks) {
 			continue
 		}
 		if r, stuck := w.stuck(time.Now()); stuck {
@@ -57,8 +58,8 @@ func (w *watcher) look(ctx context.Context) {
 }
 
 // tellDecider tells the first rank that is there. It is this one at the latest.
-func (w *watcher) tellDecider(r waitfor.Report) {
-	for rank := range w.world.engine.Size() {
+func (w *Watcher) tellDecider(r waitfor.Report) {
+	for rank := range w.cfg.Engine.Size() {
 		if w.tell(rank, note{Kind: noteStuck, Stuck: &r}) == nil {
 			return
 		}
@@ -71,7 +72,7 @@ const maxCalls = 8192
 
 // stuck returns what this rank waits for, if it has done nothing for long and nothing
 // moves.
-func (w *watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
+func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	moving := w.moving()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,11 +80,11 @@ func (w *watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	if acts := w.acts.Load(); acts != d.acts || moving {
 		d.acts, d.active = acts, now
 	}
-	if len(w.waits) == 0 && !w.audit.waiting || now.Sub(d.active) < w.patience || len(w.comms) > maxCalls {
+	if len(w.waits) == 0 && !w.audit.waiting || now.Sub(d.active) < w.cfg.Patience || len(w.comms) > maxCalls {
 		return r, false
 	}
-	r = waitfor.Report{Rank: w.world.engine.Rank(), Finalizing: w.audit.waiting, Calls: map[uint32]int32{}}
-	if place := w.world.comms.here; place.Name != "" {
+	r = waitfor.Report{Rank: w.cfg.Engine.Rank(), Finalizing: w.audit.waiting, Calls: map[uint32]int32{}}
+	if place := w.cfg.Here(); place.Name != "" {
 		r.Node = place.String()
 	}
 	if w.audit.waiting {
@@ -93,22 +94,20 @@ func (w *watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 		if !x.blocked() {
 			return r, false
 		}
-		r.Waits = append(r.Waits, x.describe(now))
+		r.Waits = append(r.Waits, w.describe(x, now))
 	}
 	slices.SortFunc(r.Waits, func(a, b waitfor.Wait) int { return int(b.Seconds*1e3) - int(a.Seconds*1e3) })
 	for id, c := range w.comms {
-		c.comm.mu.Lock()
-		if c.comm.calls > 0 {
-			r.Calls[id] = c.comm.calls
+		if calls := c.comm.Calls(); calls > 0 {
+			r.Calls[id] = calls
 		}
-		c.comm.mu.Unlock()
 	}
 	return r, true
 }
 
 // moving reports whether bytes of this rank are on their way.
-func (w *watcher) moving() bool {
-	for _, l := range w.world.engine.Links() {
+func (w *Watcher) moving() bool {
+	for _, l := range w.cfg.Engine.Links() {
 		for _, c := range l.Link.Carriers() {
 			if c.Carried > 0 {
 				return true
@@ -120,11 +119,11 @@ func (w *watcher) moving() bool {
 
 // blocked reports whether only another process can end the wait.
 func (x *waiting) blocked() bool {
-	return !slices.ContainsFunc(x.requests, func(r *Request) bool { return !r.core.Unmatched() })
+	return !slices.ContainsFunc(x.requests, func(r Request) bool { return !r.Handle().Unmatched() })
 }
 
 // describe says what is waited for.
-func (x *waiting) describe(now time.Time) waitfor.Wait {
+func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 	out := waitfor.Wait{Site: x.call.line, Seconds: now.Sub(x.since).Seconds()}
 	switch {
 	case x.coll != nil:
@@ -132,38 +131,38 @@ func (x *waiting) describe(now time.Time) waitfor.Wait {
 		out.Collective, out.Context, out.Call = true, x.coll.key.Context, x.coll.key.Call
 		out.Text = fmt.Sprintf("%s on %s, until all ranks call it", x.call.name, c.Name())
 		if x.coll.alone {
-			out.Text = fmt.Sprintf("%s of %s, until all ranks call it", x.call.name, x.what()) + x.coll.call.at()
+			out.Text = fmt.Sprintf("%s of %s, until all ranks call it", x.call.name, x.what()) + x.coll.call.At()
 		}
-		out.Peers = slices.Collect(c.group.WorldRanks())
+		out.Peers = slices.Collect(c.Members())
 	case x.probe != nil:
 		out.Text = x.call.name + ": " + x.what()
-		out.Peers = x.probe.peers()
+		out.Peers = w.peers(*x.probe)
 	default:
 		out.Text = x.call.name + ": " + x.what()
-		if started := x.requests[0].line(); started != "" && started != " ("+x.call.line+")" {
+		if started := x.requests[0].Sighting().Line(); started != "" && started != " ("+x.call.line+")" {
 			out.Text += started
 		}
 		for _, r := range x.requests {
-			out.Peers = append(out.Peers, r.what().peers()...)
+			out.Peers = append(out.Peers, w.peers(r.Transfer())...)
 		}
 	}
 	return out
 }
 
 // peers returns the world ranks any of which can do what the transfer waits for.
-func (t transfer) peers() []int {
-	if t.call != "" {
-		self := t.comm.world.engine.Rank()
-		return slices.DeleteFunc(slices.Collect(t.comm.everyoneOf().WorldRanks()), func(r int) bool { return r == self })
+func (w *Watcher) peers(t Transfer) []int {
+	if t.Call {
+		self := w.cfg.Engine.Rank()
+		return slices.DeleteFunc(slices.Collect(t.Comm.Participants()), func(r int) bool { return r == self })
 	}
-	if t.peer != AnySource {
-		return []int{t.comm.global(t.peer)}
+	if t.Peer != mpi.AnySource {
+		return []int{t.Comm.Global(t.Peer)}
 	}
-	return slices.Collect(t.comm.peers.WorldRanks())
+	return slices.Collect(t.Comm.Peers())
 }
 
 // collect takes what a rank waits for.
-func (w *watcher) collect(r waitfor.Report) {
+func (w *Watcher) collect(r waitfor.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadlock.reports[r.Rank] = said{r, time.Now()}
@@ -174,7 +173,7 @@ func (w *watcher) collect(r waitfor.Report) {
 const steady = 3
 
 // decide looks for a deadlock in what is known, and reports it once.
-func (w *watcher) decide(now time.Time, every time.Duration) {
+func (w *Watcher) decide(now time.Time, every time.Duration) {
 	w.mu.Lock()
 	d := &w.deadlock
 	reports := map[int]waitfor.Report{}
@@ -200,7 +199,7 @@ func (w *watcher) decide(now time.Time, every time.Duration) {
 	}
 	d.told = what
 	w.mu.Unlock()
-	w.report("deadlock: %s can never go on; nothing has moved for %v\n%s", ranksText(found), w.patience, waitfor.Describe(reports, found))
+	w.report("deadlock: %s can never go on; nothing has moved for %v\n%s", ranksText(found), w.cfg.Patience, waitfor.Describe(reports, found))
 }
 
 // signatureOf tells deadlocks apart, whatever their age.

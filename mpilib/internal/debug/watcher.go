@@ -1,0 +1,327 @@
+package debug
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+)
+
+// A Watcher follows what the program does, for the debug mode and the timeline. Where
+// nobody watches it is nil, Requests have no Sighting, and that is all that is looked at:
+// the methods that say so may be called on a nil Watcher.
+//
+// Locks: mu is taken before the engine's and a communicator's, never while either is
+// held. Nothing is sent and nothing is written while it is.
+type Watcher struct {
+	cfg      Config
+	timeline *timeline // nil where none is wanted
+
+	acts atomic.Uint64 // calls that began and that ended
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	leaks    leaks
+	checks   checks
+	audit    audit
+	deadlock deadlocks
+
+	mu    sync.Mutex // guards the rest, and the four
+	waits map[*waiting]struct{}
+	comms map[uint32]seenComm // by context: those that are not freed
+}
+
+// seenComm is a communicator that can be used.
+type seenComm struct {
+	comm Comm
+	made Callsite
+	own  bool // the program made it, and frees it
+}
+
+// Sighting is what a Watcher knows of a request.
+type Sighting struct {
+	w    *Watcher
+	call Callsite
+	coll *Calling // the collective call that it is a part of; nil: the program's own
+	is   *Calling // the collective call that it is; else nil
+
+	// For the timeline.
+	context uint32
+	bytes   int
+	id      string // of its message; empty: not known
+	ended   atomic.Bool
+}
+
+// waiting is a goroutine that waits: for one or any of several requests, for a
+// message to probe, or for the other ranks to come to a collective call.
+type waiting struct {
+	call     Callsite
+	since    time.Time
+	requests []Request
+	probe    *Transfer
+	coll     *Calling
+	span     span // in the timeline
+}
+
+// New returns a Watcher that watches nothing by itself yet (Serve).
+func New(cfg Config) (*Watcher, error) {
+	w := &Watcher{cfg: cfg, waits: map[*waiting]struct{}{}, comms: map[uint32]seenComm{}}
+	w.leaks.init()
+	w.checks.init()
+	w.audit.init()
+	w.deadlock.init()
+	for _, c := range cfg.Comms {
+		w.comms[c.Context()] = seenComm{comm: c}
+	}
+	if cfg.Trace != "" {
+		var err error
+		if w.timeline, err = newTimeline(w, cfg.Trace); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// Serve starts what a Watcher does besides the program's calls, until End. w may be nil.
+func (w *Watcher) Serve() {
+	if w == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.work.Go(func() { w.listen(ctx) })
+	w.work.Go(func() { w.look(ctx) })
+	if t := w.timeline; t != nil {
+		w.work.Go(func() { t.serve(ctx) })
+	}
+}
+
+// End stops watching; the engine is closed. w may be nil.
+func (w *Watcher) End() error {
+	if w == nil {
+		return nil
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.work.Wait()
+	if w.timeline == nil {
+		return nil
+	}
+	return w.timeline.close()
+}
+
+// sees reports whether a part of the debug mode is on.
+func (w *Watcher) sees(part Parts) bool { return w.cfg.Parts&part != 0 }
+
+// report writes what a person is to know.
+func (w *Watcher) report(format string, args ...any) {
+	text := fmt.Sprintf("isthmus debug: "+format, args...)
+	if text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	io.WriteString(w.cfg.Out, text) // there is nobody to tell that it failed
+}
+
+// Started is told of a request for n bytes that is about to start.
+func (w *Watcher) Started(r Request, context uint32, n int) {
+	w.acts.Add(1)
+	s := &Sighting{w: w, context: context}
+	r.See(s)
+	if context == r.Transfer().Comm.Context() { // else the collective call says the rest
+		s.call = Here()
+		if w.sees(Leaks) {
+			w.leaks.started(w, r)
+		}
+	}
+	if w.timeline != nil {
+		w.timeline.started(r, n)
+	}
+}
+
+// PartOf is told of which collective call a request is a part.
+func (s *Sighting) PartOf(c *Calling, send bool) {
+	s.coll = c
+	if t := s.w.timeline; t != nil && c != nil && send {
+		t.partSent(s)
+	}
+}
+
+// Told is told that the program has learned how its request ended.
+func (s *Sighting) Told(r Request) {
+	s.w.acts.Add(1)
+	if s.coll == nil && s.w.sees(Leaks) {
+		s.w.mu.Lock()
+		delete(s.w.leaks.open, r)
+		s.w.mu.Unlock()
+	}
+	if t := s.w.timeline; t != nil {
+		t.ended(r)
+	}
+}
+
+// Await is Request.Wait for one that is watched.
+func (s *Sighting) Await(ctx context.Context, r Request) error {
+	if s.coll != nil {
+		if err := s.coll.Agreed(ctx); err != nil {
+			r.Handle().Wait(gone) // gives the buffer back
+			return err
+		}
+		if t := s.w.timeline; t != nil {
+			defer t.ended(r)
+		}
+	}
+	if r.Handle().Done() {
+		return nil
+	}
+	if s.coll != nil && s.coll.alone {
+		r.Handle().Wait(ctx)
+		return nil
+	}
+	x := &waiting{requests: []Request{r}}
+	switch {
+	case s.coll != nil:
+		x.call = s.coll.call
+	case s.is != nil:
+		x.call, x.coll, x.requests = Here(), s.is, nil
+	default:
+		x.call = Here()
+	}
+	s.w.begin(x)
+	defer s.w.finish(x)
+	r.Handle().Wait(ctx)
+	return nil
+}
+
+// gone is a context that is done.
+var gone = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// begin is told that a goroutine waits.
+func (w *Watcher) begin(x *waiting) {
+	w.acts.Add(1)
+	x.since = time.Now()
+	w.mu.Lock()
+	w.waits[x] = struct{}{}
+	w.mu.Unlock()
+	if w.timeline != nil && !x.inside() {
+		x.span = w.timeline.begin()
+	}
+}
+
+// inside reports whether the wait is a part of a collective call, which the timeline
+// has as one.
+func (x *waiting) inside() bool {
+	return x.coll != nil && !x.coll.alone || len(x.requests) > 0 && x.requests[0].Sighting().coll != nil
+}
+
+// finish is told that it does no more.
+func (w *Watcher) finish(x *waiting) {
+	w.acts.Add(1)
+	w.mu.Lock()
+	delete(w.waits, x)
+	w.mu.Unlock()
+	if w.timeline != nil && !x.inside() {
+		w.timeline.finish(x.span, x.call.name, map[string]any{"what": x.what(), "line": x.call.line})
+	}
+}
+
+// what is waited for, in words.
+func (x *waiting) what() string {
+	switch {
+	case x.probe != nil:
+		return x.probe.String()
+	case x.coll != nil:
+		return fmt.Sprintf("%s on %s", x.coll.call.name, x.coll.comm.Name())
+	}
+	s := x.requests[0].Transfer().String()
+	if more := len(x.requests) - 1; more > 0 {
+		s += fmt.Sprintf(", or any of %d more", more)
+	}
+	return s
+}
+
+// Left is told that a call on a communicator ends.
+func (w *Watcher) Left(c Comm) {
+	if w.timeline != nil {
+		w.timeline.left(c)
+	}
+}
+
+// Detached is told of a collective call that goes on by itself, as a request.
+func (w *Watcher) Detached(r Request, is *Calling) {
+	r.See(&Sighting{w: w, is: is, call: is.call})
+	if w.sees(Leaks) {
+		w.leaks.started(w, r)
+	}
+}
+
+// LeftBehind is told that it has ended, or is only prepared.
+func (w *Watcher) LeftBehind(is *Calling) {
+	w.acts.Add(1)
+	if w.timeline != nil {
+		w.timeline.over(is)
+	}
+}
+
+// WaitAny is engine.WaitAnyHandle for requests, whose handles are given.
+func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*engine.Handle) (int, error) {
+	if s := requests[0].Sighting(); s != nil && s.coll != nil && s.coll.alone {
+		return engine.WaitAnyHandle(ctx, handles, -1)
+	}
+	x := &waiting{call: Here(), requests: requests}
+	w.begin(x)
+	defer w.finish(x)
+	return engine.WaitAnyHandle(ctx, handles, -1)
+}
+
+// Probing is told that a probe waits; what it returns is to be called at its end.
+func (w *Watcher) Probing(t Transfer) (over func()) {
+	x := &waiting{call: Here(), probe: &t}
+	w.begin(x)
+	return func() { w.finish(x) }
+}
+
+// Made is told of a communicator that the program has now, and which call made it.
+func (w *Watcher) Made(c Comm, at Callsite) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.comms[c.Context()] = seenComm{comm: c, made: at, own: true}
+}
+
+// Lent is told of an intercommunicator's local one.
+func (w *Watcher) Lent(inner Comm) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.comms[inner.Context()] = seenComm{comm: inner}
+}
+
+// Freed is told that the program has it no more, by its context.
+func (w *Watcher) Freed(context uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.comms, context)
+}
+
+// Line says for an error where the program's call is, if somebody watches: w may be nil.
+func (w *Watcher) Line() string {
+	if w == nil {
+		return ""
+	}
+	return Here().At()
+}
+
+// Line says for an error where the call was, if that is known: s may be nil.
+func (s *Sighting) Line() string {
+	if s == nil || s.call.line == "" {
+		return ""
+	}
+	return " (" + s.call.line + ")"
+}

@@ -1,0 +1,74 @@
+// Package mpi has the words that package mpilib and the packages below it share: what
+// callers tell apart with errors.Is, and what is given in place of a rank or a tag. It
+// knows nothing of messages and has no state.
+package mpi
+
+import (
+	"errors"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
+)
+
+// What is given in place of a rank, tag, colour or count. The values are those of the
+// standard's C ABI.
+const (
+	AnySource = -1
+	AnyTag    = -1
+	Root      = -3
+	ProcNull  = group.ProcNull
+	Undefined = group.Undefined
+)
+
+// MaxTag is the greatest tag of a message; the smallest is 0.
+const MaxTag = 1<<31 - 1
+
+// The errors, as package mpilib explains them.
+var (
+	ErrTruncate   = engine.ErrTruncate
+	ErrRank       = group.ErrRank
+	ErrArg        = group.ErrArg
+	ErrDims       = topology.ErrDims
+	ErrTopology   = topology.ErrTopology
+	ErrMismatch   = errors.New("the ranks disagree")
+	ErrFreed      = errors.New("communicator has been freed")
+	ErrIntercomm  = errors.New("not for an intercommunicator")
+	ErrIntracomm  = errors.New("only for an intercommunicator")
+	ErrAsserted   = errors.New("contradicts a hint")
+	ErrContexts   = errors.New("no communicator context is left")
+	ErrTag        = errors.New("no such tag")
+	ErrType       = errors.New("type cannot be sent")
+	ErrCount      = errors.New("wrong count")
+	ErrProcFailed = engine.ErrProcFailed
+	ErrFinalized  = engine.ErrFinalized
+	ErrEnv        = errors.New("contradictory environment")
+	ErrPort       = errors.New("no such port")
+	ErrName       = errors.New("name is not published")
+	ErrService    = errors.New("not this process's name")
+	ErrActive     = errors.New("request is active")
+	ErrInactive   = errors.New("request is not active")
+	ErrSignature  = errors.New("the types of send and receive differ")
+)
+
+// FirstOf returns the first of errs that is one.
+func FirstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Caused is an error that is also another, which its text says already.
+type Caused struct {
+	error
+	Cause error
+}
+
+// CausedBy returns err as one that is also cause.
+func CausedBy(err, cause error) Caused { return Caused{err, cause} }
+
+// Unwrap returns both.
+func (c Caused) Unwrap() []error { return []error{c.error, c.Cause} }
