@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -84,7 +85,7 @@ func (c *collectiveCall) compare(ctx context.Context, o *snapshot) (*snapshot, e
 			mine[i*len(names)+k] = known[siteWay{from, to}]
 		}
 	}
-	s, to, _, err := views(mine, all)
+	s, to, _, err := buffer.Views(mine, all)
 	if err != nil {
 		return nil, err
 	}

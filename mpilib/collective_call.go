@@ -6,6 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
@@ -262,12 +263,12 @@ func (p *mail) waitAny(ctx context.Context, requests []collectives.Request, firs
 }
 
 // irecvPart is Irecv into a Part.
-func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
-	into := &arrival{part: *p, buf: p.landing()}
+func (c *collectiveCall) irecvPart(src int, p *buffer.Part) collectives.Request {
+	into := buffer.ArrivalAt(*p, 0)
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
-	r := c.part(c.comm.irecv(what, c.context, into.buf))
+	r := c.part(c.comm.irecv(what, c.context, into.Buf))
 	r.own().into = into
-	return exactly{r, p.size}
+	return exactly{r, p.Size}
 }
 
 // exactly is a request whose message must have the length of its buffer.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 )
 
 // The collective calls on bytes, of communicators of either kind: those of package
@@ -30,7 +31,7 @@ func (r *round) bcast(ctx context.Context, b []byte, root int) error {
 }
 
 func (r *round) reduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
-	if err := r.atRoot(root, s, to, same(s, to)); err != nil {
+	if err := r.atRoot(root, s, to, buffer.Same(s, to)); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -40,7 +41,7 @@ func (r *round) reduce(ctx context.Context, s, to []byte, op collectives.Op, roo
 }
 
 func (r *round) allreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
-	if err := r.overlap(s, to, same(s, to)); err != nil {
+	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -58,7 +59,7 @@ func (r *round) reduceScatter(ctx context.Context, s, to []byte, counts []int, o
 		err = wantBytes("recv", len(to), counts[r.comm.rank])
 	}
 	if err == nil {
-		err = r.overlap(s, to, inside(to, s))
+		err = r.overlap(s, to, buffer.Inside(to, s))
 	}
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (r *round) reduceScatterBlock(ctx context.Context, s, to []byte, op collect
 	}
 	err := wantBytes("send", len(s), r.comm.Size()*len(to))
 	if err == nil {
-		err = r.overlap(s, to, inside(to, s))
+		err = r.overlap(s, to, buffer.Inside(to, s))
 	}
 	if err != nil {
 		return err
@@ -88,14 +89,14 @@ func (r *round) scan(ctx context.Context, s, to []byte, op collectives.Op, scan 
 	if err := r.comm.intra(); err != nil {
 		return err
 	}
-	if err := r.overlap(s, to, same(s, to)); err != nil {
+	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
 	}
 	return scan(ctx, r.call, s, to, op)
 }
 
 func (r *round) gather(ctx context.Context, s, to []byte, root int) error {
-	if err := r.atRoot(root, s, to, sameBlock(s, to, root*len(s))); err != nil {
+	if err := r.atRoot(root, s, to, buffer.SameBlock(s, to, root*len(s))); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -115,7 +116,7 @@ func (r *round) gatherv(ctx context.Context, s, to []byte, counts, displs []int,
 }
 
 func (r *round) allgather(ctx context.Context, s, to []byte) error {
-	if err := r.overlap(s, to, sameBlock(s, to, r.comm.rank*len(s))); err != nil {
+	if err := r.overlap(s, to, buffer.SameBlock(s, to, r.comm.rank*len(s))); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -154,11 +155,11 @@ func (r *round) allgatherv(ctx context.Context, s, to []byte, counts, displs []i
 
 // ownBlock reports whether b is this rank's block of whole, which has one for each.
 func (r *round) ownBlock(b, whole []byte, displs []int) bool {
-	return len(displs) == r.comm.Size() && sameBlock(b, whole, displs[r.comm.rank])
+	return len(displs) == r.comm.Size() && buffer.SameBlock(b, whole, displs[r.comm.rank])
 }
 
 func (r *round) scatter(ctx context.Context, s, to []byte, root int) error {
-	if err := r.atRoot(root, s, to, sameBlock(to, s, root*len(to))); err != nil {
+	if err := r.atRoot(root, s, to, buffer.SameBlock(to, s, root*len(to))); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -183,7 +184,7 @@ func (r *round) scatterv(ctx context.Context, s []byte, counts, displs []int, to
 }
 
 func (r *round) alltoall(ctx context.Context, s, to []byte) error {
-	if err := r.overlap(s, to, same(s, to)); err != nil {
+	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
 	}
 	if r.inter() {
@@ -195,7 +196,7 @@ func (r *round) alltoall(ctx context.Context, s, to []byte) error {
 
 func (r *round) alltoallv(ctx context.Context, s []byte, scounts, sdispls []int, to []byte, rcounts, rdispls []int) error {
 	if !r.inter() {
-		if err := r.overlap(s, to, same(s, to)); err != nil {
+		if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 			return err
 		}
 		return collectives.Alltoallv(ctx, r.call, s, scounts, sdispls, to, rcounts, rdispls)
@@ -216,15 +217,15 @@ func (r *round) alltoallv(ctx context.Context, s []byte, scounts, sdispls []int,
 }
 
 // alltoallw has every rank exchange with every other directly.
-func (r *round) alltoallw(ctx context.Context, send, recv []Part) error {
+func (r *round) alltoallw(ctx context.Context, send, recv []buffer.Part) error {
 	n := r.comm.peers.Size()
 	if len(send) != n || len(recv) != n {
 		return fmt.Errorf("%w: %d parts to send and %d to receive, for %d ranks", ErrCount, len(send), len(recv), n)
 	}
 	out := moves(send)
 	for i := range out {
-		if p, in := &out[i].part, &recv[i]; p.err == nil && in.err == nil && p.shares(in) {
-			p.message, p.pieces = slices.Clone(p.packed()), false
+		if p, in := &out[i].part, &recv[i]; p.Err == nil && in.Err == nil && p.Shares(in) {
+			p.Message, p.Pieces = slices.Clone(p.Packed()), false
 		}
 	}
 	return r.direct().exchange(ctx, out, moves(recv))
@@ -233,11 +234,11 @@ func (r *round) alltoallw(ctx context.Context, send, recv []Part) error {
 // move is a Part for, or from, a rank.
 type move struct {
 	rank int
-	part Part
+	part buffer.Part
 }
 
 // moves are one for each rank.
-func moves(parts []Part) []move {
+func moves(parts []buffer.Part) []move {
 	all := make([]move, len(parts))
 	for i, p := range parts {
 		all[i] = move{i, p}
@@ -250,8 +251,8 @@ func moves(parts []Part) []move {
 func (c *collectiveCall) exchange(ctx context.Context, out, in []move) error {
 	for _, list := range [][]move{out, in} {
 		for _, m := range list {
-			if m.part.err != nil {
-				return m.part.err
+			if m.part.Err != nil {
+				return m.part.Err
 			}
 		}
 	}
@@ -260,7 +261,7 @@ func (c *collectiveCall) exchange(ctx context.Context, out, in []move) error {
 		requests = append(requests, c.irecvPart(in[i].rank, &in[i].part))
 	}
 	for i := range out {
-		requests = append(requests, c.Isend(out[i].rank, 0, out[i].part.packed()))
+		requests = append(requests, c.Isend(out[i].rank, 0, out[i].part.Packed()))
 	}
 	var errs []error
 	for _, r := range requests {
@@ -270,19 +271,19 @@ func (c *collectiveCall) exchange(ctx context.Context, out, in []move) error {
 }
 
 // partsOf returns blocks as Parts.
-func partsOf(blocks [][]byte) []Part {
-	parts := make([]Part, len(blocks))
+func partsOf(blocks [][]byte) []buffer.Part {
+	parts := make([]buffer.Part, len(blocks))
 	for i, b := range blocks {
-		parts[i] = PartOf(b)
+		parts[i] = buffer.PartOf(b)
 	}
 	return parts
 }
 
 // equalParts cuts b, which is n blocks.
-func equalParts(b []byte, n int) []Part {
-	parts := make([]Part, n)
+func equalParts(b []byte, n int) []buffer.Part {
+	parts := make([]buffer.Part, n)
 	for i := range parts {
-		parts[i] = PartOf(b[i*(len(b)/n):][:len(b)/n])
+		parts[i] = buffer.PartOf(b[i*(len(b)/n):][:len(b)/n])
 	}
 	return parts
 }
@@ -333,4 +334,29 @@ func (c *Comm) checkRoot(root int) error {
 		return fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
 	}
 	return nil
+}
+
+// overlap says why s and to cannot be the buffers of one call, unless they share no memory
+// or are in place.
+func (r *round) overlap(s, to []byte, inPlace bool) error {
+	switch {
+	case buffer.Apart(s, to) || inPlace && !r.inter():
+		return nil
+	case r.inter():
+		return fmt.Errorf("%w: send and recv share memory; nothing is in place on an intercommunicator", ErrArg)
+	}
+	return fmt.Errorf("%w: send and recv share memory otherwise than in place", ErrArg)
+}
+
+// atRoot checks a root, and what it has to send and to receive.
+func (r *round) atRoot(root int, s, to []byte, inPlace bool) error {
+	if !r.inter() {
+		if err := r.comm.checkRoot(root); err != nil {
+			return err
+		}
+	}
+	if !r.rooted(root) {
+		return nil
+	}
+	return r.overlap(s, to, inPlace)
 }

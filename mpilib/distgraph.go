@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
@@ -85,7 +86,7 @@ func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge)
 		out = append(out, list...)
 	}
 	rcounts, rdispls := make([]int, p), make([]int, p)
-	s, r, _, err := views(scounts, rcounts)
+	s, r, _, err := buffer.Views(scounts, rcounts)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +99,11 @@ func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge)
 		total += n
 	}
 	in := make([]topology.Edge, total)
-	s, r, _, err = views(out, in)
+	s, r, _, err = buffer.Views(out, in)
 	if err != nil {
 		return nil, err
 	}
-	return in, collectives.Alltoallv(ctx, call, s, times[topology.Edge](scounts), times[topology.Edge](sdispls), r, times[topology.Edge](rcounts), times[topology.Edge](rdispls))
+	return in, collectives.Alltoallv(ctx, call, s, buffer.Times[topology.Edge](scounts), buffer.Times[topology.Edge](sdispls), r, buffer.Times[topology.Edge](rcounts), buffer.Times[topology.Edge](rdispls))
 }
 
 // DistGraphNeighbors returns whom the caller receives from and sends to in a

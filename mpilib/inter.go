@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
@@ -408,7 +409,7 @@ func (s *side) tellRanks(ctx context.Context, call *collectiveCall, leader int) 
 
 // swap sends out to rank to of line and fills in with what comes from there.
 func swap[T Elem](ctx context.Context, line *collectiveCall, to int, out, in []T) error {
-	o, i, _, err := views(out, in)
+	o, i, _, err := buffer.Views(out, in)
 	if err != nil {
 		return err
 	}

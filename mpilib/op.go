@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 )
 
 // Op names a reduction for elements of type T. Pass one of this package's by
@@ -135,7 +136,7 @@ func BXor[T Integer]() Operator[T] {
 // bytesOp is op over raw memory. Vectors that an algorithm cut out of its own
 // scratch space may lie unaligned for T; those are copied.
 func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
-	size, err := elemSize[T]()
+	size, err := buffer.Size[T]()
 	if err != nil {
 		return collectives.Op{}, err
 	}
@@ -151,7 +152,7 @@ func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
 		b, _ := aligned[T](in, size)
 		o.apply(a, b)
 		if aCopied {
-			v, _ := view(a)
+			v, _ := buffer.View(a)
 			copy(inout, v)
 		}
 		return nil
@@ -162,10 +163,10 @@ func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
 func aligned[T Elem](b []byte, size int) (elems []T, copied bool) {
 	var t T
 	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(t) == 0 {
-		return typed[T](b, size), false
+		return buffer.Typed[T](b, size), false
 	}
 	elems = make([]T, len(b)/size)
-	v, _ := view(elems) // T was judged before
+	v, _ := buffer.View(elems) // T was judged before
 	copy(v, b)
 	return elems, true
 }

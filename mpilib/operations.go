@@ -3,9 +3,9 @@ package mpilib
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 )
 
@@ -18,7 +18,7 @@ var theBarrier = operation{name: "Barrier", run: func(ctx context.Context, r *ro
 func barrier() *operation { return &theBarrier }
 
 func bcastOf[T Elem](buf []T, root int) *operation {
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	return &operation{"Bcast", rooted[T](root, len(buf)), err, func(ctx context.Context, r *round) error {
 		return r.bcast(ctx, b, root)
 	}}
@@ -37,7 +37,7 @@ func allreduceOf[T Elem](send, recv []T, op Op[T]) *operation {
 }
 
 func reduceScatterOf[T Elem](send, recv []T, counts []int, op Op[T]) *operation {
-	counts = times[T](counts)
+	counts = buffer.Times[T](counts)
 	return reducing("ReduceScatter", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
 		return r.reduceScatter(ctx, s, to, counts, o)
 	})
@@ -68,7 +68,7 @@ func gatherOf[T Elem](send, recv []T, root int) *operation {
 }
 
 func gathervOf[T Elem](send, recv []T, counts, displs []int, root int) *operation {
-	counts, displs = times[T](counts), times[T](displs)
+	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Gatherv", rootOnly[T](root), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
 		return r.gatherv(ctx, s, to, counts, displs, root)
 	})
@@ -81,7 +81,7 @@ func allgatherOf[T Elem](send, recv []T) *operation {
 }
 
 func allgathervOf[T Elem](send, recv []T, counts, displs []int) *operation {
-	counts, displs = times[T](counts), times[T](displs)
+	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Allgatherv", typeOnly[T](), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
 		return r.allgatherv(ctx, s, to, counts, displs)
 	})
@@ -94,7 +94,7 @@ func scatterOf[T Elem](send, recv []T, root int) *operation {
 }
 
 func scattervOf[T Elem](send []T, counts, displs []int, recv []T, root int) *operation {
-	counts, displs = times[T](counts), times[T](displs)
+	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Scatterv", rootOnly[T](root), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
 		return r.scatterv(ctx, s, counts, displs, to, root)
 	})
@@ -110,54 +110,27 @@ func alltoallOf[T Elem](send, recv []T) *operation {
 }
 
 func alltoallvOf[T Elem](send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *operation {
-	scounts, sdispls = times[T](scounts), times[T](sdispls)
-	rcounts, rdispls = times[T](rcounts), times[T](rdispls)
+	scounts, sdispls = buffer.Times[T](scounts), buffer.Times[T](sdispls)
+	rcounts, rdispls = buffer.Times[T](rcounts), buffer.Times[T](rdispls)
 	return moving("Alltoallv", typeOnly[T](), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
 		return r.alltoallv(ctx, s, scounts, sdispls, to, rcounts, rdispls)
 	})
 }
 
 func alltoallwOf(send, recv []Part) *operation {
-	send, recv = slices.Clone(send), slices.Clone(recv)
-	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *round) error { return r.alltoallw(ctx, send, recv) }}
+	out, in := inner(send), inner(recv)
+	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *round) error { return r.alltoallw(ctx, out, in) }}
 }
 
 // moving is an operation that moves elements.
 func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *round, s, to []byte) error) *operation {
-	s, to, _, err := views(send, recv)
+	s, to, _, err := buffer.Views(send, recv)
 	return &operation{name, args, err, func(ctx context.Context, r *round) error { return f(ctx, r, s, to) }}
 }
 
 // reducing is an operation that reduces them.
 func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error) *operation {
-	s, to, _, err := views(send, recv)
+	s, to, _, err := buffer.Views(send, recv)
 	o, opErr := bytesOp(op)
 	return &operation{name, withOp(args, op, o, opErr), firstOf(err, opErr), func(ctx context.Context, r *round) error { return f(ctx, r, s, to, o) }}
-}
-
-func views[T Elem](send, recv []T) (s, r []byte, size int, err error) {
-	if size, err = elemSize[T](); err != nil {
-		return nil, nil, 0, err
-	}
-	s, _ = view(send)
-	r, _ = view(recv)
-	return s, r, size, nil
-}
-
-// times converts counts of elements to counts of bytes. What would overflow
-// stays negative, and is refused for that.
-func times[T Elem](counts []int) []int {
-	size, err := elemSize[T]()
-	if err != nil {
-		return nil // who asks is told
-	}
-	out := make([]int, len(counts))
-	for i, n := range counts {
-		if n < 0 || n > (1<<62)/size {
-			out[i] = -1
-			continue
-		}
-		out[i] = n * size
-	}
-	return out
 }

@@ -8,32 +8,33 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
 // The calls between neighbours, each written down once.
 
 func neighborAllgatherOf[T Elem](comm *Comm, send, recv []T) *operation {
-	return comm.neighbourly("NeighborAllgather", func(n topology.Neighbourhood) (out, in []Part, err error) {
+	return comm.neighbourly("NeighborAllgather", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
 		if in, err = blocks("recv", recv, len(n.In)); err != nil {
 			return nil, nil, err
 		}
 		if len(n.In) > 0 && len(recv) != len(send)*len(n.In) {
 			return nil, nil, fmt.Errorf("%w: recv has %d elements; %d neighbours send %d each", ErrCount, len(recv), len(n.In), len(send))
 		}
-		return slices.Repeat([]Part{PartOf(send)}, len(n.Out)), in, nil
+		return slices.Repeat([]buffer.Part{buffer.PartOf(send)}, len(n.Out)), in, nil
 	})
 }
 
 func neighborAllgathervOf[T Elem](comm *Comm, send, recv []T, counts, displs []int) *operation {
-	return comm.neighbourly("NeighborAllgatherv", func(n topology.Neighbourhood) (out, in []Part, err error) {
+	return comm.neighbourly("NeighborAllgatherv", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
 		in, err = pieces("recv", recv, counts, displs, len(n.In))
-		return slices.Repeat([]Part{PartOf(send)}, len(n.Out)), in, err
+		return slices.Repeat([]buffer.Part{buffer.PartOf(send)}, len(n.Out)), in, err
 	})
 }
 
 func neighborAlltoallOf[T Elem](comm *Comm, send, recv []T) *operation {
-	return comm.neighbourly("NeighborAlltoall", func(n topology.Neighbourhood) (out, in []Part, err error) {
+	return comm.neighbourly("NeighborAlltoall", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
 		if out, err = blocks("send", send, len(n.Out)); err == nil {
 			in, err = blocks("recv", recv, len(n.In))
 		}
@@ -42,7 +43,7 @@ func neighborAlltoallOf[T Elem](comm *Comm, send, recv []T) *operation {
 }
 
 func neighborAlltoallvOf[T Elem](comm *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *operation {
-	return comm.neighbourly("NeighborAlltoallv", func(n topology.Neighbourhood) (out, in []Part, err error) {
+	return comm.neighbourly("NeighborAlltoallv", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
 		if out, err = pieces("send", send, scounts, sdispls, len(n.Out)); err == nil {
 			in, err = pieces("recv", recv, rcounts, rdispls, len(n.In))
 		}
@@ -51,16 +52,16 @@ func neighborAlltoallvOf[T Elem](comm *Comm, send []T, scounts, sdispls []int, r
 }
 
 func neighborAlltoallwOf(comm *Comm, send, recv []Part) *operation {
-	return comm.neighbourly("NeighborAlltoallw", func(n topology.Neighbourhood) (out, in []Part, err error) {
+	return comm.neighbourly("NeighborAlltoallw", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
 		if len(send) != len(n.Out) || len(recv) != len(n.In) {
 			return nil, nil, fmt.Errorf("%w: %d parts to send and %d to receive, for %d and %d neighbours", ErrCount, len(send), len(recv), len(n.Out), len(n.In))
 		}
-		return slices.Clone(send), slices.Clone(recv), nil
+		return inner(send), inner(recv), nil
 	})
 }
 
 // blocks cuts a buffer into n equal parts.
-func blocks[T Elem](name string, buf []T, n int) ([]Part, error) {
+func blocks[T Elem](name string, buf []T, n int) ([]buffer.Part, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -68,45 +69,45 @@ func blocks[T Elem](name string, buf []T, n int) ([]Part, error) {
 		return nil, fmt.Errorf("%w: %s has %d elements, which are not %d equal blocks, one for each neighbour", ErrCount, name, len(buf), n)
 	}
 	size := len(buf) / n
-	parts := make([]Part, n)
+	parts := make([]buffer.Part, n)
 	for i := range parts {
-		parts[i] = PartOf(buf[i*size : (i+1)*size])
+		parts[i] = buffer.PartOf(buf[i*size : (i+1)*size])
 	}
 	return parts, nil
 }
 
 // pieces cuts counts elements at displs out of a buffer.
-func pieces[T Elem](name string, buf []T, counts, displs []int, n int) ([]Part, error) {
+func pieces[T Elem](name string, buf []T, counts, displs []int, n int) ([]buffer.Part, error) {
 	if len(counts) != n || len(displs) != n {
 		return nil, fmt.Errorf("%w: %d counts and %d displacements of %s, for %d neighbours", ErrCount, len(counts), len(displs), name, n)
 	}
-	parts := make([]Part, n)
+	parts := make([]buffer.Part, n)
 	for i, count := range counts {
 		at := displs[i]
 		if count < 0 || at < 0 || at > len(buf) || count > len(buf)-at {
 			return nil, fmt.Errorf("%w: %d elements at %d for neighbour %d, and %s has %d", ErrCount, count, at, i, name, len(buf))
 		}
-		parts[i] = PartOf(buf[at : at+count])
+		parts[i] = buffer.PartOf(buf[at : at+count])
 	}
 	return parts, nil
 }
 
 // neighbourly is an operation that moves a part to and from every neighbour.
-func (c *Comm) neighbourly(name string, cut func(topology.Neighbourhood) (out, in []Part, err error)) *operation {
+func (c *Comm) neighbourly(name string, cut func(topology.Neighbourhood) (out, in []buffer.Part, err error)) *operation {
 	n, err := c.neighbourhood()
 	if c.isInter() {
 		err = c.intra()
 	}
-	var out, in []Part
+	var out, in []buffer.Part
 	if err == nil {
 		out, in, err = cut(n)
 	}
 	for _, p := range slices.Concat(out, in) {
-		err = firstOf(err, p.err)
+		err = firstOf(err, p.Err)
 	}
 	return &operation{name: name, err: err, run: func(ctx context.Context, r *round) error {
 		requests := post(n.In, func(i, rank int) collectives.Request { return r.call.irecvPart(rank, &in[i]) })
-		requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return r.call.Isend(rank, 0, out[i].packed()) })...)
+		requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return r.call.Isend(rank, 0, out[i].Packed()) })...)
 		var errs []error
 		for _, q := range requests {
 			errs = append(errs, q.Wait(ctx))

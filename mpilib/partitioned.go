@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -32,8 +33,8 @@ const MaxPartitions = 1 << 20
 type partitionOffer struct {
 	Tag        int64 // of the first partition's messages; the others' follow
 	Partitions int64
-	Bytes      int64     // of all of them
-	Types      signature // of all of them
+	Bytes      int64            // of all of them
+	Types      buffer.Signature // of all of them
 }
 
 // valid says what is wrong with an offer, which a peer made.
@@ -51,21 +52,21 @@ func (o partitionOffer) each() int { return int(o.Bytes / o.Partitions) }
 // was made.
 type partitions struct {
 	what transfer
-	part Part
+	part buffer.Part
 	n    int // partitions
 	each int // bytes of one
 }
 
-func newPartitions(what transfer, p Part, n int) (partitions, error) {
+func newPartitions(what transfer, p buffer.Part, n int) (partitions, error) {
 	switch {
-	case p.err != nil:
-		return partitions{}, p.err
+	case p.Err != nil:
+		return partitions{}, p.Err
 	case n < 1 || n > MaxPartitions:
 		return partitions{}, fmt.Errorf("%w: %d partitions; 1 to %d are possible", ErrArg, n, MaxPartitions)
-	case p.count%int64(n) != 0:
-		return partitions{}, fmt.Errorf("%w: %d elements are not %d equal partitions", ErrCount, p.count, n)
+	case p.Count%int64(n) != 0:
+		return partitions{}, fmt.Errorf("%w: %d elements are not %d equal partitions", ErrCount, p.Count, n)
 	}
-	return partitions{what: what, part: p, n: n, each: p.size / n}, nil
+	return partitions{what: what, part: p, n: n, each: p.Size / n}, nil
 }
 
 func (p *partitions) comm() *Comm { return p.what.comm }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/datatype"
 )
 
@@ -33,14 +34,14 @@ func PrecvInit[T Elem](comm *Comm, buf []T, partitions, src, tag int) (*Partitio
 
 // PrecvInit is the package's PrecvInit into a Part.
 func (c *Comm) PrecvInit(p Part, partitions, src, tag int) (*PartitionedRecv, error) {
-	r, err := c.precvInit(p, partitions, src, tag)
+	r, err := c.precvInit(p.p, partitions, src, tag)
 	if err != nil {
 		return nil, c.called("PrecvInit", err)
 	}
 	return r, nil
 }
 
-func (c *Comm) precvInit(p Part, n, src, tag int) (*PartitionedRecv, error) {
+func (c *Comm) precvInit(p buffer.Part, n, src, tag int) (*PartitionedRecv, error) {
 	if err := c.checkSend(src, tag); err != nil { // no wildcards
 		return nil, err
 	}
@@ -50,11 +51,11 @@ func (c *Comm) precvInit(p Part, n, src, tag int) (*PartitionedRecv, error) {
 		return nil, err
 	}
 	r := &PartitionedRecv{partitions: parts, told: make([]partitionOffer, 1)}
-	if p.pieces {
-		r.staged = make([]byte, p.size)
+	if p.Pieces {
+		r.staged = make([]byte, p.Size)
 	}
 	if !r.null() {
-		b, err := view(r.told)
+		b, err := buffer.View(r.told)
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +106,8 @@ func (r *PartitionedRecv) post() {
 	if r.fault = r.judge(); r.fault != nil {
 		return
 	}
-	o, to := r.told[0], r.part.message
-	if r.part.pieces {
+	o, to := r.told[0], r.part.Message
+	if r.part.Pieces {
 		to = r.staged
 	}
 	r.moving, r.landed = make([]*Request, o.Partitions), make([]bool, o.Partitions)
@@ -119,7 +120,7 @@ func (r *PartitionedRecv) post() {
 func (r *PartitionedRecv) judge() error {
 	st, err := r.offered.status()
 	o := r.told[0]
-	size, _ := elemSize[partitionOffer]()
+	size, _ := buffer.Size[partitionOffer]()
 	switch {
 	case err != nil:
 		return err
@@ -127,10 +128,10 @@ func (r *PartitionedRecv) judge() error {
 		return fmt.Errorf("%w: the sender's offer has %d bytes, want %d", ErrCount, st.Bytes, size)
 	case o.valid() != nil:
 		return o.valid()
-	case o.Bytes > int64(r.part.size):
-		return fmt.Errorf("%w: the sender has %d bytes, the buffer %d", ErrTruncate, o.Bytes, r.part.size)
+	case o.Bytes > int64(r.part.Size):
+		return fmt.Errorf("%w: the sender has %d bytes, the buffer %d", ErrTruncate, o.Bytes, r.part.Size)
 	case r.comm().signs():
-		return r.part.matches(datatype.Signature(o.Types))
+		return r.part.Matches(datatype.Signature(o.Types))
 	}
 	return nil
 }
@@ -187,8 +188,8 @@ func (r *PartitionedRecv) land(j int) error {
 	if err != nil {
 		return fmt.Errorf("partition %d of the sender's: %w", j, err)
 	}
-	if !r.landed[j] && r.part.pieces {
-		r.part.scatter(r.staged[j*each:][:each], j*each)
+	if !r.landed[j] && r.part.Pieces {
+		r.part.Scatter(r.staged[j*each:][:each], j*each)
 	}
 	r.landed[j] = true
 	return nil
@@ -257,7 +258,7 @@ func (r *PartitionedRecv) over() (Status, error) {
 		errs = append(errs, r.land(j))
 	}
 	n := int(r.told[0].Bytes)
-	count, err := r.part.counted(n)
+	count, err := r.part.Counted(n)
 	return Status{Source: r.what.peer, Tag: r.what.tag, Count: count, Bytes: n}, r.called("Wait", errors.Join(append(errs, err)...))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -32,14 +33,14 @@ func PsendInit[T Elem](comm *Comm, buf []T, partitions, dst, tag int) (*Partitio
 
 // PsendInit is the package's PsendInit of a Part.
 func (c *Comm) PsendInit(p Part, partitions, dst, tag int) (*PartitionedSend, error) {
-	s, err := c.psendInit(p, partitions, dst, tag)
+	s, err := c.psendInit(p.p, partitions, dst, tag)
 	if err != nil {
 		return nil, c.called("PsendInit", err)
 	}
 	return s, nil
 }
 
-func (c *Comm) psendInit(p Part, n, dst, tag int) (*PartitionedSend, error) {
+func (c *Comm) psendInit(p buffer.Part, n, dst, tag int) (*PartitionedSend, error) {
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
 	}
@@ -54,8 +55,8 @@ func (c *Comm) psendInit(p Part, n, dst, tag int) (*PartitionedSend, error) {
 			return nil, err
 		}
 	}
-	if p.pieces {
-		s.staged = make([]byte, p.size)
+	if p.Pieces {
+		s.staged = make([]byte, p.Size)
 	}
 	c.occupy(1)
 	return s, nil
@@ -66,11 +67,11 @@ func (s *PartitionedSend) offer() (err error) {
 	if s.tag, err = s.comm().tagsOf(s.n); err != nil {
 		return err
 	}
-	types, err := s.part.signature()
+	types, err := s.part.Signature()
 	if err != nil {
 		return err
 	}
-	b, err := view([]partitionOffer{{Tag: int64(s.tag), Partitions: int64(s.n), Bytes: int64(s.part.size), Types: types}})
+	b, err := buffer.View([]partitionOffer{{Tag: int64(s.tag), Partitions: int64(s.n), Bytes: int64(s.part.Size), Types: types}})
 	if err != nil {
 		return err
 	}
@@ -123,11 +124,11 @@ func (s *PartitionedSend) Pready(i int) error {
 
 // bytes returns those of partition i.
 func (s *PartitionedSend) bytes(i int) []byte {
-	if !s.part.pieces {
-		return s.part.message[i*s.each:][:s.each]
+	if !s.part.Pieces {
+		return s.part.Message[i*s.each:][:s.each]
 	}
 	b := s.staged[i*s.each:][:s.each]
-	s.part.gather(b, i*s.each)
+	s.part.Gather(b, i*s.each)
 	return b
 }
 
@@ -212,7 +213,7 @@ func (s *PartitionedSend) over() (Status, error) {
 			errs = append(errs, fmt.Errorf("partition %d: %w", i, err))
 		}
 	}
-	st := Status{Source: s.comm().rank, Tag: s.what.tag, Count: s.part.size, Bytes: s.part.size}
+	st := Status{Source: s.comm().rank, Tag: s.what.tag, Count: s.part.Size, Bytes: s.part.Size}
 	return st, s.called("Wait", errors.Join(errs...))
 }
 

@@ -3,8 +3,8 @@ package mpilib
 import (
 	"context"
 	"slices"
-	"sync"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -64,7 +64,7 @@ func (c *Comm) sentPart(ctx context.Context, p Part, dst, tag int, mode engine.M
 // startPart is start of a Part.
 func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Request {
 	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1, signed: c.signs()}
-	err := p.err
+	err := p.p.Err
 	if err == nil {
 		err = c.checkSend(dst, tag)
 	}
@@ -75,9 +75,9 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 		return nullRequest(what)
 	}
 	if !c.signs() {
-		return c.isend(what, c.context, p.packed(), mode, hold)
+		return c.isend(what, c.context, p.p.Packed(), mode, hold)
 	}
-	b, err := p.signed()
+	b, err := p.p.Signed()
 	if err != nil {
 		return failedRequest(what, err)
 	}
@@ -88,7 +88,7 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 // piece of memory is there once Wait or its like has told of its arrival.
 func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	what := transfer{comm: c, peer: src, tag: tag, elem: 1, signed: c.signs()}
-	err := p.err
+	err := p.p.Err
 	if err == nil {
 		err = c.checkRecv(src, tag)
 	}
@@ -98,8 +98,8 @@ func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	if src == ProcNull {
 		return nullRequest(what)
 	}
-	into := c.arrivalAt(p)
-	r := c.irecv(what, c.context, into.buf)
+	into := buffer.ArrivalAt(p.p, c.head())
+	r := c.irecv(what, c.context, into.Buf)
 	r.own().into = into
 	return r
 }
@@ -111,18 +111,18 @@ func (m Message) Recv(ctx context.Context, p Part) (Status, error) { return m.Ir
 func (m Message) Irecv(p Part) *Request {
 	c := m.comm
 	what := transfer{comm: c, peer: m.Status.Source, tag: m.Status.Tag, elem: 1, signed: c.signs()}
-	if p.err != nil {
-		return failedRequest(what, p.err)
+	if p.p.Err != nil {
+		return failedRequest(what, p.p.Err)
 	}
 	if m.Status.Source == ProcNull {
 		return nullRequest(what)
 	}
 	r := newRequest(what)
-	r.own().into = c.arrivalAt(p)
+	r.own().into = buffer.ArrivalAt(p.p, c.head())
 	if w := c.world.watch; w != nil {
-		w.Started((*watchedRequest)(r), c.context, len(r.into.buf))
+		w.Started((*watchedRequest)(r), c.context, len(r.into.Buf))
 	}
-	m.matched.StartRecv(&r.core, (*senders)(c), r.into.buf)
+	m.matched.StartRecv(&r.core, (*senders)(c), r.into.Buf)
 	return r
 }
 
@@ -134,10 +134,10 @@ func (c *Comm) Sendrecv(ctx context.Context, send Part, dst, sendtag int, recv P
 // SendrecvReplace is the package's SendrecvReplace of a Part.
 func (c *Comm) SendrecvReplace(ctx context.Context, p Part, dst, sendtag, src, recvtag int) (Status, error) {
 	out := p
-	if p.err == nil {
-		out.message, out.pieces = p.packed(), false
-		if !p.pieces {
-			out.message = slices.Clone(out.message)
+	if p.p.Err == nil {
+		out.p.Message, out.p.Pieces = p.p.Packed(), false
+		if !p.p.Pieces {
+			out.p.Message = slices.Clone(out.p.Message)
 		}
 	}
 	return c.Sendrecv(ctx, out, dst, sendtag, p, src, recvtag)
@@ -176,43 +176,4 @@ func (c *Comm) RecvInit(p Part, src, tag int) *Persistent {
 		what:  transfer{comm: c, peer: src, tag: tag},
 		again: func() *Request { return c.Irecv(p, src, tag) },
 	}
-}
-
-// arrival is a message's way into a Part: what is left to do once it is here.
-type arrival struct {
-	part Part
-	head int    // bytes of the signature before the message
-	buf  []byte // where it arrives: the Part's own memory, or other
-
-	once  sync.Once // guards the rest
-	count int
-	err   error
-}
-
-func (c *Comm) arrivalAt(p Part) *arrival {
-	a := &arrival{part: p, head: c.head()}
-	if a.head > 0 {
-		a.buf = make([]byte, a.head+p.size)
-	} else {
-		a.buf = p.landing()
-	}
-	return a
-}
-
-// land puts a message of n bytes that has arrived where it belongs, the first
-// time, and counts its elements.
-func (a *arrival) land(n int) (int, error) {
-	a.once.Do(func() {
-		if a.head > 0 {
-			if a.err = a.part.accepts(a.buf[:a.head]); a.err != nil {
-				return
-			}
-			a.part.scatter(a.buf[a.head:][:n], 0)
-		} else {
-			a.part.land(a.buf[:n])
-		}
-		a.count, a.err = a.part.counted(n)
-		a.buf = nil
-	})
-	return a.count, a.err
 }

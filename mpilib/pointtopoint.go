@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -37,7 +38,7 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 	if comm.signs() {
 		return comm.sentPart(ctx, PartOf(buf), dst, tag, mode)
 	}
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	return comm.send(ctx, b, err, dst, tag, mode)
 }
 
@@ -71,14 +72,14 @@ func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Statu
 	if comm.world.watch != nil || comm.signs() || src == ProcNull {
 		return Irecv(comm, buf, src, tag).waitOver(ctx)
 	}
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	if err == nil {
 		err = comm.checkRecv(src, tag)
 	}
 	if err != nil {
 		return failedRequest(transfer{comm: comm, peer: src, tag: tag, elem: 1}, err).result()
 	}
-	size, _ := elemSize[T]() // judged by view
+	size, _ := buffer.Size[T]() // judged by view
 	return comm.recv(ctx, b, size, src, tag)
 }
 
@@ -90,7 +91,7 @@ func (c *Comm) recv(ctx context.Context, b []byte, elem, src, tag int) (Status, 
 		return failedRequest(what, err).result()
 	}
 	st := c.status(got, elem, 0)
-	if err := wholeError(st.Bytes, elem); err != nil {
+	if err := buffer.WholeError(st.Bytes, elem); err != nil {
 		return st, what.failed("", err)
 	}
 	return st, nil
@@ -122,7 +123,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 	if comm.signs() {
 		return comm.startPart(PartOf(buf), dst, tag, mode, hold)
 	}
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	if err == nil {
 		err = comm.checkSend(dst, tag)
 	}
@@ -154,11 +155,11 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 	if comm.signs() {
 		return comm.Irecv(PartOf(buf), src, tag)
 	}
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	if err == nil {
 		err = comm.checkRecv(src, tag)
 	}
-	size, _ := elemSize[T]() // judged by view
+	size, _ := buffer.Size[T]() // judged by view
 	if w := comm.world; err == nil && src != ProcNull && w.watch == nil {
 		if got, ok := w.engine.RecvNow((*senders)(comm), comm.context, comm.global(src), tag, b); ok {
 			return comm.completed(&comm.got, size, got)
@@ -287,14 +288,14 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 		return m.Irecv(PartOf(buf))
 	}
 	what := transfer{comm: m.comm, peer: m.Status.Source, tag: m.Status.Tag, elem: 1}
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	if err != nil {
 		return failedRequest(what, err)
 	}
 	if m.Status.Source == ProcNull {
 		return nullRequest(what)
 	}
-	what.elem, _ = elemSize[T]()
+	what.elem, _ = buffer.Size[T]()
 	r := newRequest(what)
 	if w := m.comm.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), m.comm.context, len(b))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
@@ -30,7 +31,7 @@ type more struct {
 	never bool // it was not even started, for err, or because there is nothing to do
 	err   error
 	whole *transfer       // where a Request has no room for it; else nil
-	into  *arrival        // of a receive into a Part; else nil
+	into  *buffer.Arrival // of a receive into a Part; else nil
 	seen  *debug.Sighting // in debug mode; else nil
 }
 
@@ -82,7 +83,7 @@ type transfer struct {
 // head returns how many bytes of the message come before the program's.
 func (t transfer) head() int {
 	if t.signed {
-		return signatureSize
+		return buffer.SignatureSize
 	}
 	return 0
 }
@@ -260,7 +261,7 @@ func (r *Request) result() (Status, error) {
 	}
 	st, err := r.status()
 	if err == nil {
-		err = wholeError(st.Bytes, r.what().elem)
+		err = buffer.WholeError(st.Bytes, r.what().elem)
 	}
 	if err != nil {
 		return st, r.what().failed(r.line(), err)
@@ -278,13 +279,13 @@ func (r *Request) success(got engine.Result) (Status, error) {
 	if r.send {
 		n := int(got.Bytes)
 		if r.signed {
-			n -= signatureSize
+			n -= buffer.SignatureSize
 		}
 		return Status{Source: r.comm.rank, Tag: got.Tag, Count: n, Bytes: n}, nil
 	}
 	st := r.comm.status(got, int(r.elem), 0)
 	if st.Count*int(r.elem) != st.Bytes {
-		return st, r.what().failed("", wholeError(st.Bytes, int(r.elem)))
+		return st, r.what().failed("", buffer.WholeError(st.Bytes, int(r.elem)))
 	}
 	return st, nil
 }
@@ -306,7 +307,7 @@ func (r *Request) status() (Status, error) {
 	switch {
 	case err != nil:
 		if head := what.head(); head > 0 && errors.Is(err, ErrTruncate) && r.into != nil { // the program counts without
-			err = fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, max(0, int(got.Bytes)-head), r.into.part.size)
+			err = fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, max(0, int(got.Bytes)-head), r.into.Room())
 		}
 		return Status{Source: what.peer, Tag: what.tag}, err
 	case what.peer == ProcNull:
@@ -319,7 +320,7 @@ func (r *Request) status() (Status, error) {
 	}
 	st := what.comm.status(got, what.elem, what.head())
 	if r.into != nil {
-		st.Count, err = r.into.land(st.Bytes)
+		st.Count, err = r.into.Land(st.Bytes)
 	}
 	return st, err
 }

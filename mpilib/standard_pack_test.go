@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 )
 
 // 5.1.13: envelope and contents are the constructor's arguments: with them another
@@ -133,7 +135,7 @@ func TestStandard_5_2_Pack(t *testing.T) {
 }
 
 func mustView[T Elem](buf []T) []byte {
-	b, err := view(buf)
+	b, err := buffer.View(buf)
 	if err != nil {
 		panic(err)
 	}
@@ -230,7 +232,7 @@ func TestStandard_3_3_1_Signatures(t *testing.T) {
 					var err error
 					if blocking {
 						_, err = comm.Recv(ctx, c.in, 0, 1)
-					} else if m, err1 := comm.Mprobe(ctx, 0, 1); err1 != nil || m.Status.Bytes != c.out.size {
+					} else if m, err1 := comm.Mprobe(ctx, 0, 1); err1 != nil || m.Status.Bytes != c.out.p.Size {
 						return fmt.Errorf("probed %+v, %w", m, err1)
 					} else {
 						_, err = m.Recv(ctx, c.in)

@@ -3,6 +3,7 @@ package mpilib
 import (
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
@@ -55,7 +56,7 @@ var (
 // GetCount returns how many elements of type T the message of st has
 // (MPI_Get_count), or ErrCount when it is not a whole number of them.
 func GetCount[T Elem](st Status) (int, error) {
-	size, err := elemSize[T]()
+	size, err := buffer.Size[T]()
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -190,7 +191,7 @@ func (w *World) amongMembers(name string, g *group.Group, context uint32, tag in
 
 // reduceAll is Allreduce within a call.
 func reduceAll[T Elem](ctx context.Context, call *collectiveCall, in, out []T, op Op[T]) error {
-	s, r, _, err := views(in, out)
+	s, r, _, err := buffer.Views(in, out)
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func reduceAll[T Elem](ctx context.Context, call *collectiveCall, in, out []T, o
 // allgather returns what every rank gives, by rank.
 func allgather[T Elem](ctx context.Context, call *collectiveCall, mine T) ([]T, error) {
 	all := make([]T, call.Size())
-	s, r, _, err := views([]T{mine}, all)
+	s, r, _, err := buffer.Views([]T{mine}, all)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +214,7 @@ func allgather[T Elem](ctx context.Context, call *collectiveCall, mine T) ([]T, 
 
 // bcast sends root's values to all within a call.
 func bcast[T Elem](ctx context.Context, call *collectiveCall, values []T, root int) error {
-	b, err := view(values)
+	b, err := buffer.View(values)
 	if err != nil {
 		return err
 	}

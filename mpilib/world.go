@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -272,7 +273,7 @@ func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, rank uint3
 }
 
 func littleEndian() bool {
-	b, _ := view([]uint16{1})
+	b, _ := buffer.View([]uint16{1})
 	return b[0] == 1
 }
 
