@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -43,7 +44,7 @@ func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 	if c.Rank() == 0 {
 		mine.Orders = uint32(len(orders))
 	}
-	all, err := allgather(ctx, c, mine)
+	all, err := coll.Allgather(ctx, c, c.Size(), mine)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 	if c.Rank() != 0 {
 		orders = make([]byte, all[0].Orders)
 	}
-	if err := bcast(ctx, c, orders, 0); err != nil {
+	if err := coll.Bcast(ctx, c, orders, 0); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(orders, &o.orders); err != nil {

@@ -1,6 +1,10 @@
 package mpilib
 
-import "context"
+import (
+	"context"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
 
 // The functions below, and the methods of Comm with their names, which move Parts,
 // are collective calls: all ranks of a communicator make the same ones in the same
@@ -20,6 +24,10 @@ import "context"
 // In place (MPI_IN_PLACE): where a rank's part of what it receives is what it sends, the
 // slice to send may be that very memory. Each call says which; other memory that both
 // slices share is refused, with ErrArg. Calls of intercommunicators have nothing in place.
+
+// Root is what the root of a collective call of an intercommunicator gives as root
+// (MPI_ROOT).
+const Root = mpi.Root
 
 // Barrier returns nil once every rank has entered it; on an intercommunicator,
 // once every rank of the other group has (MPI_Barrier; MPI-4.1, section 6.3).

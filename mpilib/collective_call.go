@@ -7,6 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
@@ -17,14 +18,6 @@ func (c *Comm) called(name string, err error) error {
 	c.leaves()
 	if err != nil {
 		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.Line(), err))
-	}
-	return nil
-}
-
-// intra says that a call is not for intercommunicators, or returns nil.
-func (c *Comm) intra() error {
-	if c.isInter() {
-		return fmt.Errorf("%w: call Merge for one communicator of both groups, or use Local for this group's", ErrIntercomm)
 	}
 	return nil
 }
@@ -47,8 +40,8 @@ const lastCall = (MaxTag+1)/schedule.Slots - 1
 // one that then fails for its arguments counts, so that the ranks stay in step. args are
 // those that all ranks must give alike; they are for the debug mode.
 func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
-	if err := c.intra(); err != nil {
-		return nil, err
+	if c.isInter() {
+		return nil, coll.Intra()
 	}
 	c.mu.Lock()
 	if err := c.usable(); err != nil {
@@ -88,7 +81,7 @@ type collectiveCall struct {
 	sharedBuffer *sharedBuffer // over which it goes; nil: by messages
 	number       uint64        // among the communicator's, from 1
 	step         uint64        // of the shared buffer
-	mail         mail
+	mail         coll.Messages
 	round        round // that it is all of
 }
 
@@ -100,7 +93,7 @@ func (c *Comm) spareCall() *collectiveCall {
 	}
 	c.spare = nil
 	*call = collectiveCall{mail: call.mail}
-	call.mail.used = 0
+	call.mail.Reset()
 	return call
 }
 
@@ -137,21 +130,21 @@ func (c *collectiveCall) part(r *Request) *Request {
 func (c *collectiveCall) Rank() int { return c.comm.rank }
 func (c *collectiveCall) Size() int { return c.comm.Size() }
 
-func (c *collectiveCall) Send(ctx context.Context, dst int, buf []byte) error {
-	return c.Isend(dst, 0, buf).Wait(ctx)
-}
+// Global implements coll.Call.
+func (c *collectiveCall) Global(r int) int { return c.comm.global(r) }
 
-func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
-	return c.Irecv(src, 0, buf).Wait(ctx)
-}
+// WorldRank, Turn and NewContext implement settle.Call.
+func (c *collectiveCall) WorldRank(r int) int         { return c.comm.WorldRank(r) }
+func (c *collectiveCall) Turn() int                   { return c.tag / schedule.Slots % c.Size() }
+func (c *collectiveCall) NewContext() (uint32, error) { return c.comm.world.newContext() }
 
 func (c *collectiveCall) Isend(dst, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
 		what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag + slot, elem: 1, needs: c.needs()}
 		return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 	}
-	p := c.mail.next(len(buf), true)
-	c.comm.world.engine.StartSend(&p.core, c.parties(), c.context, c.comm.global(dst), c.tag+slot, buf, engine.Standard, false)
+	p := c.mail.Next(len(buf), true)
+	c.comm.world.engine.StartSend(&p.Handle, c.parties(), c.context, c.comm.global(dst), c.tag+slot, buf, engine.Standard, false)
 	return p
 }
 
@@ -160,8 +153,8 @@ func (c *collectiveCall) Irecv(src, slot int, buf []byte) collectives.Request {
 		what := transfer{comm: c.comm, peer: src, tag: c.tag + slot, elem: 1, needs: c.needs()}
 		return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 	}
-	p := c.mail.next(len(buf), false)
-	c.comm.world.engine.StartRecv(&p.core, c.parties(), c.context, c.comm.global(src), c.tag+slot, buf)
+	p := c.mail.Next(len(buf), false)
+	c.comm.world.engine.StartRecv(&p.Handle, c.parties(), c.context, c.comm.global(src), c.tag+slot, buf)
 	return p
 }
 
@@ -186,7 +179,7 @@ func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Req
 	if len(requests) == 1 { // who waits for one alone may read its link itself
 		return 0, nil
 	}
-	return c.mail.waitAny(ctx, requests, first)
+	return c.mail.WaitAny(ctx, requests, first)
 }
 
 // watchedAny is WaitAny in the debug mode.
@@ -208,62 +201,8 @@ func (c *collectiveCall) watchedAny(ctx context.Context, requests []collectives.
 	return waitAny(ctx, all)
 }
 
-// A piece is a message of a collective call, of exactly n bytes.
-type piece struct {
-	core engine.Handle
-	n    int
-	send bool
-}
-
-// Done implements collectives.Request.
-func (p *piece) Done() bool {
-	_, ok := p.core.Settled()
-	return ok
-}
-
-// Wait implements collectives.Request.
-func (p *piece) Wait(ctx context.Context) error {
-	p.core.Wait(ctx)
-	got, err := p.core.Result()
-	if err == nil && !p.send && got.Bytes != uint64(p.n) {
-		err = wrongLength(int(got.Bytes), p.n)
-	}
-	return err
-}
-
-func wrongLength(have, want int) error {
-	return fmt.Errorf("%w: the message has %d bytes, the buffer %d; do all ranks give the same counts?", ErrCount, have, want)
-}
-
-// mail is the messages of one call after another; they stay where they are.
-type mail struct {
-	slabs []*[mailSlab]piece
-	used  int
-	any   []*engine.Handle
-}
-
-const mailSlab = 16
-
-func (p *mail) next(n int, send bool) *piece {
-	if p.used == len(p.slabs)*mailSlab {
-		p.slabs = append(p.slabs, new([mailSlab]piece))
-	}
-	q := &p.slabs[p.used/mailSlab][p.used%mailSlab]
-	p.used++
-	q.n, q.send = n, send
-	return q
-}
-
-func (p *mail) waitAny(ctx context.Context, requests []collectives.Request, first int) (int, error) {
-	p.any = p.any[:0]
-	for _, q := range requests {
-		p.any = append(p.any, &q.(*piece).core)
-	}
-	return engine.WaitAnyHandle(ctx, p.any, first)
-}
-
-// irecvPart is Irecv into a Part.
-func (c *collectiveCall) irecvPart(src int, p *buffer.Part) collectives.Request {
+// IrecvPart implements coll.Call.
+func (c *collectiveCall) IrecvPart(src int, p *buffer.Part) collectives.Request {
 	into := buffer.ArrivalAt(*p, 0)
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
 	r := c.part(c.comm.irecv(what, c.context, into.Buf))
@@ -290,7 +229,7 @@ func (e exactly) Wait(ctx context.Context) error {
 	}
 	st, err := e.r.status()
 	if err == nil && !e.r.what().send && st.Bytes != e.n {
-		err = wrongLength(st.Bytes, e.n)
+		err = coll.WrongLength(st.Bytes, e.n)
 	}
 	return err
 }

@@ -8,7 +8,10 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -35,7 +38,7 @@ const tellTimeout = 10 * time.Second
 // nothing in other worlds. It ends with the last of them, by Disconnect
 // or Free, or with Finalize. In it the debug mode, traces and forced algorithms are off.
 func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error) {
-	made, err := c.meet(ctx, callAccept, port, root)
+	made, err := c.meet(ctx, settle.Accept, port, root)
 	return made, c.called("Accept", err)
 }
 
@@ -45,22 +48,22 @@ func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error)
 // opened the port within WithConnectTimeout, and waits for Accept until ctx is done.
 // Otherwise it is like Accept.
 func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error) {
-	made, err := c.meet(ctx, callConnect, port, root)
+	made, err := c.meet(ctx, settle.Connect, port, root)
 	return made, c.called("Connect", err)
 }
 
-func (c *Comm) meet(ctx context.Context, kind callKind, port string, root int) (*Comm, error) {
+func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := terms{kind: kind, args: [maxArgs]arg{numberArg("root", root)}}
+	t := settle.Terms{Kind: kind, Args: [settle.MaxArgs]settle.Arg{settle.Number("root", root)}}
 	if root < 0 || root >= c.Size() {
-		t.fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
+		t.Fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
 	} else if c.rank == root {
-		t.fault = c.world.checkPort(kind, port)
+		t.Fault = c.world.checkPort(kind, port)
 	}
-	id, err := settle(ctx, call, t)
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +95,8 @@ func (c *Comm) meet(ctx context.Context, kind callKind, port string, root int) (
 }
 
 // checkPort says what is wrong with a port, or returns nil.
-func (w *World) checkPort(kind callKind, port string) error {
-	if kind == callAccept {
+func (w *World) checkPort(kind settle.Kind, port string) error {
+	if kind == settle.Accept {
 		_, err := w.portOf(port)
 		return err
 	}
@@ -178,10 +181,10 @@ func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d d
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
 		defer cancel()
 	}
-	err := bcast(ctx, call, told, root)
+	err := coll.Bcast(ctx, call, told, root)
 	switch {
 	case c.rank == root:
-		return d, firstOf(failed, err)
+		return d, mpi.FirstOf(failed, err)
 	case err != nil:
 		return d, err
 	case told[0].Class != 0:
@@ -191,7 +194,7 @@ func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d d
 }
 
 // joinJoint makes this process a rank of the joint job.
-func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, error) {
+func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World, error) {
 	w := c.world
 	if d.sealed != nil {
 		var err error
@@ -201,7 +204,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, er
 	}
 	p := *w.config.place
 	p.key, p.rank, p.size, p.grant = d.key, c.rank, c.Size()+d.others, nil // a grant is for one job
-	if kind == callConnect {
+	if kind == settle.Connect {
 		p.rank += d.others
 	}
 	cfg := w.config
@@ -243,11 +246,11 @@ func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, ta
 	if joinErr != nil {
 		mine = uint64(c.rank + 1)
 	}
-	err := reduceAll(ctx, call, []uint64{mine}, blamed, Max[uint64])
+	err := coll.Allreduce(ctx, call, []uint64{mine}, blamed, coll.Max())
 	if err == nil && blamed[0] > 0 {
-		err = fmt.Errorf("%w: %s could not join the other job's processes; see its error", ErrMismatch, call.who(int(blamed[0])-1))
+		err = fmt.Errorf("%w: %s could not join the other job's processes; see its error", ErrMismatch, settle.Who(call, int(blamed[0])-1))
 	}
-	err = firstOf(joinErr, err)
+	err = mpi.FirstOf(joinErr, err)
 	told := make([]outcome, 1)
 	if c.rank == root {
 		err = talk.conclude(ctx, err)
@@ -256,10 +259,10 @@ func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, ta
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
 		defer cancel()
 	}
-	tellErr := bcast(ctx, call, told, root)
+	tellErr := coll.Bcast(ctx, call, told, root)
 	switch {
 	case err != nil, c.rank == root:
-		return firstOf(err, tellErr)
+		return mpi.FirstOf(err, tellErr)
 	case tellErr != nil:
 		return tellErr
 	}
@@ -269,9 +272,9 @@ func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, ta
 // across returns the intercommunicator of the two sides of a joint world. Its
 // contexts are the first two that rank 0 of that world would hand out: all know
 // them without being told. Both sides' local groups share one, as they share nobody.
-func (c *Comm) across(made *World, kind callKind, d deal, id uint32) *Comm {
+func (c *Comm) across(made *World, kind settle.Kind, d deal, id uint32) *Comm {
 	mine, theirs := 0, c.Size()
-	if kind == callConnect {
+	if kind == settle.Connect {
 		mine, theirs = d.others, 0
 	}
 	size := made.engine.Size()
@@ -280,7 +283,7 @@ func (c *Comm) across(made *World, kind callKind, d deal, id uint32) *Comm {
 	made.comms.made = 2
 	made.comms.mu.Unlock()
 	how := "accepted"
-	if kind == callConnect {
+	if kind == settle.Connect {
 		how = "connected"
 	}
 	us, _ := group.Range(mine, c.Size()) // both lie in the world
@@ -303,7 +306,7 @@ func (c *Comm) across(made *World, kind callKind, d deal, id uint32) *Comm {
 func (c *Comm) Disconnect(ctx context.Context) error {
 	last, err := c.free()
 	if last {
-		err = firstOf(c.world.Finalize(ctx), err)
+		err = mpi.FirstOf(c.world.Finalize(ctx), err)
 	}
 	return c.called("Disconnect", err)
 }

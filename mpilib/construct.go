@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
 // Dup returns a communicator of the same processes in the same order, with
@@ -52,7 +56,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	set, err := hints(0).with(info)
 	list, _, listErr := forcedBy(info)
 	attributes, copyErr := c.copyAttributes()
-	t := terms{kind: callDup, args: [maxArgs]arg{listArg("hint "+HintColl, list)}, fault: firstOf(err, listErr, copyErr)}
+	t := settle.Terms{Kind: settle.Dup, Args: [settle.MaxArgs]settle.Arg{settle.List("hint "+HintColl, list)}, Fault: mpi.FirstOf(err, listErr, copyErr)}
 	return func(ctx context.Context) (*Comm, error) {
 		if err := round.call.ready(ctx); err != nil {
 			return nil, err
@@ -69,15 +73,6 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 		made.hints.Store(uint32(set))
 		return made, nil
 	}, nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // child returns a new communicator that inherits what c hands on to all
@@ -117,13 +112,13 @@ func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
 }
 
 func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Comm, error) {
-	t := terms{kind: callCreate, fault: c.within(g)}
-	id, err := settle(ctx, call, t)
+	t := settle.Terms{Kind: settle.Create, Fault: c.within(g)}
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
-	mine := groupArg("", g.g).value
-	all, err := allgather(ctx, call, mine)
+	mine := settle.Group("", g.g).Value
+	all, err := coll.Allgather(ctx, call, call.Size(), mine)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +137,10 @@ func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Com
 }
 
 func (c *Comm) createBoth(ctx context.Context, g *Group) (*Comm, error) {
-	t := terms{kind: callCreate, fault: c.within(g)}
+	t := settle.Terms{Kind: settle.Create, Fault: c.within(g)}
 	colour, key := Undefined, 0
-	if t.fault == nil {
-		t.args[0] = groupArg("the group", g.g)
+	if t.Fault == nil {
+		t.Args[0] = settle.Group("the group", g.g)
 		if rank := g.Rank(); rank != Undefined {
 			colour, key = 0, rank
 		}
@@ -193,7 +188,7 @@ func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error
 	if err != nil {
 		return nil, err
 	}
-	id, err := settle(ctx, call, terms{kind: callCreateGroup, args: [maxArgs]arg{groupArg("the group", g.g)}})
+	id, err := settle.Settle(ctx, call, settle.Terms{Kind: settle.CreateGroup, Args: [settle.MaxArgs]settle.Arg{settle.Group("the group", g.g)}})
 	if err != nil {
 		return nil, err
 	}
@@ -213,14 +208,14 @@ func checkTag(tag int) error {
 // A collective call.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	if c.isInter() {
-		made, err := c.splitBoth(ctx, terms{kind: callSplit, fault: checkColour(colour)}, colour, key, "split")
+		made, err := c.splitBoth(ctx, settle.Terms{Kind: settle.Split, Fault: checkColour(colour)}, colour, key, "split")
 		return made, c.called("Split", err)
 	}
 	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("Split", err)
 	}
-	made, err := c.split(ctx, call, terms{kind: callSplit, fault: checkColour(colour)}, colour, key, "split")
+	made, err := c.split(ctx, call, settle.Terms{Kind: settle.Split, Fault: checkColour(colour)}, colour, key, "split")
 	return made, c.called("Split", err)
 }
 
@@ -231,12 +226,12 @@ func checkColour(colour int) error {
 	return nil
 }
 
-func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour, key int, how string) (*Comm, error) {
-	id, err := settle(ctx, call, t)
+func (c *Comm) split(ctx context.Context, call *collectiveCall, t settle.Terms, colour, key int, how string) (*Comm, error) {
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
-	choices, err := allgather(ctx, call, group.Choice{Colour: colour, Key: key})
+	choices, err := coll.Allgather(ctx, call, call.Size(), group.Choice{Colour: colour, Key: key})
 	if err != nil || colour == Undefined {
 		return nil, err
 	}
@@ -305,4 +300,15 @@ func (c *Comm) occupy(n int) {
 			c.world.engine.Forget(c.inner.context + i)
 		}
 	}
+}
+
+// amongMembers returns a call that only the members of g make, this process
+// among them. Its ranks are by world rank, so that members who give the same
+// group in another order meet, and are told.
+func (w *World) amongMembers(name string, g *group.Group, context uint32, tag int) (*collectiveCall, error) {
+	sorted, err := group.Of(slices.Sorted(g.WorldRanks()))
+	if err != nil {
+		return nil, err
+	}
+	return &collectiveCall{comm: newComm(w, name, sorted, context), context: context, tag: tag}, nil
 }

@@ -412,7 +412,7 @@ func TestCreateGroupBesideCollectives(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(call.Recv(ctx, 1-c.Rank(), in), sent.Wait(ctx)); err != nil || in[0] != byte(2-c.Rank()) {
+		if err := errors.Join(call.Irecv(1-c.Rank(), 0, in).Wait(ctx), sent.Wait(ctx)); err != nil || in[0] != byte(2-c.Rank()) {
 			return fmt.Errorf("the collective got %d, %v", in[0], err)
 		}
 		return ringWorks(ctx, made, 3)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/datatype"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // Datatype says which bytes of a program's memory a message is made of and in
@@ -162,13 +163,5 @@ func typeError(call string, err error) error {
 	default:
 		return fmt.Errorf("mpilib: %s: %w", call, err)
 	}
-	return fmt.Errorf("mpilib: %s: %w", call, caused{err, cause})
+	return fmt.Errorf("mpilib: %s: %w", call, mpi.CausedBy(err, cause))
 }
-
-// caused is an error that is also another, which its text says already.
-type caused struct {
-	error
-	cause error
-}
-
-func (c caused) Unwrap() []error { return []error{c.error, c.cause} }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
@@ -23,7 +24,7 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 	}
 	g, err := topology.Adjacent(c.Size(), c.rank, sources, sourceWeights, dests, destWeights)
 	weighted := sourceWeights != nil || destWeights != nil
-	t := distTerms(callDistGraphCreateAdjacent, weighted, reorder, err)
+	t := distTerms(settle.DistGraphCreateAdjacent, weighted, reorder, err)
 	made, err := c.layPart(ctx, call, t, func(context.Context, *collectiveCall) (*topology.DistGraph, error) { return g, nil })
 	return made, c.called("DistGraphCreateAdjacent", err)
 }
@@ -38,7 +39,7 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, wei
 		return nil, c.called("DistGraphCreate", err)
 	}
 	mine, err := topology.EdgesOf(c.Size(), sources, degrees, dests, weights)
-	t := distTerms(callDistGraphCreate, weights != nil, reorder, err)
+	t := distTerms(settle.DistGraphCreate, weights != nil, reorder, err)
 	made, err := c.layPart(ctx, call, t, func(ctx context.Context, call *collectiveCall) (*topology.DistGraph, error) {
 		edges, err := shareEdges(ctx, call, mine)
 		if err != nil {
@@ -49,12 +50,12 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, wei
 	return made, c.called("DistGraphCreate", err)
 }
 
-func distTerms(kind callKind, weighted, reorder bool, fault error) terms {
-	return terms{kind: kind, args: [maxArgs]arg{boolArg("whether there are weights", weighted), boolArg("reorder", reorder)}, fault: fault}
+func distTerms(kind settle.Kind, weighted, reorder bool, fault error) settle.Terms {
+	return settle.Terms{Kind: kind, Args: [settle.MaxArgs]settle.Arg{boolArg("whether there are weights", weighted), boolArg("reorder", reorder)}, Fault: fault}
 }
 
-func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t terms, part func(context.Context, *collectiveCall) (*topology.DistGraph, error)) (*Comm, error) {
-	id, err := settle(ctx, call, t)
+func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t settle.Terms, part func(context.Context, *collectiveCall) (*topology.DistGraph, error)) (*Comm, error) {
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t terms, part 
 	if err != nil {
 		return nil, err
 	}
-	made := c.child(nameOf(c, shortNames[t.kind], id), c.group, id)
+	made := c.child(nameOf(c, shortNames[t.Kind], id), c.group, id)
 	made.layout = g
 	made.goesOnFrom(call)
 	return made, nil

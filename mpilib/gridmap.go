@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -203,7 +204,7 @@ func (t *Topology) gather(ctx context.Context, call *collectiveCall, root int) (
 	if err != nil {
 		return nil, err
 	}
-	lengths, err := allgather(ctx, call, int64(len(mine)))
+	lengths, err := coll.Allgather(ctx, call, call.Size(), int64(len(mine)))
 	if err != nil {
 		return nil, err
 	}
@@ -243,13 +244,13 @@ func (t *Topology) allgather(ctx context.Context, call *collectiveCall) error {
 		return err
 	}
 	length := []int64{int64(len(all))}
-	if err := bcast(ctx, call, length, 0); err != nil {
+	if err := coll.Bcast(ctx, call, length, 0); err != nil {
 		return err
 	}
 	if call.Rank() != 0 {
 		all = make([]byte, length[0])
 	}
-	if err := bcast(ctx, call, all, 0); err != nil || call.Rank() == 0 {
+	if err := coll.Bcast(ctx, call, all, 0); err != nil || call.Rank() == 0 {
 		return err
 	}
 	t.Paths = nil

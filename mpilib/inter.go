@@ -5,9 +5,10 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
 // newInter returns an intercommunicator made from c: of two groups that share
@@ -83,40 +84,40 @@ func IntercommCreate(ctx context.Context, local *Comm, localLeader int, peer *Co
 
 // join agrees with this side first, so that a leader speaks for all.
 func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
-	t := terms{kind: callIntercommCreate, args: [maxArgs]arg{numberArg("localLeader", leader), numberArg("tag", tag)}}
-	t.fault = checkTag(tag)
+	t := settle.Terms{Kind: settle.IntercommCreate, Args: [settle.MaxArgs]settle.Arg{settle.Number("localLeader", leader), settle.Number("tag", tag)}}
+	t.Fault = checkTag(tag)
 	if leader < 0 || leader >= c.Size() {
-		t.fault = fmt.Errorf("%w: localLeader %d, communicator %s has ranks 0 to %d", ErrRank, leader, c.Name(), c.Size()-1)
+		t.Fault = fmt.Errorf("%w: localLeader %d, communicator %s has ranks 0 to %d", ErrRank, leader, c.Name(), c.Size()-1)
 	}
-	canSpeak := t.fault == nil
+	canSpeak := t.Fault == nil
 	if leader == c.rank && canSpeak {
-		t.fault = peer.checkLeader(c.world, remoteLeader)
-		canSpeak = t.fault == nil
+		t.Fault = peer.checkLeader(c.world, remoteLeader)
+		canSpeak = t.Fault == nil
 	}
-	t.word = uint64(leader)
-	inner, speaker, err := settleWord(ctx, call, t)
+	t.Word = uint64(leader)
+	inner, speaker, err := settle.SettleWord(ctx, call, t)
 	// Also when this side has failed one rank tells the other side, the one
 	// that rank 0 takes for the leader.
 	leading := leader == c.rank && int(speaker) == leader
 	if err != nil && !(leading && canSpeak) {
 		return nil, err
 	}
-	var s side
+	var s settle.Side
 	if leading {
 		line := &collectiveCall{comm: peer, context: peer.context + leaderContext, tag: tag, pair: true}
-		talk := &talk{line: line, to: remoteLeader, world: c.world, us: c.group}
-		s = talk.exchange(ctx, t.kind, 0, err)
-		if err == nil && s.err == nil {
-			s.ranks, s.err = talk.groups(ctx, c.group, int(s.Size))
+		talk := c.talk(line, remoteLeader)
+		s = talk.Exchange(ctx, t.Kind, 0, err)
+		if err == nil && s.Err == nil {
+			s.Ranks, s.Err = talk.Groups(ctx, c.group, int(s.Size))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.tell(ctx, call, leader); err != nil {
+	if err := s.Tell(ctx, call, leader); err != nil {
 		return nil, err
 	}
-	theirs, err := s.tellRanks(ctx, call, leader)
+	theirs, err := s.TellRanks(ctx, call, leader)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 	if high {
 		mine = 1
 	}
-	ids, theirs, err := round.settleBoth(ctx, terms{kind: callMerge, args: [maxArgs]arg{numberArg("high", mine)}}, uint32(mine))
+	ids, theirs, err := round.settleBoth(ctx, settle.Terms{Kind: settle.Merge, Args: [settle.MaxArgs]settle.Arg{settle.Number("high", mine)}}, uint32(mine))
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 
 // splitBoth is Split of an intercommunicator: processes of one colour on both
 // sides are joined; colours of one side only give nil (MPI-4.1, section 7.4.2).
-func (c *Comm) splitBoth(ctx context.Context, t terms, colour, key int, how string) (*Comm, error) {
+func (c *Comm) splitBoth(ctx context.Context, t settle.Terms, colour, key int, how string) (*Comm, error) {
 	round, err := c.nextRound(ctx)
 	if err != nil {
 		return nil, err
@@ -192,19 +193,19 @@ func (c *Comm) splitBoth(ctx context.Context, t terms, colour, key int, how stri
 	if err != nil {
 		return nil, err
 	}
-	ours, err := allgather(ctx, round.call, group.Choice{Colour: colour, Key: key})
+	ours, err := coll.Allgather(ctx, round.call, round.call.Size(), group.Choice{Colour: colour, Key: key})
 	if err != nil {
 		return nil, err
 	}
 	theirs := make([]group.Choice, c.peers.Size())
-	var s side
+	var s settle.Side
 	if c.rank == 0 {
-		s.err = swap(ctx, round.line(), 0, ours, theirs)
+		s.Err = coll.Swap(ctx, round.line(), 0, ours, theirs)
 	}
-	if err := s.tell(ctx, round.call, 0); err != nil {
+	if err := s.Tell(ctx, round.call, 0); err != nil {
 		return nil, err
 	}
-	if err := bcast(ctx, round.call, theirs, 0); err != nil || colour == Undefined {
+	if err := coll.Bcast(ctx, round.call, theirs, 0); err != nil || colour == Undefined {
 		return nil, err
 	}
 	mine, err := group.SplitOff(c.group, ours, colour)
@@ -225,12 +226,28 @@ type contexts struct {
 	comm, inner uint32 // inner: of an intercommunicator's local group
 }
 
-// round is one collective call that makes a communicator, also of an
-// intercommunicator; then call is on this side's group.
+// talk is one of this process, which leads c's group, to the other side's leader.
+func (c *Comm) talk(line *collectiveCall, to int) *settle.Talk {
+	return &settle.Talk{Line: line, To: to, Us: c.group, Self: c.world.engine.Rank(), NewContext: c.world.newContext}
+}
+
+// round is one collective call, also of an intercommunicator; then call is on this side's
+// group.
 type round struct {
+	coll.Round
 	comm *Comm
 	call *collectiveCall
 	tag  int // of the two leaders' messages
+}
+
+// of has the round be that of a call.
+func (r *round) of(call *collectiveCall) {
+	c := r.comm
+	r.call = call
+	r.Round = coll.Round{Call: call, Rank: c.rank, Size: c.group.Size(), Peers: c.peers.Size(), Comm: c}
+	if c.isInter() {
+		r.Inter, r.Line = true, func() coll.Call { return r.line() }
+	}
 }
 
 // nextRound is nextCall for communicators of both kinds.
@@ -250,7 +267,8 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 		if err != nil {
 			return nil, err
 		}
-		call.round = round{comm: c, call: call}
+		call.round.comm = c
+		call.round.of(call)
 		return &call.round, nil
 	}
 	if err := c.usable(); err != nil {
@@ -267,7 +285,8 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 	call.whole = c // who waits on this side may be waiting for the other
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &round{comm: c, call: call, tag: int(c.calls) * schedule.Slots}
+	r := &round{comm: c, tag: int(c.calls) * schedule.Slots}
+	r.of(call)
 	c.calls = (c.calls + 1) & lastCall
 	return r, nil
 }
@@ -278,145 +297,27 @@ func (r *round) line() *collectiveCall {
 }
 
 // settle is settle for all of a communicator, whatever its kind.
-func (r *round) settle(ctx context.Context, t terms) (contexts, error) {
+func (r *round) settle(ctx context.Context, t settle.Terms) (contexts, error) {
 	ids, _, err := r.settleBoth(ctx, t, 0)
 	return ids, err
 }
 
 // settleBoth also tells the other side a word and returns its word. Each side
 // agrees by itself; then the leaders compare, and tell their sides.
-func (r *round) settleBoth(ctx context.Context, t terms, word uint32) (ids contexts, theirs uint32, err error) {
-	id, err := settle(ctx, r.call, t)
+func (r *round) settleBoth(ctx context.Context, t settle.Terms, word uint32) (ids contexts, theirs uint32, err error) {
+	id, err := settle.Settle(ctx, r.call, t)
 	if !r.comm.isInter() {
 		return contexts{comm: id}, 0, err
 	}
-	var s side
+	var s settle.Side
 	if r.comm.rank == 0 {
-		talk := &talk{line: r.line(), world: r.comm.world, us: r.comm.group}
-		s = talk.exchange(ctx, t.kind, word, err)
+		s = r.comm.talk(r.line(), 0).Exchange(ctx, t.Kind, word, err)
 	}
 	if err != nil { // on all of this side
 		return contexts{}, 0, err
 	}
-	if err := s.tell(ctx, r.call, 0); err != nil {
+	if err := s.Tell(ctx, r.call, 0); err != nil {
 		return contexts{}, 0, err
 	}
 	return contexts{comm: s.Comm, inner: id}, s.Word, nil
-}
-
-// talk is between the leaders of two groups.
-type talk struct {
-	line  *collectiveCall
-	to    int // rank of the other leader on line
-	world *World
-	us    *group.Group
-}
-
-// news is what a leader tells the other.
-type news struct {
-	Kind   callKind
-	Failed uint32 // this side cannot go on
-	Comm   uint32 // a new context
-	Word   uint32
-	Size   uint32 // of the group
-	Leader uint32 // world rank; the lesser one's context is taken
-	_      uint32
-}
-
-// side is what a leader tells its own side.
-type side struct {
-	sideNews
-	err   error   // the leader's
-	ranks []int32 // world ranks of the other side
-}
-
-type sideNews struct {
-	Failed, Comm, Word, Size uint32
-}
-
-// exchange tells the other leader what kind of call this is and whether this
-// side failed, and hears the same. It always does, so that the other side does
-// not wait.
-func (k *talk) exchange(ctx context.Context, kind callKind, word uint32, failed error) side {
-	id, err := k.world.newContext()
-	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.us.Size()), Leader: uint32(k.world.engine.Rank())}}
-	if failed != nil || err != nil {
-		mine[0].Failed = 1
-	}
-	theirs := make([]news, 1)
-	if swapErr := swap(ctx, k.line, k.to, mine, theirs); swapErr != nil {
-		return side{err: swapErr}
-	}
-	other := theirs[0]
-	switch {
-	case err != nil:
-		return side{err: err}
-	case other.Kind != kind:
-		return side{err: fmt.Errorf("%w: the other group calls %v and this one %v; both must call the same", ErrMismatch, other.Kind, kind)}
-	case other.Failed != 0:
-		return side{err: fmt.Errorf("%w: the other group gave bad arguments; see its errors", ErrMismatch)}
-	}
-	s := side{sideNews: sideNews{Comm: other.Comm, Word: other.Word, Size: other.Size}}
-	if mine[0].Leader < other.Leader {
-		s.Comm = id
-	}
-	return s
-}
-
-// groups swaps the members of both groups.
-func (k *talk) groups(ctx context.Context, mine *group.Group, theirs int) ([]int32, error) {
-	out, in := make([]int32, 0, mine.Size()), make([]int32, theirs)
-	for world := range mine.WorldRanks() {
-		out = append(out, int32(world))
-	}
-	return in, swap(ctx, k.line, k.to, out, in)
-}
-
-// tell has the leader tell its side what came of its talk.
-func (s *side) tell(ctx context.Context, call *collectiveCall, leader int) error {
-	leading := call.Rank() == leader
-	if leading && s.err != nil {
-		s.Failed = 1
-	}
-	told := []sideNews{s.sideNews}
-	err := bcast(ctx, call, told, leader)
-	s.sideNews = told[0]
-	switch {
-	case leading && s.err != nil:
-		return s.err
-	case err != nil:
-		return err
-	case s.Failed != 0:
-		return fmt.Errorf("%w: rank %d, which talks to the other group, failed; see its error", ErrMismatch, leader)
-	}
-	return nil
-}
-
-// tellRanks has the leader tell its side who is on the other.
-func (s *side) tellRanks(ctx context.Context, call *collectiveCall, leader int) (*group.Group, error) {
-	if call.Rank() != leader {
-		s.ranks = make([]int32, s.Size)
-	}
-	if err := bcast(ctx, call, s.ranks, leader); err != nil {
-		return nil, err
-	}
-	ranks := make([]int, len(s.ranks))
-	for i, r := range s.ranks {
-		ranks[i] = int(r)
-	}
-	return group.Of(ranks)
-}
-
-// swap sends out to rank to of line and fills in with what comes from there.
-func swap[T Elem](ctx context.Context, line *collectiveCall, to int, out, in []T) error {
-	o, i, _, err := buffer.Views(out, in)
-	if err != nil {
-		return err
-	}
-	receive, send := line.Irecv(to, 0, i), line.Isend(to, 0, o)
-	sendErr, receiveErr := send.Wait(ctx), receive.Wait(ctx)
-	if err := firstOf(receiveErr, sendErr); err != nil {
-		return fmt.Errorf("talking to rank %d of the world, the other group's leader: %w", line.comm.global(to), err)
-	}
-	return nil
 }

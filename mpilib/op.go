@@ -3,10 +3,10 @@ package mpilib
 import (
 	"cmp"
 	"fmt"
-	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 )
 
 // Op names a reduction for elements of type T. Pass one of this package's by
@@ -133,40 +133,14 @@ func BXor[T Integer]() Operator[T] {
 	}}
 }
 
-// bytesOp is op over raw memory. Vectors that an algorithm cut out of its own
-// scratch space may lie unaligned for T; those are copied.
+// bytesOp is op over raw memory.
 func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
-	size, err := buffer.Size[T]()
-	if err != nil {
+	if _, err := buffer.Size[T](); err != nil {
 		return collectives.Op{}, err
 	}
 	if op == nil {
 		return collectives.Op{}, fmt.Errorf("mpilib: %w: the operator is nil", ErrType)
 	}
 	o := op()
-	if o.apply == nil {
-		return collectives.Op{}, fmt.Errorf("mpilib: %w: operator %q has no function", ErrType, o.name)
-	}
-	return collectives.Op{Name: o.name, Elem: size, Commutative: o.commutative, Apply: func(inout, in []byte) error {
-		a, aCopied := aligned[T](inout, size)
-		b, _ := aligned[T](in, size)
-		o.apply(a, b)
-		if aCopied {
-			v, _ := buffer.View(a)
-			copy(inout, v)
-		}
-		return nil
-	}}, nil
-}
-
-// aligned returns b as elements, in place if b's address allows it.
-func aligned[T Elem](b []byte, size int) (elems []T, copied bool) {
-	var t T
-	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(t) == 0 {
-		return buffer.Typed[T](b, size), false
-	}
-	elems = make([]T, len(b)/size)
-	v, _ := buffer.View(elems) // T was judged before
-	copy(v, b)
-	return elems, true
+	return coll.Op(o.name, o.commutative, o.apply)
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // An operation is a collective call with its arguments, before it is made. Each is
@@ -22,7 +24,7 @@ type operation struct {
 	name string     // "Bcast"
 	args debug.Args // for the debug mode
 	err  error      // what is wrong with this rank's arguments
-	run  func(ctx context.Context, r *round) error
+	run  coll.Run
 }
 
 // call makes it and waits.
@@ -45,9 +47,9 @@ func (o *operation) do(ctx context.Context, r *round) error {
 	if o.err != nil {
 		return o.err
 	}
-	err := o.run(ctx, r)
+	err := o.run(ctx, &r.Round)
 	if errors.Is(err, collectives.ErrArgument) { // of buffers: all else has been looked at
-		return caused{err, ErrCount}
+		return mpi.CausedBy(err, ErrCount)
 	}
 	return err
 }
@@ -75,7 +77,7 @@ func (o *operation) init(c *Comm) *Persistent {
 		w.LeftBehind(r.call.seen) // but for its verdict
 	}
 	if first := *r.call; first.begins != nil { // others wait for it; who starts the call looks for the error
-		first.mail = mail{}
+		first.mail = coll.Messages{}
 		c.world.comms.start(func() { first.ready(c.world.life) })
 	}
 	return &Persistent{what: what, again: o.repeatedly(what, r)}
@@ -94,7 +96,8 @@ func (o *operation) repeatedly(what transfer, first *round) func() *Request {
 			return failedRequest(what, fmt.Errorf("an earlier start failed, so make another request: %w", broken))
 		}
 		r, call := *first, *first.call
-		r.call, call.begins = &call, nil
+		r.of(&call)
+		call.begins = nil
 		if w := what.comm.world.watch; w != nil {
 			call.seen = w.EnteredAgain(first.call.seen)
 		}

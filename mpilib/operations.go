@@ -6,131 +6,133 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // The collective calls that move slices, each written down once. What collective.go says
 // of their arguments holds for all that is made of them.
 
 // theBarrier has no arguments, so one does for all.
-var theBarrier = operation{name: "Barrier", run: func(ctx context.Context, r *round) error { return r.barrier(ctx) }}
+var theBarrier = operation{name: "Barrier", run: func(ctx context.Context, r *coll.Round) error { return r.Barrier(ctx) }}
 
 func barrier() *operation { return &theBarrier }
 
 func bcastOf[T Elem](buf []T, root int) *operation {
 	b, err := buffer.View(buf)
-	return &operation{"Bcast", rooted[T](root, len(buf)), err, func(ctx context.Context, r *round) error {
-		return r.bcast(ctx, b, root)
+	return &operation{"Bcast", rooted[T](root, len(buf)), err, func(ctx context.Context, r *coll.Round) error {
+		return r.Bcast(ctx, b, root)
 	}}
 }
 
 func reduceOf[T Elem](send, recv []T, op Op[T], root int) *operation {
-	return reducing("Reduce", rooted[T](root, len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.reduce(ctx, s, to, o, root)
+	return reducing("Reduce", rooted[T](root, len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.Reduce(ctx, s, to, o, root)
 	})
 }
 
 func allreduceOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Allreduce", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.allreduce(ctx, s, to, o)
+	return reducing("Allreduce", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.Allreduce(ctx, s, to, o)
 	})
 }
 
 func reduceScatterOf[T Elem](send, recv []T, counts []int, op Op[T]) *operation {
 	counts = buffer.Times[T](counts)
-	return reducing("ReduceScatter", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.reduceScatter(ctx, s, to, counts, o)
+	return reducing("ReduceScatter", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.ReduceScatter(ctx, s, to, counts, o)
 	})
 }
 
 func reduceScatterBlockOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("ReduceScatterBlock", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.reduceScatterBlock(ctx, s, to, o)
+	return reducing("ReduceScatterBlock", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.ReduceScatterBlock(ctx, s, to, o)
 	})
 }
 
 func scanOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Scan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.scan(ctx, s, to, o, collectives.Scan)
+	return reducing("Scan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.Scan(ctx, s, to, o, collectives.Scan)
 	})
 }
 
 func exscanOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Exscan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error {
-		return r.scan(ctx, s, to, o, collectives.Exscan)
+	return reducing("Exscan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+		return r.Scan(ctx, s, to, o, collectives.Exscan)
 	})
 }
 
 func gatherOf[T Elem](send, recv []T, root int) *operation {
-	return moving("Gather", rooted[T](root, len(send)), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.gather(ctx, s, to, root)
+	return moving("Gather", rooted[T](root, len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Gather(ctx, s, to, root)
 	})
 }
 
 func gathervOf[T Elem](send, recv []T, counts, displs []int, root int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Gatherv", rootOnly[T](root), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.gatherv(ctx, s, to, counts, displs, root)
+	return moving("Gatherv", rootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Gatherv(ctx, s, to, counts, displs, root)
 	})
 }
 
 func allgatherOf[T Elem](send, recv []T) *operation {
-	return moving("Allgather", counted[T](len(send)), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.allgather(ctx, s, to)
+	return moving("Allgather", counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Allgather(ctx, s, to)
 	})
 }
 
 func allgathervOf[T Elem](send, recv []T, counts, displs []int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Allgatherv", typeOnly[T](), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.allgatherv(ctx, s, to, counts, displs)
+	return moving("Allgatherv", typeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Allgatherv(ctx, s, to, counts, displs)
 	})
 }
 
 func scatterOf[T Elem](send, recv []T, root int) *operation {
-	return moving("Scatter", rooted[T](root, len(recv)), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.scatter(ctx, s, to, root)
+	return moving("Scatter", rooted[T](root, len(recv)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Scatter(ctx, s, to, root)
 	})
 }
 
 func scattervOf[T Elem](send []T, counts, displs []int, recv []T, root int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Scatterv", rootOnly[T](root), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.scatterv(ctx, s, counts, displs, to, root)
+	return moving("Scatterv", rootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Scatterv(ctx, s, counts, displs, to, root)
 	})
 }
 
 func alltoallOf[T Elem](send, recv []T) *operation {
-	return moving("Alltoall", counted[T](len(send)), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		if n := r.comm.peers.Size(); len(send)%n != 0 || len(recv)%n != 0 {
+	return moving("Alltoall", counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		if n := r.Peers; len(send)%n != 0 || len(recv)%n != 0 {
 			return fmt.Errorf("%w: %d elements to send and %d to receive are not %d equal blocks", ErrCount, len(send), len(recv), n)
 		}
-		return r.alltoall(ctx, s, to)
+		return r.Alltoall(ctx, s, to)
 	})
 }
 
 func alltoallvOf[T Elem](send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *operation {
 	scounts, sdispls = buffer.Times[T](scounts), buffer.Times[T](sdispls)
 	rcounts, rdispls = buffer.Times[T](rcounts), buffer.Times[T](rdispls)
-	return moving("Alltoallv", typeOnly[T](), send, recv, func(ctx context.Context, r *round, s, to []byte) error {
-		return r.alltoallv(ctx, s, scounts, sdispls, to, rcounts, rdispls)
+	return moving("Alltoallv", typeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+		return r.Alltoallv(ctx, s, scounts, sdispls, to, rcounts, rdispls)
 	})
 }
 
 func alltoallwOf(send, recv []Part) *operation {
 	out, in := inner(send), inner(recv)
-	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *round) error { return r.alltoallw(ctx, out, in) }}
+	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *coll.Round) error { return r.Alltoallw(ctx, out, in) }}
 }
 
 // moving is an operation that moves elements.
-func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *round, s, to []byte) error) *operation {
+func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *coll.Round, s, to []byte) error) *operation {
 	s, to, _, err := buffer.Views(send, recv)
-	return &operation{name, args, err, func(ctx context.Context, r *round) error { return f(ctx, r, s, to) }}
+	return &operation{name, args, err, func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to) }}
 }
 
 // reducing is an operation that reduces them.
-func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *round, s, to []byte, o collectives.Op) error) *operation {
+func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error) *operation {
 	s, to, _, err := buffer.Views(send, recv)
 	o, opErr := bytesOp(op)
-	return &operation{name, withOp(args, op, o, opErr), firstOf(err, opErr), func(ctx context.Context, r *round) error { return f(ctx, r, s, to, o) }}
+	return &operation{name, withOp(args, op, o, opErr), mpi.FirstOf(err, opErr), func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to, o) }}
 }

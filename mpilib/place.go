@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -44,7 +47,7 @@ func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.Node
 	if call.plan != nil && call.plan.snapshot.places != nil { // so has every rank
 		return slices.Clone(call.plan.snapshot.places), nil
 	}
-	all, err := allgather(ctx, call, recordOf(c.world.comms.here))
+	all, err := coll.Allgather(ctx, call, call.Size(), recordOf(c.world.comms.here))
 	if err != nil {
 		return nil, err
 	}
@@ -106,19 +109,19 @@ func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *In
 }
 
 func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
-	t := terms{kind: callSplitType}
+	t := settle.Terms{Kind: settle.SplitType}
 	set, err := hints(0).with(info)
 	list, _, listErr := forcedBy(info)
-	t.args[0], t.fault = listArg("hint "+HintColl, list), firstOf(err, listErr)
-	t.args[1] = listArg(EnvGroups, c.world.config.layout)
+	t.Args[0], t.Fault = settle.List("hint "+HintColl, list), mpi.FirstOf(err, listErr)
+	t.Args[1] = settle.List(EnvGroups, c.world.config.layout)
 	if split != SplitType(Undefined) && (split < SplitShared || split > SplitGroup) {
-		t.fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode, SplitSite or SplitGroup", ErrArg, split)
+		t.Fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode, SplitSite or SplitGroup", ErrArg, split)
 	}
-	id, err := settle(ctx, call, t)
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
-	all, err := allgather(ctx, call, group.Choice{Colour: int(split), Key: key})
+	all, err := coll.Allgather(ctx, call, call.Size(), group.Choice{Colour: int(split), Key: key})
 	if err != nil {
 		return nil, err
 	}

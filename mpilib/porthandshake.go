@@ -12,6 +12,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
 // A port handshake is what the roots of two jobs say to each other at a port, on a link
@@ -48,8 +50,8 @@ const (
 
 // portHandshake meets the other job's root at a port and returns when both know the joint
 // job's key. mine is how many processes this side has.
-func (w *World) portHandshake(ctx context.Context, kind callKind, port string, mine int) (*portHandshake, error) {
-	if kind == callConnect {
+func (w *World) portHandshake(ctx context.Context, kind settle.Kind, port string, mine int) (*portHandshake, error) {
+	if kind == settle.Connect {
 		key, err := parsePort(port)
 		if err != nil {
 			return nil, err
@@ -174,7 +176,7 @@ func (k *portHandshake) conclude(ctx context.Context, mine error) error {
 	out := outcomeOf(mine)
 	b := append([]byte{out.Class}, out.Text[:]...)
 	if _, err := k.link.Conn.Write(b); err != nil || mine != nil {
-		return firstOf(mine, k.explain(ctx, err))
+		return mpi.FirstOf(mine, k.explain(ctx, err))
 	}
 	if _, err := io.ReadFull(k.link.Conn, b); err != nil {
 		return k.explain(ctx, fmt.Errorf("waiting for the other job's processes to join: %w", err))

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -127,16 +129,16 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	}
 	set, err := hints(0).with(info)
 	list, _, listErr := forcedBy(info)
-	name := listArg("the tag", tag)
-	t := terms{kind: callCommFromGroup, fault: firstOf(err, listErr),
-		args: [maxArgs]arg{name, groupArg("the group", g.g), listArg("hint "+HintColl, list)}}
+	name := settle.List("the tag", tag)
+	t := settle.Terms{Kind: settle.CommFromGroup, Fault: mpi.FirstOf(err, listErr),
+		Args: [settle.MaxArgs]settle.Arg{name, settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
 	// Two tags that share 31 bits of their hashes and are used at once meet here
 	// and differ in settle.
-	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.value&MaxTag))
+	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.Value&MaxTag))
 	if err != nil {
 		return nil, err
 	}
-	id, err := settle(ctx, call, t)
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 )
 
 // sharedBufferAfter is how many collective calls a communicator has made before its ranks, if they are all
@@ -42,7 +43,7 @@ func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sh
 	}
 	world := c.comm.world
 	mine := sharedBufferRecord{Willing: !world.config.place.unshared && world.watch == nil, CPUs: shm.Allowed()}
-	all, err := allgather(ctx, c, mine)
+	all, err := coll.Allgather(ctx, c, c.Size(), mine)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sh
 	if err != nil {
 		return nil, err
 	}
-	have, err := allgather(ctx, c, seg != nil)
+	have, err := coll.Allgather(ctx, c, c.Size(), seg != nil)
 	switch {
 	case seg == nil:
 		return nil, err
@@ -85,7 +86,7 @@ func (c *collectiveCall) makeSharedBuffer(ctx context.Context) (*shm.Segment, er
 			made.Descriptor().Append(offer[0].Offer[:0])
 		}
 	}
-	if err := bcast(ctx, c, offer[:], 0); err != nil || !offer[0].Made || c.Rank() == 0 {
+	if err := coll.Bcast(ctx, c, offer[:], 0); err != nil || !offer[0].Made || c.Rank() == 0 {
 		if err != nil && seg != nil {
 			seg.Close()
 		}
@@ -169,7 +170,7 @@ func (c *collectiveCall) Read(ctx context.Context, rank, n int) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	case len(p) != n:
-		return nil, fmt.Errorf("rank %d: %w", rank, wrongLength(len(p), n))
+		return nil, fmt.Errorf("rank %d: %w", rank, coll.WrongLength(len(p), n))
 	}
 	return p, nil
 }

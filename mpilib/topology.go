@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
@@ -77,9 +78,9 @@ func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reord
 	if err != nil {
 		return nil, c.called("CartCreate", err)
 	}
-	t := terms{kind: callCartCreate, args: [maxArgs]arg{listArg("dims", dims), listArg("periods", periods), boolArg("reorder", reorder)}}
+	t := settle.Terms{Kind: settle.CartCreate, Args: [settle.MaxArgs]settle.Arg{settle.List("dims", dims), settle.List("periods", periods), boolArg("reorder", reorder)}}
 	cart, err := topology.NewCart(c.Size(), dims, periods)
-	t.fault = err
+	t.Fault = err
 	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return cart, cart.Size(), cart.Reorder })
 	return made, c.called("CartCreate", err)
 }
@@ -93,21 +94,21 @@ func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool
 	if err != nil {
 		return nil, c.called("GraphCreate", err)
 	}
-	t := terms{kind: callGraphCreate, args: [maxArgs]arg{listArg("index", index), listArg("edges", edges), boolArg("reorder", reorder)}}
+	t := settle.Terms{Kind: settle.GraphCreate, Args: [settle.MaxArgs]settle.Arg{settle.List("index", index), settle.List("edges", edges), boolArg("reorder", reorder)}}
 	graph, err := topology.NewGraph(c.Size(), index, edges)
-	t.fault = err
+	t.Fault = err
 	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return graph, graph.Size(), graph.Reorder })
 	return made, c.called("GraphCreate", err)
 }
 
-func boolArg(name string, v bool) arg { return listArg(name, v) }
+func boolArg(name string, v bool) settle.Arg { return settle.List(name, v) }
 
 type reorderer func(sites []int) (topology.Mapping, error)
 
 // lay makes a communicator with a topology of which everybody knows all. of
 // returns it once the arguments are known to be good, and its size.
-func (c *Comm) lay(ctx context.Context, call *collectiveCall, t terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
-	id, err := settle(ctx, call, t)
+func (c *Comm) lay(ctx context.Context, call *collectiveCall, t settle.Terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
+	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
@@ -141,14 +142,14 @@ func (c *Comm) lay(ctx context.Context, call *collectiveCall, t terms, reorder b
 	if err != nil {
 		return nil, err
 	}
-	made := c.child(nameOf(c, shortNames[t.kind], id), g, id)
+	made := c.child(nameOf(c, shortNames[t.Kind], id), g, id)
 	made.layout = l
 	made.goesOnFrom(call)
 	return made, nil
 }
 
-var shortNames = map[callKind]string{
-	callCartCreate: "grid", callGraphCreate: "graph", callDistGraphCreateAdjacent: "graph", callDistGraphCreate: "graph",
+var shortNames = map[settle.Kind]string{
+	settle.CartCreate: "grid", settle.GraphCreate: "graph", settle.DistGraphCreateAdjacent: "graph", settle.DistGraphCreate: "graph",
 }
 
 // sites returns a number for each rank that ranks of one site share.
@@ -224,7 +225,7 @@ func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
 		return nil, err
 	}
 	sub, slice, place, err := cart.Sub(c.rank, remain)
-	t := terms{kind: callCartSub, args: [maxArgs]arg{listArg("remain", remain)}, fault: err}
+	t := settle.Terms{Kind: settle.CartSub, Args: [settle.MaxArgs]settle.Arg{settle.List("remain", remain)}, Fault: err}
 	made, err := c.split(ctx, call, t, slice, place, "subgrid")
 	if err != nil {
 		return nil, err

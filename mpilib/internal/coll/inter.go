@@ -1,4 +1,4 @@
-package mpilib
+package coll
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // Collective calls of intercommunicators (MPI-4.1, section 6.2.3), on bytes: each
@@ -14,22 +15,16 @@ import (
 // different amounts they go to and from the root directly, for the leader does not
 // know them.
 
-// Root is what the root of a collective call of an intercommunicator gives as root
-// (MPI_ROOT).
-const Root = -3
-
-func (r *round) inter() bool { return r.comm.isInter() }
-
 // direct leads to the ranks that those of messages name: this group's, or the other
 // group's of an intercommunicator.
-func (r *round) direct() *collectiveCall {
-	if r.inter() {
-		return r.line()
+func (r *Round) direct() Call {
+	if r.Inter {
+		return r.Line()
 	}
-	return r.call
+	return r.Call.(Call)
 }
 
-func (r *round) leading() bool { return r.comm.rank == 0 }
+func (r *Round) leading() bool { return r.Rank == 0 }
 
 // part is what a rank of an intercommunicator does in a call with a root.
 type rootPart int
@@ -40,72 +35,72 @@ const (
 	across           // the root is in the other group
 )
 
-func (r *round) rootPart(root int) (rootPart, error) {
-	n := r.comm.peers.Size()
+func (r *Round) rootPart(root int) (rootPart, error) {
+	n := r.Peers
 	switch {
-	case root == Root:
+	case root == mpi.Root:
 		return isRoot, nil
-	case root == ProcNull:
+	case root == mpi.ProcNull:
 		return watches, nil
 	case root >= 0 && root < n:
 		return across, nil
 	}
-	return 0, fmt.Errorf("%w: root %d; it gives Root, the others of its group ProcNull, and the other group its rank, 0 to %d", ErrRank, root, n-1)
+	return 0, fmt.Errorf("%w: root %d; it gives Root, the others of its group ProcNull, and the other group its rank, 0 to %d", mpi.ErrRank, root, n-1)
 }
 
 // interBarrier: when the leaders have met, all of both groups are there.
-func (r *round) interBarrier(ctx context.Context) error {
-	err := collectives.Barrier(ctx, r.call)
+func (r *Round) interBarrier(ctx context.Context) error {
+	err := collectives.Barrier(ctx, r.Call)
 	if err == nil && r.leading() {
-		err = swap(ctx, r.line(), 0, []byte{}, []byte{})
+		err = Swap(ctx, r.Line(), 0, []byte{}, []byte{})
 	}
 	if err != nil {
 		return err
 	}
-	return collectives.Barrier(ctx, r.call)
+	return collectives.Barrier(ctx, r.Call)
 }
 
-func (r *round) interBcast(ctx context.Context, b []byte, root int) error {
+func (r *Round) interBcast(ctx context.Context, b []byte, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == isRoot:
-		return r.line().Send(ctx, 0, b)
+		return send(ctx, r.Line(), 0, b)
 	case r.leading():
-		err = r.line().Recv(ctx, root, b)
+		err = receive(ctx, r.Line(), root, b)
 	}
 	if err != nil {
 		return err
 	}
-	return collectives.Bcast(ctx, r.call, b, 0)
+	return collectives.Bcast(ctx, r.Call, b, 0)
 }
 
-func (r *round) interReduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
+func (r *Round) interReduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == isRoot:
-		return r.line().Recv(ctx, 0, to)
+		return receive(ctx, r.Line(), 0, to)
 	}
 	sum, err := r.toLeader(ctx, s, op)
 	if err != nil || !r.leading() {
 		return err
 	}
-	return r.line().Send(ctx, root, sum)
+	return send(ctx, r.Line(), root, sum)
 }
 
 // toLeader returns, at the leader, the reduction of this group.
-func (r *round) toLeader(ctx context.Context, s []byte, op collectives.Op) ([]byte, error) {
+func (r *Round) toLeader(ctx context.Context, s []byte, op collectives.Op) ([]byte, error) {
 	var sum []byte
 	if r.leading() {
 		sum = make([]byte, len(s))
 	}
-	return sum, collectives.Reduce(ctx, r.call, s, sum, op, 0)
+	return sum, collectives.Reduce(ctx, r.Call, s, sum, op, 0)
 }
 
-func (r *round) interAllreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
+func (r *Round) interAllreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
 	if err := wantBytes("recv", len(to), len(s)); err != nil {
 		return err
 	}
@@ -118,70 +113,70 @@ func (r *round) interAllreduce(ctx context.Context, s, to []byte, op collectives
 
 // swapAndTell gives the other group the leader's out, and all of this group what
 // the other one gives.
-func (r *round) swapAndTell(ctx context.Context, out, in []byte) error {
+func (r *Round) swapAndTell(ctx context.Context, out, in []byte) error {
 	if r.leading() {
-		if err := swap(ctx, r.line(), 0, out, in); err != nil {
+		if err := Swap(ctx, r.Line(), 0, out, in); err != nil {
 			return err
 		}
 	}
-	return collectives.Bcast(ctx, r.call, in, 0)
+	return collectives.Bcast(ctx, r.Call, in, 0)
 }
 
-func (r *round) interReduceScatter(ctx context.Context, s, to []byte, counts, displs []int, op collectives.Op) error {
+func (r *Round) interReduceScatter(ctx context.Context, s, to []byte, counts, displs []int, op collectives.Op) error {
 	sum, err := r.toLeader(ctx, s, op)
 	if err != nil {
 		return err
 	}
 	theirs := make([]byte, len(sum))
 	if r.leading() {
-		if err := swap(ctx, r.line(), 0, sum, theirs); err != nil {
+		if err := Swap(ctx, r.Line(), 0, sum, theirs); err != nil {
 			return err
 		}
 	}
-	return collectives.Scatterv(ctx, r.call, theirs, counts, displs, to, 0)
+	return collectives.Scatterv(ctx, r.Call, theirs, counts, displs, to, 0)
 }
 
-func (r *round) interGather(ctx context.Context, s, to []byte, root int) error {
+func (r *Round) interGather(ctx context.Context, s, to []byte, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == isRoot:
-		return r.line().Recv(ctx, 0, to)
+		return receive(ctx, r.Line(), 0, to)
 	}
 	all, err := r.collect(ctx, s)
 	if err != nil || !r.leading() {
 		return err
 	}
-	return r.line().Send(ctx, root, all)
+	return send(ctx, r.Line(), root, all)
 }
 
 // collect returns, at the leader, what this group's ranks have; all have equally
 // much.
-func (r *round) collect(ctx context.Context, s []byte) ([]byte, error) {
+func (r *Round) collect(ctx context.Context, s []byte) ([]byte, error) {
 	var all []byte
 	if r.leading() {
-		all = make([]byte, r.comm.Size()*len(s))
+		all = make([]byte, r.Size*len(s))
 	}
-	return all, collectives.Gather(ctx, r.call, s, all, 0)
+	return all, collectives.Gather(ctx, r.Call, s, all, 0)
 }
 
-func (r *round) interGatherv(ctx context.Context, s, to []byte, counts, displs []int, root int) error {
+func (r *Round) interGatherv(ctx context.Context, s, to []byte, counts, displs []int, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == across:
-		return r.line().Send(ctx, root, s)
+		return send(ctx, r.Line(), root, s)
 	}
-	blocks, err := cut("recv", to, counts, displs, r.comm.peers.Size())
+	blocks, err := cut("recv", to, counts, displs, r.Peers)
 	if err != nil {
 		return err
 	}
-	return r.line().exchange(ctx, nil, moves(partsOf(blocks)))
+	return exchange(ctx, r.Line(), nil, moves(partsOf(blocks)))
 }
 
-func (r *round) interAllgather(ctx context.Context, s, to []byte) error {
+func (r *Round) interAllgather(ctx context.Context, s, to []byte) error {
 	all, err := r.collect(ctx, s)
 	if err != nil {
 		return err
@@ -191,7 +186,7 @@ func (r *round) interAllgather(ctx context.Context, s, to []byte) error {
 
 // interAllgatherv fills all with what the ranks of the other group have. The
 // leader asks how much its own have: counts are those of the others.
-func (r *round) interAllgatherv(ctx context.Context, s, all []byte) error {
+func (r *Round) interAllgatherv(ctx context.Context, s, all []byte) error {
 	size := binary.LittleEndian.AppendUint64(nil, uint64(len(s)))
 	sizes, err := r.collect(ctx, size)
 	if err != nil {
@@ -209,41 +204,41 @@ func (r *round) interAllgatherv(ctx context.Context, s, all []byte) error {
 		}
 		ours = make([]byte, total)
 	}
-	if err := collectives.Gatherv(ctx, r.call, s, ours, counts, displs, 0); err != nil {
+	if err := collectives.Gatherv(ctx, r.Call, s, ours, counts, displs, 0); err != nil {
 		return err
 	}
 	return r.swapAndTell(ctx, ours, all)
 }
 
-func (r *round) interScatter(ctx context.Context, s, to []byte, root int) error {
+func (r *Round) interScatter(ctx context.Context, s, to []byte, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == isRoot:
-		return r.line().Send(ctx, 0, s)
+		return send(ctx, r.Line(), 0, s)
 	}
 	var all []byte
 	if r.leading() {
-		all = make([]byte, r.comm.Size()*len(to))
-		if err := r.line().Recv(ctx, root, all); err != nil {
+		all = make([]byte, r.Size*len(to))
+		if err := receive(ctx, r.Line(), root, all); err != nil {
 			return err
 		}
 	}
-	return collectives.Scatter(ctx, r.call, all, to, 0)
+	return collectives.Scatter(ctx, r.Call, all, to, 0)
 }
 
-func (r *round) interScatterv(ctx context.Context, s []byte, counts, displs []int, to []byte, root int) error {
+func (r *Round) interScatterv(ctx context.Context, s []byte, counts, displs []int, to []byte, root int) error {
 	part, err := r.rootPart(root)
 	switch {
 	case err != nil || part == watches:
 		return err
 	case part == across:
-		return r.line().Recv(ctx, root, to)
+		return receive(ctx, r.Line(), root, to)
 	}
-	blocks, err := cut("send", s, counts, displs, r.comm.peers.Size())
+	blocks, err := cut("send", s, counts, displs, r.Peers)
 	if err != nil {
 		return err
 	}
-	return r.line().exchange(ctx, moves(partsOf(blocks)), nil)
+	return exchange(ctx, r.Line(), moves(partsOf(blocks)), nil)
 }

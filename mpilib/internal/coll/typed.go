@@ -1,0 +1,112 @@
+package coll
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// This file has what the library itself says in collective calls: values of Go types, the
+// same on all ranks of one group.
+
+// Allreduce is collectives.Allreduce of elements.
+func Allreduce[T any](ctx context.Context, call collectives.Comm, in, out []T, op collectives.Op) error {
+	s, r, _, err := buffer.Views(in, out)
+	if err != nil {
+		return err
+	}
+	return collectives.Allreduce(ctx, call, s, r, op)
+}
+
+// Allgather returns what each of size ranks gives, by rank.
+func Allgather[T any](ctx context.Context, call collectives.Comm, size int, mine T) ([]T, error) {
+	all := make([]T, size)
+	s, r, _, err := buffer.Views([]T{mine}, all)
+	if err != nil {
+		return nil, err
+	}
+	return all, collectives.Allgather(ctx, call, s, r)
+}
+
+// Bcast sends root's values to all.
+func Bcast[T any](ctx context.Context, call collectives.Comm, values []T, root int) error {
+	b, err := buffer.View(values)
+	if err != nil {
+		return err
+	}
+	return collectives.Bcast(ctx, call, b, root)
+}
+
+// Swap sends out to rank to of line, the other group's leader, and fills in with what comes from there.
+func Swap[T any](ctx context.Context, line Call, to int, out, in []T) error {
+	o, i, _, err := buffer.Views(out, in)
+	if err != nil {
+		return err
+	}
+	receiving, sending := line.Irecv(to, 0, i), line.Isend(to, 0, o)
+	sendErr, receiveErr := sending.Wait(ctx), receiving.Wait(ctx)
+	if err := mpi.FirstOf(receiveErr, sendErr); err != nil {
+		return fmt.Errorf("talking to rank %d of the world, the other group's leader: %w", line.Global(to), err)
+	}
+	return nil
+}
+
+func send(ctx context.Context, call collectives.Comm, to int, b []byte) error {
+	return call.Isend(to, 0, b).Wait(ctx)
+}
+
+func receive(ctx context.Context, call collectives.Comm, from int, b []byte) error {
+	return call.Irecv(from, 0, b).Wait(ctx)
+}
+
+// Max is the greatest of the ranks' values.
+func Max() collectives.Op {
+	return op("max", true, 8, func(inout, in []uint64) {
+		for i, v := range in {
+			inout[i] = max(v, inout[i])
+		}
+	})
+}
+
+// Op is a reduction of elements over raw memory; apply may be nil, which is an error.
+func Op[T any](name string, commutative bool, apply func(inout, in []T)) (collectives.Op, error) {
+	size, err := buffer.Size[T]()
+	if err != nil {
+		return collectives.Op{}, err
+	}
+	if apply == nil {
+		return collectives.Op{}, fmt.Errorf("mpilib: %w: operator %q has no function", mpi.ErrType, name)
+	}
+	return op(name, commutative, size, apply), nil
+}
+
+// op is for elements of size bytes. Vectors that an algorithm cut out of its own scratch
+// space may lie unaligned for T; those are copied.
+func op[T any](name string, commutative bool, size int, apply func(inout, in []T)) collectives.Op {
+	return collectives.Op{Name: name, Elem: size, Commutative: commutative, Apply: func(inout, in []byte) error {
+		a, aCopied := aligned[T](inout, size)
+		b, _ := aligned[T](in, size)
+		apply(a, b)
+		if aCopied {
+			v, _ := buffer.View(a)
+			copy(inout, v)
+		}
+		return nil
+	}}
+}
+
+// aligned returns b as elements, in place if b's address allows it.
+func aligned[T any](b []byte, size int) (elems []T, copied bool) {
+	var t T
+	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(t) == 0 {
+		return buffer.Typed[T](b, size), false
+	}
+	elems = make([]T, len(b)/size)
+	v, _ := buffer.View(elems) // T was judged before
+	copy(v, b)
+	return elems, true
+}

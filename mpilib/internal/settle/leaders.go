@@ -1,0 +1,115 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// Talk is between the leaders of two groups.
+type Talk struct {
+	Line coll.Call
+	To   int          // rank of the other leader on Line
+	Us   *group.Group // this side
+	Self int          // world rank of this leader
+
+	NewContext func() (uint32, error)
+}
+
+// news is what a leader tells the other.
+type news struct {
+	Kind   Kind
+	Failed uint32 // this side cannot go on
+	Comm   uint32 // a new context
+	Word   uint32
+	Size   uint32 // of the group
+	Leader uint32 // world rank; the lesser one's context is taken
+	_      uint32
+}
+
+// Side is what a leader tells its own side.
+type Side struct {
+	sideNews
+	Err   error   // the leader's
+	Ranks []int32 // world ranks of the other side
+}
+
+type sideNews struct {
+	Failed, Comm, Word, Size uint32
+}
+
+// Exchange tells the other leader what kind of call this is and whether this
+// side failed, and hears the same. It always does, so that the other side does
+// not wait.
+func (k *Talk) Exchange(ctx context.Context, kind Kind, word uint32, failed error) Side {
+	id, err := k.NewContext()
+	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.Us.Size()), Leader: uint32(k.Self)}}
+	if failed != nil || err != nil {
+		mine[0].Failed = 1
+	}
+	theirs := make([]news, 1)
+	if swapErr := coll.Swap(ctx, k.Line, k.To, mine, theirs); swapErr != nil {
+		return Side{Err: swapErr}
+	}
+	other := theirs[0]
+	switch {
+	case err != nil:
+		return Side{Err: err}
+	case other.Kind != kind:
+		return Side{Err: fmt.Errorf("%w: the other group calls %v and this one %v; both must call the same", mpi.ErrMismatch, other.Kind, kind)}
+	case other.Failed != 0:
+		return Side{Err: fmt.Errorf("%w: the other group gave bad arguments; see its errors", mpi.ErrMismatch)}
+	}
+	s := Side{sideNews: sideNews{Comm: other.Comm, Word: other.Word, Size: other.Size}}
+	if mine[0].Leader < other.Leader {
+		s.Comm = id
+	}
+	return s
+}
+
+// Groups swaps the members of both groups.
+func (k *Talk) Groups(ctx context.Context, mine *group.Group, theirs int) ([]int32, error) {
+	out, in := make([]int32, 0, mine.Size()), make([]int32, theirs)
+	for world := range mine.WorldRanks() {
+		out = append(out, int32(world))
+	}
+	return in, coll.Swap(ctx, k.Line, k.To, out, in)
+}
+
+// Tell has the leader tell its side what came of its talk.
+func (s *Side) Tell(ctx context.Context, call Call, leader int) error {
+	leading := call.Rank() == leader
+	if leading && s.Err != nil {
+		s.Failed = 1
+	}
+	told := []sideNews{s.sideNews}
+	err := coll.Bcast(ctx, call, told, leader)
+	s.sideNews = told[0]
+	switch {
+	case leading && s.Err != nil:
+		return s.Err
+	case err != nil:
+		return err
+	case s.Failed != 0:
+		return fmt.Errorf("%w: rank %d, which talks to the other group, failed; see its error", mpi.ErrMismatch, leader)
+	}
+	return nil
+}
+
+// TellRanks has the leader tell its side who is on the other.
+func (s *Side) TellRanks(ctx context.Context, call Call, leader int) (*group.Group, error) {
+	if call.Rank() != leader {
+		s.Ranks = make([]int32, s.Size)
+	}
+	if err := coll.Bcast(ctx, call, s.Ranks, leader); err != nil {
+		return nil, err
+	}
+	ranks := make([]int, len(s.Ranks))
+	for i, r := range s.Ranks {
+		ranks[i] = int(r)
+	}
+	return group.Of(ranks)
+}
