@@ -2,13 +2,12 @@ package mpilib
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
@@ -16,14 +15,10 @@ import (
 )
 
 // This file connects two jobs (MPI-4.1, section 11.9). The roots of both meet at a
-// port (porthandshake.go) and derive the key of a joint job there, of which all processes
+// port (package dynproc) and derive the key of a joint job there, of which all processes
 // of both communicators become ranks: those that accept the lower ones. So a process
 // has a second world, with links, daemons and techniques as the first has them, and
 // the intercommunicator is one of that world.
-
-// tellTimeout bounds how long a root tries to tell its side that it gives up, when
-// its own context is done.
-const tellTimeout = 10 * time.Second
 
 // Accept waits for another job to Connect to a port that the process of rank root
 // has opened, and returns the intercommunicator with the processes that connect
@@ -61,7 +56,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	if root < 0 || root >= c.Size() {
 		t.Fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
 	} else if c.rank == root {
-		t.Fault = c.world.checkPort(kind, port)
+		t.Fault = c.world.guests.Check(kind == settle.Connect, port)
 	}
 	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
@@ -70,13 +65,13 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.world.life, func() { cancel(ErrFinalized) })()
-	var talk *portHandshake
+	var talk *dynproc.Handshake
 	var d deal
 	var failed error
 	if c.rank == root {
-		if talk, failed = c.world.portHandshake(ctx, kind, port, c.Size()); failed == nil {
-			defer talk.close()
-			d = deal{key: talk.key, others: talk.others}
+		if talk, failed = c.world.guests.Meet(ctx, kind == settle.Connect, port, c.Size()); failed == nil {
+			defer talk.Close()
+			d = deal{key: talk.Key, others: talk.Others}
 		}
 	}
 	if d, err = c.tellDeal(ctx, call, root, d, failed); err != nil {
@@ -94,16 +89,6 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	return c.across(made, kind, d, id), nil
 }
 
-// checkPort says what is wrong with a port, or returns nil.
-func (w *World) checkPort(kind settle.Kind, port string) error {
-	if kind == settle.Accept {
-		_, err := w.portOf(port)
-		return err
-	}
-	_, err := parsePort(port)
-	return err
-}
-
 // deal is what two roots have come to.
 type deal struct {
 	key    jobkey.Key // of the joint job
@@ -116,69 +101,20 @@ type dealNews struct {
 	Others uint32
 	Sealed uint32 // bytes in Key
 	Key    [jobkey.MaxSealed + 1]byte
-	outcome
+	dynproc.Outcome
 }
-
-// outcome is an error, or none, as processes tell each other.
-type outcome struct {
-	Class uint8 // of outcomeClasses; 0: no error
-	Text  [400]byte
-}
-
-// outcomeClasses are the errors that keep their class on the way.
-var outcomeClasses = []error{nil, ErrPort, ErrProcFailed, ErrMismatch, ErrFinalized, context.DeadlineExceeded, context.Canceled, overlay.ErrTimeout, overlay.ErrUnreachable, errOther}
-
-var errOther = errors.New("failed")
-
-func outcomeOf(err error) (v outcome) {
-	if err == nil {
-		return v
-	}
-	copy(v.Text[:], err.Error())
-	for class, target := range outcomeClasses {
-		if target != nil && (errors.Is(err, target) || target == errOther) {
-			v.Class = uint8(class)
-			break
-		}
-	}
-	return v
-}
-
-// err is the error that who found.
-func (v outcome) err(who string) error {
-	if v.Class == 0 {
-		return nil
-	}
-	text := v.Text[:]
-	for i, b := range text {
-		if b == 0 {
-			text = text[:i]
-			break
-		}
-	}
-	return &toldError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
-}
-
-// toldError is an error that another process found and told.
-type toldError struct {
-	text  string
-	class error
-}
-
-func (e *toldError) Error() string { return e.text }
-func (e *toldError) Unwrap() error { return e.class }
 
 // tellDeal has the root tell its side what came of its talk. The error is the same
 // on all ranks.
 func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d deal, failed error) (deal, error) {
 	told := make([]dealNews, 1)
 	if c.rank == root {
-		told[0].Others, told[0].outcome = uint32(d.others), outcomeOf(failed)
+		told[0].Others, told[0].Outcome = uint32(d.others), dynproc.OutcomeOf(failed)
 		if failed == nil && c.Size() > 1 {
-			told[0].Sealed = uint32(copy(told[0].Key[:], c.world.config.place.key.Seal(d.key)))
+			told[0].Sealed = uint32(copy(told[0].Key[:], c.world.config.place.Key.Seal(d.key)))
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), dynproc.TellTimeout)
 		defer cancel()
 	}
 	err := coll.Bcast(ctx, call, told, root)
@@ -188,7 +124,7 @@ func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d d
 	case err != nil:
 		return d, err
 	case told[0].Class != 0:
-		return d, told[0].err(fmt.Sprintf("rank %d, which talks to the other job,", root))
+		return d, told[0].Err(fmt.Sprintf("rank %d, which talks to the other job,", root))
 	}
 	return deal{others: int(told[0].Others), sealed: told[0].Key[:min(int(told[0].Sealed), len(told[0].Key))]}, nil
 }
@@ -198,14 +134,14 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	w := c.world
 	if d.sealed != nil {
 		var err error
-		if d.key, err = w.config.place.key.Open(d.sealed); err != nil {
+		if d.key, err = w.config.place.Key.Open(d.sealed); err != nil {
 			return nil, err
 		}
 	}
 	p := *w.config.place
-	p.key, p.rank, p.size, p.grant = d.key, c.rank, c.Size()+d.others, nil // a grant is for one job
+	p.Key, p.Rank, p.Size, p.Grant = d.key, c.rank, c.Size()+d.others, nil // a grant is for one job
 	if kind == settle.Connect {
-		p.rank += d.others
+		p.Rank += d.others
 	}
 	cfg := w.config
 	cfg.place, cfg.connector, cfg.where = &p, nil, nil
@@ -214,7 +150,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, orders{}
 	if w.config.reach != nil {
 		var err error
-		if cfg.connector, err = w.config.reach(overlay.ProcessName{Job: p.key.ID(), Rank: uint32(p.rank)}); err != nil {
+		if cfg.connector, err = w.config.reach(overlay.ProcessName{Job: p.Key.ID(), Rank: uint32(p.Rank)}); err != nil {
 			return nil, err
 		}
 	}
@@ -229,7 +165,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	if w.config.where != nil || made.comms.here == (overlay.NodeID{}) {
 		made.comms.here = w.comms.here
 	}
-	if !w.guests.add(made) {
+	if !w.guests.Add(made) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		made.Finalize(gone)
@@ -240,7 +176,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 
 // allJoined returns nil when all processes of both sides are in the joint job, on
 // all of them, else why not.
-func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *portHandshake, joinErr error) error {
+func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *dynproc.Handshake, joinErr error) error {
 	blamed := make([]uint64, 1)
 	mine := uint64(0)
 	if joinErr != nil {
@@ -251,12 +187,12 @@ func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, ta
 		err = fmt.Errorf("%w: %s could not join the other job's processes; see its error", ErrMismatch, settle.Who(call, int(blamed[0])-1))
 	}
 	err = mpi.FirstOf(joinErr, err)
-	told := make([]outcome, 1)
+	told := make([]dynproc.Outcome, 1)
 	if c.rank == root {
-		err = talk.conclude(ctx, err)
-		told[0] = outcomeOf(err)
+		err = talk.Conclude(ctx, err)
+		told[0] = dynproc.OutcomeOf(err)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), dynproc.TellTimeout)
 		defer cancel()
 	}
 	tellErr := coll.Bcast(ctx, call, told, root)
@@ -266,7 +202,7 @@ func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, ta
 	case tellErr != nil:
 		return tellErr
 	}
-	return told[0].err(fmt.Sprintf("rank %d, which talks to the other job,", root))
+	return told[0].Err(fmt.Sprintf("rank %d, which talks to the other job,", root))
 }
 
 // across returns the intercommunicator of the two sides of a joint world. Its

@@ -39,7 +39,7 @@ func (cfg *config) readGroups() error {
 		text = *cfg.groups
 	}
 	var err error
-	if cfg.layout, err = jobgroups.Parse(text, cfg.place.size); err != nil {
+	if cfg.layout, err = jobgroups.Parse(text, cfg.place.Size); err != nil {
 		return fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvGroups, err)
 	}
 	return nil

@@ -52,7 +52,7 @@ func (w *World) Links() []LinkInfo {
 		case p.Shared:
 			info.Via = "shared memory"
 		case p.Reason != nil:
-			info.Reason = join(info.Reason, "not through shared memory: "+p.Reason.Error())
+			info.Reason = joined(info.Reason, "not through shared memory: "+p.Reason.Error())
 		}
 		if w.comms.here.Name != "" {
 			info.Node = w.comms.here.String()
@@ -65,7 +65,7 @@ func (w *World) Links() []LinkInfo {
 	return infos
 }
 
-func join(reasons ...string) string {
+func joined(reasons ...string) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), "; ")
 }
 

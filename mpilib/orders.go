@@ -63,7 +63,7 @@ func (cfg *config) readOrders() error {
 		cfg.explain = os.Stderr
 	}
 	name, ok := cfg.lookup(EnvCollLearned)
-	if !ok || name == "" || cfg.place.rank != 0 {
+	if !ok || name == "" || cfg.place.Rank != 0 {
 		return nil
 	}
 	f, err := os.Open(name)

@@ -130,7 +130,7 @@ func TestForcedAlgorithms(t *testing.T) {
 		return func(cfg *config) {
 			lookup := cfg.lookup
 			cfg.lookup = func(key string) (string, bool) {
-				if key == EnvColl && cfg.place.rank == rank {
+				if key == EnvColl && cfg.place.Rank == rank {
 					return "bcast=two-hop,allreduce=two-level:4", true
 				}
 				return lookup(key)
@@ -352,7 +352,7 @@ func TestExplain(t *testing.T) {
 		}
 		return nil
 	}, WithPlaces(layouts[3].place), func(cfg *config) {
-		if cfg.place.rank == 0 {
+		if cfg.place.Rank == 0 {
 			cfg.explain = &out
 		}
 	})

@@ -42,7 +42,7 @@ func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sh
 		return nil, nil
 	}
 	world := c.comm.world
-	mine := sharedBufferRecord{Willing: !world.config.place.unshared && world.watch == nil, CPUs: shm.Allowed()}
+	mine := sharedBufferRecord{Willing: !world.config.place.Unshared && world.watch == nil, CPUs: shm.Allowed()}
 	all, err := coll.Allgather(ctx, c, c.Size(), mine)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func TestSharedBufferIsUsed(t *testing.T) {
 // Where one rank has no shared memory, none has a shared buffer.
 func TestNoSharedBuffer(t *testing.T) {
 	for name, opt := range map[string]Option{
-		"unshared":       func(cfg *config) { cfg.unshared = cfg.place.rank == 1 },
+		"unshared":       func(cfg *config) { cfg.unshared = cfg.place.Rank == 1 },
 		"on other nodes": WithPlaces(layouts[3].place),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -359,7 +361,7 @@ func TestStandard_11_9_3_WhatCannotConnect(t *testing.T) {
 			if c.Rank() == 0 && !errors.Is(err, ErrPort) || err == nil {
 				return fmt.Errorf("%s: %v", what, err)
 			}
-			if strings.Contains(err.Error(), strings.TrimPrefix(port, portPrefix)) && port != "" {
+			if strings.Contains(err.Error(), strings.TrimPrefix(port, dynproc.Prefix)) && port != "" {
 				return fmt.Errorf("%s: the error tells the secret: %v", what, err)
 			}
 		}
@@ -369,7 +371,7 @@ func TestStandard_11_9_3_WhatCannotConnect(t *testing.T) {
 		if err := second(c.Connect(ctx, port, c.Rank())); !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrPort) {
 			return fmt.Errorf("several roots: %v", err)
 		}
-		if err := w.PublishName(ctx, "x", portPrefix+w.config.place.key.String()); !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "need a helper") {
+		if err := w.PublishName(ctx, "x", dynproc.Prefix+w.config.place.Key.String()); !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "need a helper") {
 			return fmt.Errorf("without a helper: %v", err)
 		}
 		if err := c.Disconnect(ctx); !errors.Is(err, ErrArg) {
@@ -400,11 +402,10 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 			if err := w.PublishName(ctx, "x", port); err != nil {
 				return err
 			}
-			l, err := w.portOf(port)
-			if err != nil {
-				return err
-			}
-			for len(l.callers) == 0 && ctx.Err() == nil {
+			for n := 0; n == 0 && ctx.Err() == nil; {
+				if n, err = w.guests.Waiting(port); err != nil {
+					return err
+				}
 				time.Sleep(time.Millisecond)
 			}
 			close(waits)
@@ -674,7 +675,7 @@ func TestOneCannotJoin(t *testing.T) {
 				if port, err = c.World().OpenPort(ctx); err != nil {
 					return err
 				}
-				key, err := parsePort(port)
+				key, err := dynproc.ParsePort(port)
 				if err != nil {
 					return err
 				}
@@ -723,20 +724,20 @@ func TestCallersThatAreNone(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			key, err := parsePort(port)
+			key, err := dynproc.ParsePort(port)
 			if err != nil {
 				return err
 			}
 			for _, words := range []string{"", "ISjoin01", strings.Repeat("nonsense", 20), "ISjoin01" + strings.Repeat("\x00", 36)} {
-				l, link, err := w.visit(ctx, key)
+				l, link, err := w.guests.Visit(ctx, key)
 				if err != nil {
 					return err
 				}
 				if _, err := link.Conn.Write([]byte(words)); err != nil {
 					return err
 				}
-				l.part(link)
-				defer l.close()
+				l.Part(link)
+				defer l.Close()
 			}
 			if err := w.PublishName(ctx, "x", port); err != nil {
 				return err
@@ -752,7 +753,7 @@ func TestCallersThatAreNone(t *testing.T) {
 
 // A world of one that was given no connector is known to nobody, and says so.
 func TestAloneWithoutAHelper(t *testing.T) {
-	w, err := Init(t.Context(), func(cfg *config) { cfg.place = &place{size: 1} })
+	w, err := Init(t.Context(), func(cfg *config) { cfg.place = &join.Place{Size: 1} })
 	if err != nil {
 		t.Fatal(err)
 	}

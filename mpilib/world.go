@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -28,15 +28,10 @@ type World struct {
 	config config
 	comms  comms
 	watch  *debug.Watcher // of the debug mode; else nil
-	guests guests         // ports, and worlds that this one has with other jobs
+	guests dynproc.Guests // ports, and worlds that this one has with other jobs
 	host   *World         // of a world with another job: this job's; else nil
 
-	connector overlay.Connector // nil in a world of one
-	mesh      *link.Mesh
-	leave     func()             // ends the mesh, and waits
-	stop      context.CancelFunc // ends what serving waits for
-	serving   sync.WaitGroup
-	meshErr   error // of mesh.Serve; read after leave
+	member join.Member // of no job in a world of one
 
 	life context.Context // of calls that go on by themselves; ends with the engine
 	die  context.CancelCauseFunc
@@ -47,7 +42,7 @@ type World struct {
 
 type config struct {
 	lookup         func(string) (string, bool)
-	place          *place
+	place          *join.Place
 	connector      overlay.Connector
 	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
 	limit          int                                                  // of what is kept for receives to come, of one peer
@@ -77,7 +72,7 @@ type Option func(*config)
 func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 	return func(cfg *config) {
 		cfg.connector = c
-		cfg.place = &place{rank: rank, size: size, key: key}
+		cfg.place = &join.Place{Rank: rank, Size: size, Key: key}
 	}
 }
 
@@ -124,7 +119,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		return nil, errors.New("mpilib: Init: this machine is big-endian; elements travel as they lie in memory, so every process must be little-endian")
 	}
 	if cfg.place == nil {
-		p, err := placeFrom(cfg.lookup)
+		p, err := join.FromEnvironment(cfg.lookup)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +131,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if err := cfg.readOrders(); err != nil {
 		return nil, err
 	}
-	cfg.place.unshared = cfg.place.unshared || cfg.unshared
+	cfg.place.Unshared = cfg.place.Unshared || cfg.unshared
 	return newWorld(ctx, cfg)
 }
 
@@ -144,88 +139,49 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, OnNews: w.told})
+	w.guests.Init(dynproc.Config{
+		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
+	})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.unmade, OnNews: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
 	if err := w.watched(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
-	if cfg.place.size > 1 || cfg.connector != nil {
+	if cfg.place.Size > 1 || cfg.connector != nil {
 		if err := w.join(ctx); err != nil {
 			w.endWatch()
-			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
+			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.Rank, cfg.place.Size, err)
 		}
 	}
 	w.watch.Serve()
 	return w, nil
 }
 
+// reacher reaches the processes of this job, and of others that this process joins.
+func (w *World) reacher() join.Reacher {
+	return join.Reacher{Place: w.config.place, Reach: w.config.reach, Here: func() overlay.NodeID { return w.comms.here }}
+}
+
 // join starts what reaches the other ranks and is reached by them.
 func (w *World) join(ctx context.Context) error {
 	p := w.config.place
-	serving, stop := context.WithCancel(context.Background())
-	w.stop = stop
-	life, err := w.openConnector(ctx, serving)
-	if err != nil {
-		stop()
-		w.serving.Wait()
-		return err
+	err := w.member.Join(ctx, w.reacher(), join.Job{
+		Key: p.Key, Rank: uint32(p.Rank), Size: uint32(p.Size), Carriers: p.Carriers, Given: w.config.connector,
+		Timeout: w.config.connectTimeout, Log: w.config.log, Up: w.engine.Attach, Dead: w.dead,
+	})
+	if err == nil && w.config.connector == nil && w.config.where == nil {
+		w.comms.here = w.member.Here
 	}
-	self := link.NewIdentity(p.key, uint32(p.rank), life)
-	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.Attach})
-	w.leave = serveMesh(serving, w.mesh, &w.meshErr)
-	return nil
-}
-
-// serveMesh serves a mesh until life ends or leave is called, which waits. To be
-// called before the connector is closed: the mesh's last words go through it.
-func serveMesh(life context.Context, m *link.Mesh, err *error) (leave func()) {
-	ctx, cancel := context.WithCancel(life)
-	var serving sync.WaitGroup
-	serving.Go(func() { *err = m.Serve(ctx) })
-	return func() {
-		cancel()
-		serving.Wait()
-	}
+	return err
 }
 
 // connect returns when there is a link to rank, or why there is none.
 func (w *World) connect(ctx context.Context, rank int) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	return w.mesh.Connect(ctx, uint32(rank))
-}
-
-// openConnector takes the connector that was given, or opens one, and returns in
-// which of its lives this process is.
-func (w *World) openConnector(ctx, serving context.Context) (overlay.Generation, error) {
-	if w.config.connector != nil {
-		w.connector = w.config.connector
-		return startLife(), nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
-	defer cancel()
-	p := w.config.place
-	o, err := w.open(ctx, serving, &w.serving, uint32(p.rank), p.key, w.dead)
-	if err != nil {
-		return 0, err
-	}
-	if w.config.where == nil {
-		w.comms.here = o.here
-	}
-	w.connector = o.connector
-	return o.life, nil
-}
-
-// startLife is the generation of a process that no helper gives one.
-func startLife() overlay.Generation { return overlay.NewGeneration(time.Now(), 0) }
-
-// opened is what reaches the processes of a job.
-type opened struct {
-	connector overlay.Connector
-	here      overlay.NodeID     // where this process is, if anybody knows
-	life      overlay.Generation // of this process
+	return w.member.Mesh.Connect(ctx, uint32(rank))
 }
 
 // dead hears from the helper that processes have died with their node, which may be
@@ -236,40 +192,6 @@ func (w *World) dead(ranks []uint32, why string) {
 			w.engine.Fail(int(rank), errors.New(why))
 		}
 	}
-}
-
-// open returns what reaches the other processes of a job, which this process is rank
-// of, its own or another that it joins: the helper, or sockets in a directory. It has
-// work wait for what it starts, which ends with life. dead, if not nil, is told of the
-// job's processes that died with their node.
-func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, rank uint32, key jobkey.Key, dead func([]uint32, string)) (opened, error) {
-	p := w.config.place
-	self := overlay.ProcessName{Job: key.ID(), Rank: rank}
-	switch {
-	case w.config.reach != nil:
-		c, err := w.config.reach(self)
-		return opened{c, w.comms.here, startLife()}, err
-	case p.dir != "":
-		d, err := local.Listen(p.dir, self)
-		if err != nil {
-			return opened{}, err // not a nil *Directory in a Connector
-		}
-		return opened{connector: d, life: startLife()}, nil
-	case p.helper == "":
-		return opened{}, fmt.Errorf("%w: this process has no helper; start the job with `isthmus run --helper SOCKET`, or set %s", ErrEnv, EnvHelper)
-	}
-	var shown []byte
-	if key == p.key {
-		shown = p.grant // which is for this job
-	}
-	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self, Auth: key.Auth(), Grant: shown, Dead: dead})
-	work.Go(func() { client.Serve(life) }) // what ends it, Ready and Dial report
-	here, err := client.Ready(ctx)
-	if err != nil {
-		client.Close()
-		return opened{}, err
-	}
-	return opened{client, here, client.Generation()}, nil
 }
 
 func littleEndian() bool {
@@ -295,9 +217,9 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
-	guestErr := w.guests.end(ctx)
+	guestErr := w.guests.End(ctx)
 	if w.host != nil {
-		defer w.host.guests.left(w)
+		defer w.host.guests.Left(w)
 	}
 	if w.watch != nil {
 		w.watch.Finalize(ctx)
@@ -307,18 +229,9 @@ func (w *World) finalize(ctx context.Context) error {
 	w.engine.Close()
 	w.die(ErrFinalized)
 	errs = append(errs, w.endWatch())
-	if w.leave != nil {
-		w.leave()
-	}
-	if w.connector != nil {
-		errs = append(errs, w.connector.Close())
-	}
-	if w.stop != nil {
-		w.stop()
-	}
-	w.serving.Wait()
+	closing, mesh := w.member.Leave()
 	w.comms.background.Wait()
-	errs = append(errs, w.meshErr)
+	errs = append(errs, closing, mesh)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
 		errs = append(errs, writeReport(name, w.engine.Rank(), links))
 	}

@@ -15,50 +15,10 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 )
 
 const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
-
-func TestEnvironment(t *testing.T) {
-	for _, tc := range []struct {
-		name       string
-		env        string
-		rank, size int
-		fault      string
-	}{
-		{"none", "", 0, 1, ""},
-		{"isthmus run", "ISTHMUS_RANK=1 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d", 1, 2, ""},
-		{"before all others", "ISTHMUS_RANK=1 ISTHMUS_SIZE=2 PMI_RANK=3 PMI_SIZE=4 SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 1, 2, ""},
-		{"PMI before Slurm", "PMI_RANK=3 PMI_SIZE=4 SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 3, 4, ""},
-		{"PMIx", "PMIX_RANK=2 OMPI_COMM_WORLD_SIZE=3 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 2, 3, ""},
-		{"Slurm", "SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 5, 6, ""},
-		{"one of one needs no key", "SLURM_PROCID=0 SLURM_NTASKS=1", 0, 1, ""},
-		{"rank too great", "ISTHMUS_RANK=2 ISTHMUS_SIZE=2", 0, 0, `ISTHMUS_RANK="2" of ISTHMUS_SIZE="2": want a rank from 0`},
-		{"no number", "PMI_RANK=x PMI_SIZE=2", 0, 0, `PMI_RANK="x"`},
-		{"rank alone", "ISTHMUS_RANK=0", 0, 0, "ISTHMUS_RANK is set but ISTHMUS_SIZE is not"},
-		{"size alone", "ISTHMUS_SIZE=2", 0, 0, "ISTHMUS_SIZE is set but ISTHMUS_RANK is not"},
-		{"both ways", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h ISTHMUS_DIR=/d", 0, 0, "both ISTHMUS_HELPER (/h) and ISTHMUS_DIR (/d)"},
-		{"no way", "SLURM_PROCID=0 SLURM_NTASKS=2 ISTHMUS_JOB_KEY=K", 0, 0, "Slurm numbers this process 0 of 2, but to reach the others it needs"},
-		{"carriers", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_CARRIERS=16", 0, 2, ""},
-		{"no switch", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_SHARED=no", 0, 0, "ISTHMUS_SHARED=\"no\": want on or off"},
-		{"no carriers", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_CARRIERS=0", 0, 0, "ISTHMUS_CARRIERS=\"0\": want a number of carriers from 1 to 16"},
-		{"too many carriers", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_CARRIERS=17", 0, 0, "ISTHMUS_CARRIERS"},
-		{"bad key", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=demo:x ISTHMUS_DIR=/d", 0, 0, "ISTHMUS_JOB_KEY: job key of demo: the secret is not 32 bytes"},
-	} {
-		env := map[string]string{}
-		for _, pair := range strings.Fields(strings.ReplaceAll(tc.env, "KEY=K", "KEY="+testKey)) {
-			name, value, _ := strings.Cut(pair, "=")
-			env[name] = value
-		}
-		p, err := placeFrom(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-		switch {
-		case tc.fault == "" && (err != nil || p.rank != tc.rank || p.size != tc.size):
-			t.Errorf("%s: rank %d of %d, %v", tc.name, p.rank, p.size, err)
-		case tc.fault != "" && (!errors.Is(err, ErrEnv) || !strings.Contains(err.Error(), tc.fault)):
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.fault)
-		}
-	}
-}
 
 // A receiver that is behind has its peer offer messages instead of sending them;
 // nothing is lost, and a receive for a message far behind gets it at once.
@@ -271,7 +231,7 @@ func TestInitFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	socket := filepath.Join(t.TempDir(), "no-helper")
-	_, err = Init(ctx, func(c *config) { c.place = &place{rank: 0, size: 2, key: key, helper: socket} })
+	_, err = Init(ctx, func(c *config) { c.place = &join.Place{Rank: 0, Size: 2, Key: key, Helper: socket} })
 	if err == nil || !strings.Contains(err.Error(), "mpilib: Init: rank 0 of 2: helper "+socket+" is not reachable: ") || !strings.Contains(err.Error(), "is isthmus-helper running?") {
 		t.Errorf("%v", err)
 	}

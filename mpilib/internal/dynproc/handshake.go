@@ -1,4 +1,4 @@
-package mpilib
+package dynproc
 
 import (
 	"context"
@@ -13,10 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
-// A port handshake is what the roots of two jobs say to each other at a port, on a link
+// A Handshake is what the roots of two jobs say to each other at a port, on a link
 // that both have proven to know the port:
 //
 //	connects                          accepts
@@ -29,14 +28,14 @@ import (
 //
 // The joint job's key follows from the port's and both nonces; it is never sent
 // between the jobs.
-type portHandshake struct {
-	listener *portListener
+type Handshake struct {
+	listener *Listener
 	link     *link.Link
 	leaves   bool // the listener is of this handshake alone
 	timeout  time.Duration
 
-	key    jobkey.Key
-	others int // processes of the other side
+	Key    jobkey.Key // of the joint job
+	Others int        // processes of the other side
 }
 
 const (
@@ -48,41 +47,41 @@ const (
 	stepTimeout = 15 * time.Second
 )
 
-// portHandshake meets the other job's root at a port and returns when both know the joint
-// job's key. mine is how many processes this side has.
-func (w *World) portHandshake(ctx context.Context, kind settle.Kind, port string, mine int) (*portHandshake, error) {
-	if kind == settle.Connect {
-		key, err := parsePort(port)
+// Meet meets the other job's root at a port, to which it connects or at which it accepts,
+// and returns when both know the joint job's key. mine is how many processes this side has.
+func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int) (*Handshake, error) {
+	if connects {
+		key, err := ParsePort(port)
 		if err != nil {
 			return nil, err
 		}
-		l, visit, err := w.visit(ctx, key)
+		l, visit, err := g.Visit(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		k := &portHandshake{listener: l, link: visit, leaves: true, timeout: w.config.connectTimeout}
+		k := &Handshake{listener: l, link: visit, leaves: true, timeout: g.cfg.Timeout}
 		if err := k.propose(ctx, key, mine); err != nil {
-			l.close() // with the link, for whose other end there is nothing to wait
+			l.Close() // with the link, for whose other end there is nothing to wait
 			return nil, fmt.Errorf("at the port: %w", err)
 		}
 		return k, nil
 	}
-	l, err := w.portOf(port)
+	l, err := g.portOf(port)
 	if err != nil {
 		return nil, err
 	}
-	key, err := parsePort(port)
+	key, err := ParsePort(port)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		select {
 		case caller := <-l.callers:
-			k := &portHandshake{listener: l, link: caller, timeout: w.config.connectTimeout}
+			k := &Handshake{listener: l, link: caller, timeout: g.cfg.Timeout}
 			if k.receive(ctx, key, mine) == nil {
 				return k, nil
 			}
-			k.close() // it has gone, or talks nonsense: the next one's turn
+			k.Close() // it has gone, or talks nonsense: the next one's turn
 		case <-l.closed:
 			return nil, errNotMine
 		case <-ctx.Done():
@@ -91,16 +90,16 @@ func (w *World) portHandshake(ctx context.Context, kind settle.Kind, port string
 	}
 }
 
-// close ends the talk.
-func (k *portHandshake) close() {
-	k.listener.part(k.link)
+// Close ends the talk.
+func (k *Handshake) Close() {
+	k.listener.Part(k.link)
 	if k.leaves {
-		k.listener.close()
+		k.listener.Close()
 	}
 }
 
 // propose is the part of who connects.
-func (k *portHandshake) propose(ctx context.Context, port jobkey.Key, mine int) error {
+func (k *Handshake) propose(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, 0)()
 	out := newOffer(mine)
 	if _, err := k.link.Conn.Write(out); err != nil {
@@ -118,7 +117,7 @@ func (k *portHandshake) propose(ctx context.Context, port jobkey.Key, mine int) 
 }
 
 // receive is the part of who accepts.
-func (k *portHandshake) receive(ctx context.Context, port jobkey.Key, mine int) error {
+func (k *Handshake) receive(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, stepTimeout)()
 	in := make([]byte, offerLen)
 	if _, err := io.ReadFull(k.link.Conn, in); err != nil {
@@ -136,7 +135,7 @@ func (k *portHandshake) receive(ctx context.Context, port jobkey.Key, mine int) 
 		return k.explain(ctx, err)
 	}
 	if string(here) != portMagic {
-		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
+		return fmt.Errorf("%w: the other job's root says something else than this version does", mpi.ErrMismatch)
 	}
 	return nil
 }
@@ -150,30 +149,30 @@ func newOffer(size int) []byte {
 
 // settle reads the other side's offer and derives the key from the offers of who
 // accepts and of who connects.
-func (k *portHandshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
+func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
 	if string(theirs[:len(portMagic)]) != portMagic {
-		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
+		return fmt.Errorf("%w: the other job's root says something else than this version does", mpi.ErrMismatch)
 	}
 	n := binary.BigEndian.Uint32(theirs[len(portMagic):])
 	if n == 0 || uint64(n)+uint64(mine) > math.MaxInt32 {
-		return fmt.Errorf("%w: the other job says that it has %d processes", ErrMismatch, n)
+		return fmt.Errorf("%w: the other job says that it has %d processes", mpi.ErrMismatch, n)
 	}
-	k.others = int(n)
+	k.Others = int(n)
 	nonces := append(append([]byte(nil), accepts[offerLen-nonceLen:]...), connects[offerLen-nonceLen:]...)
-	k.key = port.Joint(nonces)
+	k.Key = port.Joint(nonces)
 	return nil
 }
 
-// conclude tells the other root how this side fared, mine, and returns how both did.
-func (k *portHandshake) conclude(ctx context.Context, mine error) error {
+// Conclude tells the other root how this side fared, mine, and returns how both did.
+func (k *Handshake) Conclude(ctx context.Context, mine error) error {
 	if mine != nil { // it is told though ctx may be done
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), TellTimeout)
 		defer cancel()
 	}
 	// The other side's processes join at the same time, within this.
 	defer k.bound(ctx, k.timeout+stepTimeout)()
-	out := outcomeOf(mine)
+	out := OutcomeOf(mine)
 	b := append([]byte{out.Class}, out.Text[:]...)
 	if _, err := k.link.Conn.Write(b); err != nil || mine != nil {
 		return mpi.FirstOf(mine, k.explain(ctx, err))
@@ -181,13 +180,13 @@ func (k *portHandshake) conclude(ctx context.Context, mine error) error {
 	if _, err := io.ReadFull(k.link.Conn, b); err != nil {
 		return k.explain(ctx, fmt.Errorf("waiting for the other job's processes to join: %w", err))
 	}
-	in := outcome{Class: b[0], Text: [len(out.Text)]byte(b[1:])}
-	return in.err("the other job")
+	in := Outcome{Class: b[0], Text: [len(out.Text)]byte(b[1:])}
+	return in.Err("the other job")
 }
 
 // bound has reads and writes end with ctx, and after d unless it is 0. The function
 // that it returns takes that back.
-func (k *portHandshake) bound(ctx context.Context, d time.Duration) func() {
+func (k *Handshake) bound(ctx context.Context, d time.Duration) func() {
 	conn := k.link.Conn
 	conn.SetDeadline(time.Time{})
 	if d > 0 {
@@ -199,14 +198,14 @@ func (k *portHandshake) bound(ctx context.Context, d time.Duration) func() {
 
 // explain gives an error of the link its cause: the context's, or that the other end
 // is gone.
-func (k *portHandshake) explain(ctx context.Context, err error) error {
+func (k *Handshake) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the other job's root has left: %w", ErrPort, err)
+		return fmt.Errorf("%w: the other job's root has left: %w", mpi.ErrPort, err)
 	}
-	return fmt.Errorf("%w: %w", ErrPort, k.link.Explain(err))
+	return fmt.Errorf("%w: %w", mpi.ErrPort, k.link.Explain(err))
 }

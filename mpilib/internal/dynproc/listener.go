@@ -1,0 +1,294 @@
+// Package dynproc joins processes of jobs that were started apart (MPI-4.1, chapter 11):
+// it opens ports, meets the root of another job at one, and asks for names under which
+// ports are published.
+//
+// It knows neither communicators nor worlds: what two roots come to is the key of a job,
+// which their processes join. What is open is in Guests, until End.
+package dynproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A port is the key of a job of its own, in which processes of two other jobs
+// meet: who has opened the port is rank 0 there, and who connects to it takes a
+// rank at random.
+const (
+	Prefix     = "isthmus-port:" // of a port's text, before the key
+	portSize   = 1 << 31         // ranks of a port's job
+	maxCallers = 64              // who wait at a port for Accept; further ones are turned away
+)
+
+// Listener is this process's part in a port's job.
+type Listener struct {
+	port    string
+	member  join.Member     // of the port's job
+	callers chan *link.Link // links that nobody has taken
+	closed  chan struct{}   // when it is over
+	once    sync.Once
+	meshErr error // of the member; read once it is over
+
+	mu      sync.Mutex     // guards the rest
+	over    bool           // nothing is added to leaving any more
+	leaving sync.WaitGroup // links that are closed but not over
+}
+
+// enter joins a port's job as rank. Close it when done.
+func (g *Guests) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Listener, error) {
+	l := &Listener{port: Prefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{})}
+	err := l.member.Join(ctx, g.cfg.Reacher, join.Job{
+		Key: key, Rank: rank, Size: portSize, Carriers: 1, Timeout: g.cfg.Timeout, Log: g.cfg.Log, Up: l.came,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// came queues a caller.
+func (l *Listener) came(caller *link.Link) {
+	caller.Conn.Calm()
+	select {
+	case l.callers <- caller:
+	default:
+		l.Part(caller)
+	}
+}
+
+// Part closes a link, and has Close wait until the other end has what was
+// written.
+func (l *Listener) Part(caller *link.Link) {
+	caller.Conn.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.leaving.Go(func() { <-caller.Done() }) // some seconds at most
+	}
+}
+
+// Close leaves the port's job; those who wait there are turned away. It returns
+// when nothing is left of it.
+func (l *Listener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		l.mu.Lock()
+		l.over = true
+		l.mu.Unlock()
+		l.leaving.Wait()
+		_, l.meshErr = l.member.Leave()
+		for {
+			select {
+			case caller := <-l.callers:
+				caller.Conn.Close()
+				continue
+			default:
+			}
+			break
+		}
+	})
+	return l.meshErr
+}
+
+// ParsePort reads a port's key. The error does not repeat it.
+func ParsePort(port string) (jobkey.Key, error) {
+	text, ok := strings.CutPrefix(port, Prefix)
+	if !ok {
+		return jobkey.Key{}, fmt.Errorf("%w: a port's text begins with %q, as OpenPort returns it", mpi.ErrPort, Prefix)
+	}
+	key, err := jobkey.Parse(text)
+	if err != nil {
+		return jobkey.Key{}, fmt.Errorf("%w: %w", mpi.ErrPort, err)
+	}
+	return key, nil
+}
+
+// Config is how a process reaches others.
+type Config struct {
+	Reacher   join.Reacher
+	Connector func() overlay.Connector // of this process's own job; nil in a world of one
+	Timeout   time.Duration            // of each attempt to reach anybody
+	Log       *slog.Logger             // may be nil
+}
+
+// Joint is this process's membership of a job that two others have made.
+type Joint interface {
+	Finalize(context.Context) error
+}
+
+// Guests is what a process has to do with other jobs.
+type Guests struct {
+	cfg Config
+
+	mu     sync.Mutex // guards the fields below; never held while waiting
+	ports  map[string]*Listener
+	joints map[Joint]bool
+	ended  bool
+	names  *directory // of a process without a connector; nil until it is needed
+}
+
+// Init is to be called before all else.
+func (g *Guests) Init(cfg Config) { g.cfg = cfg }
+
+// directory is a process's connection to its helper for names alone.
+type directory struct {
+	connector overlay.Connector
+	names     overlay.Names
+	stop      context.CancelFunc
+	serving   sync.WaitGroup
+}
+
+func (d *directory) close() {
+	d.connector.Close()
+	d.stop()
+	d.serving.Wait()
+}
+
+// Add notes a world with another job, unless this one has ended.
+func (g *Guests) Add(j Joint) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return false
+	}
+	if g.joints == nil {
+		g.joints = map[Joint]bool{}
+	}
+	g.joints[j] = true
+	return true
+}
+
+// Left forgets a world that has ended.
+func (g *Guests) Left(j Joint) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.joints, j)
+}
+
+// End closes what is open, for Finalize.
+func (g *Guests) End(ctx context.Context) error {
+	g.mu.Lock()
+	g.ended = true
+	ports, joints, names := g.ports, g.joints, g.names
+	var errs []error
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	}
+	for _, l := range ports {
+		all.Go(func() { note(l.Close()) })
+	}
+	for j := range joints {
+		all.Go(func() { note(j.Finalize(ctx)) })
+	}
+	g.mu.Unlock()
+	all.Wait()
+	if names != nil {
+		names.close()
+	}
+	return errors.Join(errs...)
+}
+
+// OpenPort returns the text of a new port.
+func (g *Guests) OpenPort(ctx context.Context) (string, error) {
+	job := g.cfg.Reacher.Place.Key.Name
+	name := job + "-port"
+	if job == "" || overlay.CheckName("job", name) != nil {
+		name = "port"
+	}
+	key, err := jobkey.New(name)
+	if err != nil {
+		return "", err
+	}
+	l, err := g.enter(ctx, key, 0)
+	if err != nil {
+		return "", err
+	}
+	g.mu.Lock()
+	ended := g.ended
+	if !ended {
+		if g.ports == nil {
+			g.ports = map[string]*Listener{}
+		}
+		g.ports[l.port] = l
+	}
+	g.mu.Unlock()
+	if ended {
+		return "", errors.Join(mpi.ErrFinalized, l.Close())
+	}
+	return l.port, nil
+}
+
+// ClosePort closes a port of OpenPort.
+func (g *Guests) ClosePort(port string) error {
+	g.mu.Lock()
+	l := g.ports[port]
+	delete(g.ports, port)
+	g.mu.Unlock()
+	if l == nil {
+		return errNotMine
+	}
+	return l.Close()
+}
+
+var errNotMine = fmt.Errorf("%w: this process has not opened it, or has closed it", mpi.ErrPort)
+
+// Check says what is wrong with a port to Connect to, or to Accept at.
+func (g *Guests) Check(connects bool, port string) error {
+	if connects {
+		_, err := ParsePort(port)
+		return err
+	}
+	_, err := g.portOf(port)
+	return err
+}
+
+// Waiting returns how many callers wait at a port of this process for Meet.
+func (g *Guests) Waiting(port string) (int, error) {
+	l, err := g.portOf(port)
+	if err != nil {
+		return 0, err
+	}
+	return len(l.callers), nil
+}
+
+// portOf returns the listener of a port of this process.
+func (g *Guests) portOf(port string) (*Listener, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.ports[port]; l != nil {
+		return l, nil
+	}
+	return nil, errNotMine
+}
+
+// Visit links this process to who has opened a port. Close the listener when done.
+func (g *Guests) Visit(ctx context.Context, key jobkey.Key) (*Listener, *link.Link, error) {
+	l, err := g.enter(ctx, key, 1+rand.Uint32N(portSize-1))
+	if err != nil {
+		return nil, nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
+	defer cancel()
+	if err := l.member.Mesh.Connect(bounded, 0); ctx.Err() != nil { // which says nothing of who listens
+		return nil, nil, errors.Join(fmt.Errorf("reaching the other job: %w", context.Cause(ctx)), l.Close())
+	} else if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%w: nobody listens at it: %w", mpi.ErrPort, err), l.Close())
+	}
+	return l, <-l.callers, nil
+}

@@ -1,0 +1,65 @@
+package dynproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// TellTimeout bounds how long a root tries to tell its side that it gives up, when
+// its own context is done.
+const TellTimeout = 10 * time.Second
+
+// Outcome is an error, or none, as processes tell each other.
+type Outcome struct {
+	Class uint8 // of outcomeClasses; 0: no error
+	Text  [400]byte
+}
+
+// outcomeClasses are the errors that keep their class on the way.
+var outcomeClasses = []error{nil, mpi.ErrPort, mpi.ErrProcFailed, mpi.ErrMismatch, mpi.ErrFinalized, context.DeadlineExceeded, context.Canceled, overlay.ErrTimeout, overlay.ErrUnreachable, errOther}
+
+var errOther = errors.New("failed")
+
+// OutcomeOf is that of err.
+func OutcomeOf(err error) (v Outcome) {
+	if err == nil {
+		return v
+	}
+	copy(v.Text[:], err.Error())
+	for class, target := range outcomeClasses {
+		if target != nil && (errors.Is(err, target) || target == errOther) {
+			v.Class = uint8(class)
+			break
+		}
+	}
+	return v
+}
+
+// Err is the error that who found.
+func (v Outcome) Err(who string) error {
+	if v.Class == 0 {
+		return nil
+	}
+	text := v.Text[:]
+	for i, b := range text {
+		if b == 0 {
+			text = text[:i]
+			break
+		}
+	}
+	return &toldError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
+}
+
+// toldError is an error that another process found and told.
+type toldError struct {
+	text  string
+	class error
+}
+
+func (e *toldError) Error() string { return e.text }
+func (e *toldError) Unwrap() error { return e.class }

@@ -1,0 +1,147 @@
+// Package join makes a process a member of a job: it reads from the environment which rank
+// the process is and how the others are reached, opens what reaches them, and serves a
+// mesh of links until the process leaves.
+//
+// It knows neither messages nor communicators, and no daemon but by package local's
+// client. What it opens is in a Member, until Leave.
+package join
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/isthmus-grid/isthmus/internal/pki/grant"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// The environment of a rank; package mpilib says what each is for.
+const (
+	EnvRank     = "ISTHMUS_RANK"
+	EnvSize     = "ISTHMUS_SIZE"
+	EnvHelper   = "ISTHMUS_HELPER"
+	EnvDir      = "ISTHMUS_DIR"
+	EnvCarriers = "ISTHMUS_CARRIERS"
+	EnvShared   = "ISTHMUS_SHARED"
+)
+
+// Place is what the environment says about this process. The zero Place but
+// for size 1 is a world of one.
+type Place struct {
+	Rank, Size  int
+	Key         jobkey.Key
+	Helper, Dir string
+	Carriers    int    // of a link; 0: its own choice
+	Unshared    bool   // no shared memory
+	Grant       []byte // of the job; may be empty
+}
+
+// rankSources lists who may have numbered the processes, in order of
+// precedence: who started last, started innermost, and is asked first.
+var rankSources = []struct {
+	name       string
+	rank, size []string // the first that is set counts
+}{
+	{"isthmus run", []string{EnvRank}, []string{EnvSize}},
+	{"PMI", []string{"PMI_RANK"}, []string{"PMI_SIZE"}},
+	{"PMIx", []string{"PMIX_RANK"}, []string{"PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", EnvSize, "SLURM_NTASKS"}},
+	{"Slurm", []string{"SLURM_PROCID"}, []string{"SLURM_NTASKS", "SLURM_NPROCS"}},
+}
+
+// FromEnvironment reads the environment through lookup. It is a function of its
+// argument alone.
+func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
+	p := Place{Size: 1}
+	who, err := p.number(lookup)
+	if err != nil {
+		return Place{}, err
+	}
+	p.Helper, _ = lookup(EnvHelper)
+	p.Dir, _ = lookup(EnvDir)
+	if p.Helper != "" && p.Dir != "" {
+		return Place{}, fmt.Errorf("mpilib: %w: both %s (%s) and %s (%s) are set; unset one", mpi.ErrEnv, EnvHelper, p.Helper, EnvDir, p.Dir)
+	}
+	if text, ok := lookup(grant.Env); ok && text != "" {
+		if p.Grant, err = grant.FromText(text); err != nil {
+			return Place{}, fmt.Errorf("mpilib: %w: %s: %w", mpi.ErrEnv, grant.Env, err)
+		}
+	}
+	key, ok, keyErr := keyFrom(lookup)
+	if p.Size == 1 {
+		p.Key = key // for names that it publishes
+		return p, nil
+	}
+	if !ok || p.Helper == "" && p.Dir == "" {
+		return Place{}, fmt.Errorf("mpilib: %w: %s numbers this process %d of %d, but to reach the others it needs %s and %s or %s; "+
+			"start it with `isthmus run`, or export them to every rank (`isthmus job new` makes a key)",
+			mpi.ErrEnv, who, p.Rank, p.Size, jobkey.EnvKey, EnvHelper, EnvDir)
+	}
+	if p.Key = key; keyErr != nil {
+		return Place{}, fmt.Errorf("mpilib: %w: %w", mpi.ErrEnv, keyErr)
+	}
+	if text, ok := lookup(EnvCarriers); ok && text != "" {
+		if p.Carriers, err = strconv.Atoi(text); err != nil || p.Carriers < 1 || p.Carriers > link.MaxForced {
+			return Place{}, fmt.Errorf("mpilib: %w: %s=%q: want a number of carriers from 1 to %d", mpi.ErrEnv, EnvCarriers, text, link.MaxForced)
+		}
+	}
+	switch text, _ := lookup(EnvShared); text {
+	case "", "on":
+	case "off":
+		p.Unshared = true
+	default:
+		return Place{}, fmt.Errorf("mpilib: %w: %s=%q: want on or off", mpi.ErrEnv, EnvShared, text)
+	}
+	return p, nil
+}
+
+// keyFrom returns the job's key, and whether the environment says anything of one.
+func keyFrom(lookup func(string) (string, bool)) (key jobkey.Key, ok bool, err error) {
+	if number, ok := lookup(jobkey.EnvKeyFD); ok {
+		key, err = jobkey.FromDescriptor(number)
+		return key, true, err
+	}
+	text, ok := lookup(jobkey.EnvKey)
+	if !ok {
+		return key, false, nil
+	}
+	if key, err = jobkey.Parse(text); err != nil {
+		err = fmt.Errorf("%s: %w", jobkey.EnvKey, err)
+	}
+	return key, true, err
+}
+
+// number sets rank and size and says who chose them.
+func (p *Place) number(lookup func(string) (string, bool)) (who string, err error) {
+	for _, source := range rankSources {
+		rankName, rankText := firstSet(lookup, source.rank)
+		sizeName, sizeText := firstSet(lookup, source.size)
+		if rankName == "" {
+			if source.name == "isthmus run" && sizeName != "" {
+				return "", fmt.Errorf("mpilib: %w: %s is set but %s is not", mpi.ErrEnv, sizeName, source.rank[0])
+			}
+			continue
+		}
+		if sizeName == "" {
+			return "", fmt.Errorf("mpilib: %w: %s is set but %s is not", mpi.ErrEnv, rankName, source.size[0])
+		}
+		rank, rankErr := strconv.ParseUint(rankText, 10, 31)
+		size, sizeErr := strconv.ParseUint(sizeText, 10, 31)
+		if rankErr != nil || sizeErr != nil || rank >= size || size > math.MaxInt32 {
+			return "", fmt.Errorf("mpilib: %w: %s=%q of %s=%q: want a rank from 0 to one less than the size", mpi.ErrEnv, rankName, rankText, sizeName, sizeText)
+		}
+		p.Rank, p.Size = int(rank), int(size)
+		return source.name, nil
+	}
+	return "", nil
+}
+
+func firstSet(lookup func(string) (string, bool), names []string) (name, value string) {
+	for _, name := range names {
+		if value, ok := lookup(name); ok {
+			return name, value
+		}
+	}
+	return "", ""
+}
