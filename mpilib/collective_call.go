@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // called says in which call err came up and has the communicator's error
@@ -57,7 +58,7 @@ func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	call := c.spareCall()
 	c.begun++
 	call.comm, call.context, call.tag, call.number = c, c.context+collectiveContext, int(tag)*schedule.Slots, c.begun
-	call.plan, call.begins = c.planOf(tag)
+	call.plan, call.begins = c.plans.Of((*plannedComm)(c), tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
 		call.seen = w.Entered((*watchedComm)(c), tag, args)
@@ -74,13 +75,12 @@ type collectiveCall struct {
 	seen         *debug.Calling // in debug mode; else nil
 	pair         bool           // only two ranks make it, who need no other
 	whole        *Comm          // whose call it is a part of, where that is not comm
-	plan         *plan          // nil: all ranks are taken to be together
-	begins       *plan          // which the call has to make; nil: none
+	plan         *plan.Plan     // nil: all ranks are taken to be together
+	begins       *plan.Plan     // which the call has to make; nil: none
 	planner      *collectives.Planner
-	waited       bool          // by the program, in its own goroutine
-	sharedBuffer *sharedBuffer // over which it goes; nil: by messages
-	number       uint64        // among the communicator's, from 1
-	step         uint64        // of the shared buffer
+	waited       bool   // by the program, in its own goroutine
+	plan.Posting        // of a shared buffer, where it goes over one
+	number       uint64 // among the communicator's, from 1
 	mail         coll.Messages
 	round        round // that it is all of
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // Comm is a communicator: an ordered group of processes whose messages match
@@ -40,10 +41,9 @@ type Comm struct {
 	calls      int32      // collective calls begun; the tag of the next one's messages
 	begun      uint64     // the same, for ever
 	attributes []attribute
-	busy       int    // calls in the background, and partitioned requests
-	parted     int    // tags that partitions were given
-	plan       *plan  // of the next collective call; nil: that makes one
-	forced     string // algorithms that hints force
+	busy       int           // calls in the background, and partitioned requests
+	parted     int           // tags that partitions were given
+	plans      plan.Sequence // of collective calls
 	spare      *collectiveCall
 }
 

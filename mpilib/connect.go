@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -147,7 +148,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	cfg.place, cfg.connector, cfg.where = &p, nil, nil
 	cfg.lookup = func(string) (string, bool) { return "", false }
 	cfg.layout, cfg.groups = jobgroups.Layout{}, nil
-	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, orders{}
+	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, plan.Orders{}
 	if w.config.reach != nil {
 		var err error
 		if cfg.connector, err = w.config.reach(overlay.ProcessName{Job: p.Key.ID(), Rank: uint32(p.Rank)}); err != nil {

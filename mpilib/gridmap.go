@@ -8,6 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -177,25 +178,12 @@ func (c *Comm) topology(ctx context.Context) (*Topology, *collectiveCall, error)
 // placed colours the ranks by where they run.
 func placed(places []overlay.NodeID) []RankPlace {
 	ranks := make([]RankPlace, len(places))
-	sites, nodes := dense(firstSharing(places, SplitSite)), dense(firstSharing(places, SplitNode))
-	for r, place := range places {
+	sites, nodes := place.Dense(place.BySite(places)), place.Dense(place.ByNode(places))
+	for r, at := range places {
 		colours := []int{LevelGrid: 0, LevelSite: sites[r], LevelNode: nodes[r]}
-		ranks[r] = RankPlace{Rank: r, Site: string(place.Site), Node: place.Name, Depth: len(colours), Colours: colours}
+		ranks[r] = RankPlace{Rank: r, Site: string(at.Site), Node: at.Name, Depth: len(colours), Colours: colours}
 	}
 	return ranks
-}
-
-// dense numbers the values of a list from 0, in the order of their coming.
-func dense(list []int) []int {
-	number := map[int]int{}
-	numbers := make([]int, len(list))
-	for i, v := range list {
-		if _, known := number[v]; !known {
-			number[v] = len(number)
-		}
-		numbers[i] = number[v]
-	}
-	return numbers
 }
 
 // gather gives root everybody's paths, and returns them encoded.

@@ -169,8 +169,8 @@ func (c *Comm) GetInfo() *Info {
 	of := c.Local()
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if of.forced != "" {
-		info.pairs = append(info.pairs, pair{HintColl, of.forced})
+	if forced := of.plans.Forced(); forced != "" {
+		info.pairs = append(info.pairs, pair{HintColl, forced})
 	}
 	return info
 }

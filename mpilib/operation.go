@@ -33,7 +33,7 @@ func (o *operation) call(ctx context.Context, c *Comm) error {
 	if err == nil {
 		r.call.waited = true
 		err = o.do(ctx, r)
-		if r.call.leaveSharedBuffer(); err == nil {
+		if r.call.Leave(); err == nil {
 			r.call.over()
 		}
 	}

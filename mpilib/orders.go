@@ -1,15 +1,11 @@
 package mpilib
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // The environment of collective calls, and the hint. Where a communicator's ranks are on
@@ -34,23 +30,6 @@ const (
 	HintColl = "isthmus_coll"
 )
 
-// orders are what a process's environment says of algorithms.
-type orders struct {
-	Forced  string             `json:"forced,omitempty"`  // EnvColl
-	Learned map[string]float64 `json:"learned,omitempty"` // as collectives.Model has it
-}
-
-func (o orders) encoded() []byte {
-	if o.Forced == "" && len(o.Learned) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings and finite numbers
-	}
-	return b
-}
-
 // readOrders reads the environment of a process.
 func (cfg *config) readOrders() error {
 	if list, ok := cfg.lookup(EnvColl); ok {
@@ -69,44 +48,15 @@ func (cfg *config) readOrders() error {
 	f, err := os.Open(name)
 	if err == nil {
 		defer f.Close()
-		cfg.orders.Learned, err = readLearned(f)
+		cfg.orders.Learned, err = plan.ReadLearned(f)
 	}
 	if err != nil {
 		return fmt.Errorf("mpilib: %w: %s: %s: %w", ErrEnv, EnvCollLearned, name, err)
 	}
-	if n := len(cfg.orders.encoded()); n > maxOrders {
-		return fmt.Errorf("mpilib: %w: %s and %s come to %d bytes; at most %d are possible", ErrEnv, EnvColl, EnvCollLearned, n, maxOrders)
+	if err := cfg.orders.Check(); err != nil {
+		return fmt.Errorf("mpilib: %w: %s and %s %w", ErrEnv, EnvColl, EnvCollLearned, err)
 	}
 	return nil
-}
-
-// readLearned reads corrections.
-func readLearned(r io.Reader) (map[string]float64, error) {
-	learned := map[string]float64{}
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
-		words := strings.Fields(text)
-		if len(words) == 0 {
-			continue
-		}
-		if len(words) != 4 {
-			return nil, fmt.Errorf("line %d: %d words, not a collective, an algorithm, a number of bytes and a factor", n, len(words))
-		}
-		if _, err := collectives.Find(words[0], words[1]); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		bytes, err := strconv.Atoi(words[2])
-		if err != nil || bytes < 0 {
-			return nil, fmt.Errorf("line %d: %q is no number of bytes", n, words[2])
-		}
-		factor, err := strconv.ParseFloat(words[3], 64)
-		if err != nil || !(factor >= 1e-3 && factor <= 1e3) {
-			return nil, fmt.Errorf("line %d: %q is no factor from 0.001 to 1000", n, words[3])
-		}
-		learned[collectives.LearnedKey(words[0], words[1], bytes)] = factor
-	}
-	return learned, lines.Err()
 }
 
 // forcedBy returns the algorithms that info forces, and whether it says anything of that.

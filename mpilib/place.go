@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -44,42 +45,12 @@ func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
 }
 
 func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.NodeID, error) {
-	if call.plan != nil && call.plan.snapshot.places != nil { // so has every rank
-		return slices.Clone(call.plan.snapshot.places), nil
-	}
-	all, err := coll.Allgather(ctx, call, call.Size(), recordOf(c.world.comms.here))
-	if err != nil {
-		return nil, err
-	}
-	places := make([]overlay.NodeID, len(all))
-	for r := range all {
-		if places[r], err = all[r].place(); err != nil {
-			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
+	if call.plan != nil {
+		if places := call.plan.Places(); places != nil { // so has every rank
+			return slices.Clone(places), nil
 		}
 	}
-	return places, nil
-}
-
-// placeRecord is a NodeID of constant size: two names with their lengths.
-type placeRecord [2][1 + overlay.MaxNameLen]byte
-
-func recordOf(place overlay.NodeID) (r placeRecord) {
-	for i, name := range []string{string(place.Site), place.Name} {
-		r[i][0] = byte(copy(r[i][1:], name))
-	}
-	return r
-}
-
-func (r *placeRecord) place() (overlay.NodeID, error) {
-	var names [2]string
-	for i := range r {
-		n := int(r[i][0])
-		if n > overlay.MaxNameLen {
-			return overlay.NodeID{}, fmt.Errorf("%w: a name of %d bytes; do all ranks run the same version?", ErrMismatch, n)
-		}
-		names[i] = string(r[i][1 : 1+n])
-	}
-	return overlay.NodeID{Site: overlay.SiteID(names[0]), Name: names[1]}, nil
+	return place.Gather(ctx, call, call.Size(), c.world.comms.here)
 }
 
 // SplitType is what the processes of one part of SplitType share.
@@ -166,7 +137,10 @@ func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitT
 func (c *Comm) sharing(ctx context.Context, call *collectiveCall, split SplitType) ([]int, error) {
 	if split != SplitGroup {
 		places, err := c.places(ctx, call)
-		return firstSharing(places, split), err
+		if split == SplitSite {
+			return place.BySite(places), err
+		}
+		return place.ByNode(places), err
 	}
 	groups := make([]int, c.Size())
 	for r := range groups {
@@ -195,21 +169,4 @@ func commonSplit(all []group.Choice, mine SplitType) (SplitType, error) {
 		return SplitType(Undefined), nil
 	}
 	return SplitType(all[first].Colour), nil
-}
-
-// firstSharing returns, for each rank, the first rank that shares what split
-// says with it.
-func firstSharing(places []overlay.NodeID, split SplitType) []int {
-	first := make(map[overlay.NodeID]int)
-	sharing := make([]int, len(places))
-	for r, place := range places {
-		if split == SplitSite {
-			place.Name = ""
-		}
-		if _, known := first[place]; !known {
-			first[place] = r
-		}
-		sharing[r] = first[place]
-	}
-	return sharing
 }

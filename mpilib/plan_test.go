@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
-	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // sitesOf lays ranks out over sites: blocks of some ranks each, or dealt out one by one.
@@ -230,7 +230,7 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"bcast telepathy 64 1", "bcast two-level many 1", "bcast two-level 64 fast", "bcast two-level 64 NaN", "bcast two-level 64 1e9"} {
-		if _, err := readLearned(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "line 1: ") {
+		if _, err := plan.ReadLearned(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "line 1: ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -311,33 +311,6 @@ func TestModelIsShared(t *testing.T) {
 	}
 	if len(models["group"]) != 3 || len(models["later"]) != l.ranks {
 		t.Errorf("%d and %d models", len(models["group"]), len(models["later"]))
-	}
-}
-
-// What is known of one way counts for both, what is not is supposed.
-func TestOutlookModel(t *testing.T) {
-	at := func(sites ...overlay.SiteID) (places []overlay.NodeID) {
-		for _, s := range sites {
-			places = append(places, overlay.NodeID{Site: s, Name: "n"})
-		}
-		return places
-	}
-	o := (&snapshot{places: at("b", "a", "b", "c")}).knowing(map[siteWay]pathRecord{
-		{"a", "b"}: {RTT: 0.020, Rate: 5e6}, {"b", "a"}: {RTT: 0.016}, {"c", "a"}: {Rate: 7e6},
-	})
-	m, far := o.model(), collectives.DefaultModel().Far
-	const a, b, c = 1, 0, 2 // by the lowest rank
-	for _, w := range []struct {
-		from, to int
-		ms       float64
-		rate     float64
-	}{{a, b, 8, 5e6}, {b, a, 8, 5e6}, {a, c, 10, 7e6}, {c, a, 10, 7e6}, {b, c, 10, far.Rate}} {
-		if got := m.Between[w.from][w.to]; got.Latency.Seconds()*1000 != w.ms || got.Rate != w.rate {
-			t.Errorf("from site %d to %d: %+v, want %+v", w.from, w.to, got, w)
-		}
-	}
-	if !o.apart() || (&snapshot{places: at("a", "a")}).apart() || (&snapshot{}).apart() {
-		t.Error("apart is wrong")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -91,11 +92,10 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 	if err != nil {
 		return nil, err
 	}
-	split := SplitSite
+	sharing := place.BySite(places)
 	if pset == PsetNode {
-		split = SplitNode
+		sharing = place.ByNode(places)
 	}
-	sharing := firstSharing(places, split)
 	mine := sharing[s.world.comm.rank]
 	for _, part := range group.By(s.world.comm.group, func(world int) int { return sharing[world] }) {
 		if part.Label == mine {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // seasoned has made so many calls that its ranks share a shared buffer, if they can.
 func seasoned(ctx context.Context, c *Comm) error {
-	for range sharedBufferAfter + 1 {
+	for range plan.SharedBufferAfter + 1 {
 		if err := Barrier(ctx, c); err != nil {
 			return err
 		}
@@ -17,10 +19,10 @@ func seasoned(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-func sharedBufferOf(c *Comm) *sharedBuffer {
+func sharedBufferOf(c *Comm) *plan.SharedBuffer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.plan.sharedBuffer
+	return c.plans.Last().SharedBuffer()
 }
 
 // Ranks of one node share a shared buffer after some calls, and go on with it through later plans; the
@@ -35,7 +37,7 @@ func TestSharedBufferIsUsed(t *testing.T) {
 		if first == nil {
 			return errors.New("there is no shared buffer")
 		}
-		for range comparisons[0] {
+		for range plan.FirstComparison {
 			if err := Barrier(ctx, c); err != nil {
 				return err
 			}
@@ -160,7 +162,7 @@ func TestSharedBufferGivenUp(t *testing.T) {
 			if err := Barrier(ctx, c); err != nil {
 				return fmt.Errorf("the barrier that the other had entered: %w", err)
 			}
-			if err := Alltoall(ctx, c, make([]int, 4), make([]int, 4)); !errors.Is(err, errGivenUp) {
+			if err := Alltoall(ctx, c, make([]int, 4), make([]int, 4)); !errors.Is(err, plan.ErrGivenUp) {
 				return fmt.Errorf("a call that the other has not made: %w", err)
 			}
 		}

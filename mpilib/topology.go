@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
@@ -158,7 +159,7 @@ func (c *Comm) sites(ctx context.Context, call *collectiveCall) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return firstSharing(places, SplitSite), nil
+	return place.BySite(places), nil
 }
 
 // CartGet returns the sizes of a Cartesian communicator, which of its

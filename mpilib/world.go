@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -31,6 +32,7 @@ type World struct {
 	guests dynproc.Guests // ports, and worlds that this one has with other jobs
 	host   *World         // of a world with another job: this job's; else nil
 
+	plans  plan.Config
 	member join.Member // of no job in a world of one
 
 	life context.Context // of calls that go on by themselves; ends with the engine
@@ -59,7 +61,7 @@ type config struct {
 	debugOut       io.Writer
 	patience       time.Duration // of the debug mode
 	trace          string        // where timelines go; empty: nowhere
-	orders         orders
+	orders         plan.Orders
 	explain        io.Writer // where choices of algorithms are told; nil: nowhere
 }
 
@@ -139,6 +141,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
+	w.plans = w.planning()
 	w.guests.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})

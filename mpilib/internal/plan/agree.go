@@ -1,4 +1,4 @@
-package mpilib
+package plan
 
 import (
 	"context"
@@ -8,12 +8,14 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // opening is what a rank tells all others at the first call.
 type opening struct {
-	Place  placeRecord
+	Place  place.Record
 	Orders uint32 // how many bytes of orders rank 0 has
 }
 
@@ -22,25 +24,25 @@ const maxOrders = 1 << 20
 
 // agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
 // for a shared buffer if that is due. All make the call.
-func (c *collectiveCall) agree(ctx context.Context, before *snapshot, b *sharedBuffer) (*snapshot, *sharedBuffer, error) {
+func agree(ctx context.Context, c Call, comm Comm, before *snapshot, b *SharedBuffer) (*snapshot, *SharedBuffer, error) {
 	o, err := before, error(nil)
 	if o == nil {
-		o, err = c.meet(ctx)
+		o, err = meet(ctx, c, comm)
 	}
 	switch {
 	case err != nil:
 	case o.apart():
-		o, err = c.compare(ctx, o)
-	case b == nil && c.number > sharedBufferAfter:
-		b, err = c.findSharedBuffer(ctx, o)
+		o, err = compare(ctx, c, comm, o)
+	case b == nil && c.Number() > SharedBufferAfter:
+		b, err = findSharedBuffer(ctx, c, comm, o)
 	}
 	return o, b, err
 }
 
 // meet has all ranks know where they are, and what rank 0 orders.
-func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
-	mine := opening{Place: recordOf(c.comm.world.comms.here)}
-	orders := c.comm.world.config.orders.encoded()
+func meet(ctx context.Context, c Call, comm Comm) (*snapshot, error) {
+	mine := opening{Place: place.RecordOf(comm.Config().Here())}
+	orders := comm.Config().Orders.encoded()
 	if c.Rank() == 0 {
 		mine.Orders = uint32(len(orders))
 	}
@@ -50,12 +52,12 @@ func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 	}
 	o := &snapshot{places: make([]overlay.NodeID, len(all))}
 	for r := range all {
-		if o.places[r], err = all[r].Place.place(); err != nil {
+		if o.places[r], err = all[r].Place.Place(); err != nil {
 			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
 		}
 	}
 	if n := all[0].Orders; n > maxOrders {
-		return nil, fmt.Errorf("%w: %d bytes of orders, at most %d are possible", ErrMismatch, n, maxOrders)
+		return nil, fmt.Errorf("%w: %d bytes of orders, at most %d are possible", mpi.ErrMismatch, n, maxOrders)
 	} else if n == 0 {
 		return o, nil
 	}
@@ -66,21 +68,22 @@ func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(orders, &o.orders); err != nil {
-		return nil, fmt.Errorf("%w: the orders of rank 0: %w", ErrMismatch, err)
+		return nil, fmt.Errorf("%w: the orders of rank 0: %w", mpi.ErrMismatch, err)
 	}
 	return o, nil
 }
 
 // compare has all ranks know what any rank's links have measured between sites: a record
 // for each two, in the order of the sites.
-func (c *collectiveCall) compare(ctx context.Context, o *snapshot) (*snapshot, error) {
-	var err error
-	if c.planner, err = o.planner(c.comm); err != nil {
+func compare(ctx context.Context, c Call, comm Comm, o *snapshot) (*snapshot, error) {
+	p, err := o.planner(comm)
+	if err != nil {
 		return nil, err
 	}
+	c.UsePlanner(p)
 	names, _ := o.sites()
 	mine, all := make([]pathRecord, len(names)*len(names)), make([]pathRecord, len(names)*len(names))
-	known := c.comm.measured(o)
+	known := measured(comm, o)
 	for i, from := range names {
 		for k, to := range names {
 			mine[i*len(names)+k] = known[siteWay{from, to}]
@@ -90,11 +93,11 @@ func (c *collectiveCall) compare(ctx context.Context, o *snapshot) (*snapshot, e
 	if err != nil {
 		return nil, err
 	}
-	better, err := bytesOp(NewOp("better", true, func(inout, in []pathRecord) {
+	better, err := coll.Op("better", true, func(inout, in []pathRecord) {
 		for i := range inout {
 			inout[i] = inout[i].with(in[i])
 		}
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package mpilib
+package plan
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -17,7 +18,7 @@ import (
 type snapshot struct {
 	places []overlay.NodeID // by rank; nil: all are at one
 	paths  map[siteWay]pathRecord
-	orders orders
+	orders Orders
 	hint   string // algorithms that the communicator's forces
 }
 
@@ -33,7 +34,7 @@ type pathRecord struct {
 // sites returns those that ranks are at, in the order of their lowest ranks, and the
 // number of each rank's.
 func (o *snapshot) sites() (names []overlay.SiteID, of []int) {
-	of = dense(firstSharing(o.places, SplitSite))
+	of = place.Dense(place.BySite(o.places))
 	for r, k := range of {
 		if k == len(names) {
 			names = append(names, o.places[r].Site)
@@ -65,7 +66,7 @@ func (o *snapshot) layout() collectives.Layout {
 	if o.places == nil {
 		return nil
 	}
-	return collectives.Layout{firstSharing(o.places, SplitSite), firstSharing(o.places, SplitNode)}
+	return collectives.Layout{place.BySite(o.places), place.ByNode(o.places)}
 }
 
 // model is the default one with what is known.
@@ -110,8 +111,8 @@ func least(a, b float64) float64 {
 }
 
 // planner returns this rank's for a communicator.
-func (o *snapshot) planner(c *Comm) (*collectives.Planner, error) {
-	p, err := collectives.NewPlanner(c.rank, c.Size(), o.layout())
+func (o *snapshot) planner(c Comm) (*collectives.Planner, error) {
+	p, err := collectives.NewPlanner(c.Rank(), c.Size(), o.layout())
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (o *snapshot) planner(c *Comm) (*collectives.Planner, error) {
 			return nil, err
 		}
 	}
-	if out := c.world.config.explain; out != nil && c.rank == 0 {
+	if out := c.Config().Explain; out != nil && c.Rank() == 0 {
 		p.Tell(func(collective string, s collectives.Shape, choices []collectives.Choice) {
 			io.WriteString(out, explained(c.Name(), collective, s, choices)) // there is nobody to tell that it failed
 		})
@@ -148,13 +149,13 @@ func choice(c collectives.Choice) string {
 }
 
 // measured returns what this process's links tell of the ways from its site, by site.
-func (c *Comm) measured(o *snapshot) map[siteWay]pathRecord {
+func measured(c Comm, o *snapshot) map[siteWay]pathRecord {
 	known := map[siteWay]pathRecord{}
-	mine := o.places[c.rank].Site
-	for _, p := range c.Paths() {
+	mine := o.places[c.Rank()].Site
+	for _, p := range c.Ways() {
 		w := siteWay{mine, o.places[p.To].Site}
 		if w.from != w.to {
-			known[w] = known[w].with(pathRecord{RTT: p.RTTMS / 1000, Rate: p.Bandwidth})
+			known[w] = known[w].with(pathRecord{RTT: p.RTT, Rate: p.Rate})
 		}
 	}
 	return known

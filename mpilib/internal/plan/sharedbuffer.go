@@ -1,4 +1,4 @@
-package mpilib
+package plan
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 )
 
-// sharedBufferAfter is how many collective calls a communicator has made before its ranks, if they are all
+// SharedBufferAfter is how many collective calls a communicator has made before its ranks, if they are all
 // on one node, look for a shared buffer: one that makes few needs none.
-const sharedBufferAfter = 16
+const SharedBufferAfter = 16
 
-// A sharedBuffer is the memory over which a communicator's ranks, all on one node, make the collective calls
+// A SharedBuffer is the memory over which a communicator's ranks, all on one node, make the collective calls
 // that they wait for. It is unmapped when nobody can reach it any more.
-type sharedBuffer struct {
+type SharedBuffer struct {
 	mu    sync.Mutex // held by the call that uses it
 	b     *shm.SharedBuffer
 	check func() error // says why to wait no longer, or returns nil
@@ -37,12 +37,11 @@ type sharedBufferOffer struct {
 }
 
 // findSharedBuffer has all ranks share one, or none. That there is none is no error.
-func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sharedBuffer, error) {
+func findSharedBuffer(ctx context.Context, c Call, comm Comm, o *snapshot) (*SharedBuffer, error) {
 	if !o.oneNode() {
 		return nil, nil
 	}
-	world := c.comm.world
-	mine := sharedBufferRecord{Willing: !world.config.place.Unshared && world.watch == nil, CPUs: shm.Allowed()}
+	mine := sharedBufferRecord{Willing: comm.Config().Shares(), CPUs: shm.Allowed()}
 	all, err := coll.Allgather(ctx, c, c.Size(), mine)
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sh
 			others = append(others, all[r].CPUs)
 		}
 	}
-	seg, err := c.makeSharedBuffer(ctx)
+	seg, err := makeSharedBuffer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +68,15 @@ func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sh
 		return nil, err
 	}
 	seg.CloseFile() // all have opened it
-	b := &sharedBuffer{b: seg.SharedBuffer(c.Rank(), c.Size(), others)}
-	group, id := (*everybody)(c.comm), c.context
-	b.check = func() error { return world.engine.Refused(group, id) }
+	b := &SharedBuffer{b: seg.SharedBuffer(c.Rank(), c.Size(), others)}
+	id := c.Context()
+	b.check = func() error { return comm.Refused(id) }
 	runtime.AddCleanup(b, func(b *shm.SharedBuffer) { b.Close() }, b.b)
 	return b, nil
 }
 
 // makeSharedBuffer returns the memory that rank 0 makes, nil where it could not be had.
-func (c *collectiveCall) makeSharedBuffer(ctx context.Context) (*shm.Segment, error) {
+func makeSharedBuffer(ctx context.Context, c Call) (*shm.Segment, error) {
 	var offer [1]sharedBufferOffer
 	var seg *shm.Segment
 	if c.Rank() == 0 {
@@ -113,31 +112,36 @@ func (o *snapshot) oneNode() bool {
 	return true
 }
 
-// errGivenUp explains that of a rank that has gone on.
-var errGivenUp = errors.New("the rank has given up this call, or called another; its own error says why")
+// ErrGivenUp explains that of a rank that has gone on.
+var ErrGivenUp = errors.New("the rank has given up this call, or called another; its own error says why")
 
-// takeSharedBuffer has the call, which is waited for, go over the communicator's shared buffer if it has one.
-// leaveSharedBuffer ends that.
-func (c *collectiveCall) takeSharedBuffer() error {
-	b := c.plan.sharedBuffer
-	if b == nil || !c.waited || c.needs() != c.comm {
-		return nil
-	}
+// Posting is the part of a call that goes over a shared buffer. It implements
+// collectives.SharedBuffer; the zero Posting, of a call that goes by messages, too.
+type Posting struct {
+	buffer *SharedBuffer
+	number uint64 // of the call
+	step   uint64
+}
+
+// Take has a call, the communicator's number-th, which is waited for and needs all of its
+// processes, go over its shared buffer. Leave ends that, also when Take has failed.
+func (p *Posting) Take(b *SharedBuffer, number uint64) error {
 	b.mu.Lock()
-	c.sharedBuffer = b
+	p.buffer, p.number = b, number
 	return b.check() // else only who waits would hear of a failure
 }
 
-func (c *collectiveCall) leaveSharedBuffer() {
-	if c.sharedBuffer != nil {
-		c.sharedBuffer.mu.Unlock()
-		c.sharedBuffer = nil
+// Leave ends what Take began, if it did.
+func (p *Posting) Leave() {
+	if p.buffer != nil {
+		p.buffer.mu.Unlock()
+		p.buffer = nil
 	}
 }
 
 // Posts implements collectives.SharedBuffer.
-func (c *collectiveCall) Posts() int {
-	if c.sharedBuffer == nil {
+func (p *Posting) Posts() int {
+	if p.buffer == nil {
 		return 0
 	}
 	return shm.SharedBufferPiece
@@ -148,29 +152,29 @@ func (c *collectiveCall) Posts() int {
 const stepBits = 16
 
 // Post implements collectives.SharedBuffer.
-func (c *collectiveCall) Post(ctx context.Context, p []byte) error {
-	c.step++
-	return c.sharedBuffer.b.Post(ctx, c.stamp(), c.sharedBuffer.check, p)
+func (p *Posting) Post(ctx context.Context, b []byte) error {
+	p.step++
+	return p.buffer.b.Post(ctx, p.stamp(), p.buffer.check, b)
 }
 
 // PostParts implements collectives.SharedBuffer.
-func (c *collectiveCall) PostParts(ctx context.Context, parts [][]byte) error {
-	c.step++
-	return c.sharedBuffer.b.Post(ctx, c.stamp(), c.sharedBuffer.check, parts...)
+func (p *Posting) PostParts(ctx context.Context, parts [][]byte) error {
+	p.step++
+	return p.buffer.b.Post(ctx, p.stamp(), p.buffer.check, parts...)
 }
 
-func (c *collectiveCall) stamp() uint64 { return c.number<<stepBits | c.step }
+func (p *Posting) stamp() uint64 { return p.number<<stepBits | p.step }
 
 // Read implements collectives.SharedBuffer.
-func (c *collectiveCall) Read(ctx context.Context, rank, n int) ([]byte, error) {
-	p, err := c.sharedBuffer.b.Read(ctx, rank, c.stamp(), c.sharedBuffer.check)
+func (p *Posting) Read(ctx context.Context, rank, n int) ([]byte, error) {
+	b, err := p.buffer.b.Read(ctx, rank, p.stamp(), p.buffer.check)
 	switch {
 	case errors.Is(err, shm.ErrPassed):
-		return nil, fmt.Errorf("rank %d: %w: %w", rank, err, errGivenUp)
+		return nil, fmt.Errorf("rank %d: %w: %w", rank, err, ErrGivenUp)
 	case err != nil:
 		return nil, err
-	case len(p) != n:
-		return nil, fmt.Errorf("rank %d: %w", rank, coll.WrongLength(len(p), n))
+	case len(b) != n:
+		return nil, fmt.Errorf("rank %d: %w", rank, coll.WrongLength(len(b), n))
 	}
-	return p, nil
+	return b, nil
 }

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// Orders are what a process's environment says of algorithms.
+type Orders struct {
+	Forced  string             `json:"forced,omitempty"`  // as ISTHMUS_COLL has it
+	Learned map[string]float64 `json:"learned,omitempty"` // as collectives.Model has it
+}
+
+func (o Orders) encoded() []byte {
+	if o.Forced == "" && len(o.Learned) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // strings and finite numbers
+	}
+	return b
+}
+
+// ReadLearned reads corrections.
+func ReadLearned(r io.Reader) (map[string]float64, error) {
+	learned := map[string]float64{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			continue
+		}
+		if len(words) != 4 {
+			return nil, fmt.Errorf("line %d: %d words, not a collective, an algorithm, a number of bytes and a factor", n, len(words))
+		}
+		if _, err := collectives.Find(words[0], words[1]); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		bytes, err := strconv.Atoi(words[2])
+		if err != nil || bytes < 0 {
+			return nil, fmt.Errorf("line %d: %q is no number of bytes", n, words[2])
+		}
+		factor, err := strconv.ParseFloat(words[3], 64)
+		if err != nil || !(factor >= 1e-3 && factor <= 1e3) {
+			return nil, fmt.Errorf("line %d: %q is no factor from 0.001 to 1000", n, words[3])
+		}
+		learned[collectives.LearnedKey(words[0], words[1], bytes)] = factor
+	}
+	return learned, lines.Err()
+}
+
+// Check says that there are more orders than ranks can be told.
+func (o Orders) Check() error {
+	if n := len(o.encoded()); n > maxOrders {
+		return fmt.Errorf("come to %d bytes; at most %d are possible", n, maxOrders)
+	}
+	return nil
+}
