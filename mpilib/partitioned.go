@@ -1,101 +1,20 @@
 package mpilib
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"sync"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/partitioned"
 )
 
-// Partitioned communication (MPI-4.1, chapter 4): one message whose parts the sender
-// gives away, and the receiver sees, one by one. A send and a receive are matched
-// when they are made, in the order in which they are, and then started again and again.
-//
-// Each partition of the sender's is a message of the engine's, which goes straight to
-// its place at the receiver. They have a context of their own, and tags that the
-// sender deals out, one for each partition. When a send is made it tells the receiver
-// in a message with the program's tag, again in a context of its own, which tags those
-// are and how many bytes there will be; the receiver's partitions may be others.
-//
-//	sender                                   receiver
-//	PsendInit  -- offer: tags, bytes ----->  PrecvInit    matched in order, once
-//	Start                                    Start        receives posted when the offer is here
-//	Pready(2)  -- partition 2 ----------->   Parrived     of each that lies in what has come
-//	Pready(0)  -- partition 0 ----------->
-//	Wait                                     Wait         then both may Start again
-
 // MaxPartitions is how many partitions a message may have.
-const MaxPartitions = 1 << 20
-
-// partitionOffer is what a sender tells the receiver.
-type partitionOffer struct {
-	Tag        int64 // of the first partition's messages; the others' follow
-	Partitions int64
-	Bytes      int64            // of all of them
-	Types      buffer.Signature // of all of them
-}
-
-// valid says what is wrong with an offer, which a peer made.
-func (o partitionOffer) valid() error {
-	if o.Partitions < 1 || o.Partitions > MaxPartitions || o.Bytes < 0 || o.Bytes%o.Partitions != 0 || o.Tag < 0 || o.Tag > MaxTag+1-o.Partitions {
-		return fmt.Errorf("%w: the sender offers %d partitions of %d bytes in all, from tag %d on", ErrCount, o.Partitions, o.Bytes, o.Tag)
-	}
-	return nil
-}
-
-// each returns the bytes of one partition.
-func (o partitionOffer) each() int { return int(o.Bytes / o.Partitions) }
-
-// partitions is what both ends of a partitioned transfer have: all of it stays as it
-// was made.
-type partitions struct {
-	what transfer
-	part buffer.Part
-	n    int // partitions
-	each int // bytes of one
-}
-
-func newPartitions(what transfer, p buffer.Part, n int) (partitions, error) {
-	switch {
-	case p.Err != nil:
-		return partitions{}, p.Err
-	case n < 1 || n > MaxPartitions:
-		return partitions{}, fmt.Errorf("%w: %d partitions; 1 to %d are possible", ErrArg, n, MaxPartitions)
-	case p.Count%int64(n) != 0:
-		return partitions{}, fmt.Errorf("%w: %d elements are not %d equal partitions", ErrCount, p.Count, n)
-	}
-	return partitions{what: what, part: p, n: n, each: p.Size / n}, nil
-}
-
-func (p *partitions) comm() *Comm { return p.what.comm }
-
-func (p *partitions) null() bool { return p.what.peer == ProcNull }
-
-// called says in which call of which transfer err came up, and has the error handler
-// see it.
-func (p *partitions) called(call string, err error) error {
-	if err == nil {
-		return nil
-	}
-	c := p.comm()
-	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.rank, call, p.what, c.world.watch.Line(), err))
-}
-
-// check says that there is no partition i, or that the request is not active.
-func (p *partitions) check(i int, active bool) error {
-	switch {
-	case i < 0 || i >= p.n:
-		return fmt.Errorf("%w: partition %d of %d", ErrArg, i, p.n)
-	case !active:
-		return fmt.Errorf("%w: Start it first", ErrInactive)
-	}
-	return nil
-}
+const MaxPartitions = partitioned.MaxPartitions
 
 // ErrInactive is that of giving away a partition of a send that was not started.
-var ErrInactive = errors.New("request is not active")
+var ErrInactive = mpi.ErrInactive
 
 // tagsOf returns the first of n tags in a row that no other partitioned send of this
 // process on c has had. None is used twice: a receiver may start its requests in
@@ -112,51 +31,202 @@ func (c *Comm) tagsOf(n int) (int, error) {
 	return first, nil
 }
 
-// transfer starts the transfer of b as the message with an inner tag.
-func (p *partitions) transfer(tag int, b []byte) *Request {
-	c, r := p.comm(), newRequest(p.what)
-	context, peer := c.context+partitionContext, c.global(p.what.peer)
-	if p.what.send {
-		c.world.engine.StartSend(&r.core, p.what.parties(), context, peer, tag, b, engine.Standard, false)
+// partition is a partitioned transfer, for package partitioned, with the sender's rank.
+func (c *Comm) partition(what transfer, source int) partitioned.Transfer {
+	return partitioned.Transfer{
+		Engine: c.world.engine, Group: what.parties(), Offers: c.context + offerContext, Parts: c.context + partitionContext,
+		Peer: c.global(what.peer), Source: source, Tag: what.tag, Null: what.peer == ProcNull, Signs: c.signs(),
+		Tags: c.tagsOf, Start: c.world.comms.start,
+		Wait: func(ctx context.Context, h *engine.Handle) error { return waitPartition(ctx, what, h) },
+	}
+}
+
+// waitPartition waits for a transfer that no Request is of, and gives it not up.
+func waitPartition(ctx context.Context, what transfer, h *engine.Handle) (err error) {
+	if w := what.comm.world.watch; w == nil {
+		_, err = engine.WaitAnyHandle(ctx, []*engine.Handle{h}, -1)
 	} else {
-		c.world.engine.StartRecv(&r.core, p.what.parties(), context, peer, tag, b)
+		_, err = w.WaitAny(ctx, []debug.Request{watchedPartition{h, what}}, []*engine.Handle{h})
 	}
-	return r
-}
-
-// partitionRound is what both ends have of one start to the next; mu guards it.
-type partitionRound struct {
-	mu     sync.Mutex
-	active bool
-	freed  bool
-	moving []*Request // by partition of the sender
-}
-
-// start begins a round. mu is held.
-func (r *partitionRound) start() error {
-	switch {
-	case r.freed:
-		return errRequestFreed
-	case r.active:
-		return fmt.Errorf("%w; wait for it first", ErrActive)
+	if err != nil {
+		return fmt.Errorf("mpilib: waiting for any of 1 requests: %w", err)
 	}
-	r.active = true
 	return nil
 }
 
-var errRequestFreed = fmt.Errorf("%w: the request has been freed", ErrInactive)
+// watchedPartition is a transfer that no Request is of, as a watcher sees it.
+type watchedPartition struct {
+	handle *engine.Handle
+	what   transfer
+}
 
-// free ends the use of the request, which is not active.
-func (r *partitionRound) free(c *Comm) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.freed:
-		return errRequestFreed
-	case r.active:
-		return fmt.Errorf("%w; wait for it first", ErrActive)
+func (p watchedPartition) Handle() *engine.Handle    { return p.handle }
+func (p watchedPartition) Transfer() debug.Transfer  { return p.what.watched() }
+func (p watchedPartition) Sighting() *debug.Sighting { return new(debug.Sighting) } // of nothing
+func (p watchedPartition) See(*debug.Sighting)       {}
+
+// inPartitioned says in which call of which transfer err came up, and has the error
+// handler see it.
+func (t transfer) inPartitioned(call string, err error) error {
+	if err == nil {
+		return nil
 	}
-	r.freed = true
-	c.occupy(-1)
+	c := t.comm
+	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.rank, call, t, c.world.watch.Line(), err))
+}
+
+func statusOf(st partitioned.Status) Status {
+	return Status{Source: st.Source, Tag: st.Tag, Count: st.Count, Bytes: st.Bytes}
+}
+
+// PartitionedSend is the sending end of a partitioned transfer. It is inactive until
+// Start, and from its completion on. Safe for concurrent use: partitions may be given
+// away by different goroutines.
+type PartitionedSend struct {
+	what transfer
+	send *partitioned.Send
+}
+
+// PsendInit prepares to send buf to rank dst in partitions equal parts (MPI_Psend_init;
+// MPI-4.1, section 4.2.1). It is matched, once, by a PrecvInit there with this rank as
+// source, the same tag and communicator, in the order of the calls; no other receive
+// matches it. It does not wait. Free it in the end.
+func PsendInit[T Elem](comm *Comm, buf []T, partitions, dst, tag int) (*PartitionedSend, error) {
+	return comm.PsendInit(PartOf(buf), partitions, dst, tag)
+}
+
+// PsendInit is the package's PsendInit of a Part.
+func (c *Comm) PsendInit(p Part, partitions, dst, tag int) (*PartitionedSend, error) {
+	err := c.checkSend(dst, tag)
+	s := &PartitionedSend{what: transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1}}
+	if err == nil {
+		s.send, err = partitioned.NewSend(c.partition(s.what, c.rank), p.p, partitions)
+	}
+	if err != nil {
+		return nil, c.called("PsendInit", err)
+	}
+	c.occupy(1)
+	return s, nil
+}
+
+// Start begins a round (MPI_Start): from now on partitions may be given away. None of
+// them is sent by this. It returns ErrActive if the round before is not over.
+func (s *PartitionedSend) Start() error { return s.what.inPartitioned("Start", s.send.Start()) }
+
+// Pready gives partition i away (MPI_Pready; MPI-4.1, section 4.2.2): its elements must
+// not change until the round is over. It does not wait. Each partition is given away
+// once in a round.
+func (s *PartitionedSend) Pready(i int) error {
+	return s.what.inPartitioned("Pready", s.send.Pready(i))
+}
+
+// PreadyRange gives the partitions low to high, high included, away (MPI_Pready_range;
+// MPI-4.1, section 4.2.2).
+func (s *PartitionedSend) PreadyRange(low, high int) error {
+	if low > high {
+		return s.what.inPartitioned("PreadyRange", fmt.Errorf("%w: partitions %d to %d", ErrArg, low, high))
+	}
+	for i := low; i <= high; i++ {
+		if err := s.Pready(i); err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// PreadyList gives the listed partitions away (MPI_Pready_list; MPI-4.1, section
+// 4.2.2).
+func (s *PartitionedSend) PreadyList(partitions []int) error {
+	for _, i := range partitions {
+		if err := s.Pready(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wait returns when all partitions were given away and the buffer is the program's
+// again, after which the request is inactive; at once for an inactive one, with the
+// empty status. When ctx is done before, it returns ctx's error and the round goes on.
+func (s *PartitionedSend) Wait(ctx context.Context) (Status, error) {
+	st, err := s.send.Wait(ctx)
+	return statusOf(st), s.what.inPartitioned("Wait", err)
+}
+
+// Test says whether Wait would return at once, and if so what (MPI_Test).
+func (s *PartitionedSend) Test() (st Status, done bool, err error) {
+	got, done, err := s.send.Test()
+	return statusOf(got), done, s.what.inPartitioned("Wait", err)
+}
+
+// Free says that the program will not start the send again (MPI_Request_free). It
+// returns ErrActive while a round is under way.
+func (s *PartitionedSend) Free() error { return s.what.freed(s.send.Free()) }
+
+// freed notes that the program will not start a partitioned transfer again, unless that
+// failed.
+func (t transfer) freed(err error) error {
+	if err == nil {
+		t.comm.occupy(-1)
+	}
+	return t.inPartitioned("Free", err)
+}
+
+// PartitionedRecv is the receiving end of a partitioned transfer. It is inactive until
+// Start, and from its completion on. Safe for concurrent use.
+type PartitionedRecv struct {
+	what transfer
+	recv *partitioned.Recv
+}
+
+// PrecvInit prepares to receive from rank src into buf, which has partitions equal
+// parts (MPI_Precv_init; MPI-4.1, section 4.2.1). Neither wildcard is possible. The
+// sender may have another number of partitions, and fewer elements; more are
+// ErrTruncate. It does not wait. Free it in the end.
+func PrecvInit[T Elem](comm *Comm, buf []T, partitions, src, tag int) (*PartitionedRecv, error) {
+	return comm.PrecvInit(PartOf(buf), partitions, src, tag)
+}
+
+// PrecvInit is the package's PrecvInit into a Part.
+func (c *Comm) PrecvInit(p Part, partitions, src, tag int) (*PartitionedRecv, error) {
+	err := c.checkSend(src, tag) // no wildcards
+	r := &PartitionedRecv{what: transfer{comm: c, peer: src, tag: tag, elem: 1}}
+	if err == nil {
+		r.recv, err = partitioned.NewRecv(c.partition(r.what, src), p.p, partitions)
+	}
+	if err != nil {
+		return nil, c.called("PrecvInit", err)
+	}
+	c.occupy(1)
+	return r, nil
+}
+
+// Start begins a round (MPI_Start): the buffer is the request's until it is over. It
+// returns ErrActive if the round before is not.
+func (r *PartitionedRecv) Start() error { return r.what.inPartitioned("Start", r.recv.Start()) }
+
+// Parrived reports whether partition i of the receiver's has arrived: then its elements
+// may be read (MPI_Parrived; MPI-4.1, section 4.2.3). Of an inactive request all have.
+func (r *PartitionedRecv) Parrived(i int) (bool, error) {
+	has, err := r.recv.Parrived(i)
+	return has, r.what.inPartitioned("Parrived", err)
+}
+
+// Wait returns when all of the message is here, after which the request is inactive; at
+// once for an inactive one, with the empty status. When ctx is done before, it returns
+// ctx's error and the round goes on.
+func (r *PartitionedRecv) Wait(ctx context.Context) (Status, error) {
+	st, err := r.recv.Wait(ctx)
+	return statusOf(st), r.what.inPartitioned("Wait", err)
+}
+
+// Test says whether Wait would return at once, and if so what (MPI_Test).
+func (r *PartitionedRecv) Test() (st Status, done bool, err error) {
+	got, done, err := r.recv.Test()
+	return statusOf(got), done, r.what.inPartitioned("Wait", err)
+}
+
+// Free says that the program will not start the receive again (MPI_Request_free). It
+// returns ErrActive while a round is under way. A send that it has not met yet still
+// meets it, and no other.
+func (r *PartitionedRecv) Free() error { return r.what.freed(r.recv.Free()) }

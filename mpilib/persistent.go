@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
 // ErrActive is that of starting a persistent request that is under way.
-var ErrActive = errors.New("request is active")
+var ErrActive = mpi.ErrActive
 
 // Persistent is a transfer, or a collective call, that is started again and again with
 // the same arguments (MPI-4.1, sections 3.9 and 6.13). It is inactive until Start, and from its completion on.

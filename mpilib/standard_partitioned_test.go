@@ -611,25 +611,3 @@ func TestPartitionedFinalize(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// What a sender offers is judged before anything is done with it.
-func TestPartitionOffers(t *testing.T) {
-	for _, c := range []struct {
-		o  partitionOffer
-		ok bool
-	}{
-		{partitionOffer{Tag: 0, Partitions: 1, Bytes: 8}, true},
-		{partitionOffer{Tag: MaxTag, Partitions: 1, Bytes: 0}, true},
-		{partitionOffer{Tag: MaxTag, Partitions: 2, Bytes: 0}, false},
-		{partitionOffer{Tag: -1, Partitions: 1}, false},
-		{partitionOffer{Partitions: 0}, false},
-		{partitionOffer{Partitions: -1}, false},
-		{partitionOffer{Partitions: MaxPartitions + 1}, false},
-		{partitionOffer{Partitions: 3, Bytes: 8}, false},
-		{partitionOffer{Partitions: 1, Bytes: -8}, false},
-	} {
-		if err := c.o.valid(); (err == nil) != c.ok {
-			t.Errorf("%+v: %v", c.o, err)
-		}
-	}
-}
