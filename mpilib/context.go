@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/agreement"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -38,7 +39,7 @@ type comms struct {
 
 	background sync.WaitGroup // calls that go on by themselves; Finalize waits for them
 
-	agreements agreements
+	agreements agreement.Agreements
 
 	mu    sync.Mutex
 	made  uint32 // contexts this process has handed out

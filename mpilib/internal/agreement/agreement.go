@@ -1,0 +1,268 @@
+// Package agreement has the processes of communicators agree although some of them die: it
+// carries the notes of package agree's members over the engine, and has both know who has
+// failed. It knows communicators by their contexts and the processes in them. Its state
+// is in a world's Agreements.
+package agreement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// Agreements are those of a world's communicators, by context. They last as
+// long as the world: whoever is behind may ask for the last decision at any time.
+type Agreements struct {
+	Engine *engine.Engine // set before all else
+
+	mu    sync.Mutex
+	of    map[uint32]*agreement
+	early map[int]int // how many notes of each process are kept in all
+}
+
+// maxEarly is how many notes are kept of agreements that this process has not
+// called yet, for each process of the world. More than a few come only where many
+// processes fail meanwhile.
+const maxEarly = 64
+
+// maxEarlyOfOne bounds those of one process, over all agreements: a note has 32 KiB at most.
+const maxEarlyOfOne = 1024
+
+// agreement makes the agreements of one communicator, one after the other: it
+// has package agree's member do so by the notes that processes send each other.
+type agreement struct {
+	all     *Agreements
+	context uint32
+
+	mu       sync.Mutex // never held while the program is called; the engine may be
+	parties  *group.Group
+	member   *agree.Member // nil before the first call here
+	early    []engine.News
+	waiting  map[uint64]chan agree.Decision // by number, for the call that waits
+	expelled error
+}
+
+// get returns what makes the agreements of the communicator whose first context is given.
+func (all *Agreements) get(context uint32) *agreement {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	a := all.of[context]
+	if a == nil {
+		if all.of == nil {
+			all.of = map[uint32]*agreement{}
+		}
+		a = &agreement{all: all, context: context, waiting: map[uint64]chan agree.Decision{}}
+		all.of[context] = a
+	}
+	return a
+}
+
+// Told is told what the engine has to say.
+func (all *Agreements) Told(n engine.News) {
+	if n.Kind == engine.Note {
+		all.get(n.Context).note(n)
+		return
+	}
+	all.mu.Lock()
+	var each []*agreement
+	for _, a := range all.of {
+		each = append(each, a)
+	}
+	all.mu.Unlock()
+	for _, a := range each {
+		if n.Kind == engine.Outcast {
+			a.outcast()
+		} else {
+			a.lost(n.Rank)
+		}
+	}
+}
+
+// Start contributes v to the next agreement of the communicator whose first context and
+// processes are given, and returns what waits for its decision. acknowledged says whether
+// the failure of a process is.
+func (all *Agreements) Start(ctxID uint32, parties func() *group.Group, acknowledged func(world int) bool, v agree.Value) (func(context.Context) (agree.Value, error), error) {
+	a := all.get(ctxID)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.join(parties)
+	if a.expelled != nil {
+		return nil, a.expelled
+	}
+	var acked []int
+	for rank, world := range a.parties.All() {
+		if acknowledged(world) {
+			acked = append(acked, rank)
+		}
+	}
+	v.Acked = agree.SetOf(acked...)
+	seq, out := a.member.Start(v)
+	decided := make(chan agree.Decision, 1)
+	a.waiting[seq] = decided
+	a.do(out)
+	return func(ctx context.Context) (agree.Value, error) {
+		select {
+		case d, ok := <-decided:
+			if !ok {
+				return agree.Value{}, a.why()
+			}
+			return d.Value, nil
+		case <-ctx.Done():
+			return agree.Value{}, fmt.Errorf("%w, while it waited for %s", context.Cause(ctx), a.who())
+		}
+	}, nil
+}
+
+// join makes the member at the first call. mu is held.
+func (a *agreement) join(parties func() *group.Group) {
+	if a.member != nil {
+		return
+	}
+	if a.all.Engine.Outcast() {
+		a.leave(agree.ErrExpelled)
+	}
+	a.parties = parties()
+	a.member = agree.New(a.parties.Rank(a.all.Engine.Rank()), a.parties.Size())
+	for _, world := range a.all.Engine.Lost() { // who is lost later, told says
+		a.fail(world)
+	}
+	for _, n := range a.early {
+		a.all.countEarly(n.Rank, -1)
+		a.receive(n)
+	}
+	a.early = nil
+}
+
+// note takes a note of another process.
+func (a *agreement) note(n engine.News) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.member != nil:
+		a.receive(n)
+	case len(a.early) < maxEarly*a.all.Engine.Size() && a.all.countEarly(n.Rank, 1):
+		a.early = append(a.early, n)
+	default: // it says more than the protocol has it say
+		a.all.Engine.Fail(n.Rank, fmt.Errorf("it sent too many notes of agreements that have not begun here, %d of this one", len(a.early)))
+	}
+}
+
+// countEarly counts notes of a process that are kept, and reports whether one more may be.
+func (all *Agreements) countEarly(rank, more int) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.early == nil {
+		all.early = map[int]int{}
+	}
+	if all.early[rank]+more > maxEarlyOfOne {
+		return false
+	}
+	all.early[rank] += more
+	return true
+}
+
+// receive hands a note to the member. mu is held.
+func (a *agreement) receive(n engine.News) {
+	m, err := agree.Parse(n.Note, a.parties.Size())
+	var out agree.Out
+	if err == nil {
+		out, err = a.member.Receive(a.parties.Rank(n.Rank), m)
+	}
+	switch {
+	case errors.Is(err, agree.ErrExpelled):
+		a.leave(err)
+	case err != nil:
+		a.all.Engine.Fail(n.Rank, err)
+	}
+	a.do(out)
+}
+
+// outcast is told that others take this process for failed. They go on without it, and
+// what it would agree on with those who have not told it so yet would be something else.
+func (a *agreement) outcast() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leave(agree.ErrExpelled)
+}
+
+// leave ends all agreements here because this process is no member any more. mu is held.
+func (a *agreement) leave(err error) {
+	a.expel(fmt.Errorf("rank %d of the world: %w: %w", a.all.Engine.Rank(), mpi.ErrProcFailed, err))
+}
+
+// lost is told that nothing comes from a process any more.
+func (a *agreement) lost(world int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.member != nil {
+		a.fail(world)
+	}
+}
+
+// fail has the member do without a process. One that could not be reached is none
+// that others know of, and they would wait for it: it counts as failed from now on,
+// for everybody. mu is held.
+func (a *agreement) fail(world int) {
+	if a.parties.Rank(world) >= 0 {
+		a.all.Engine.Fail(world, errors.New("it could not be reached for an agreement"))
+	}
+	if rank := a.parties.Rank(world); rank >= 0 && rank != a.parties.Rank(a.all.Engine.Rank()) {
+		a.do(a.member.Fail(rank))
+	}
+}
+
+// do carries out what the member wants, as long as it is one. mu is held.
+func (a *agreement) do(out agree.Out) {
+	if a.expelled != nil {
+		return
+	}
+	for _, e := range out.Send {
+		to := a.parties.WorldRank(e.To)
+		if err := a.all.Engine.SendNote(to, a.context, e.Message.Append(nil)); err != nil {
+			a.expel(fmt.Errorf("to rank %d of the world: %w", to, err))
+		}
+	}
+	for rank := range a.member.WaitsFor().Ranks() { // nobody else may find out that it has failed
+		a.all.Engine.Expect(a.parties.WorldRank(rank))
+	}
+	for _, d := range out.Decided {
+		for rank := range d.Value.Failed.Ranks() { // some may have been told only here
+			a.all.Engine.Fail(a.parties.WorldRank(rank), errors.New("the others have agreed that it has failed"))
+		}
+		if c := a.waiting[d.Seq]; c != nil {
+			delete(a.waiting, d.Seq)
+			c <- d
+		}
+	}
+}
+
+// expel ends all agreements here. mu is held.
+func (a *agreement) expel(why error) {
+	if a.expelled != nil {
+		return
+	}
+	a.expelled = why
+	for seq, c := range a.waiting {
+		delete(a.waiting, seq)
+		close(c)
+	}
+}
+
+func (a *agreement) why() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.expelled
+}
+
+// who names the ranks that an agreement waits for.
+func (a *agreement) who() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Sprintf("ranks %v", a.member.WaitsFor())
+}
