@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
-	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
@@ -67,19 +65,19 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	defer cancel(nil)
 	defer context.AfterFunc(c.world.life, func() { cancel(ErrFinalized) })()
 	var talk *dynproc.Handshake
-	var d deal
+	var d dynproc.Deal
 	var failed error
 	if c.rank == root {
 		if talk, failed = c.world.guests.Meet(ctx, kind == settle.Connect, port, c.Size()); failed == nil {
 			defer talk.Close()
-			d = deal{key: talk.Key, others: talk.Others}
+			d = dynproc.Deal{Key: talk.Key, Others: talk.Others}
 		}
 	}
-	if d, err = c.tellDeal(ctx, call, root, d, failed); err != nil {
+	if d, err = d.Tell(ctx, call, root, c.world.config.place.Key, failed); err != nil {
 		return nil, err
 	}
 	made, joinErr := c.joinJoint(ctx, kind, d)
-	if err := c.allJoined(ctx, call, root, talk, joinErr); err != nil {
+	if err := dynproc.AllJoined(ctx, call, root, talk, joinErr); err != nil {
 		if made != nil {
 			gone, cancel := context.WithCancel(ctx)
 			cancel() // nobody there needs to hear anything
@@ -90,59 +88,17 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	return c.across(made, kind, d, id), nil
 }
 
-// deal is what two roots have come to.
-type deal struct {
-	key    jobkey.Key // of the joint job
-	sealed []byte     // the same, for this job's processes; nil at the root
-	others int        // processes of the other side
-}
-
-// dealNews is how a root tells its side, which the way there may be overheard on.
-type dealNews struct {
-	Others uint32
-	Sealed uint32 // bytes in Key
-	Key    [jobkey.MaxSealed + 1]byte
-	dynproc.Outcome
-}
-
-// tellDeal has the root tell its side what came of its talk. The error is the same
-// on all ranks.
-func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d deal, failed error) (deal, error) {
-	told := make([]dealNews, 1)
-	if c.rank == root {
-		told[0].Others, told[0].Outcome = uint32(d.others), dynproc.OutcomeOf(failed)
-		if failed == nil && c.Size() > 1 {
-			told[0].Sealed = uint32(copy(told[0].Key[:], c.world.config.place.Key.Seal(d.key)))
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), dynproc.TellTimeout)
-		defer cancel()
-	}
-	err := coll.Bcast(ctx, call, told, root)
-	switch {
-	case c.rank == root:
-		return d, mpi.FirstOf(failed, err)
-	case err != nil:
-		return d, err
-	case told[0].Class != 0:
-		return d, told[0].Err(fmt.Sprintf("rank %d, which talks to the other job,", root))
-	}
-	return deal{others: int(told[0].Others), sealed: told[0].Key[:min(int(told[0].Sealed), len(told[0].Key))]}, nil
-}
-
 // joinJoint makes this process a rank of the joint job.
-func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World, error) {
+func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) (*World, error) {
 	w := c.world
-	if d.sealed != nil {
-		var err error
-		if d.key, err = w.config.place.Key.Open(d.sealed); err != nil {
-			return nil, err
-		}
+	key, err := d.Open(w.config.place.Key)
+	if err != nil {
+		return nil, err
 	}
 	p := *w.config.place
-	p.Key, p.Rank, p.Size, p.Grant = d.key, c.rank, c.Size()+d.others, nil // a grant is for one job
+	p.Key, p.Rank, p.Size, p.Grant = key, c.rank, c.Size()+d.Others, nil // a grant is for one job
 	if kind == settle.Connect {
-		p.Rank += d.others
+		p.Rank += d.Others
 	}
 	cfg := w.config
 	cfg.place, cfg.connector, cfg.where = &p, nil, nil
@@ -150,7 +106,6 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	cfg.layout, cfg.groups = jobgroups.Layout{}, nil
 	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, plan.Orders{}
 	if w.config.reach != nil {
-		var err error
 		if cfg.connector, err = w.config.reach(overlay.ProcessName{Job: p.Key.ID(), Rank: uint32(p.Rank)}); err != nil {
 			return nil, err
 		}
@@ -175,44 +130,13 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d deal) (*World,
 	return made, nil
 }
 
-// allJoined returns nil when all processes of both sides are in the joint job, on
-// all of them, else why not.
-func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *dynproc.Handshake, joinErr error) error {
-	blamed := make([]uint64, 1)
-	mine := uint64(0)
-	if joinErr != nil {
-		mine = uint64(c.rank + 1)
-	}
-	err := coll.Allreduce(ctx, call, []uint64{mine}, blamed, coll.Max())
-	if err == nil && blamed[0] > 0 {
-		err = fmt.Errorf("%w: %s could not join the other job's processes; see its error", ErrMismatch, settle.Who(call, int(blamed[0])-1))
-	}
-	err = mpi.FirstOf(joinErr, err)
-	told := make([]dynproc.Outcome, 1)
-	if c.rank == root {
-		err = talk.Conclude(ctx, err)
-		told[0] = dynproc.OutcomeOf(err)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), dynproc.TellTimeout)
-		defer cancel()
-	}
-	tellErr := coll.Bcast(ctx, call, told, root)
-	switch {
-	case err != nil, c.rank == root:
-		return mpi.FirstOf(err, tellErr)
-	case tellErr != nil:
-		return tellErr
-	}
-	return told[0].Err(fmt.Sprintf("rank %d, which talks to the other job,", root))
-}
-
 // across returns the intercommunicator of the two sides of a joint world. Its
 // contexts are the first two that rank 0 of that world would hand out: all know
 // them without being told. Both sides' local groups share one, as they share nobody.
-func (c *Comm) across(made *World, kind settle.Kind, d deal, id uint32) *Comm {
+func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) *Comm {
 	mine, theirs := 0, c.Size()
 	if kind == settle.Connect {
-		mine, theirs = d.others, 0
+		mine, theirs = d.Others, 0
 	}
 	size := made.engine.Size()
 	ids := contexts{comm: uint32(contextOf(0, 0, size)), inner: uint32(contextOf(1, 0, size))}
@@ -224,7 +148,7 @@ func (c *Comm) across(made *World, kind settle.Kind, d deal, id uint32) *Comm {
 		how = "connected"
 	}
 	us, _ := group.Range(mine, c.Size()) // both lie in the world
-	them, _ := group.Range(theirs, d.others)
+	them, _ := group.Range(theirs, d.Others)
 	inter := made.comm.newInter(nameOf(c, how, id), us, them, ids)
 	inter.handler.Store(c.handler.Load())
 	inter.inner.handler.Store(c.handler.Load())

@@ -163,16 +163,16 @@ func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mi
 	return nil
 }
 
-// Conclude tells the other root how this side fared, mine, and returns how both did.
-func (k *Handshake) Conclude(ctx context.Context, mine error) error {
+// conclude tells the other root how this side fared, mine, and returns how both did.
+func (k *Handshake) conclude(ctx context.Context, mine error) error {
 	if mine != nil { // it is told though ctx may be done
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), TellTimeout)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
 		defer cancel()
 	}
 	// The other side's processes join at the same time, within this.
 	defer k.bound(ctx, k.timeout+stepTimeout)()
-	out := OutcomeOf(mine)
+	out := outcomeOf(mine)
 	b := append([]byte{out.Class}, out.Text[:]...)
 	if _, err := k.link.Conn.Write(b); err != nil || mine != nil {
 		return mpi.FirstOf(mine, k.explain(ctx, err))
@@ -180,8 +180,8 @@ func (k *Handshake) Conclude(ctx context.Context, mine error) error {
 	if _, err := io.ReadFull(k.link.Conn, b); err != nil {
 		return k.explain(ctx, fmt.Errorf("waiting for the other job's processes to join: %w", err))
 	}
-	in := Outcome{Class: b[0], Text: [len(out.Text)]byte(b[1:])}
-	return in.Err("the other job")
+	in := outcome{Class: b[0], Text: [len(out.Text)]byte(b[1:])}
+	return in.err("the other job")
 }
 
 // bound has reads and writes end with ctx, and after d unless it is 0. The function

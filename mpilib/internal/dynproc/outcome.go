@@ -10,12 +10,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TellTimeout bounds how long a root tries to tell its side that it gives up, when
+// tellTimeout bounds how long a root tries to tell its side that it gives up, when
 // its own context is done.
-const TellTimeout = 10 * time.Second
+const tellTimeout = 10 * time.Second
 
-// Outcome is an error, or none, as processes tell each other.
-type Outcome struct {
+// outcome is an error, or none, as processes tell each other.
+type outcome struct {
 	Class uint8 // of outcomeClasses; 0: no error
 	Text  [400]byte
 }
@@ -25,8 +25,8 @@ var outcomeClasses = []error{nil, mpi.ErrPort, mpi.ErrProcFailed, mpi.ErrMismatc
 
 var errOther = errors.New("failed")
 
-// OutcomeOf is that of err.
-func OutcomeOf(err error) (v Outcome) {
+// outcomeOf is that of err.
+func outcomeOf(err error) (v outcome) {
 	if err == nil {
 		return v
 	}
@@ -40,8 +40,8 @@ func OutcomeOf(err error) (v Outcome) {
 	return v
 }
 
-// Err is the error that who found.
-func (v Outcome) Err(who string) error {
+// err is the error that who found.
+func (v outcome) err(who string) error {
 	if v.Class == 0 {
 		return nil
 	}
