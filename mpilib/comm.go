@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/attribute"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
@@ -29,6 +30,8 @@ type Comm struct {
 	hints   atomic.Uint32                // hints
 	acked   atomic.Pointer[map[int]bool] // processes, by world rank, whose failure is acknowledged; written with mu held
 
+	attributes attribute.List[*Comm]
+
 	session *Session // that it was made from, directly or not; else nil
 	inner   *Comm    // of an intercommunicator's local group; else nil
 	lent    bool     // it is another's inner
@@ -37,14 +40,13 @@ type Comm struct {
 	got     atomic.Pointer[Request] // such a receive; see Comm.completed
 	layout  layout                  // nil where there is none
 
-	mu         sync.Mutex // guards the rest; never held while calling the program
-	calls      int32      // collective calls begun; the tag of the next one's messages
-	begun      uint64     // the same, for ever
-	attributes []attribute
-	busy       int           // calls in the background, and partitioned requests
-	parted     int           // tags that partitions were given
-	plans      plan.Sequence // of collective calls
-	spare      *collectiveCall
+	mu     sync.Mutex    // guards the rest; never held while calling the program
+	calls  int32         // collective calls begun; the tag of the next one's messages
+	begun  uint64        // the same, for ever
+	busy   int           // calls in the background, and partitioned requests
+	parted int           // tags that partitions were given
+	plans  plan.Sequence // of collective calls
+	spare  *collectiveCall
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this

@@ -55,7 +55,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	}
 	set, err := hints(0).with(info)
 	list, _, listErr := forcedBy(info)
-	attributes, copyErr := c.copyAttributes()
+	attributes, copyErr := c.attributes.Copies(c)
 	t := settle.Terms{Kind: settle.Dup, Args: [settle.MaxArgs]settle.Arg{settle.List("hint "+HintColl, list)}, Fault: mpi.FirstOf(err, listErr, copyErr)}
 	return func(ctx context.Context) (*Comm, error) {
 		if err := round.call.ready(ctx); err != nil {
@@ -69,7 +69,8 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 		made.madeBy(round.call)
 		made.goesOnFrom(round.call)
 		made.Local().force(list)
-		made.attributes, made.layout = attributes, c.layout
+		made.attributes.Init(attributes)
+		made.layout = c.layout
 		made.hints.Store(uint32(set))
 		return made, nil
 	}, nil
@@ -275,9 +276,9 @@ func (c *Comm) free() (last bool, err error) {
 	if c.session != nil {
 		last = c.session.live.Add(-1) == 0 && c.session.joint
 	}
-	err = c.deleteAttributes()
+	err = c.attributes.DeleteAll(c)
 	if c.inner != nil {
-		err = errors.Join(err, c.inner.deleteAttributes())
+		err = errors.Join(err, c.inner.attributes.DeleteAll(c.inner))
 		c.inner.freed.Store(true)
 	}
 	c.occupy(0)

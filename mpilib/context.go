@@ -129,7 +129,7 @@ func (s *comms) start(f func()) bool {
 func (s *comms) end() error {
 	var err error
 	if s.self != nil {
-		err = s.self.deleteAttributes()
+		err = s.self.attributes.DeleteAll(s.self)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
