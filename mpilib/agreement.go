@@ -8,18 +8,6 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
-// everyoneOf returns both sides of an intercommunicator, in an order that is the
-// same on both, or c's group.
-func (c *Comm) everyoneOf() *group.Group {
-	switch {
-	case !c.isInter():
-		return c.group
-	case c.group.WorldRank(0) < c.peers.WorldRank(0):
-		return group.Union(c.group, c.peers)
-	}
-	return group.Union(c.peers, c.group)
-}
-
 // Agree returns the conjunction of the flags that all processes give, in which
 // those that died on the way may or may not have a part: the same everywhere,
 // however many die meanwhile (MPI_Comm_agree of ULFM). If a process has failed
@@ -92,10 +80,10 @@ func (c *Comm) Ishrink(ctx context.Context) *Pending[*Comm] {
 // startAgreement contributes v to the next agreement of c, and returns what waits for its
 // decision.
 func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value, error), error) {
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		return nil, err
 	}
-	return c.world.comms.agreements.Start(c.context, c.everyoneOf, c.acknowledged, v)
+	return c.world.comms.agreements.Start(c.core.Context, c.core.Everyone, c.core.Acknowledged, v)
 }
 
 // startShrink agrees on who has failed and on the greatest of the contexts that
@@ -104,7 +92,7 @@ func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value
 func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
 	var waits []func(context.Context) (agree.Value, error)
 	for range c.sides() {
-		id, err := c.world.newContext()
+		id, err := c.world.comms.contexts.New()
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +118,7 @@ func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
 }
 
 func (c *Comm) sides() int {
-	if c.isInter() {
+	if c.core.IsInter() {
 		return 2
 	}
 	return 1
@@ -139,7 +127,7 @@ func (c *Comm) sides() int {
 // without returns a communicator of those of c that are not in failed, which are ranks
 // of everyoneOf.
 func (c *Comm) without(failed agree.Set, ids []uint32) (*Comm, error) {
-	everyone := c.everyoneOf()
+	everyone := c.core.Everyone()
 	left := func(g *group.Group) (*group.Group, error) {
 		var worlds []int
 		for _, world := range g.All() {
@@ -149,14 +137,14 @@ func (c *Comm) without(failed agree.Set, ids []uint32) (*Comm, error) {
 		}
 		return group.Of(worlds)
 	}
-	mine, err := left(c.group)
+	mine, err := left(c.core.Group)
 	if err != nil {
 		return nil, err
 	}
-	if !c.isInter() {
+	if !c.core.IsInter() {
 		return c.child(nameOf(c, "shrink", ids[0]), mine, ids[0]), nil
 	}
-	theirs, err := left(c.peers)
+	theirs, err := left(c.core.Peers)
 	if err != nil || theirs.Size() == 0 {
 		return nil, err
 	}

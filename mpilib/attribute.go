@@ -34,7 +34,7 @@ func CopyValue[T any](_ *Comm, value T) (T, bool, error) { return value, true, n
 // Set caches value with c. A value already there is deleted first, and when
 // that fails it stays (MPI_Comm_set_attr; MPI-4.1, section 7.7.2).
 func (k *Key[T]) Set(c *Comm, value T) error {
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		return c.called("Set of an attribute", err)
 	}
 	if err := c.attributes.Set(c, k.kind, value); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 )
 
 // MPI-4.1, section 7.7: attributes are set, replaced, copied on Dup and
@@ -168,7 +170,7 @@ func TestHints(t *testing.T) {
 			return err
 		}
 		got := d.GetInfo()
-		if s, _ := got.Get(AssertNoAnySource); s != "true" || !slices.Equal(got.Keys(), knownHints) {
+		if s, _ := got.Get(AssertNoAnySource); s != "true" || !slices.Equal(got.Keys(), comm.KnownHints()) {
 			return fmt.Errorf("hints %q %q", got.Keys(), s)
 		}
 		_, err = Recv(ctx, d, []int{0}, AnySource, 0)
@@ -195,11 +197,11 @@ func TestHints(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if plain.hints.Load() != 0 {
+		if plain.core.Hints.Load() != 0 {
 			return errors.New("Dup kept hints")
 		}
 		pending, err := d.IdupWithInfo(ctx, off).Wait(ctx)
-		if err != nil || pending.hints.Load() != d.hints.Load()&^(1<<2) {
+		if err != nil || pending.core.Hints.Load() != d.core.Hints.Load()&^(1<<2) {
 			return fmt.Errorf("IdupWithInfo: %v", err)
 		}
 		odd, err := NewInfo(AssertNoAnyTag, "maybe")

@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
@@ -18,7 +19,7 @@ import (
 func (c *Comm) called(name string, err error) error {
 	c.leaves()
 	if err != nil {
-		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.Line(), err))
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.core.Rank, c.world.watch.Line(), err))
 	}
 	return nil
 }
@@ -41,15 +42,15 @@ const lastCall = (MaxTag+1)/schedule.Slots - 1
 // one that then fails for its arguments counts, so that the ranks stay in step. args are
 // those that all ranks must give alike; they are for the debug mode.
 func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
-	if c.isInter() {
+	if c.core.IsInter() {
 		return nil, coll.Intra()
 	}
 	c.mu.Lock()
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
-	if c.world.engine.Revoked(c.context) {
+	if c.world.engine.Revoked(c.core.Context) {
 		c.mu.Unlock()
 		return nil, ErrRevoked
 	}
@@ -57,7 +58,7 @@ func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	c.calls = (c.calls + 1) & lastCall
 	call := c.spareCall()
 	c.begun++
-	call.comm, call.context, call.tag, call.number = c, c.context+collectiveContext, int(tag)*schedule.Slots, c.begun
+	call.comm, call.context, call.tag, call.number = c, c.core.Context+comm.Collective, int(tag)*schedule.Slots, c.begun
 	call.plan, call.begins = c.plans.Of((*plannedComm)(c), tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
@@ -127,16 +128,16 @@ func (c *collectiveCall) part(r *Request) *Request {
 	return r
 }
 
-func (c *collectiveCall) Rank() int { return c.comm.rank }
+func (c *collectiveCall) Rank() int { return c.comm.core.Rank }
 func (c *collectiveCall) Size() int { return c.comm.Size() }
 
 // Global implements coll.Call.
-func (c *collectiveCall) Global(r int) int { return c.comm.global(r) }
+func (c *collectiveCall) Global(r int) int { return c.comm.core.Global(r) }
 
 // WorldRank, Turn and NewContext implement settle.Call.
 func (c *collectiveCall) WorldRank(r int) int         { return c.comm.WorldRank(r) }
 func (c *collectiveCall) Turn() int                   { return c.tag / schedule.Slots % c.Size() }
-func (c *collectiveCall) NewContext() (uint32, error) { return c.comm.world.newContext() }
+func (c *collectiveCall) NewContext() (uint32, error) { return c.comm.world.comms.contexts.New() }
 
 func (c *collectiveCall) Isend(dst, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
@@ -144,7 +145,7 @@ func (c *collectiveCall) Isend(dst, slot int, buf []byte) collectives.Request {
 		return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 	}
 	p := c.mail.Next(len(buf), true)
-	c.comm.world.engine.StartSend(&p.Handle, c.parties(), c.context, c.comm.global(dst), c.tag+slot, buf, engine.Standard, false)
+	c.comm.world.engine.StartSend(&p.Handle, c.parties(), c.context, c.comm.core.Global(dst), c.tag+slot, buf, engine.Standard, false)
 	return p
 }
 
@@ -154,16 +155,16 @@ func (c *collectiveCall) Irecv(src, slot int, buf []byte) collectives.Request {
 		return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 	}
 	p := c.mail.Next(len(buf), false)
-	c.comm.world.engine.StartRecv(&p.Handle, c.parties(), c.context, c.comm.global(src), c.tag+slot, buf)
+	c.comm.world.engine.StartRecv(&p.Handle, c.parties(), c.context, c.comm.core.Global(src), c.tag+slot, buf)
 	return p
 }
 
 // parties are the processes that its messages concern.
 func (c *collectiveCall) parties() engine.Group {
 	if all := c.needs(); all != nil {
-		return (*everybody)(all)
+		return all.core.Everybody()
 	}
-	return (*senders)(c.comm)
+	return c.comm.core.Senders()
 }
 
 // WaitAny is that of several requests of this call.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
 // sizes are the worlds that rules are tested in.
@@ -124,48 +122,15 @@ func TestConcurrentDups(t *testing.T) {
 			seen := map[uint32]string{}
 			for _, list := range made {
 				for _, d := range list {
-					if other, twice := seen[d.context]; twice {
-						return fmt.Errorf("%s and %s have context %d", other, d.Name(), d.context)
+					if other, twice := seen[d.core.Context]; twice {
+						return fmt.Errorf("%s and %s have context %d", other, d.Name(), d.core.Context)
 					}
-					seen[d.context] = d.Name()
+					seen[d.core.Context] = d.Name()
 				}
 			}
 			return errors.Join(errs...)
 		})
 	})
-}
-
-// All numbers are used up before a process says that none is left, and no two
-// processes ever have the same.
-func TestNewContext(t *testing.T) {
-	const size = 3
-	seen := map[uint32]bool{worldContext: true, selfContext: true, sessionContext: true}
-	for rank := range size {
-		w := &World{engine: engine.New(engine.Config{Rank: rank, Size: size})}
-		for range 100 {
-			id, err := w.newContext()
-			if err != nil || seen[id] || id%contextsPerComm != 0 {
-				t.Fatalf("rank %d: context %d, %v", rank, id, err)
-			}
-			seen[id] = true
-		}
-		w.comms.made = (1<<32-1)/contextsPerComm/size - 2
-		var err error
-		var last uint32
-		for range 5 {
-			var id uint32
-			if id, err = w.newContext(); err != nil {
-				break
-			}
-			if id < last {
-				t.Fatalf("rank %d: %d after %d", rank, id, last)
-			}
-			last = id
-		}
-		if err := expect(err, ErrContexts, fmt.Sprintf("rank %d of the world", rank)); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // MPI-4.1, section 7.4.2: colours make the groups, keys their order.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
@@ -54,7 +55,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	t := settle.Terms{Kind: kind, Args: [settle.MaxArgs]settle.Arg{settle.Number("root", root)}}
 	if root < 0 || root >= c.Size() {
 		t.Fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
-	} else if c.rank == root {
+	} else if c.core.Rank == root {
 		t.Fault = c.world.guests.Check(kind == settle.Connect, port)
 	}
 	id, err := settle.Settle(ctx, call, t)
@@ -67,7 +68,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	var talk *dynproc.Handshake
 	var d dynproc.Deal
 	var failed error
-	if c.rank == root {
+	if c.core.Rank == root {
 		if talk, failed = c.world.guests.Meet(ctx, kind == settle.Connect, port, c.Size()); failed == nil {
 			defer talk.Close()
 			d = dynproc.Deal{Key: talk.Key, Others: talk.Others}
@@ -96,7 +97,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) 
 		return nil, err
 	}
 	p := *w.config.place
-	p.Key, p.Rank, p.Size, p.Grant = key, c.rank, c.Size()+d.Others, nil // a grant is for one job
+	p.Key, p.Rank, p.Size, p.Grant = key, c.core.Rank, c.Size()+d.Others, nil // a grant is for one job
 	if kind == settle.Connect {
 		p.Rank += d.Others
 	}
@@ -139,10 +140,8 @@ func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) 
 		mine, theirs = d.Others, 0
 	}
 	size := made.engine.Size()
-	ids := contexts{comm: uint32(contextOf(0, 0, size)), inner: uint32(contextOf(1, 0, size))}
-	made.comms.mu.Lock()
-	made.comms.made = 2
-	made.comms.mu.Unlock()
+	ids := contexts{comm: uint32(comm.Context(0, 0, size)), inner: uint32(comm.Context(1, 0, size))}
+	made.comms.contexts.Skip(2)
 	how := "accepted"
 	if kind == settle.Connect {
 		how = "connected"

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
@@ -53,7 +54,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	if err != nil {
 		return nil, err
 	}
-	set, err := hints(0).with(info)
+	set, err := comm.Hints(0).With(info.Get)
 	list, _, listErr := forcedBy(info)
 	attributes, copyErr := c.attributes.Copies(c)
 	t := settle.Terms{Kind: settle.Dup, Args: [settle.MaxArgs]settle.Arg{settle.List("hint "+HintColl, list)}, Fault: mpi.FirstOf(err, listErr, copyErr)}
@@ -71,7 +72,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 		made.Local().force(list)
 		made.attributes.Init(attributes)
 		made.layout = c.layout
-		made.hints.Store(uint32(set))
+		made.core.Hints.Store(uint32(set))
 		return made, nil
 	}, nil
 }
@@ -89,7 +90,7 @@ func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
 // nameOf is the name of a communicator made from c: the same on all ranks and
 // on no two communicators.
 func nameOf(c *Comm, how string, context uint32) string {
-	return fmt.Sprintf("%s %s %d", c.Name(), how, context/contextsPerComm)
+	return fmt.Sprintf("%s %s %d", c.Name(), how, context/comm.ContextsPerComm)
 }
 
 // Create returns a communicator of the members of g to these, and nil to
@@ -100,7 +101,7 @@ func nameOf(c *Comm, how string, context uint32) string {
 // on all of it, and the new communicator joins both sides' parts; it is nil
 // where one is empty.
 func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
-	if c.isInter() {
+	if c.core.IsInter() {
 		made, err := c.createBoth(ctx, g)
 		return made, c.called("Create", err)
 	}
@@ -124,7 +125,7 @@ func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Com
 		return nil, err
 	}
 	for world := range g.g.WorldRanks() {
-		if r := c.group.Rank(world); all[r] != mine {
+		if r := c.core.Group.Rank(world); all[r] != mine {
 			return nil, fmt.Errorf("%w: rank %d is in the group %v given here, and gives another; all its members must give the same",
 				ErrMismatch, r, g)
 		}
@@ -155,7 +156,7 @@ func (c *Comm) within(g *Group) error {
 		return fmt.Errorf("%w: the group is nil; give EmptyGroup for no part", ErrArg)
 	}
 	for rank, world := range g.g.All() {
-		if !c.group.Contains(world) {
+		if !c.core.Group.Contains(world) {
 			return fmt.Errorf("%w: rank %d of the group, %d of the world, is not in %s", ErrRank, rank, world, c.Name())
 		}
 	}
@@ -172,20 +173,20 @@ func (c *Comm) CreateGroup(ctx context.Context, g *Group, tag int) (*Comm, error
 }
 
 func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error) {
-	err := c.usable()
-	if err == nil && c.isInter() {
+	err := c.core.Usable()
+	if err == nil && c.core.IsInter() {
 		err = fmt.Errorf("%w: call it on Local", ErrIntercomm)
 	}
 	if err == nil {
 		err = c.within(g)
 	}
 	if err == nil {
-		err = checkTag(tag)
+		err = comm.CheckTag(tag)
 	}
 	if err != nil || g.Rank() == Undefined {
 		return nil, err
 	}
-	call, err := c.world.amongMembers(c.Name()+"'s group "+g.String(), g.g, c.context+memberContext, tag)
+	call, err := c.world.amongMembers(c.Name()+"'s group "+g.String(), g.g, c.core.Context+comm.Members, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -196,19 +197,12 @@ func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error
 	return c.child(nameOf(c, "group", id), g.g, id), nil
 }
 
-func checkTag(tag int) error {
-	if tag < 0 || tag > MaxTag {
-		return fmt.Errorf("%w: %d, tags are 0 to %d", ErrTag, tag, MaxTag)
-	}
-	return nil
-}
-
 // Split returns a communicator of the processes that gave the same colour,
 // ordered by key and, where keys are equal, by rank in c (MPI_Comm_split;
 // MPI-4.1, section 7.4.2). It returns nil to those whose colour is Undefined.
 // A collective call.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
-	if c.isInter() {
+	if c.core.IsInter() {
 		made, err := c.splitBoth(ctx, settle.Terms{Kind: settle.Split, Fault: checkColour(colour)}, colour, key, "split")
 		return made, c.called("Split", err)
 	}
@@ -236,7 +230,7 @@ func (c *Comm) split(ctx context.Context, call *collectiveCall, t settle.Terms, 
 	if err != nil || colour == Undefined {
 		return nil, err
 	}
-	g, err := group.SplitOff(c.group, choices, colour)
+	g, err := group.SplitOff(c.core.Group, choices, colour)
 	if err != nil {
 		return nil, err
 	}
@@ -269,8 +263,8 @@ func (c *Comm) free() (last bool, err error) {
 	if c.lent {
 		return false, fmt.Errorf("%w: it is freed with its intercommunicator", ErrArg)
 	}
-	if c.freed.Swap(true) {
-		return false, c.usable()
+	if c.core.Freed.Swap(true) {
+		return false, c.core.Usable()
 	}
 	c.unwatched()
 	if c.session != nil {
@@ -279,7 +273,7 @@ func (c *Comm) free() (last bool, err error) {
 	err = c.attributes.DeleteAll(c)
 	if c.inner != nil {
 		err = errors.Join(err, c.inner.attributes.DeleteAll(c.inner))
-		c.inner.freed.Store(true)
+		c.inner.core.Freed.Store(true)
 	}
 	c.occupy(0)
 	return last, err
@@ -290,15 +284,15 @@ func (c *Comm) free() (last bool, err error) {
 func (c *Comm) occupy(n int) {
 	c.mu.Lock()
 	c.busy += n
-	over := c.busy == 0 && c.freed.Load()
+	over := c.busy == 0 && c.core.Freed.Load()
 	c.mu.Unlock()
 	if !over {
 		return
 	}
-	for i := range uint32(contextsPerComm) {
-		c.world.engine.Forget(c.context + i)
+	for i := range uint32(comm.ContextsPerComm) {
+		c.world.engine.Forget(c.core.Context + i)
 		if c.inner != nil {
-			c.world.engine.Forget(c.inner.context + i)
+			c.world.engine.Forget(c.inner.core.Context + i)
 		}
 	}
 }

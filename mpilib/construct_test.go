@@ -63,7 +63,7 @@ func TestIdup(t *testing.T) {
 				if again, done, err := pending[len(pending)-1-i].Test(); again != d || !done || err != nil {
 					return fmt.Errorf("Test after Wait: %v %v %v", again, done, err)
 				}
-				contexts[d.context] = true
+				contexts[d.core.Context] = true
 				if err := ringWorks(ctx, d, i); err != nil {
 					return err
 				}
@@ -220,7 +220,7 @@ func TestCreateGroup(t *testing.T) {
 				if r.err != nil {
 					return r.err
 				}
-				contexts[r.made.context] = true
+				contexts[r.made.core.Context] = true
 			}
 			if len(contexts) != started {
 				return fmt.Errorf("%d communicators have contexts %v", started, contexts)

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -92,9 +93,9 @@ func (w *World) watched() (err error) {
 	}
 	cfg := debug.Config{
 		Engine: w.engine, Parts: w.config.debug, Out: w.config.debugOut, Patience: w.config.patience, Trace: w.config.trace,
-		Context: debugContext, Head: w.comm.head(), Here: func() overlay.NodeID { return w.comms.here }, Links: w.watchedLinks,
+		Context: comm.Debug, Head: w.comm.head(), Here: func() overlay.NodeID { return w.comms.here }, Links: w.watchedLinks,
 		Program: func(context uint32) bool {
-			return context%contextsPerComm == pointToPointContext && context != debugContext
+			return context%comm.ContextsPerComm == comm.PointToPoint && context != comm.Debug
 		},
 	}
 	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
@@ -129,14 +130,14 @@ func (w *World) watchedLinks() []debug.LinkState {
 type watchedComm Comm
 
 func (c *watchedComm) Name() string                { return (*Comm)(c).Name() }
-func (c *watchedComm) Context() uint32             { return c.context }
-func (c *watchedComm) Rank() int                   { return c.rank }
-func (c *watchedComm) Size() int                   { return c.group.Size() }
-func (c *watchedComm) WorldRank(r int) int         { return c.group.WorldRank(r) }
-func (c *watchedComm) Global(r int) int            { return (*Comm)(c).global(r) }
-func (c *watchedComm) Members() iter.Seq[int]      { return c.group.WorldRanks() }
-func (c *watchedComm) Peers() iter.Seq[int]        { return c.peers.WorldRanks() }
-func (c *watchedComm) Participants() iter.Seq[int] { return (*Comm)(c).everyoneOf().WorldRanks() }
+func (c *watchedComm) Context() uint32             { return c.core.Context }
+func (c *watchedComm) Rank() int                   { return c.core.Rank }
+func (c *watchedComm) Size() int                   { return c.core.Group.Size() }
+func (c *watchedComm) WorldRank(r int) int         { return c.core.Group.WorldRank(r) }
+func (c *watchedComm) Global(r int) int            { return (*Comm)(c).core.Global(r) }
+func (c *watchedComm) Members() iter.Seq[int]      { return c.core.Group.WorldRanks() }
+func (c *watchedComm) Peers() iter.Seq[int]        { return c.core.Peers.WorldRanks() }
+func (c *watchedComm) Participants() iter.Seq[int] { return (*Comm)(c).core.Everyone().WorldRanks() }
 
 func (c *watchedComm) Calls() int32 {
 	c.mu.Lock()
@@ -192,9 +193,9 @@ func (c *Comm) unwatched() {
 	if w == nil {
 		return
 	}
-	w.Freed(c.context)
+	w.Freed(c.core.Context)
 	if c.inner != nil {
-		w.Freed(c.inner.context)
+		w.Freed(c.inner.core.Context)
 	}
 }
 

@@ -22,7 +22,7 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 	if err != nil {
 		return nil, c.called("DistGraphCreateAdjacent", err)
 	}
-	g, err := topology.Adjacent(c.Size(), c.rank, sources, sourceWeights, dests, destWeights)
+	g, err := topology.Adjacent(c.Size(), c.core.Rank, sources, sourceWeights, dests, destWeights)
 	weighted := sourceWeights != nil || destWeights != nil
 	t := distTerms(settle.DistGraphCreateAdjacent, weighted, reorder, err)
 	made, err := c.layPart(ctx, call, t, func(context.Context, *collectiveCall) (*topology.DistGraph, error) { return g, nil })
@@ -45,7 +45,7 @@ func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, wei
 		if err != nil {
 			return nil, err
 		}
-		return topology.Collect(c.rank, edges, weights != nil), nil
+		return topology.Collect(c.core.Rank, edges, weights != nil), nil
 	})
 	return made, c.called("DistGraphCreate", err)
 }
@@ -63,7 +63,7 @@ func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t settle.Terms
 	if err != nil {
 		return nil, err
 	}
-	made := c.child(nameOf(c, shortNames[t.Kind], id), c.group, id)
+	made := c.child(nameOf(c, shortNames[t.Kind], id), c.core.Group, id)
 	made.layout = g
 	made.goesOnFrom(call)
 	return made, nil
@@ -126,9 +126,9 @@ func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, dests, destWeights 
 func (c *Comm) neighbourhood() (topology.Neighbourhood, error) {
 	switch l := c.layout.(type) {
 	case *topology.Cart:
-		return l.Neighbourhood(c.rank)
+		return l.Neighbourhood(c.core.Rank)
 	case *topology.Graph:
-		return l.Neighbourhood(c.rank)
+		return l.Neighbourhood(c.core.Rank)
 	case *topology.DistGraph:
 		return l.Neighbourhood(), nil
 	}

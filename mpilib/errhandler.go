@@ -21,7 +21,7 @@ func ErrorsReturn(_ *Comm, err error) error { return err }
 // with status 1 (MPI_ERRORS_ARE_FATAL), for programs that do not look at what
 // calls return. The launcher ends the other ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
-	fmt.Fprintf(os.Stderr, "fatal error on %s, rank %d: %v\n", c.Name(), c.rank, err)
+	fmt.Fprintf(os.Stderr, "fatal error on %s, rank %d: %v\n", c.Name(), c.core.Rank, err)
 	os.Exit(1)
 	return err
 }

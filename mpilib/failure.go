@@ -3,7 +3,6 @@ package mpilib
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
@@ -43,25 +42,7 @@ func (c *Comm) withFailed(err error) error {
 	if !errors.Is(err, ErrProcFailed) || errors.As(err, &already) {
 		return err
 	}
-	e := &ProcFailedError{Comm: c.Name(), Err: err}
-	for _, world := range c.world.engine.Dead() {
-		if rank := c.peers.Rank(world); rank >= 0 {
-			e.Ranks = append(e.Ranks, rank)
-		}
-	}
-	slices.Sort(e.Ranks)
-	return e
-}
-
-// failed returns the processes of c, world ranks of both sides, that are known
-// to have failed, in the order in which this process learned of it.
-func (c *Comm) failed() []int {
-	return slices.DeleteFunc(c.world.engine.Dead(), func(world int) bool { return !c.contains(world) })
-}
-
-// contains reports whether a world rank is on either side of c.
-func (c *Comm) contains(world int) bool {
-	return c.group.Rank(world) >= 0 || c.isInter() && c.peers.Rank(world) >= 0
+	return &ProcFailedError{Comm: c.Name(), Ranks: c.core.FailedPeers(), Err: err}
 }
 
 // GetFailed returns the processes of c, of both groups of an
@@ -70,7 +51,7 @@ func (c *Comm) contains(world int) bool {
 // (MPI_Comm_get_failed of ULFM). Others may know of others. It is local, and
 // works on a revoked communicator.
 func (c *Comm) GetFailed() (*Group, error) {
-	g, err := group.Of(c.failed())
+	g, err := group.Of(c.core.Failed())
 	if err != nil {
 		return nil, c.called("GetFailed", err)
 	}
@@ -83,52 +64,14 @@ func (c *Comm) GetFailed() (*Group, error) {
 // when all known failures are, and Agree returns no error for a failure that
 // every process has acknowledged. It is local, and works on a revoked
 // communicator.
-func (c *Comm) AckFailed(n int) (int, error) {
-	failed := c.failed()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n = max(0, min(n, len(failed)))
-	before := 0
-	if acked := c.acked.Load(); acked != nil {
-		before = len(*acked)
-	}
-	if n <= before {
-		return before, nil
-	}
-	acked := map[int]bool{}
-	for _, world := range failed[:n] {
-		acked[world] = true
-	}
-	c.acked.Store(&acked)
-	return n, nil
-}
-
-// acknowledged reports whether the failure of a process, by world rank, is.
-func (c *Comm) acknowledged(world int) bool {
-	acked := c.acked.Load()
-	return acked != nil && (*acked)[world]
-}
-
-// senders are those of whom point-to-point messages come (engine.Group).
-type senders Comm
-
-func (s *senders) Member(world int) bool       { return (*Comm)(s).Member(world) }
-func (s *senders) Whole() bool                 { return false }
-func (s *senders) Acknowledged(world int) bool { return (*Comm)(s).acknowledged(world) }
-
-// everybody are those whom a collective call needs (engine.Group).
-type everybody Comm
-
-func (s *everybody) Member(world int) bool       { return (*Comm)(s).contains(world) }
-func (s *everybody) Whole() bool                 { return true }
-func (s *everybody) Acknowledged(world int) bool { return (*Comm)(s).acknowledged(world) }
+func (c *Comm) AckFailed(n int) (int, error) { return c.core.Acknowledge(n), nil }
 
 // parties are the processes that a transfer concerns.
 func (t transfer) parties() engine.Group {
 	if t.needs != nil {
-		return (*everybody)(t.needs)
+		return t.needs.core.Everybody()
 	}
-	return (*senders)(t.comm)
+	return t.comm.core.Senders()
 }
 
 // waitOver is Wait for those whose caller cannot wait again: a receive from any

@@ -150,7 +150,7 @@ func (c *Comm) Paths() []Path {
 			continue
 		}
 		paths = append(paths, Path{
-			From: c.rank, To: c.local(l.Peer), Technique: l.Technique, Via: l.Via, Proxy: l.Proxy, Cipher: l.Cipher,
+			From: c.core.Rank, To: c.core.Local(l.Peer), Technique: l.Technique, Via: l.Via, Proxy: l.Proxy, Cipher: l.Cipher,
 			Reason: l.Reason, Carriers: l.Carriers, RTTMS: l.RTTMS, Bandwidth: l.Bandwidth,
 		})
 	}

@@ -52,7 +52,7 @@ func (c Comparison) String() string {
 
 // Group returns the processes of c, those of the caller's side in an
 // intercommunicator (MPI_Comm_group; MPI-4.1, section 7.3.2).
-func (c *Comm) Group() *Group { return c.groupOf(c.group) }
+func (c *Comm) Group() *Group { return c.groupOf(c.core.Group) }
 
 func (c *Comm) groupOf(g *group.Group) *Group { return &Group{g, c.world.engine.Rank()} }
 
@@ -139,11 +139,11 @@ func Compare(a, b *Comm) Comparison {
 	switch {
 	case a == b:
 		return Ident
-	case a.isInter() != b.isInter():
+	case a.core.IsInter() != b.core.IsInter():
 		return Unequal
 	}
 	worst := Congruent
-	for _, c := range []group.Comparison{group.Compare(a.group, b.group), group.Compare(a.peers, b.peers)} {
+	for _, c := range []group.Comparison{group.Compare(a.core.Group, b.core.Group), group.Compare(a.core.Peers, b.core.Peers)} {
 		worst = max(worst, compared(c))
 	}
 	return worst

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 )
 
 // Info is a list of keys with values, in the order in which the keys were
@@ -103,20 +105,10 @@ func (i *Info) index(key string) int {
 // The hints by which a program promises not to do something on a communicator
 // (MPI-4.1, section 7.4.4). Their values are "true" and "false", the default.
 const (
-	AssertNoAnyTag        = "mpi_assert_no_any_tag"
-	AssertNoAnySource     = "mpi_assert_no_any_source"
-	AssertExactLength     = "mpi_assert_exact_length"
-	AssertAllowOvertaking = "mpi_assert_allow_overtaking"
-)
-
-var knownHints = []string{AssertNoAnyTag, AssertNoAnySource, AssertExactLength, AssertAllowOvertaking}
-
-// hints are a communicator's, as bits by their place in knownHints.
-type hints uint32
-
-const (
-	hintNoAnyTag hints = 1 << iota
-	hintNoAnySource
+	AssertNoAnyTag        = comm.AssertNoAnyTag        // mpi_assert_no_any_tag
+	AssertNoAnySource     = comm.AssertNoAnySource     // mpi_assert_no_any_source
+	AssertExactLength     = comm.AssertExactLength     // mpi_assert_exact_length
+	AssertAllowOvertaking = comm.AssertAllowOvertaking // mpi_assert_allow_overtaking
 )
 
 // SetInfo gives c hints (MPI_Comm_set_info; MPI-4.1, section 7.4.4). All ranks
@@ -126,10 +118,10 @@ const (
 // other assertions are kept and change nothing. HintColl holds for the collective calls
 // from here on, on all ranks between the same two.
 func (c *Comm) SetInfo(info *Info) error {
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		return c.called("SetInfo", err)
 	}
-	set, err := hints(c.hints.Load()).with(info)
+	set, err := comm.Hints(c.core.Hints.Load()).With(info.Get)
 	if err != nil {
 		return c.called("SetInfo", err)
 	}
@@ -137,34 +129,19 @@ func (c *Comm) SetInfo(info *Info) error {
 	if err != nil {
 		return c.called("SetInfo", err)
 	}
-	c.hints.Store(uint32(set))
+	c.core.Hints.Store(uint32(set))
 	if given {
 		c.Local().force(list)
 	}
 	return nil
 }
 
-func (h hints) with(info *Info) (hints, error) {
-	for bit, key := range knownHints {
-		switch value, ok := info.Get(key); {
-		case !ok:
-		case value == "true":
-			h |= 1 << bit
-		case value == "false":
-			h &^= 1 << bit
-		default:
-			return 0, fmt.Errorf("%w: hint %s is %q; give true or false", ErrArg, key, value)
-		}
-	}
-	return h, nil
-}
-
 // GetInfo returns the hints that c knows, with their values (MPI_Comm_get_info;
 // MPI-4.1, section 7.4.4). The Info is the caller's.
 func (c *Comm) GetInfo() *Info {
 	info := new(Info)
-	for bit, key := range knownHints {
-		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.hints.Load()&(1<<bit) != 0)})
+	for bit, key := range comm.KnownHints() {
+		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.core.Hints.Load()&(1<<bit) != 0)})
 	}
 	of := c.Local()
 	of.mu.Lock()
@@ -173,16 +150,4 @@ func (c *Comm) GetInfo() *Info {
 		info.pairs = append(info.pairs, pair{HintColl, forced})
 	}
 	return info
-}
-
-func (c *Comm) checkAsserted(src, tag int) error {
-	h := hints(c.hints.Load())
-	switch {
-	case h == 0:
-	case h&hintNoAnySource != 0 && src == AnySource:
-		return fmt.Errorf("%w: %s is true of %s; name the source, or set the hint to false", ErrAsserted, AssertNoAnySource, c.Name())
-	case h&hintNoAnyTag != 0 && tag == AnyTag:
-		return fmt.Errorf("%w: %s is true of %s; name the tag, or set the hint to false", ErrAsserted, AssertNoAnyTag, c.Name())
-	}
-	return nil
 }

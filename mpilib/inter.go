@@ -6,6 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
@@ -15,7 +16,7 @@ import (
 // nobody, with a communicator for this side's own use.
 func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *Comm {
 	made := c.child(name, mine, ids.comm)
-	made.peers, made.aligned = theirs, isAligned(theirs)
+	made.core.SetPeers(theirs)
 	made.inner = newComm(c.world, name+"'s local group", mine, ids.inner)
 	made.inner.lent = true
 	if w := c.world.watch; w != nil {
@@ -27,40 +28,40 @@ func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *C
 
 // twin returns a communicator of c's processes and kind.
 func (c *Comm) twin(name string, ids contexts) *Comm {
-	if c.isInter() {
-		return c.newInter(name, c.group, c.peers, ids)
+	if c.core.IsInter() {
+		return c.newInter(name, c.core.Group, c.core.Peers, ids)
 	}
-	return c.child(name, c.group, ids.comm)
+	return c.child(name, c.core.Group, ids.comm)
 }
 
 // IsInter reports whether c is an intercommunicator (MPI_Comm_test_inter;
 // MPI-4.1, section 7.6.1).
-func (c *Comm) IsInter() bool { return c.isInter() }
+func (c *Comm) IsInter() bool { return c.core.IsInter() }
 
 // RemoteSize returns the number of processes on the other side of an
 // intercommunicator, 0 of an intracommunicator (MPI_Comm_remote_size; MPI-4.1,
 // section 7.6.1).
 func (c *Comm) RemoteSize() int {
-	if !c.isInter() {
+	if !c.core.IsInter() {
 		return 0
 	}
-	return c.peers.Size()
+	return c.core.Peers.Size()
 }
 
 // RemoteGroup returns the processes on the other side of an intercommunicator
 // (MPI_Comm_remote_group; MPI-4.1, section 7.6.1).
 func (c *Comm) RemoteGroup() (*Group, error) {
-	if !c.isInter() {
+	if !c.core.IsInter() {
 		return nil, c.called("RemoteGroup", fmt.Errorf("%w: %s has one group; call Group", ErrIntracomm, c.Name()))
 	}
-	return c.groupOf(c.peers), nil
+	return c.groupOf(c.core.Peers), nil
 }
 
 // Local returns the communicator of the local group of an intercommunicator,
 // for collectives on this side alone, and c itself of an intracommunicator. It
 // is freed with c.
 func (c *Comm) Local() *Comm {
-	if c.isInter() {
+	if c.core.IsInter() {
 		return c.inner
 	}
 	return c
@@ -85,12 +86,12 @@ func IntercommCreate(ctx context.Context, local *Comm, localLeader int, peer *Co
 // join agrees with this side first, so that a leader speaks for all.
 func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
 	t := settle.Terms{Kind: settle.IntercommCreate, Args: [settle.MaxArgs]settle.Arg{settle.Number("localLeader", leader), settle.Number("tag", tag)}}
-	t.Fault = checkTag(tag)
+	t.Fault = comm.CheckTag(tag)
 	if leader < 0 || leader >= c.Size() {
 		t.Fault = fmt.Errorf("%w: localLeader %d, communicator %s has ranks 0 to %d", ErrRank, leader, c.Name(), c.Size()-1)
 	}
 	canSpeak := t.Fault == nil
-	if leader == c.rank && canSpeak {
+	if leader == c.core.Rank && canSpeak {
 		t.Fault = peer.checkLeader(c.world, remoteLeader)
 		canSpeak = t.Fault == nil
 	}
@@ -98,17 +99,17 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	inner, speaker, err := settle.SettleWord(ctx, call, t)
 	// Also when this side has failed one rank tells the other side, the one
 	// that rank 0 takes for the leader.
-	leading := leader == c.rank && int(speaker) == leader
+	leading := leader == c.core.Rank && int(speaker) == leader
 	if err != nil && !(leading && canSpeak) {
 		return nil, err
 	}
 	var s settle.Side
 	if leading {
-		line := &collectiveCall{comm: peer, context: peer.context + leaderContext, tag: tag, pair: true}
+		line := &collectiveCall{comm: peer, context: peer.core.Context + comm.Leaders, tag: tag, pair: true}
 		talk := c.talk(line, remoteLeader)
 		s = talk.Exchange(ctx, t.Kind, 0, err)
 		if err == nil && s.Err == nil {
-			s.Ranks, s.Err = talk.Groups(ctx, c.group, int(s.Size))
+			s.Ranks, s.Err = talk.Groups(ctx, c.core.Group, int(s.Size))
 		}
 	}
 	if err != nil {
@@ -121,10 +122,10 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	if err != nil {
 		return nil, err
 	}
-	if both := group.Intersection(c.group, theirs); both.Size() > 0 {
+	if both := group.Intersection(c.core.Group, theirs); both.Size() > 0 {
 		return nil, fmt.Errorf("%w: rank %d of the world is in both groups; an intercommunicator's share nobody", ErrArg, both.WorldRank(0))
 	}
-	made := c.newInter(nameOf(c, "intercomm", s.Comm), c.group, theirs, contexts{comm: s.Comm, inner: inner})
+	made := c.newInter(nameOf(c, "intercomm", s.Comm), c.core.Group, theirs, contexts{comm: s.Comm, inner: inner})
 	made.goesOnFrom(call)
 	return made, nil
 }
@@ -136,11 +137,11 @@ func (c *Comm) checkLeader(w *World, r int) error {
 		return fmt.Errorf("%w: the leader must give a peer communicator", ErrArg)
 	case c.world != w:
 		return fmt.Errorf("%w: the peer communicator %s is of another world, one of two jobs or of one; Merge and Split make further ones of it", ErrArg, c.Name())
-	case c.usable() != nil:
-		return fmt.Errorf("the peer communicator %s: %w", c.Name(), c.usable())
-	case r < 0 || r >= c.peers.Size():
-		return fmt.Errorf("%w: remoteLeader %d, peer communicator %s has ranks 0 to %d", ErrRank, r, c.Name(), c.peers.Size()-1)
-	case c.global(r) == c.world.engine.Rank():
+	case c.core.Usable() != nil:
+		return fmt.Errorf("the peer communicator %s: %w", c.Name(), c.core.Usable())
+	case r < 0 || r >= c.core.Peers.Size():
+		return fmt.Errorf("%w: remoteLeader %d, peer communicator %s has ranks 0 to %d", ErrRank, r, c.Name(), c.core.Peers.Size()-1)
+	case c.core.Global(r) == c.world.engine.Rank():
 		return fmt.Errorf("%w: remoteLeader %d of %s is this process; name the other side's leader", ErrArg, r, c.Name())
 	}
 	return nil
@@ -156,7 +157,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 }
 
 func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
-	if !c.isInter() {
+	if !c.core.IsInter() {
 		return nil, fmt.Errorf("%w: %s has one group already", ErrIntracomm, c.Name())
 	}
 	round, err := c.nextRound(ctx)
@@ -173,11 +174,11 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 	}
 	first := mine < int(theirs)
 	if mine == int(theirs) {
-		first = c.group.WorldRank(0) < c.peers.WorldRank(0)
+		first = c.core.Group.WorldRank(0) < c.core.Peers.WorldRank(0)
 	}
-	g := group.Union(c.peers, c.group)
+	g := group.Union(c.core.Peers, c.core.Group)
 	if first {
-		g = group.Union(c.group, c.peers)
+		g = group.Union(c.core.Group, c.core.Peers)
 	}
 	return c.child(nameOf(c, "merge", ids.comm), g, ids.comm), nil
 }
@@ -197,9 +198,9 @@ func (c *Comm) splitBoth(ctx context.Context, t settle.Terms, colour, key int, h
 	if err != nil {
 		return nil, err
 	}
-	theirs := make([]group.Choice, c.peers.Size())
+	theirs := make([]group.Choice, c.core.Peers.Size())
 	var s settle.Side
-	if c.rank == 0 {
+	if c.core.Rank == 0 {
 		s.Err = coll.Swap(ctx, round.line(), 0, ours, theirs)
 	}
 	if err := s.Tell(ctx, round.call, 0); err != nil {
@@ -208,11 +209,11 @@ func (c *Comm) splitBoth(ctx context.Context, t settle.Terms, colour, key int, h
 	if err := coll.Bcast(ctx, round.call, theirs, 0); err != nil || colour == Undefined {
 		return nil, err
 	}
-	mine, err := group.SplitOff(c.group, ours, colour)
+	mine, err := group.SplitOff(c.core.Group, ours, colour)
 	if err != nil {
 		return nil, err
 	}
-	other, err := group.SplitOff(c.peers, theirs, colour)
+	other, err := group.SplitOff(c.core.Peers, theirs, colour)
 	if err != nil || other.Size() == 0 {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ type contexts struct {
 
 // talk is one of this process, which leads c's group, to the other side's leader.
 func (c *Comm) talk(line *collectiveCall, to int) *settle.Talk {
-	return &settle.Talk{Line: line, To: to, Us: c.group, Self: c.world.engine.Rank(), NewContext: c.world.newContext}
+	return &settle.Talk{Line: line, To: to, Us: c.core.Group, Self: c.world.engine.Rank(), NewContext: c.world.comms.contexts.New}
 }
 
 // round is one collective call, also of an intercommunicator; then call is on this side's
@@ -244,8 +245,8 @@ type round struct {
 func (r *round) of(call *collectiveCall) {
 	c := r.comm
 	r.call = call
-	r.Round = coll.Round{Call: call, Rank: c.rank, Size: c.group.Size(), Peers: c.peers.Size(), Comm: c}
-	if c.isInter() {
+	r.Round = coll.Round{Call: call, Rank: c.core.Rank, Size: c.core.Group.Size(), Peers: c.core.Peers.Size(), Comm: c}
+	if c.core.IsInter() {
 		r.Inter, r.Line = true, func() coll.Call { return r.line() }
 	}
 }
@@ -262,7 +263,7 @@ func (c *Comm) nextRound(ctx context.Context) (*round, error) {
 // beginRound is beginCall for communicators of both kinds. The ranks of a group need not
 // give an intercommunicator's calls the same arguments, so that those are not compared.
 func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
-	if !c.isInter() {
+	if !c.core.IsInter() {
 		call, err := c.beginCall(args...)
 		if err != nil {
 			return nil, err
@@ -271,7 +272,7 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 		call.round.of(call)
 		return &call.round, nil
 	}
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		return nil, err
 	}
 	var same []debug.Args
@@ -293,7 +294,7 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 
 // line leads to the other side; both leaders have rank 0.
 func (r *round) line() *collectiveCall {
-	return &collectiveCall{comm: r.comm, context: r.comm.context + collectiveContext, tag: r.tag, seen: r.call.seen}
+	return &collectiveCall{comm: r.comm, context: r.comm.core.Context + comm.Collective, tag: r.tag, seen: r.call.seen}
 }
 
 // settle is settle for all of a communicator, whatever its kind.
@@ -306,11 +307,11 @@ func (r *round) settle(ctx context.Context, t settle.Terms) (contexts, error) {
 // agrees by itself; then the leaders compare, and tell their sides.
 func (r *round) settleBoth(ctx context.Context, t settle.Terms, word uint32) (ids contexts, theirs uint32, err error) {
 	id, err := settle.Settle(ctx, r.call, t)
-	if !r.comm.isInter() {
+	if !r.comm.core.IsInter() {
 		return contexts{comm: id}, 0, err
 	}
 	var s settle.Side
-	if r.comm.rank == 0 {
+	if r.comm.core.Rank == 0 {
 		s = r.comm.talk(r.line(), 0).Exchange(ctx, t.Kind, word, err)
 	}
 	if err != nil { // on all of this side

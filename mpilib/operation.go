@@ -101,7 +101,7 @@ func (o *operation) repeatedly(what transfer, first *round) func() *Request {
 		if w := what.comm.world.watch; w != nil {
 			call.seen = w.EnteredAgain(first.call.seen)
 		}
-		if last = failedRequest(what, what.comm.usable()); last.err == nil {
+		if last = failedRequest(what, what.comm.core.Usable()); last.err == nil {
 			last = o.detach(what, &r)
 		}
 		return last

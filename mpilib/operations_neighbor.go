@@ -42,7 +42,7 @@ func neighborAlltoallwOf(comm *Comm, send, recv []Part) *operation {
 // neighbourly is an operation that moves a part to and from every neighbour.
 func (c *Comm) neighbourly(name string, cut func(topology.Neighbourhood) (out, in []buffer.Part, err error)) *operation {
 	n, err := c.neighbourhood()
-	if c.isInter() {
+	if c.core.IsInter() {
 		err = coll.Intra()
 	}
 	var out, in []buffer.Part

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
@@ -34,8 +35,8 @@ func (c *Comm) tagsOf(n int) (int, error) {
 // partition is a partitioned transfer, for package partitioned, with the sender's rank.
 func (c *Comm) partition(what transfer, source int) partitioned.Transfer {
 	return partitioned.Transfer{
-		Engine: c.world.engine, Group: what.parties(), Offers: c.context + offerContext, Parts: c.context + partitionContext,
-		Peer: c.global(what.peer), Source: source, Tag: what.tag, Null: what.peer == ProcNull, Signs: c.signs(),
+		Engine: c.world.engine, Group: what.parties(), Offers: c.core.Context + comm.Offers, Parts: c.core.Context + comm.Partitions,
+		Peer: c.core.Global(what.peer), Source: source, Tag: what.tag, Null: what.peer == ProcNull, Signs: c.signs(),
 		Tags: c.tagsOf, Start: c.world.comms.start,
 		Wait: func(ctx context.Context, h *engine.Handle) error { return waitPartition(ctx, what, h) },
 	}
@@ -72,7 +73,7 @@ func (t transfer) inPartitioned(call string, err error) error {
 		return nil
 	}
 	c := t.comm
-	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.rank, call, t, c.world.watch.Line(), err))
+	return c.raise(fmt.Errorf("mpilib: rank %d: %s of a partitioned %v%s: %w", c.core.Rank, call, t, c.world.watch.Line(), err))
 }
 
 func statusOf(st partitioned.Status) Status {
@@ -97,10 +98,10 @@ func PsendInit[T Elem](comm *Comm, buf []T, partitions, dst, tag int) (*Partitio
 
 // PsendInit is the package's PsendInit of a Part.
 func (c *Comm) PsendInit(p Part, partitions, dst, tag int) (*PartitionedSend, error) {
-	err := c.checkSend(dst, tag)
+	err := c.core.CheckSend(dst, tag)
 	s := &PartitionedSend{what: transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1}}
 	if err == nil {
-		s.send, err = partitioned.NewSend(c.partition(s.what, c.rank), p.p, partitions)
+		s.send, err = partitioned.NewSend(c.partition(s.what, c.core.Rank), p.p, partitions)
 	}
 	if err != nil {
 		return nil, c.called("PsendInit", err)
@@ -189,7 +190,7 @@ func PrecvInit[T Elem](comm *Comm, buf []T, partitions, src, tag int) (*Partitio
 
 // PrecvInit is the package's PrecvInit into a Part.
 func (c *Comm) PrecvInit(p Part, partitions, src, tag int) (*PartitionedRecv, error) {
-	err := c.checkSend(src, tag) // no wildcards
+	err := c.core.CheckSend(src, tag) // no wildcards
 	r := &PartitionedRecv{what: transfer{comm: c, peer: src, tag: tag, elem: 1}}
 	if err == nil {
 		r.recv, err = partitioned.NewRecv(c.partition(r.what, src), p.p, partitions)

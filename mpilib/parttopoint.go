@@ -66,7 +66,7 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1, signed: c.signs()}
 	err := p.p.Err
 	if err == nil {
-		err = c.checkSend(dst, tag)
+		err = c.core.CheckSend(dst, tag)
 	}
 	if err != nil {
 		return failedRequest(what, err)
@@ -75,13 +75,13 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 		return nullRequest(what)
 	}
 	if !c.signs() {
-		return c.isend(what, c.context, p.p.Packed(), mode, hold)
+		return c.isend(what, c.core.Context, p.p.Packed(), mode, hold)
 	}
 	b, err := p.p.Signed()
 	if err != nil {
 		return failedRequest(what, err)
 	}
-	return c.isend(what, c.context, b, mode, hold)
+	return c.isend(what, c.core.Context, b, mode, hold)
 }
 
 // Irecv is the package's Irecv into a Part. A message for a Part that is not one
@@ -90,7 +90,7 @@ func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	what := transfer{comm: c, peer: src, tag: tag, elem: 1, signed: c.signs()}
 	err := p.p.Err
 	if err == nil {
-		err = c.checkRecv(src, tag)
+		err = c.core.CheckRecv(src, tag)
 	}
 	if err != nil {
 		return failedRequest(what, err)
@@ -99,7 +99,7 @@ func (c *Comm) Irecv(p Part, src, tag int) *Request {
 		return nullRequest(what)
 	}
 	into := buffer.ArrivalAt(p.p, c.head())
-	r := c.irecv(what, c.context, into.Buf)
+	r := c.irecv(what, c.core.Context, into.Buf)
 	r.own().into = into
 	return r
 }
@@ -120,9 +120,9 @@ func (m Message) Irecv(p Part) *Request {
 	r := newRequest(what)
 	r.own().into = buffer.ArrivalAt(p.p, c.head())
 	if w := c.world.watch; w != nil {
-		w.Started((*watchedRequest)(r), c.context, len(r.into.Buf))
+		w.Started((*watchedRequest)(r), c.core.Context, len(r.into.Buf))
 	}
-	m.matched.StartRecv(&r.core, (*senders)(c), r.into.Buf)
+	m.matched.StartRecv(&r.core, c.core.Senders(), r.into.Buf)
 	return r
 }
 

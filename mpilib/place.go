@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
@@ -81,7 +82,7 @@ func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *In
 
 func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
 	t := settle.Terms{Kind: settle.SplitType}
-	set, err := hints(0).with(info)
+	set, err := comm.Hints(0).With(info.Get)
 	list, _, listErr := forcedBy(info)
 	t.Args[0], t.Fault = settle.List("hint "+HintColl, list), mpi.FirstOf(err, listErr)
 	t.Args[1] = settle.List(EnvGroups, c.world.config.layout)
@@ -108,11 +109,11 @@ func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitT
 			all[r].Colour = with
 		}
 	}
-	mine := all[c.rank].Colour
+	mine := all[c.core.Rank].Colour
 	if mine == Undefined {
 		return nil, nil
 	}
-	g, err := group.SplitOff(c.group, all, mine)
+	g, err := group.SplitOff(c.core.Group, all, mine)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitT
 		name = fmt.Sprintf("%s of rank %d", nameOf(c, "node", id), mine)
 	}
 	made := c.child(name, g, id)
-	made.hints.Store(uint32(set))
+	made.core.Hints.Store(uint32(set))
 	made.goesOnFrom(call)
 	made.force(list)
 	return made, nil

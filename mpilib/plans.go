@@ -12,8 +12,8 @@ import (
 type plannedComm Comm
 
 func (c *plannedComm) Name() string         { return (*Comm)(c).Name() }
-func (c *plannedComm) Rank() int            { return c.rank }
-func (c *plannedComm) Size() int            { return c.group.Size() }
+func (c *plannedComm) Rank() int            { return c.core.Rank }
+func (c *plannedComm) Size() int            { return c.core.Group.Size() }
 func (c *plannedComm) Config() *plan.Config { return &c.world.plans }
 
 func (c *plannedComm) Ways() []plan.Way {
@@ -25,7 +25,7 @@ func (c *plannedComm) Ways() []plan.Way {
 }
 
 func (c *plannedComm) Refused(ctx uint32) error {
-	return c.world.engine.Refused((*everybody)(c), ctx)
+	return c.world.engine.Refused(c.core.Everybody(), ctx)
 }
 
 // planning is what w brings to the plans of its communicators.
@@ -53,7 +53,7 @@ func (c *Comm) goesOnFrom(call *collectiveCall) {
 	c = c.Local()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.plans.GoOnFrom((*plannedComm)(c), call.plan, call.comm.group, c.group)
+	c.plans.GoOnFrom((*plannedComm)(c), call.plan, call.comm.core.Group, c.core.Group)
 }
 
 // ready returns when it is known how to carry out the call.
@@ -75,7 +75,7 @@ func (c *collectiveCall) ready(ctx context.Context) error {
 // takes all ranks to be together.
 func (c *collectiveCall) Planner() *collectives.Planner {
 	if c.planner == nil {
-		p, err := collectives.NewPlanner(c.comm.rank, c.comm.Size(), nil)
+		p, err := collectives.NewPlanner(c.comm.core.Rank, c.comm.Size(), nil)
 		if err != nil {
 			panic(err) // a communicator has its own rank
 		}

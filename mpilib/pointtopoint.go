@@ -45,7 +45,7 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 // send is a send that is waited for, of b or of what was found wrong with it.
 func (c *Comm) send(ctx context.Context, b []byte, err error, dst, tag int, mode engine.Mode) error {
 	if err == nil {
-		err = c.checkSend(dst, tag)
+		err = c.core.CheckSend(dst, tag)
 	}
 	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1}
 	switch {
@@ -53,10 +53,10 @@ func (c *Comm) send(ctx context.Context, b []byte, err error, dst, tag int, mode
 	case dst == ProcNull:
 		return nil
 	case c.world.watch != nil:
-		_, err := c.isend(what, c.context, b, mode, true).Wait(ctx)
+		_, err := c.isend(what, c.core.Context, b, mode, true).Wait(ctx)
 		return err
 	default:
-		err = c.world.engine.Send(ctx, (*senders)(c), c.context, c.global(dst), tag, b, mode)
+		err = c.world.engine.Send(ctx, c.core.Senders(), c.core.Context, c.core.Global(dst), tag, b, mode)
 	}
 	if err != nil {
 		_, err = failedRequest(what, err).result()
@@ -74,7 +74,7 @@ func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Statu
 	}
 	b, err := buffer.View(buf)
 	if err == nil {
-		err = comm.checkRecv(src, tag)
+		err = comm.core.CheckRecv(src, tag)
 	}
 	if err != nil {
 		return failedRequest(transfer{comm: comm, peer: src, tag: tag, elem: 1}, err).result()
@@ -85,7 +85,7 @@ func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Statu
 
 // recv is a receive that is waited for.
 func (c *Comm) recv(ctx context.Context, b []byte, elem, src, tag int) (Status, error) {
-	got, err := c.world.engine.Recv(ctx, (*senders)(c), c.context, c.global(src), tag, b)
+	got, err := c.world.engine.Recv(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, b)
 	what := transfer{comm: c, peer: src, tag: tag, elem: elem}
 	if err != nil {
 		return failedRequest(what, err).result()
@@ -125,9 +125,9 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 	}
 	b, err := buffer.View(buf)
 	if err == nil {
-		err = comm.checkSend(dst, tag)
+		err = comm.core.CheckSend(dst, tag)
 	}
-	if w := comm.world; err == nil && dst != ProcNull && w.watch == nil && w.engine.SendNow((*senders)(comm), comm.context, comm.global(dst), tag, b, mode, hold) {
+	if w := comm.world; err == nil && dst != ProcNull && w.watch == nil && w.engine.SendNow(comm.core.Senders(), comm.core.Context, comm.core.Global(dst), tag, b, mode, hold) {
 		return comm.completed(&comm.sent, 1, engine.Result{Source: w.engine.Rank(), Tag: tag, Bytes: uint64(len(b))})
 	}
 	what := transfer{comm: comm, send: true, peer: dst, tag: tag, elem: 1}
@@ -137,7 +137,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 	if dst == ProcNull {
 		return nullRequest(what)
 	}
-	return comm.isend(what, comm.context, b, mode, hold)
+	return comm.isend(what, comm.core.Context, b, mode, hold)
 }
 
 func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
@@ -145,7 +145,7 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	if w := c.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), context, len(b))
 	}
-	c.world.engine.StartSend(&r.core, what.parties(), context, c.global(what.peer), what.tag, b, mode, hold)
+	c.world.engine.StartSend(&r.core, what.parties(), context, c.core.Global(what.peer), what.tag, b, mode, hold)
 	return r
 }
 
@@ -157,11 +157,11 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 	}
 	b, err := buffer.View(buf)
 	if err == nil {
-		err = comm.checkRecv(src, tag)
+		err = comm.core.CheckRecv(src, tag)
 	}
 	size, _ := buffer.Size[T]() // judged by view
 	if w := comm.world; err == nil && src != ProcNull && w.watch == nil {
-		if got, ok := w.engine.RecvNow((*senders)(comm), comm.context, comm.global(src), tag, b); ok {
+		if got, ok := w.engine.RecvNow(comm.core.Senders(), comm.core.Context, comm.core.Global(src), tag, b); ok {
 			return comm.completed(&comm.got, size, got)
 		}
 	}
@@ -173,7 +173,7 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 		return nullRequest(what)
 	}
 	what.elem = size
-	return comm.irecv(what, comm.context, b)
+	return comm.irecv(what, comm.core.Context, b)
 }
 
 func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
@@ -181,7 +181,7 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	if w := c.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), context, len(b))
 	}
-	c.world.engine.StartRecv(&r.core, what.parties(), context, c.global(what.peer), what.tag, b)
+	c.world.engine.StartRecv(&r.core, what.parties(), context, c.core.Global(what.peer), what.tag, b)
 	return r
 }
 
@@ -242,7 +242,7 @@ func (c *Comm) Improbe(src, tag int) (m Message, ok bool, err error) {
 }
 
 func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) (Message, error) {
-	if err := c.checkRecv(src, tag); err != nil {
+	if err := c.core.CheckRecv(src, tag); err != nil {
 		return Message{}, c.called(call, err)
 	}
 	if src == ProcNull {
@@ -252,24 +252,24 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	if w := c.world.watch; w != nil {
 		over = w.Probing(transfer{comm: c, peer: src, tag: tag}.watched())
 	}
-	m, err := c.world.engine.Probe(ctx, (*senders)(c), c.context, c.global(src), tag, take)
+	m, err := c.world.engine.Probe(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
 	over()
 	if err != nil {
-		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
+		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.core.Rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
 	return Message{c.status(m.Result(), 1, c.head()), c, m}, nil
 }
 
 func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, error) {
-	if err := c.checkRecv(src, tag); err != nil {
+	if err := c.core.CheckRecv(src, tag); err != nil {
 		return Message{}, false, c.called(call, err)
 	}
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, true, nil
 	}
-	m, ok, err := c.world.engine.Iprobe((*senders)(c), c.context, c.global(src), tag, take)
+	m, ok, err := c.world.engine.Iprobe(c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
 	if err != nil {
-		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
+		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.core.Rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
 	if !ok {
 		return Message{}, false, nil
@@ -298,7 +298,7 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	what.elem, _ = buffer.Size[T]()
 	r := newRequest(what)
 	if w := m.comm.world.watch; w != nil {
-		w.Started((*watchedRequest)(r), m.comm.context, len(b))
+		w.Started((*watchedRequest)(r), m.comm.core.Context, len(b))
 	}
 	m.matched.StartRecv(&r.core, what.parties(), b)
 	return r

@@ -149,7 +149,7 @@ func (c *Comm) completed(last *atomic.Pointer[Request], elem int, got engine.Res
 	if r := last.Load(); r != nil && int(r.elem) == elem && r.core.Is(got) {
 		return r
 	}
-	r := newRequest(transfer{comm: c, send: last == &c.sent, peer: c.local(got.Source), tag: got.Tag, elem: elem})
+	r := newRequest(transfer{comm: c, send: last == &c.sent, peer: c.core.Local(got.Source), tag: got.Tag, elem: elem})
 	c.world.engine.Settle(&r.core, got)
 	last.Store(r)
 	return r
@@ -238,7 +238,7 @@ func (r *Request) Test() (st Status, done bool, err error) {
 // it is refused (MPI-4.1, section 6.12).
 func (r *Request) Cancel() error {
 	if r.what().call != "" {
-		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.rank, r.line(), errNoCancel))
+		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), errNoCancel))
 	}
 	if !r.never {
 		r.core.Cancel()
@@ -271,7 +271,7 @@ func (r *Request) result() (Status, error) {
 
 // failed names the transfer and, if that is known, the line of its call.
 func (t transfer) failed(line string, err error) error {
-	return t.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", t.comm.rank, t, line, err))
+	return t.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", t.comm.core.Rank, t, line, err))
 }
 
 // success is result for an ordinary request that has succeeded.
@@ -281,7 +281,7 @@ func (r *Request) success(got engine.Result) (Status, error) {
 		if r.signed {
 			n -= buffer.SignatureSize
 		}
-		return Status{Source: r.comm.rank, Tag: got.Tag, Count: n, Bytes: n}, nil
+		return Status{Source: r.comm.core.Rank, Tag: got.Tag, Count: n, Bytes: n}, nil
 	}
 	st := r.comm.status(got, int(r.elem), 0)
 	if st.Count*int(r.elem) != st.Bytes {
@@ -295,7 +295,7 @@ func (r *Request) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return r.what().comm.raise(fmt.Errorf("mpilib: %v, rank %d%s: %w", r.what(), r.what().comm.rank, r.line(), err))
+	return r.what().comm.raise(fmt.Errorf("mpilib: %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), err))
 }
 
 // status is result without the request's name in the error.
@@ -316,7 +316,7 @@ func (r *Request) status() (Status, error) {
 		return Status{Source: what.peer, Tag: what.tag, Cancelled: true}, nil
 	case what.send:
 		n := int(got.Bytes) - what.head()
-		return Status{Source: what.comm.rank, Tag: what.tag, Count: n / what.elem, Bytes: n}, nil
+		return Status{Source: what.comm.core.Rank, Tag: what.tag, Count: n / what.elem, Bytes: n}, nil
 	}
 	st := what.comm.status(got, what.elem, what.head())
 	if r.into != nil {
@@ -328,7 +328,7 @@ func (r *Request) status() (Status, error) {
 // status describes a message, of which the first head bytes are not the program's.
 func (c *Comm) status(m engine.Result, elem, head int) Status {
 	n := max(0, int(m.Bytes)-head)
-	return Status{Source: c.local(m.Source), Tag: m.Tag, Count: n / elem, Bytes: n}
+	return Status{Source: c.core.Local(m.Source), Tag: m.Tag, Count: n / elem, Bytes: n}
 }
 
 // emptyStatus is that of a nil request (MPI-4.1, section 3.7.3).

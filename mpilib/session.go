@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
@@ -54,7 +55,7 @@ func (w *World) NewSession() *Session { return &Session{world: w} }
 // is the caller's.
 func (s *Session) Psets() []string {
 	sets := []string{PsetWorld, PsetSelf, PsetSite, PsetNode}
-	if name := s.world.jobGroup(s.world.comm.rank); name != "" {
+	if name := s.world.jobGroup(s.world.comm.core.Rank); name != "" {
 		sets = append(sets, PsetGroup+name)
 	}
 	return sets
@@ -68,7 +69,7 @@ func (s *Session) Psets() []string {
 func (s *Session) Group(ctx context.Context, pset string) (*Group, error) {
 	g, err := s.group(ctx, pset)
 	if err != nil {
-		return nil, fmt.Errorf("mpilib: Group of process set %s, rank %d of the world: %w", pset, s.world.comm.rank, err)
+		return nil, fmt.Errorf("mpilib: Group of process set %s, rank %d of the world: %w", pset, s.world.comm.core.Rank, err)
 	}
 	return s.world.comm.groupOf(g), nil
 }
@@ -78,9 +79,9 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 	case s.ended.Load():
 		return nil, errSessionEnded
 	case pset == PsetWorld:
-		return s.world.comm.group, nil
+		return s.world.comm.core.Group, nil
 	case pset == PsetSelf:
-		return s.world.comms.self.group, nil
+		return s.world.comms.self.core.Group, nil
 	}
 	if name, ok := strings.CutPrefix(pset, PsetGroup); ok {
 		return s.world.groupMembers(name)
@@ -96,8 +97,8 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 	if pset == PsetNode {
 		sharing = place.ByNode(places)
 	}
-	mine := sharing[s.world.comm.rank]
-	for _, part := range group.By(s.world.comm.group, func(world int) int { return sharing[world] }) {
+	mine := sharing[s.world.comm.core.Rank]
+	for _, part := range group.By(s.world.comm.core.Group, func(world int) int { return sharing[world] }) {
 		if part.Label == mine {
 			return part.Group, nil
 		}
@@ -115,7 +116,7 @@ var errSessionEnded = fmt.Errorf("%w: the session has been finalized", ErrFinali
 func (s *Session) CommFromGroup(ctx context.Context, g *Group, tag string, info *Info) (*Comm, error) {
 	made, err := s.commFromGroup(ctx, g, tag, info)
 	if err != nil {
-		return nil, fmt.Errorf("mpilib: CommFromGroup, tag %q, rank %d of the world: %w", tag, s.world.comm.rank, err)
+		return nil, fmt.Errorf("mpilib: CommFromGroup, tag %q, rank %d of the world: %w", tag, s.world.comm.core.Rank, err)
 	}
 	return made, nil
 }
@@ -127,14 +128,14 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	if err := s.world.comm.within(g); err != nil || g.Rank() == Undefined {
 		return nil, err
 	}
-	set, err := hints(0).with(info)
+	set, err := comm.Hints(0).With(info.Get)
 	list, _, listErr := forcedBy(info)
 	name := settle.List("the tag", tag)
 	t := settle.Terms{Kind: settle.CommFromGroup, Fault: mpi.FirstOf(err, listErr),
 		Args: [settle.MaxArgs]settle.Arg{name, settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
 	// Two tags that share 31 bits of their hashes and are used at once meet here
 	// and differ in settle.
-	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.Value&MaxTag))
+	call, err := s.world.amongMembers("group "+g.String(), g.g, comm.Session+comm.Members, int(name.Value&MaxTag))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	}
 	made := newComm(s.world, "comm "+tag, g.g, id)
 	made.madeHere()
-	made.hints.Store(uint32(set))
+	made.core.Hints.Store(uint32(set))
 	made.force(list)
 	made.joinSession(s)
 	return made, nil
@@ -164,7 +165,7 @@ func (c *Comm) joinSession(s *Session) {
 // as World.Finalize does.
 func (s *Session) Finalize(ctx context.Context) error {
 	if n := s.live.Load(); n > 0 {
-		return fmt.Errorf("mpilib: Finalize of a session, rank %d of the world: %w: %d communicators made from it are in use; Free them first", s.world.comm.rank, ErrArg, n)
+		return fmt.Errorf("mpilib: Finalize of a session, rank %d of the world: %w: %d communicators made from it are in use; Free them first", s.world.comm.core.Rank, ErrArg, n)
 	}
 	s.ended.Store(true)
 	if s.owns {

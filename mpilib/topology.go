@@ -49,7 +49,7 @@ func (c *Comm) TopoTest() TopologyKind {
 
 // layoutOf returns c's topology if it is an L.
 func layoutOf[L layout](c *Comm, want TopologyKind) (l L, err error) {
-	if err := c.usable(); err != nil {
+	if err := c.core.Usable(); err != nil {
 		return l, err
 	}
 	l, ok := c.layout.(L)
@@ -136,10 +136,10 @@ func (c *Comm) lay(ctx context.Context, call *collectiveCall, t settle.Terms, re
 			places[r].Colour = Undefined
 		}
 	}
-	if places[c.rank].Colour == Undefined {
+	if places[c.core.Rank].Colour == Undefined {
 		return nil, nil
 	}
-	g, err := group.SplitOff(c.group, places, 0)
+	g, err := group.SplitOff(c.core.Group, places, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
 	if err != nil {
 		return nil, nil, nil, c.called("CartGet", err)
 	}
-	coords, err = cart.Coords(c.rank)
+	coords, err = cart.Coords(c.core.Rank)
 	return cart.Dims(), cart.Periods(), coords, c.called("CartGet", err)
 }
 
@@ -204,7 +204,7 @@ func (c *Comm) CartShift(dim, disp int) (source, dest int, err error) {
 	if err != nil {
 		return Undefined, Undefined, c.called("CartShift", err)
 	}
-	source, dest, err = cart.Shift(c.rank, dim, disp)
+	source, dest, err = cart.Shift(c.core.Rank, dim, disp)
 	return source, dest, c.called("CartShift", err)
 }
 
@@ -225,7 +225,7 @@ func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	sub, slice, place, err := cart.Sub(c.rank, remain)
+	sub, slice, place, err := cart.Sub(c.core.Rank, remain)
 	t := settle.Terms{Kind: settle.CartSub, Args: [settle.MaxArgs]settle.Arg{settle.List("remain", remain)}, Fault: err}
 	made, err := c.split(ctx, call, t, slice, place, "subgrid")
 	if err != nil {

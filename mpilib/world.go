@@ -142,10 +142,11 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
 	w.plans = w.planning()
+	w.comms.contexts.Init(cfg.place.Rank, cfg.place.Size)
 	w.guests.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})
-	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.unmade, OnNews: w.comms.agreements.Told})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.comms.contexts.Unmade, OnNews: w.comms.agreements.Told})
 	w.comms.agreements.Engine = w.engine
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)

@@ -1,0 +1,90 @@
+package comm
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// Every communicator owns ContextsPerComm contexts in a row, so that its
+// different kinds of messages cannot match each other.
+const (
+	PointToPoint = iota
+	Collective
+	Members    // of CreateGroup, which only some members call
+	Leaders    // of IntercommCreate's leaders
+	Offers     // of partitioned sends, before their first start
+	Partitions // of their partitions
+	ContextsPerComm
+)
+
+// The contexts that need no agreement.
+const (
+	World   = 0 * ContextsPerComm
+	Self    = 1 * ContextsPerComm // each process has one; they share no process
+	Session = 2 * ContextsPerComm // of CommFromGroup, between any processes
+	Debug   = Self + Leaders      // of the watchers; Self has no other leader to talk to
+	first   = 3 * ContextsPerComm
+)
+
+// Contexts hands out the contexts of communicators to be. Init it before all else.
+type Contexts struct {
+	rank, size int
+
+	mu   sync.Mutex
+	made uint32 // that this process has handed out
+}
+
+// Init is for the process of a rank in a world of a size.
+func (c *Contexts) Init(rank, size int) { c.rank, c.size = rank, size }
+
+// Skip has the next n contexts be handed out to nobody.
+func (c *Contexts) Skip(n uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made += n
+}
+
+// New returns the context of a communicator to be, which no other
+// communicator of the job has or will have. One process asks and tells the
+// members.
+//
+// Why it is unique: each process hands out its own numbers, those that leave
+// its world rank as the remainder, each once, under a lock. So no two calls
+// anywhere give the same, whichever goroutines and communicators they are for,
+// and whoever is told of them. Nothing is agreed upon but who asks; compare
+// the customary maximum of everyone's next free number, where two goroutines
+// of one process can be told the same number on two communicators. Numbers are
+// not used again: a late message finds no other communicator.
+func (c *Contexts) New() (uint32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := Context(c.made, c.rank, c.size)
+	if id > math.MaxUint32-ContextsPerComm {
+		return 0, fmt.Errorf("%w: rank %d of the world has led the making of %d; keep communicators instead of making new ones",
+			mpi.ErrContexts, c.rank, c.made)
+	}
+	c.made++
+	return uint32(id), nil
+}
+
+// Context is the context that a rank of a world of size ranks hands out after made
+// others.
+func Context(made uint32, rank, size int) uint64 {
+	return first + (uint64(made)*uint64(size)+uint64(rank))*ContextsPerComm
+}
+
+// Unmade reports whether a context is one that only this process could have handed out,
+// and has not: then nobody can send in it.
+func (c *Contexts) Unmade(context uint32) bool {
+	if context < first {
+		return false
+	}
+	n := uint64(context-first) / ContextsPerComm
+	size := uint64(c.size)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n%size == uint64(c.rank) && n/size >= uint64(c.made)
+}

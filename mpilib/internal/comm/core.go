@@ -1,0 +1,148 @@
+// Package comm has what a communicator is to messages: which processes it is of, in which
+// contexts its messages travel, what its program has promised not to do, and whose failure
+// is acknowledged. Contexts hands out numbers that no two communicators share.
+//
+// It makes no communicators and sends nothing. A Core lies in the communicator that it is
+// of; so nothing of it is looked for elsewhere when a message is sent.
+package comm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+)
+
+// Core is a communicator's. Init it before all else; what is exported but Freed and Hints
+// does not change then.
+type Core struct {
+	Engine  *engine.Engine
+	Rank    int          // of this process in Group
+	Group   *group.Group // the processes on this side
+	Peers   *group.Group // whom the ranks of messages name: Group, or the remote group
+	Context uint32       // of point-to-point messages, the first of ContextsPerComm
+	aligned bool         // ranks of Peers are world ranks
+
+	Freed atomic.Bool
+	Hints atomic.Uint32 // of type Hints
+	label atomic.Pointer[string]
+
+	mu    sync.Mutex                   // held while acked is changed
+	acked atomic.Pointer[map[int]bool] // processes, by world rank, whose failure is acknowledged
+}
+
+// Init makes c that of an intracommunicator of the processes of g, of which this one is a
+// member.
+func (c *Core) Init(e *engine.Engine, name string, g *group.Group, ctxID uint32) {
+	c.Engine, c.Rank, c.Group, c.Context = e, g.Rank(e.Rank()), g, ctxID
+	c.SetPeers(g)
+	c.SetName(name)
+	e.Open(ctxID-ctxID%ContextsPerComm, ContextsPerComm)
+}
+
+// SetPeers makes c that of an intercommunicator, if g is another group. Nobody else knows
+// of c yet.
+func (c *Core) SetPeers(g *group.Group) { c.Peers, c.aligned = g, isAligned(g) }
+
+// isAligned reports whether every rank of g is its world rank.
+func isAligned(g *group.Group) bool {
+	for rank, world := range g.All() {
+		if rank != world {
+			return false
+		}
+	}
+	return true
+}
+
+// Name returns the communicator's name for people.
+func (c *Core) Name() string { return *c.label.Load() }
+
+// SetName sets it.
+func (c *Core) SetName(name string) { c.label.Store(&name) }
+
+// Global is rank r of a message in terms of the world; AnySource and ProcNull
+// stay what they are. r was checked.
+func (c *Core) Global(r int) int {
+	if c.aligned || r < 0 {
+		return r
+	}
+	return c.Peers.WorldRank(r)
+}
+
+// Local is the inverse of Global for a member.
+func (c *Core) Local(world int) int {
+	if c.aligned {
+		return world
+	}
+	return c.Peers.Rank(world)
+}
+
+// Member reports whether a world rank is one that messages of c come from.
+func (c *Core) Member(world int) bool {
+	return c.aligned && world >= 0 && world < c.Peers.Size() || !c.aligned && c.Peers.Rank(world) >= 0
+}
+
+// IsInter reports whether c is an intercommunicator's.
+func (c *Core) IsInter() bool { return c.Peers != c.Group }
+
+// Contains reports whether a world rank is on either side of c.
+func (c *Core) Contains(world int) bool {
+	return c.Group.Rank(world) >= 0 || c.IsInter() && c.Peers.Rank(world) >= 0
+}
+
+// Everyone returns both sides of an intercommunicator, in an order that is the
+// same on both, or c's group.
+func (c *Core) Everyone() *group.Group {
+	switch {
+	case !c.IsInter():
+		return c.Group
+	case c.Group.WorldRank(0) < c.Peers.WorldRank(0):
+		return group.Union(c.Group, c.Peers)
+	}
+	return group.Union(c.Peers, c.Group)
+}
+
+// Usable says why nothing can be done with c, or returns nil.
+func (c *Core) Usable() error {
+	if c.Freed.Load() {
+		return fmt.Errorf("%w; make it last longer, or Dup it for whom outlives it", mpi.ErrFreed)
+	}
+	return nil
+}
+
+// CheckSend says why nothing can be sent to rank dst with a tag, or returns nil.
+func (c *Core) CheckSend(dst, tag int) error {
+	if err := c.Usable(); err != nil {
+		return err
+	}
+	if dst != mpi.ProcNull && (dst < 0 || dst >= c.Peers.Size()) {
+		return fmt.Errorf("%w: %d, communicator %s has ranks 0 to %d", mpi.ErrRank, dst, c.Name(), c.Peers.Size()-1)
+	}
+	return CheckTag(tag)
+}
+
+// CheckTag says that there is no such tag, or returns nil.
+func CheckTag(tag int) error {
+	if tag < 0 || tag > mpi.MaxTag {
+		return fmt.Errorf("%w: %d, tags are 0 to %d", mpi.ErrTag, tag, mpi.MaxTag)
+	}
+	return nil
+}
+
+// CheckRecv says why nothing can be received from rank src with a tag, which may be
+// wildcards, or returns nil.
+func (c *Core) CheckRecv(src, tag int) error {
+	if err := c.checkAsserted(src, tag); err != nil {
+		return err
+	}
+	if src == mpi.AnySource {
+		src = mpi.ProcNull
+	}
+	if tag == mpi.AnyTag {
+		tag = 0
+	}
+	return c.CheckSend(src, tag)
+}
