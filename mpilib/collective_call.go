@@ -62,7 +62,7 @@ func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	call.plan, call.begins = c.plans.Of((*plannedComm)(c), tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
-		call.seen = w.Entered((*watchedComm)(c), tag, args)
+		call.seen = w.Entered(&c.core, tag, args)
 	}
 	return call, nil
 }

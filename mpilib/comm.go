@@ -45,7 +45,14 @@ type Comm struct {
 func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
 	c := &Comm{world: w}
 	c.core.Init(w.engine, name, g, context)
+	c.core.Calls = c.callsBegun
 	return c
+}
+
+func (c *Comm) callsBegun() int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
 }
 
 // Rank returns the caller's rank, 0 <= Rank() < Size() (MPI-4.1, section 7.4.1).

@@ -3,7 +3,6 @@ package mpilib
 import (
 	"fmt"
 	"io"
-	"iter"
 	"os"
 
 	"github.com/isthmus-grid/isthmus/collectives"
@@ -99,7 +98,7 @@ func (w *World) watched() (err error) {
 		},
 	}
 	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
-		cfg.Comms = append(cfg.Comms, (*watchedComm)(c))
+		cfg.Comms = append(cfg.Comms, &c.core)
 	}
 	if w.watch, err = debug.New(cfg); err != nil {
 		return fmt.Errorf("%s: %w", EnvTrace, err)
@@ -126,25 +125,6 @@ func (w *World) watchedLinks() []debug.LinkState {
 	return links
 }
 
-// watchedComm is a communicator as a watcher sees it.
-type watchedComm Comm
-
-func (c *watchedComm) Name() string                { return (*Comm)(c).Name() }
-func (c *watchedComm) Context() uint32             { return c.core.Context }
-func (c *watchedComm) Rank() int                   { return c.core.Rank }
-func (c *watchedComm) Size() int                   { return c.core.Group.Size() }
-func (c *watchedComm) WorldRank(r int) int         { return c.core.Group.WorldRank(r) }
-func (c *watchedComm) Global(r int) int            { return (*Comm)(c).core.Global(r) }
-func (c *watchedComm) Members() iter.Seq[int]      { return c.core.Group.WorldRanks() }
-func (c *watchedComm) Peers() iter.Seq[int]        { return c.core.Peers.WorldRanks() }
-func (c *watchedComm) Participants() iter.Seq[int] { return (*Comm)(c).core.Everyone().WorldRanks() }
-
-func (c *watchedComm) Calls() int32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls
-}
-
 // watchedRequest is a request as a watcher sees it.
 type watchedRequest Request
 
@@ -155,7 +135,7 @@ func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).own().seen =
 
 // watched is t as a watcher sees it.
 func (t transfer) watched() debug.Transfer {
-	return debug.Transfer{Stringer: t, Comm: (*watchedComm)(t.comm), Send: t.send, Call: t.call != "", Peer: t.peer, Tag: t.tag}
+	return debug.Transfer{Stringer: t, Comm: &t.comm.core, Send: t.send, Call: t.call != "", Peer: t.peer, Tag: t.tag}
 }
 
 // line says for an error where the call was, if that is known.
@@ -167,23 +147,23 @@ func (c *Comm) leaves() {
 	if w == nil {
 		return
 	}
-	w.Left((*watchedComm)(c))
+	w.Left(&c.core)
 	if c.inner != nil {
-		w.Left((*watchedComm)(c.inner))
+		w.Left(&c.inner.core)
 	}
 }
 
 // madeHere tells the watcher, if there is one, of a communicator that the program has now.
 func (c *Comm) madeHere() {
 	if w := c.world.watch; w != nil {
-		w.Made((*watchedComm)(c), debug.Here())
+		w.Made(&c.core, debug.Here())
 	}
 }
 
 // madeBy notes which call made the communicator, for one that goes on by itself.
 func (c *Comm) madeBy(call *collectiveCall) {
 	if call.seen != nil {
-		c.world.watch.Made((*watchedComm)(c), call.seen.Call())
+		c.world.watch.Made(&c.core, call.seen.Call())
 	}
 }
 
@@ -198,26 +178,6 @@ func (c *Comm) unwatched() {
 		w.Freed(c.inner.core.Context)
 	}
 }
-
-// rooted are the arguments of a call with a root.
-func rooted[T Elem](root, count int) debug.Args {
-	return debug.Args{Root: root + 1, Count: count + 1, Elem: (*T)(nil)}
-}
-
-// counted are those of a call without.
-func counted[T Elem](count int) debug.Args { return debug.Args{Count: count + 1, Elem: (*T)(nil)} }
-
-// rootOnly are those of a call with a root of which ranks may give different counts,
-// and typeOnly those of one without.
-func rootOnly[T Elem](root int) debug.Args { return debug.Args{Root: root + 1, Elem: (*T)(nil)} }
-
-func typeOnly[T Elem]() debug.Args { return debug.Args{Elem: (*T)(nil)} }
-
-// loose are those of a call with a root that moves Parts.
-func loose(root int) debug.Args { return debug.Args{Root: root + 1, Loose: true} }
-
-// detached are those of a call that the program does not wait for yet.
-func detached(a debug.Args) debug.Args { a.Alone = true; return a }
 
 // withOp adds a reduction: o is what bytesOp made of op, or err why it made nothing.
 func withOp[T Elem](a debug.Args, op Op[T], o collectives.Op, err error) debug.Args {

@@ -20,7 +20,7 @@ func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *C
 	made.inner = newComm(c.world, name+"'s local group", mine, ids.inner)
 	made.inner.lent = true
 	if w := c.world.watch; w != nil {
-		w.Lent((*watchedComm)(made.inner))
+		w.Lent(&made.inner.core)
 	}
 	made.inner.handler.Store(c.handler.Load())
 	return made

@@ -57,7 +57,7 @@ func (o *operation) do(ctx context.Context, r *round) error {
 // start makes it.
 func (o *operation) start(c *Comm) *Request {
 	what := transfer{comm: c, call: "I" + strings.ToLower(o.name[:1]) + o.name[1:]}
-	r, err := c.beginRound(detached(o.args))
+	r, err := c.beginRound(o.args.Detached())
 	if err != nil {
 		return failedRequest(what, err)
 	}
@@ -69,7 +69,7 @@ func (o *operation) start(c *Comm) *Request {
 // call before it has ended this one.
 func (o *operation) init(c *Comm) *Persistent {
 	what := transfer{comm: c, call: o.name + "Init"}
-	r, err := c.beginRound(detached(o.args))
+	r, err := c.beginRound(o.args.Detached())
 	if err != nil {
 		return &Persistent{what: what, again: func() *Request { return failedRequest(what, err) }}
 	}

@@ -21,89 +21,89 @@ func barrier() *operation { return &theBarrier }
 
 func bcastOf[T Elem](buf []T, root int) *operation {
 	b, err := buffer.View(buf)
-	return &operation{"Bcast", rooted[T](root, len(buf)), err, func(ctx context.Context, r *coll.Round) error {
+	return &operation{"Bcast", debug.Rooted[T](root, len(buf)), err, func(ctx context.Context, r *coll.Round) error {
 		return r.Bcast(ctx, b, root)
 	}}
 }
 
 func reduceOf[T Elem](send, recv []T, op Op[T], root int) *operation {
-	return reducing("Reduce", rooted[T](root, len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("Reduce", debug.Rooted[T](root, len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Reduce(ctx, s, to, o, root)
 	})
 }
 
 func allreduceOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Allreduce", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("Allreduce", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Allreduce(ctx, s, to, o)
 	})
 }
 
 func reduceScatterOf[T Elem](send, recv []T, counts []int, op Op[T]) *operation {
 	counts = buffer.Times[T](counts)
-	return reducing("ReduceScatter", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("ReduceScatter", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.ReduceScatter(ctx, s, to, counts, o)
 	})
 }
 
 func reduceScatterBlockOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("ReduceScatterBlock", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("ReduceScatterBlock", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.ReduceScatterBlock(ctx, s, to, o)
 	})
 }
 
 func scanOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Scan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("Scan", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Scan(ctx, s, to, o, collectives.Scan)
 	})
 }
 
 func exscanOf[T Elem](send, recv []T, op Op[T]) *operation {
-	return reducing("Exscan", counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
+	return reducing("Exscan", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Scan(ctx, s, to, o, collectives.Exscan)
 	})
 }
 
 func gatherOf[T Elem](send, recv []T, root int) *operation {
-	return moving("Gather", rooted[T](root, len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Gather", debug.Rooted[T](root, len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Gather(ctx, s, to, root)
 	})
 }
 
 func gathervOf[T Elem](send, recv []T, counts, displs []int, root int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Gatherv", rootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Gatherv", debug.RootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Gatherv(ctx, s, to, counts, displs, root)
 	})
 }
 
 func allgatherOf[T Elem](send, recv []T) *operation {
-	return moving("Allgather", counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Allgather", debug.Counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Allgather(ctx, s, to)
 	})
 }
 
 func allgathervOf[T Elem](send, recv []T, counts, displs []int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Allgatherv", typeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Allgatherv", debug.TypeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Allgatherv(ctx, s, to, counts, displs)
 	})
 }
 
 func scatterOf[T Elem](send, recv []T, root int) *operation {
-	return moving("Scatter", rooted[T](root, len(recv)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Scatter", debug.Rooted[T](root, len(recv)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Scatter(ctx, s, to, root)
 	})
 }
 
 func scattervOf[T Elem](send []T, counts, displs []int, recv []T, root int) *operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
-	return moving("Scatterv", rootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Scatterv", debug.RootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Scatterv(ctx, s, counts, displs, to, root)
 	})
 }
 
 func alltoallOf[T Elem](send, recv []T) *operation {
-	return moving("Alltoall", counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Alltoall", debug.Counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		if n := r.Peers; len(send)%n != 0 || len(recv)%n != 0 {
 			return fmt.Errorf("%w: %d elements to send and %d to receive are not %d equal blocks", ErrCount, len(send), len(recv), n)
 		}
@@ -114,7 +114,7 @@ func alltoallOf[T Elem](send, recv []T) *operation {
 func alltoallvOf[T Elem](send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *operation {
 	scounts, sdispls = buffer.Times[T](scounts), buffer.Times[T](sdispls)
 	rcounts, rdispls = buffer.Times[T](rcounts), buffer.Times[T](rdispls)
-	return moving("Alltoallv", typeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
+	return moving("Alltoallv", debug.TypeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Alltoallv(ctx, s, scounts, sdispls, to, rcounts, rdispls)
 	})
 }

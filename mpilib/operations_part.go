@@ -9,11 +9,11 @@ import (
 // The collective calls that move Parts, each written down once.
 
 func bcastPart(p buffer.Part, root int) *operation {
-	return &operation{"Bcast", loose(root), p.Err, coll.BcastPart(p, root)}
+	return &operation{"Bcast", debug.Loose(root), p.Err, coll.BcastPart(p, root)}
 }
 
 func gatherPart(send, recv buffer.Part, root int) *operation {
-	return &operation{"Gather", loose(root), send.Err, coll.GatherPart(send, recv, root)}
+	return &operation{"Gather", debug.Loose(root), send.Err, coll.GatherPart(send, recv, root)}
 }
 
 func allgatherPart(send, recv buffer.Part) *operation {
@@ -21,7 +21,7 @@ func allgatherPart(send, recv buffer.Part) *operation {
 }
 
 func scatterPart(send, recv buffer.Part, root int) *operation {
-	return &operation{name: "Scatter", args: loose(root), run: coll.ScatterPart(send, recv, root)}
+	return &operation{name: "Scatter", args: debug.Loose(root), run: coll.ScatterPart(send, recv, root)}
 }
 
 func alltoallPart(send, recv buffer.Part) *operation {
@@ -29,11 +29,11 @@ func alltoallPart(send, recv buffer.Part) *operation {
 }
 
 func gathervPart(send buffer.Part, recv []buffer.Part, root int) *operation {
-	return &operation{name: "Gatherv", args: loose(root), run: coll.GathervPart(send, recv, root)}
+	return &operation{name: "Gatherv", args: debug.Loose(root), run: coll.GathervPart(send, recv, root)}
 }
 
 func scattervPart(send []buffer.Part, recv buffer.Part, root int) *operation {
-	return &operation{name: "Scatterv", args: loose(root), run: coll.ScattervPart(send, recv, root)}
+	return &operation{name: "Scatterv", args: debug.Loose(root), run: coll.ScattervPart(send, recv, root)}
 }
 
 func allgathervPart(send buffer.Part, recv []buffer.Part) *operation {

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Core is a communicator's. Init it before all else; what is exported but Freed and Hints
+// Core is a communicator's. Init it before all else; what is exported and is not atomic
 // does not change then.
 type Core struct {
 	Engine  *engine.Engine
@@ -28,6 +28,7 @@ type Core struct {
 
 	Freed atomic.Bool
 	Hints atomic.Uint32 // of type Hints
+	Calls func() int32  // how many collective calls were begun, as messages count them
 	label atomic.Pointer[string]
 
 	mu    sync.Mutex                   // held while acked is changed

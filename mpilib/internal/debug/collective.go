@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
@@ -27,10 +28,31 @@ type Args struct {
 	Alone bool // the program does not wait for it yet; ranks may differ in nothing else
 }
 
+// Rooted are the arguments of a call with a root.
+func Rooted[T any](root, count int) Args {
+	return Args{Root: root + 1, Count: count + 1, Elem: (*T)(nil)}
+}
+
+// Counted are those of a call without.
+func Counted[T any](count int) Args { return Args{Count: count + 1, Elem: (*T)(nil)} }
+
+// RootOnly are those of a call with a root of which ranks may give different counts,
+// and TypeOnly those of one without.
+func RootOnly[T any](root int) Args { return Args{Root: root + 1, Elem: (*T)(nil)} }
+
+// TypeOnly is explained with RootOnly.
+func TypeOnly[T any]() Args { return Args{Elem: (*T)(nil)} }
+
+// Loose are those of a call with a root that moves Parts.
+func Loose(root int) Args { return Args{Root: root + 1, Loose: true} }
+
+// Detached are those of a call that the program does not wait for yet.
+func (a Args) Detached() Args { a.Alone = true; return a }
+
 // Calling is a collective call under way.
 type Calling struct {
 	w       *Watcher
-	comm    Comm
+	comm    *comm.Core
 	key     callKey
 	call    Callsite
 	span    span // in the timeline
@@ -84,27 +106,27 @@ func (c *checks) init() {
 }
 
 // Entered is told that this rank begins a collective call.
-func (w *Watcher) Entered(c Comm, number int32, args []Args) *Calling {
+func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
 	w.acts.Add(1)
-	call := &Calling{w: w, comm: c, key: callKey{c.Context(), number}, call: Here(), verdict: &judgement{told: make(chan struct{})}}
+	call := &Calling{w: w, comm: c, key: callKey{c.Context, number}, call: Here(), verdict: &judgement{told: make(chan struct{})}}
 	call.alone = len(args) > 0 && args[0].Alone
 	if w.timeline != nil {
 		w.timeline.entered(call)
 	}
-	if !w.sees(Collectives) || c.Size() == 1 {
+	if !w.sees(Collectives) || c.Group.Size() == 1 {
 		close(call.verdict.told)
 		return call
 	}
 	w.mu.Lock()
 	w.checks.open[call.key] = call
 	w.mu.Unlock()
-	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.Rank(), What: call.call.name, Call: call.call.name, Line: call.call.line}
+	e := entry{Key: call.key, Comm: c.Name(), Size: c.Group.Size(), Rank: c.Rank, What: call.call.name, Call: call.call.name, Line: call.call.line}
 	if len(args) > 0 {
 		e.What += describeArgs(args[0])
 		e.Call += describeArgs(Args{Root: args[0].Root})
 		e.Loose = args[0].Loose
 	}
-	if err := w.tell(c.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
+	if err := w.tell(c.Group.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
 		w.decided(ruling{Key: call.key}) // nobody compares any more
 	}
 	return call
@@ -254,7 +276,7 @@ func (w *Watcher) recheck() {
 	w.mu.Unlock()
 	asked := map[int]error{}
 	for _, call := range open {
-		judge := call.comm.WorldRank(0)
+		judge := call.comm.Group.WorldRank(0)
 		if _, done := asked[judge]; !done {
 			asked[judge] = w.tell(judge, note{Kind: noteAlive})
 		}

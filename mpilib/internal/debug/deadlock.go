@@ -133,7 +133,7 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 		if x.coll.alone {
 			out.Text = fmt.Sprintf("%s of %s, until all ranks call it", x.call.name, x.what()) + x.coll.call.At()
 		}
-		out.Peers = slices.Collect(c.Members())
+		out.Peers = slices.Collect(c.Group.WorldRanks())
 	case x.probe != nil:
 		out.Text = x.call.name + ": " + x.what()
 		out.Peers = w.peers(*x.probe)
@@ -153,12 +153,12 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 func (w *Watcher) peers(t Transfer) []int {
 	if t.Call {
 		self := w.cfg.Engine.Rank()
-		return slices.DeleteFunc(slices.Collect(t.Comm.Participants()), func(r int) bool { return r == self })
+		return slices.DeleteFunc(slices.Collect(t.Comm.Everyone().WorldRanks()), func(r int) bool { return r == self })
 	}
 	if t.Peer != mpi.AnySource {
 		return []int{t.Comm.Global(t.Peer)}
 	}
-	return slices.Collect(t.Comm.Peers())
+	return slices.Collect(t.Comm.Peers.WorldRanks())
 }
 
 // collect takes what a rank waits for.

@@ -66,7 +66,7 @@ func (l *leaks) started(w *Watcher, r Request) {
 	if !what.Send {
 		return
 	}
-	at := sentTo{what.Comm.Context(), what.Comm.Global(what.Peer), what.Tag}
+	at := sentTo{what.Comm.Context, what.Comm.Global(what.Peer), what.Tag}
 	s := l.sent[at]
 	if s == nil {
 		if len(l.sent) >= maxSent {

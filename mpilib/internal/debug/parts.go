@@ -3,7 +3,7 @@
 // told of communicators, requests and collective calls as they begin and end, and talks
 // to those of other ranks over the engine, in a context of its own.
 //
-// It sees communicators and requests through Comm and Request, and neither makes nor
+// It sees communicators as their Cores and requests through Request, and neither makes nor
 // changes any. What it knows is in the Watcher, with bounds on everything that grows with
 // what the program does.
 package debug

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/trace"
 )
@@ -26,8 +27,8 @@ type timeline struct {
 	rings     []ring
 	sent      numbers // messages
 	received  numbers
-	colls     map[Comm]*Calling // under way
-	linkState map[int]string    // by peer
+	colls     map[*comm.Core]*Calling // under way
+	linkState map[int]string          // by peer
 }
 
 // A ring holds spans that do not overlap: viewers want that of a thread, and a
@@ -59,7 +60,7 @@ func newTimeline(w *Watcher, name string) (*timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[Comm]*Calling{}, linkState: map[int]string{}}, nil
+	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*comm.Core]*Calling{}, linkState: map[int]string{}}, nil
 }
 
 // serve aligns the clock and writes now and then, until ctx ends.
@@ -210,7 +211,7 @@ func (t *timeline) entered(c *Calling) {
 }
 
 // left is told that a call on a communicator is over, which may be none of those.
-func (t *timeline) left(comm Comm) {
+func (t *timeline) left(comm *comm.Core) {
 	t.mu.Lock()
 	c := t.colls[comm]
 	delete(t.colls, comm)

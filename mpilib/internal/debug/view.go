@@ -3,27 +3,12 @@ package debug
 import (
 	"fmt"
 	"io"
-	"iter"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// Comm is a communicator, as far as a watcher asks. Two of the same communicator are
-// equal, so that they can be keys.
-type Comm interface {
-	Name() string
-	Context() uint32 // the first of its contexts
-	Rank() int
-	Size() int
-	WorldRank(rank int) int
-	Global(rank int) int         // in the world, of a rank that messages name
-	Members() iter.Seq[int]      // world ranks of this side
-	Peers() iter.Seq[int]        // and of those that messages name
-	Participants() iter.Seq[int] // and of all that its collective calls need
-	Calls() int32                // collective calls begun
-}
 
 // Request is one of the program's, or a part of one of its collective calls. Two of the
 // same request are equal.
@@ -38,7 +23,7 @@ type Request interface {
 type Transfer struct {
 	fmt.Stringer // in words: "send to rank 3 of world, tag 7"
 
-	Comm      Comm
+	Comm      *comm.Core
 	Send      bool
 	Call      bool // it is a collective call: then nothing below counts
 	Peer, Tag int  // may be wildcards
@@ -63,7 +48,7 @@ type Config struct {
 	Out      io.Writer     // for reports, each in one Write
 	Patience time.Duration // after how long without a move ranks that wait say so
 	Trace    string        // where the timeline goes; empty: nowhere
-	Comms    []Comm        // that there are from the beginning
+	Comms    []*comm.Core  // that there are from the beginning
 
 	Context uint32                    // of the watchers' own messages
 	Program func(context uint32) bool // whether a context is one of the program's point-to-point messages

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -37,7 +38,7 @@ type Watcher struct {
 
 // seenComm is a communicator that can be used.
 type seenComm struct {
-	comm Comm
+	comm *comm.Core
 	made Callsite
 	own  bool // the program made it, and frees it
 }
@@ -75,7 +76,7 @@ func New(cfg Config) (*Watcher, error) {
 	w.audit.init()
 	w.deadlock.init()
 	for _, c := range cfg.Comms {
-		w.comms[c.Context()] = seenComm{comm: c}
+		w.comms[c.Context] = seenComm{comm: c}
 	}
 	if cfg.Trace != "" {
 		var err error
@@ -132,7 +133,7 @@ func (w *Watcher) Started(r Request, context uint32, n int) {
 	w.acts.Add(1)
 	s := &Sighting{w: w, context: context}
 	r.See(s)
-	if context == r.Transfer().Comm.Context() { // else the collective call says the rest
+	if context == r.Transfer().Comm.Context { // else the collective call says the rest
 		s.call = Here()
 		if w.sees(Leaks) {
 			w.leaks.started(w, r)
@@ -249,7 +250,7 @@ func (x *waiting) what() string {
 }
 
 // Left is told that a call on a communicator ends.
-func (w *Watcher) Left(c Comm) {
+func (w *Watcher) Left(c *comm.Core) {
 	if w.timeline != nil {
 		w.timeline.left(c)
 	}
@@ -290,17 +291,17 @@ func (w *Watcher) Probing(t Transfer) (over func()) {
 }
 
 // Made is told of a communicator that the program has now, and which call made it.
-func (w *Watcher) Made(c Comm, at Callsite) {
+func (w *Watcher) Made(c *comm.Core, at Callsite) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.comms[c.Context()] = seenComm{comm: c, made: at, own: true}
+	w.comms[c.Context] = seenComm{comm: c, made: at, own: true}
 }
 
 // Lent is told of an intercommunicator's local one.
-func (w *Watcher) Lent(inner Comm) {
+func (w *Watcher) Lent(inner *comm.Core) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.comms[inner.Context()] = seenComm{comm: inner}
+	w.comms[inner.Context] = seenComm{comm: inner}
 }
 
 // Freed is told that the program has it no more, by its context.
