@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/collectives"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
@@ -72,39 +71,14 @@ func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t settle.Terms
 // shareEdges sends every edge to its two ends and returns those of this rank,
 // by contributing rank.
 func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge) ([]topology.Edge, error) {
-	p := call.Size()
-	bound := make([][]topology.Edge, p)
+	bound := make([][]topology.Edge, call.Size())
 	for _, e := range mine {
 		bound[e.Source] = append(bound[e.Source], e)
 		if e.Dest != e.Source {
 			bound[e.Dest] = append(bound[e.Dest], e)
 		}
 	}
-	var out []topology.Edge
-	scounts, sdispls := make([]int, p), make([]int, p)
-	for r, list := range bound {
-		scounts[r], sdispls[r] = len(list), len(out)
-		out = append(out, list...)
-	}
-	rcounts, rdispls := make([]int, p), make([]int, p)
-	s, r, _, err := buffer.Views(scounts, rcounts)
-	if err != nil {
-		return nil, err
-	}
-	if err := collectives.Alltoall(ctx, call, s, r); err != nil {
-		return nil, err
-	}
-	total := 0
-	for i, n := range rcounts {
-		rdispls[i] = total
-		total += n
-	}
-	in := make([]topology.Edge, total)
-	s, r, _, err = buffer.Views(out, in)
-	if err != nil {
-		return nil, err
-	}
-	return in, collectives.Alltoallv(ctx, call, s, buffer.Times[topology.Edge](scounts), buffer.Times[topology.Edge](sdispls), r, buffer.Times[topology.Edge](rcounts), buffer.Times[topology.Edge](rdispls))
+	return coll.Distribute(ctx, call, bound)
 }
 
 // DistGraphNeighbors returns whom the caller receives from and sends to in a

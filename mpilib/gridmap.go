@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -192,25 +191,13 @@ func (t *Topology) gather(ctx context.Context, call *collectiveCall, root int) (
 	if err != nil {
 		return nil, err
 	}
-	lengths, err := coll.Allgather(ctx, call, call.Size(), int64(len(mine)))
-	if err != nil {
-		return nil, err
-	}
-	counts, displs, sum := make([]int, len(lengths)), make([]int, len(lengths)), 0
-	for r, n := range lengths {
-		counts[r], displs[r] = int(n), sum
-		sum += int(n)
-	}
-	var all []byte
-	if call.Rank() == root {
-		all = make([]byte, sum)
-	}
-	if err := collectives.Gatherv(ctx, call, mine, all, counts, displs, root); err != nil || call.Rank() != root {
+	all, err := coll.GatherBytes(ctx, call, call.Rank(), call.Size(), mine, root)
+	if err != nil || all == nil {
 		return nil, err
 	}
 	t.Paths = t.Paths[:0]
-	for r := range counts {
-		if err := t.add(all[displs[r]:][:counts[r]]); err != nil {
+	for r, encoded := range all {
+		if err := t.add(encoded); err != nil {
 			return nil, fmt.Errorf("the paths of rank %d: %w", r, err)
 		}
 	}
@@ -231,14 +218,7 @@ func (t *Topology) allgather(ctx context.Context, call *collectiveCall) error {
 	if err != nil {
 		return err
 	}
-	length := []int64{int64(len(all))}
-	if err := coll.Bcast(ctx, call, length, 0); err != nil {
-		return err
-	}
-	if call.Rank() != 0 {
-		all = make([]byte, length[0])
-	}
-	if err := coll.Bcast(ctx, call, all, 0); err != nil || call.Rank() == 0 {
+	if all, err = coll.BcastBytes(ctx, call, call.Rank(), all, 0); err != nil || call.Rank() == 0 {
 		return err
 	}
 	t.Paths = nil

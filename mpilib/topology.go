@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
@@ -114,33 +113,18 @@ func (c *Comm) lay(ctx context.Context, call *collectiveCall, t settle.Terms, re
 		return nil, err
 	}
 	l, size, mapping := of()
-	places := make([]group.Choice, c.Size()) // key: the new rank
-	for r := range places {
-		places[r].Key = r
-	}
+	var m topology.Mapping
 	if reorder {
 		sites, err := c.sites(ctx, call)
 		if err != nil {
 			return nil, err
 		}
-		m, err := mapping(sites)
-		if err != nil {
+		if m, err = mapping(sites); err != nil {
 			return nil, err
 		}
-		for r, to := range m.NewRank {
-			places[r].Key = to
-		}
 	}
-	for r := range places {
-		if places[r].Key >= size {
-			places[r].Colour = Undefined
-		}
-	}
-	if places[c.core.Rank].Colour == Undefined {
-		return nil, nil
-	}
-	g, err := group.SplitOff(c.core.Group, places, 0)
-	if err != nil {
+	g, err := m.Split(c.core.Group, c.core.Rank, size)
+	if err != nil || g == nil {
 		return nil, err
 	}
 	made := c.child(nameOf(c, shortNames[t.Kind], id), g, id)

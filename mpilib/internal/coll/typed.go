@@ -41,6 +41,74 @@ func Bcast[T any](ctx context.Context, call collectives.Comm, values []T, root i
 	return collectives.Bcast(ctx, call, b, root)
 }
 
+// Distribute sends bound[r] to each rank r, and returns what came for this one, by the
+// rank that sent it.
+func Distribute[T any](ctx context.Context, call collectives.Comm, bound [][]T) ([]T, error) {
+	p := len(bound)
+	var out []T
+	scounts, sdispls := make([]int, p), make([]int, p)
+	for r, list := range bound {
+		scounts[r], sdispls[r] = len(list), len(out)
+		out = append(out, list...)
+	}
+	rcounts, rdispls := make([]int, p), make([]int, p)
+	s, r, _, err := buffer.Views(scounts, rcounts)
+	if err != nil {
+		return nil, err
+	}
+	if err := collectives.Alltoall(ctx, call, s, r); err != nil {
+		return nil, err
+	}
+	total := 0
+	for i, n := range rcounts {
+		rdispls[i] = total
+		total += n
+	}
+	in := make([]T, total)
+	s, r, _, err = buffer.Views(out, in)
+	if err != nil {
+		return nil, err
+	}
+	return in, collectives.Alltoallv(ctx, call, s, buffer.Times[T](scounts), buffer.Times[T](sdispls), r, buffer.Times[T](rcounts), buffer.Times[T](rdispls))
+}
+
+// GatherBytes returns, at root, what each of size ranks gives, by rank; nil elsewhere.
+func GatherBytes(ctx context.Context, call collectives.Comm, rank, size int, mine []byte, root int) ([][]byte, error) {
+	lengths, err := Allgather(ctx, call, size, int64(len(mine)))
+	if err != nil {
+		return nil, err
+	}
+	counts, displs, sum := make([]int, len(lengths)), make([]int, len(lengths)), 0
+	for r, n := range lengths {
+		counts[r], displs[r] = int(n), sum
+		sum += int(n)
+	}
+	var all []byte
+	if rank == root {
+		all = make([]byte, sum)
+	}
+	if err := collectives.Gatherv(ctx, call, mine, all, counts, displs, root); err != nil || rank != root {
+		return nil, err
+	}
+	parts := make([][]byte, size)
+	for r := range parts {
+		parts[r] = all[displs[r]:][:counts[r]]
+	}
+	return parts, nil
+}
+
+// BcastBytes returns root's bytes on all ranks.
+func BcastBytes(ctx context.Context, call collectives.Comm, rank int, b []byte, root int) ([]byte, error) {
+	length := []int64{int64(len(b))}
+	if err := Bcast(ctx, call, length, root); err != nil {
+		return nil, err
+	}
+	if rank != root {
+		b = make([]byte, length[0])
+	}
+	return b, Bcast(ctx, call, b, root)
+}
+
 // Swap sends out to rank to of line, the other group's leader, and fills in with what comes from there.
 func Swap[T any](ctx context.Context, line Call, to int, out, in []T) error {
 	o, i, _, err := buffer.Views(out, in)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
 // A Mapping says which process takes which place of a topology, as the
@@ -155,4 +157,26 @@ func dealt(shares []share, places []int32) []int32 {
 		places = places[len(who):]
 	}
 	return layout
+}
+
+// Split returns the processes of g that are in a layout of size places, by their new
+// ranks, or nil where this process, of rank rank in g, is not. The zero Mapping leaves
+// everybody's rank as it is.
+func (m Mapping) Split(g *group.Group, rank, size int) (*group.Group, error) {
+	places := make([]group.Choice, g.Size()) // key: the new rank
+	for r := range places {
+		places[r].Key = r
+	}
+	for r, to := range m.NewRank {
+		places[r].Key = to
+	}
+	for r := range places {
+		if places[r].Key >= size {
+			places[r].Colour = group.Undefined
+		}
+	}
+	if places[rank].Colour == group.Undefined {
+		return nil, nil
+	}
+	return group.SplitOff(g, places, 0)
 }
