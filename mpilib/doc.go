@@ -24,11 +24,13 @@
 // called from any goroutine. Elements travel as they lie in memory: every
 // process must run on a little-endian machine, which Init checks.
 //
-// The package knows types, communicators and their topologies. Package
-// internal/engine, on which it stands, matches messages with receives and moves
-// them as bytes. Neither knows how processes are reached (package link and its
-// connector), how a collective is laid out (package collectives), and what
-// daemons exist. State lives in the World, in memory.
+// The package knows types, communicators and their topologies, and how they are made. What
+// carries out its calls is in packages below internal, each of which knows of a
+// communicator what it needs and no more. Package internal/engine, on which they stand,
+// matches messages with receives and moves them as bytes; internal/join opens what reaches
+// the other ranks. None knows how that does it (package link and its connector), how a
+// collective is laid out (package collectives), and what daemons exist. State lives in the
+// World, in memory.
 //
 // # Memory
 //

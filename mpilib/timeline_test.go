@@ -197,3 +197,32 @@ func TestTimelineWithoutAFolder(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A wait for a partition, which no request is of, has its place in a timeline, too.
+func TestTimelineOfPartitions(t *testing.T) {
+	dir := t.TempDir()
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		buf := make([]int32, 4)
+		if c.Rank() == 0 {
+			s, err := PsendInit(c, buf, 2, 1, 1)
+			if err != nil {
+				return err
+			}
+			if _, err := Recv(ctx, c, buf[:0], 1, 2); err != nil { // so that the receiver waits by then
+				return err
+			}
+			_, err = s.Wait(ctx)
+			err = errors.Join(err, s.Start(), s.PreadyRange(0, 1))
+			_, waitErr := s.Wait(ctx)
+			return errors.Join(err, waitErr, s.Free())
+		}
+		r, err := PrecvInit(c, buf, 2, 0, 1)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(r.Start(), Send(ctx, c, buf[:0], 0, 2))
+		_, waitErr := r.Wait(ctx)
+		return errors.Join(err, waitErr, r.Free())
+	}, WithTrace(dir))
+	checkTimeline(t, readTimeline(t, filepath.Join(dir, "rank-1.json")))
+}

@@ -46,7 +46,7 @@ func Intra() error {
 // The collective calls on bytes, of communicators of either kind: those of package
 // collectives, or, of intercommunicators, what inter.go makes of them.
 
-// Barrier is the call of that name.
+// Barrier carries out the call of that name.
 func (r *Round) Barrier(ctx context.Context) error {
 	if r.Inter {
 		return r.interBarrier(ctx)
@@ -54,7 +54,7 @@ func (r *Round) Barrier(ctx context.Context) error {
 	return collectives.Barrier(ctx, r.Call)
 }
 
-// Bcast is the call of that name, of b.
+// Bcast carries out the call of that name, of b.
 func (r *Round) Bcast(ctx context.Context, b []byte, root int) error {
 	if err := r.atRoot(root, nil, nil, false); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *Round) Bcast(ctx context.Context, b []byte, root int) error {
 	return collectives.Bcast(ctx, r.Call, b, root)
 }
 
-// Reduce is the call of that name, of s into to.
+// Reduce carries out the call of that name, of s into to.
 func (r *Round) Reduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
 	if err := r.atRoot(root, s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *Round) Reduce(ctx context.Context, s, to []byte, op collectives.Op, roo
 	return collectives.Reduce(ctx, r.Call, s, to, op, root)
 }
 
-// Allreduce is the call of that name.
+// Allreduce carries out the call of that name.
 func (r *Round) Allreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
 	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *Round) Allreduce(ctx context.Context, s, to []byte, op collectives.Op) 
 	return collectives.Allreduce(ctx, r.Call, s, to, op)
 }
 
-// ReduceScatter is the call of that name; counts are in bytes.
+// ReduceScatter carries out the call of that name; counts are in bytes.
 func (r *Round) ReduceScatter(ctx context.Context, s, to []byte, counts []int, op collectives.Op) error {
 	blocks, total, err := rowOf(counts, r.Size)
 	if err == nil {
@@ -108,7 +108,7 @@ func (r *Round) ReduceScatter(ctx context.Context, s, to []byte, counts []int, o
 	return collectives.ReduceScatter(ctx, r.Call, s, to, counts, op)
 }
 
-// ReduceScatterBlock is the call of that name.
+// ReduceScatterBlock carries out the call of that name.
 func (r *Round) ReduceScatterBlock(ctx context.Context, s, to []byte, op collectives.Op) error {
 	if r.Inter {
 		return r.ReduceScatter(ctx, s, to, slices.Repeat([]int{len(to)}, r.Size), op)
@@ -134,7 +134,7 @@ func (r *Round) Scan(ctx context.Context, s, to []byte, op collectives.Op, scan 
 	return scan(ctx, r.Call, s, to, op)
 }
 
-// Gather is the call of that name.
+// Gather carries out the call of that name.
 func (r *Round) Gather(ctx context.Context, s, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, buffer.SameBlock(s, to, root*len(s))); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (r *Round) Gather(ctx context.Context, s, to []byte, root int) error {
 	return collectives.Gather(ctx, r.Call, s, to, root)
 }
 
-// Gatherv is the call of that name; counts and displacements are in bytes.
+// Gatherv carries out the call of that name; counts and displacements are in bytes.
 func (r *Round) Gatherv(ctx context.Context, s, to []byte, counts, displs []int, root int) error {
 	if err := r.atRoot(root, s, to, r.ownBlock(s, to, displs)); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (r *Round) Gatherv(ctx context.Context, s, to []byte, counts, displs []int,
 	return collectives.Gatherv(ctx, r.Call, s, to, counts, displs, root)
 }
 
-// Allgather is the call of that name.
+// Allgather carries out the call of that name.
 func (r *Round) Allgather(ctx context.Context, s, to []byte) error {
 	if err := r.overlap(s, to, buffer.SameBlock(s, to, r.Rank*len(s))); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (r *Round) Allgather(ctx context.Context, s, to []byte) error {
 	return collectives.Allgather(ctx, r.Call, s, to)
 }
 
-// Allgatherv is the call of that name; counts and displacements are in bytes.
+// Allgatherv carries out the call of that name; counts and displacements are in bytes.
 func (r *Round) Allgatherv(ctx context.Context, s, to []byte, counts, displs []int) error {
 	blocks, err := cut("recv", to, counts, displs, r.Peers)
 	if err == nil {
@@ -201,7 +201,7 @@ func (r *Round) ownBlock(b, whole []byte, displs []int) bool {
 	return len(displs) == r.Size && buffer.SameBlock(b, whole, displs[r.Rank])
 }
 
-// Scatter is the call of that name.
+// Scatter carries out the call of that name.
 func (r *Round) Scatter(ctx context.Context, s, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, buffer.SameBlock(to, s, root*len(to))); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (r *Round) Scatter(ctx context.Context, s, to []byte, root int) error {
 	return collectives.Scatter(ctx, r.Call, s, to, root)
 }
 
-// Scatterv is the call of that name; counts and displacements are in bytes.
+// Scatterv carries out the call of that name; counts and displacements are in bytes.
 func (r *Round) Scatterv(ctx context.Context, s []byte, counts, displs []int, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, r.ownBlock(to, s, displs)); err != nil {
 		return err
@@ -228,7 +228,7 @@ func (r *Round) Scatterv(ctx context.Context, s []byte, counts, displs []int, to
 	return collectives.Scatterv(ctx, r.Call, s, counts, displs, to, root)
 }
 
-// Alltoall is the call of that name.
+// Alltoall carries out the call of that name.
 func (r *Round) Alltoall(ctx context.Context, s, to []byte) error {
 	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (r *Round) Alltoall(ctx context.Context, s, to []byte) error {
 	return collectives.Alltoall(ctx, r.Call, s, to)
 }
 
-// Alltoallv is the call of that name; counts and displacements are in bytes.
+// Alltoallv carries out the call of that name; counts and displacements are in bytes.
 func (r *Round) Alltoallv(ctx context.Context, s []byte, scounts, sdispls []int, to []byte, rcounts, rdispls []int) error {
 	if !r.Inter {
 		if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
