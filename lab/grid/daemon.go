@@ -220,8 +220,13 @@ func (d *Daemon) Log() string {
 }
 
 func (d *Daemon) tail() string {
-	lines := bytes.Split([]byte(d.Log()), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
+	lines := strings.Split(d.Log(), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return strings.Join(lines[i:min(i+40, len(lines))], "\n")
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
 // Descriptors counts the descriptors that the daemon has open.
