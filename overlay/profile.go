@@ -97,10 +97,9 @@ func (p SiteProfile) OverIPv6() SiteProfile {
 // Forbids reports whether the site's admin forbids t.
 func (p SiteProfile) Forbids(t Technique) bool { return slices.Contains(p.Forbidden, t) }
 
-// Idle returns how long the site's filter or NAT certainly remembers a carrier by
-// path on which nothing passes; 0: that is not known, or the carrier does not leave
-// the site. It holds too where a gateway carries or a relay joins: what
-// passes from end to end passes the site's own edge.
+// Idle returns how long the site's filter or NAT certainly keeps the state of an idle carrier by
+// path; 0: unknown, or the carrier does not leave the site. It also holds where a gateway carries
+// or a relay joins: end-to-end traffic crosses the site's own edge.
 func (p SiteProfile) Idle(path Path) time.Duration {
 	seconds := p.IdleTCP
 	switch {

@@ -34,8 +34,8 @@ const (
 
 var errDrained = errors.New("the proxy drains")
 
-// SetLimits changes the bounds for what comes from now on; that on remembered
-// tickets stays.
+// SetLimits changes the bounds for future connections; the bound on remembered tickets does not
+// change.
 func (s *Server) SetLimits(l Limits) {
 	s.mu.Lock()
 	s.limits = l
@@ -115,7 +115,7 @@ func (s *Server) cutOne() {
 	for l := range s.links {
 		if l.cut != nil {
 			l.cut(errDrained)
-			l.cut = nil // it is on its way out
+			l.cut = nil // it is ending
 			return
 		}
 	}

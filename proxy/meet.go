@@ -20,7 +20,7 @@ import (
 // meeting is the first end of a link, waiting for the second.
 type meeting struct {
 	first *end
-	taken chan struct{} // closed when the second took first over
+	taken chan struct{} // closed when the second end took first over
 }
 
 // meet joins an end with its partner, or makes it wait.

@@ -105,7 +105,7 @@ func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair
 		}
 		p, known := of[e]
 		if !known {
-			p = unknown // its processes are gone, and nobody will know any more
+			p = unknown // its processes are gone, and no broker will know
 		}
 		s.moved.sums.Add(p, counts[0], counts[1])
 		delete(s.moved.orphan, e)

@@ -12,11 +12,10 @@ import (
 // bearingsLife is how long the vantage points that the broker named are used.
 const bearingsLife = 30 * time.Second
 
-// BearingsCache keeps what the directory said last about vantage points, for
-// half a minute, and asks once for all who want to know. It is safe for
-// concurrent use.
+// BearingsCache caches the directory's answer about vantage points for half a minute, and asks once
+// for all concurrent callers. It is safe for concurrent use.
 type BearingsCache struct {
-	turn  chan struct{} // holds a value while somebody has the fields below
+	turn  chan struct{} // holds a value while a caller uses the fields below
 	last  Bearings
 	asked time.Time
 }
@@ -24,8 +23,8 @@ type BearingsCache struct {
 // NewBearingsCache returns an empty cache.
 func NewBearingsCache() *BearingsCache { return &BearingsCache{turn: make(chan struct{}, 1)} }
 
-// Get returns what is known, or what ask says; ask ends with ctx, and so does
-// the wait for another caller's ask. A failure is not remembered.
+// Get returns the cached answer, or that of ask; ask ends with ctx, and so does the wait for
+// another caller's ask. A failure is not cached.
 func (c *BearingsCache) Get(ctx context.Context, ask func(context.Context) (*controlpb.BearingsResponse, error)) (Bearings, error) {
 	select {
 	case c.turn <- struct{}{}:

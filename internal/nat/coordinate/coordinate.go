@@ -1,7 +1,6 @@
-// Package coordinate carries out the techniques that need both ends at work:
-// simultaneous open, traversing TCP and hole punching. Each side runs its half,
-// Ask at the asker and Answer at the target; an offer and an answer, opaque to
-// whoever carries them, go between.
+// Package coordinate carries out the techniques that need both ends: simultaneous open, traversing
+// TCP and hole punching. Each side runs its half, Ask at the asker and Answer at the target; they
+// exchange an offer and an answer, which are opaque to the daemons that carry them.
 //
 //	asker                          target
 //	prepare, learn own address
@@ -11,8 +10,8 @@
 //	open                           open
 //	        <--------- promise ---------    a port for the next time
 //
-// It knows sockets and firewalls, but no process, job or broker. What it keeps
-// between two meetings is in a PortPool.
+// It knows sockets and firewalls, but no process, job or broker. A PortPool holds the state that is
+// kept between two traversals.
 package coordinate
 
 import (
@@ -35,20 +34,20 @@ import (
 // MaxOffer is the largest offer or answer, in bytes.
 const MaxOffer = 8 << 10
 
-// Side is one end of meetings: a host and what is known of its site.
+// Side is one end of coordinated traversals: a host and what is known about its site.
 type Side struct {
-	Address netip.Addr // that faces the frontal or the broker
-	Other   netip.Addr // from which packets of the other version of IP leave; not valid without one (OtherAddress)
+	Address netip.Addr // address that faces the frontal or the broker
+	Other   netip.Addr // source address of packets of the other IP version; not valid without one (OtherAddress)
 	Profile overlay.SiteProfile
 
-	// Bearings returns the vantage points: the first TCP one is the broker, whose
-	// clock counts, and is the same for every site of the grid.
+	// Bearings returns the vantage points: the first TCP one is the broker, whose clock is the
+	// reference, and is the same for every site of the grid.
 	Bearings func(context.Context) (Bearings, error)
 
 	Forbidden []netip.Prefix // networks that no peer may make this host contact
 
-	// Permit, if not nil, says why this host does not contact an address that a peer
-	// names as its own.
+	// Permit, if not nil, returns why this host does not contact an address that a peer names as
+	// its own.
 	Permit func(netip.Addr) error
 
 	Log *slog.Logger
@@ -57,14 +56,14 @@ type Side struct {
 	Engine   *traverse.Engine // nil: this process may not do traversing TCP
 }
 
-// Bearings are where a host learns its address as others see it.
+// Bearings are the vantage points at which a host learns its public address.
 type Bearings struct {
 	TCP   []netip.AddrPort
 	STUN  []netip.AddrPort
 	Clock string // name of the first of TCP; "" if the broker does not say it
 }
 
-// ReadBearings checks and converts what the directory says.
+// ReadBearings checks and converts the directory's answer.
 func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 	parse := func(texts []string) (out []netip.AddrPort) {
 		for _, text := range texts {
@@ -84,14 +83,14 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 // Exchange carries the offer to the target's side and returns its answer.
 type Exchange func(ctx context.Context, offer []byte) (answer []byte, err error)
 
-// Knows reports whether the package carries t out.
+// Knows reports whether the package carries out t.
 func Knows(t overlay.Technique) bool { return techniques[t].ask != nil }
 
-// AsksByTCP reports whether t opens TCP connections to reflectors, beside the one
-// that it makes.
+// AsksByTCP reports whether t opens TCP connections to reflectors, in addition to the one that it
+// makes.
 func AsksByTCP(t overlay.Technique) bool { return t.Kind() == overlay.BothDial }
 
-// techniques is how each is carried out, from either side.
+// techniques says how each technique is carried out, from either side.
 var techniques = map[overlay.Technique]struct {
 	ask    func(s *Side, ctx context.Context, peer string, port uint16, ex Exchange) (net.Conn, error)
 	answer func(s *Side, ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error)
@@ -101,12 +100,11 @@ var techniques = map[overlay.Technique]struct {
 	overlay.HolePunching:     {(*Side).askPunch, (*Side).answerPunch},
 }
 
-// Ask carries out t from the asker's side and returns the connection: a
-// *net.TCPConn, or a *punch.Conn of hole punching. peer is the target under any
-// name that the caller has for it, always the same. port is the port to dial from,
-// 0 for any (overlay.Step.Port). For a step over IPv6 the side is OverIPv6. ex is
-// called once or more, one after the other; the last call is that of the connection.
-// It ends with ctx.
+// Ask carries out t from the asker's side and returns the connection: a *net.TCPConn, or a
+// *punch.Conn of hole punching. peer identifies the target; the caller must always use the same
+// name for it. port is the port to dial from, 0 for any (overlay.Step.Port). For a step over IPv6
+// the side is OverIPv6. ex is called once or more, sequentially; the last call is that of the
+// connection. Ask ends with ctx.
 func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	if !Knows(t) {
 		return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
@@ -114,10 +112,9 @@ func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port u
 	return techniques[t].ask(s, ctx, peer, port, ex)
 }
 
-// Answer carries out t from the target's side. It calls reply once, when it
-// knows its answer, and then opens its end. The connection is nil, without an
-// error, when the asker only wanted something prepared. peer is the asker under
-// any name that the caller has for it, always the same.
+// Answer carries out t from the target's side. It calls reply once, when it knows its answer, and
+// then opens its end. The connection is nil, without an error, when the asker only requested a
+// preparation. peer identifies the asker; the caller must always use the same name for it.
 func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error) {
 	if len(offer) > MaxOffer {
 		return nil, fmt.Errorf("%w: an offer of %d bytes", wire.ErrMalformed, len(offer))
@@ -128,8 +125,8 @@ func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, off
 	return techniques[t].answer(s, ctx, peer, offer, reply)
 }
 
-// checkTarget refuses to contact what is nobody's public or site address: a
-// peer's offer must not become a way into this host or its networks.
+// checkTarget rejects what is neither a public nor a site address: a peer's offer must not become a
+// way into this host or its networks.
 func (s *Side) checkTarget(a netip.AddrPort) error {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
@@ -163,8 +160,8 @@ func unmarshal(b []byte, m proto.Message) error {
 	return nil
 }
 
-// profileOf reads the profile that the peer sent. It decides only how hard the
-// two ends try; nothing is permitted by it.
+// profileOf decodes the profile that the peer sent. It decides only how hard the two ends try; it
+// grants no permission.
 func profileOf(b []byte) (overlay.SiteProfile, error) {
 	var m controlpb.Profile
 	if err := unmarshal(b, &m); err != nil {
@@ -181,7 +178,7 @@ func parseAddr(what, text string) (netip.AddrPort, error) {
 	return a, nil
 }
 
-// cause prefers why ctx ended to the error that this led to.
+// cause returns the cause of ctx's end in preference to the error that it led to.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil && errors.Is(err, ctx.Err()) {
 		return c

@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 )
 
-// OpenEngine makes this process ready for traversing TCP, in the network
-// namespace of the calling thread. Where the process may not do that, which log
-// is told, the engine is nil. Run ServeEngine.
+// OpenEngine prepares this process for traversing TCP, in the network namespace of the calling
+// thread. If the process lacks the privilege, it logs that and returns a nil engine. Run
+// ServeEngine.
 func OpenEngine(log *slog.Logger) (*traverse.Engine, error) {
 	e, err := traverse.Open()
 	switch {

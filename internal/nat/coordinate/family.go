@@ -8,14 +8,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file says over which version of IP an end meets another.
+// This file decides over which IP version an end meets another.
 
-// anywhere are addresses to which only default routes lead, or what stands for them.
-// Nothing is sent there.
+// anywhere are addresses that only default routes, or their equivalent, lead to. Nothing is sent
+// there.
 var anywhere = map[bool]netip.Addr{false: netip.MustParseAddr("1.0.0.0"), true: netip.MustParseAddr("2000::1")}
 
-// OtherAddress returns the address from which this host's packets of the other version
-// of IP than ip's leave for other sites; not valid without one.
+// OtherAddress returns the source address of this host's packets to other sites over the IP version
+// that is not ip's; not valid without one.
 func OtherAddress(ip netip.Addr) netip.Addr {
 	other, err := multihome.Selected(anywhere[ip.Unmap().Is4()])
 	if err != nil || !other.IsGlobalUnicast() || other.Is6() && other.IsPrivate() {
@@ -24,8 +24,8 @@ func OtherAddress(ip netip.Addr) netip.Addr {
 	return other
 }
 
-// OverIPv6 returns the side as it is over IPv6. Where the profile is about IPv6 already,
-// in a grid that knows nothing else, that is the side itself.
+// OverIPv6 returns the side over IPv6. Where the profile is about IPv6 already, in an IPv6-only
+// grid, that is the side itself.
 func (s *Side) OverIPv6() (*Side, error) {
 	six := *s
 	six.Other = netip.Addr{}
@@ -41,14 +41,14 @@ func (s *Side) OverIPv6() (*Side, error) {
 	return &six, nil
 }
 
-// overIPv4 reports whether the session is over IPv6 and the profile about IPv4, which
-// the host has besides.
+// overIPv4 reports whether the session is over IPv6 but the profile is about IPv4, which the host
+// also has.
 func (s *Side) overIPv4() bool {
 	return s.Address.Is6() && s.Other.Is4() && s.Profile.IPv6 && !s.Profile.IPv6Only
 }
 
-// sourceAddress returns the address to meet others from, given the vantage points: without one
-// of IPv4 nobody can tell of a NAT's mapping.
+// sourceAddress returns the address to meet others from, given the vantage points: without an IPv4
+// one, the mapping of a NAT cannot be learned.
 func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
 	if s.overIPv4() && len(ofVersion(s.Other, vantages)) > 0 {
 		return s.Other
@@ -56,7 +56,7 @@ func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
 	return s.Address
 }
 
-// preferredAddress is from where the grid has vantage points of both versions of IP, as most have.
+// preferredAddress is sourceAddress for vantage points of both IP versions, which most grids have.
 func (s *Side) preferredAddress() netip.Addr {
 	if s.overIPv4() {
 		return s.Other
@@ -64,7 +64,7 @@ func (s *Side) preferredAddress() netip.Addr {
 	return s.Address
 }
 
-// ofVersion returns those of list that are of ip's version of IP.
+// ofVersion returns the elements of list that have ip's IP version.
 func ofVersion(ip netip.Addr, list []netip.AddrPort) (same []netip.AddrPort) {
 	for _, a := range list {
 		if a.Addr().Unmap().Is4() == ip.Unmap().Is4() {

@@ -16,20 +16,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// webPort is the port from which to dial a peer whose site lets only that out.
+// webPort is the port from which to dial a peer whose site lets only that port out.
 const webPort = 443
 
-// ready is a port that listens and knows how others see it.
+// ready is a listening port whose public address is known.
 type ready struct {
 	port    *simopen.Port
 	end     simopen.End
-	server  netip.AddrPort // whose clock end.Clock is about
+	server  netip.AddrPort // the server to whose clock end.Clock refers
 	clock   string         // its name, or ""
 	made    time.Time
-	release func() // lets the next meeting have webPort; nil when it is another port
+	release func() // releases webPort for the next traversal; nil when it is another port
 }
 
-// close gives the port up.
+// close releases the port.
 func (r *ready) close() {
 	if r.port != nil {
 		r.port.Close()
@@ -39,7 +39,7 @@ func (r *ready) close() {
 	}
 }
 
-// prepare makes a port and asks the vantage points about it.
+// prepare opens a port and asks the vantage points about it.
 func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error) {
 	b, err := s.Bearings(ctx)
 	if err != nil {
@@ -74,9 +74,9 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 // maxAsked bounds the vantage points that are asked about one port.
 const maxAsked = 8
 
-// observe learns how others see the port, and compares clocks with the first
-// vantage point, by the other version of IP if it must. Where the vantage points have no
-// IPv6 a port there is what it is, for its addresses are not translated.
+// observe learns the port's public address, and compares clocks with the first vantage point, over
+// the other IP version if it must. Without IPv6 vantage points the mapping of an IPv6 port is the
+// identity, because its addresses are not translated.
 func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (m simopen.Mapping, err error) {
 	local := port.Local()
 	same := ofVersion(local.Addr(), vantages)
@@ -93,7 +93,7 @@ func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip
 	}
 	if len(same) > 0 && same[0] == vantages[0] {
 		if !m.Seen[0].IsValid() {
-			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
+			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock no instant can be agreed
 		}
 		return m, err
 	}
@@ -107,8 +107,8 @@ func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip
 	return m, err
 }
 
-// ports returns where this end must bind: at the port that the peer needs, or
-// inside the site's range.
+// ports returns where this end must bind: to the port that the peer needs, or inside the site's
+// range.
 func (s *Side) ports(needed uint16) overlay.Ports {
 	switch {
 	case needed != 0:
@@ -119,11 +119,11 @@ func (s *Side) ports(needed uint16) overlay.Ports {
 	return overlay.Ports{}
 }
 
-// singlePort reports whether there is but one port: none is kept for a later meeting
-// then, which would keep it from all others.
+// singlePort reports whether the range has only one port: none is then kept for a later traversal,
+// which would block all others.
 func singlePort(p overlay.Ports) bool { return p.First != 0 && p.First == p.Last }
 
-// neededBy is the port from which to dial a peer with that egress.
+// neededBy returns the port from which to dial a peer with that egress.
 func neededBy(peer overlay.Egress) uint16 {
 	if peer == overlay.Egress443 {
 		return webPort
@@ -131,15 +131,15 @@ func neededBy(peer overlay.Egress) uint16 {
 	return 0
 }
 
-// agreements bounds how often the ends agree on an instant before they give up,
-// and agreed how long they try after each.
+// agreements bounds how often the ends agree on an instant before they give up, and agreedTime how
+// long they try after each.
 const (
 	agreements = 3
 	agreedTime = 1500 * time.Millisecond
 )
 
-// askOpen goes by the peer's promise if there is one, and else, or when that is
-// not kept, agrees with the peer on an instant, and again when that failed.
+// askOpen uses the peer's promise if there is one; otherwise, or when the promise is not kept, it
+// agrees with the peer on an instant, and again after a failure.
 func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	var r *ready
 	promised, warm := s.recall(peer)
@@ -168,18 +168,18 @@ func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchang
 	}
 }
 
-// worthRetrying reports whether another instant may do better.
+// worthRetrying reports whether another instant may succeed.
 func worthRetrying(ctx context.Context, err error) bool {
 	var missed *missedError
 	return ctx.Err() == nil && errors.As(err, &missed)
 }
 
-// missedError says that the ends did not meet.
+// missedError means that the ends did not connect at the agreed instant.
 type missedError struct{ error }
 
 func (e *missedError) Unwrap() error { return e.error }
 
-// openAgreed has the target name an instant, and dials then.
+// openAgreed requests an instant from the target, and dials then.
 func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn, error) {
 	reply, err := ex(ctx, r.offer(nil))
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn,
 	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort, Patience: min(max(time.Duration(a.PatienceNs), 0), maxAhead)})
 }
 
-// openPromised dials the promised port while its word travels to the target.
-// The error is overlay.ErrStale when the target does not keep the port any more.
+// openPromised dials the promised port while the offer that names the promise travels to the
+// target. The error is overlay.ErrStale when the target no longer keeps the port.
 func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex Exchange) (net.Conn, error) {
 	agreed, err := simopen.Hurry(time.Now(), r.end, promised.end)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex
 	go func() {
 		_, err := ex(ctx, r.offer(promised.id[:]))
 		if err != nil {
-			cancel() // nobody is going to dial
+			cancel() // the target will not dial
 		}
 		said <- err
 	}()
@@ -226,7 +226,7 @@ func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex
 	return c, err
 }
 
-// offer is what the target is told; promise names its port, if it is known.
+// offer returns the offer for the target; promise names its port, if it is known.
 func (r *ready) offer(promise []byte) []byte {
 	m := &coordinatepb.OpenOffer{
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
@@ -275,7 +275,7 @@ func (s *Side) answerOpen(ctx context.Context, _ string, offer []byte, reply fun
 	return s.open(ctx, r, agreed.B)
 }
 
-// keepPromise dials the asker at once, from the port that it was promised.
+// keepPromise dials the asker at once, from the port that the asker was promised.
 func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
 	r, err := s.PortPool.redeem(id)
 	if err != nil {
@@ -292,7 +292,7 @@ func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, re
 	return s.open(ctx, r, agreed.B)
 }
 
-// endOf reads the asker's end.
+// endOf decodes the asker's end.
 func endOf(m *coordinatepb.OpenOffer) (e simopen.End, err error) {
 	if e.Profile, err = profileOf(m.Profile); err != nil {
 		return e, err
@@ -311,8 +311,8 @@ func endOf(m *coordinatepb.OpenOffer) (e simopen.End, err error) {
 	return e, nil
 }
 
-// maxAhead bounds how far off an agreed instant may be: a peer must not make
-// this end wait.
+// maxAhead bounds how far in the future an agreed instant may be: a peer must not make this end
+// wait.
 const maxAhead = 5 * time.Second
 
 func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Conn, error) {
@@ -329,15 +329,15 @@ func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Con
 	return scaled(c)
 }
 
-// scaled returns c unless its ends were kept from agreeing on window scaling. When SYNs cross,
-// Linux goes on to scale what it announces, and the peer does not: windows of 64 KiB are
-// then read as ones of 63 bytes, and so is the window of one end where SYN and SYN/ACK took
-// different ways. Another socket at the same time would fare no better.
+// scaled returns c unless its ends failed to agree on window scaling. When SYNs cross and the
+// option is stripped, Linux continues to scale the windows it announces, and the peer does not:
+// windows of 64 KiB are then read as 63 bytes, and so is the window of one end where SYN and
+// SYN/ACK took different paths. Another socket at the same time would fare no better.
 func scaled(c *net.TCPConn) (net.Conn, error) {
 	if !carrier.Unscaled(c) {
 		return c, nil
 	}
-	c.SetLinger(0) // the peer is to hear of it even if it takes the connection for a good one
+	c.SetLinger(0) // notifies the peer even if it considers the connection usable
 	c.Close()
 	return nil, fmt.Errorf("%w: connected with %v, but somebody on the way takes out TCP's window scaling, so that next to nothing would be carried; use hole punching or a relay",
 		overlay.ErrUnreachable, c.RemoteAddr())

@@ -16,37 +16,35 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A PortPool holds what makes the next meeting quick: ports of this host that are
-// prepared and observed already, and what peers promised of theirs. A promise is
-// one port that a peer keeps ready for this host; a meeting by it needs no more
-// than to say so, because each end knows already where the other is.
+// A PortPool holds what makes the next traversal fast: ports of this host that are prepared and
+// observed already, and the peers' promises. A promise is one port that a peer keeps ready for this
+// host; a traversal with it needs one message only, because each end knows the other's address
+// already.
 //
-// It keeps the tunnels of hole punching, too: a meeting of two hosts that have
-// one opens a stream in it.
+// It also keeps the tunnels of hole punching: two hosts that have one open a stream in it.
 //
-// Nothing is prepared before the first meeting, and what is not used within
-// promiseLife, or for tunnelLife, is closed again. Its methods are safe for
-// concurrent use; Serve must run, or nothing is prepared ahead and promises do
-// not expire.
+// Nothing is prepared before the first traversal, and what is not used within promiseLife, or
+// tunnelLife, is closed again. Its methods are safe for concurrent use; Serve must run, or nothing
+// is prepared ahead and promises do not expire.
 type PortPool struct {
-	wanted chan *Side    // one place: a spare port is wanted
-	sole   chan struct{} // holds a token while a meeting has webPort
+	wanted chan *Side    // buffered for one: a spare port is wanted
+	sole   chan struct{} // holds a token while a traversal uses webPort
 
 	mu       sync.Mutex
 	closed   bool
-	spare    *ready                   // for the next meeting that this host asks for
+	spare    *ready                   // for the next traversal that this host requests
 	given    map[[idLen]byte]*promise // by this host, each with its port
-	received map[string]received      // by peers, under the names that callers have for them
+	received map[string]received      // by peers, under the callers' names for them
 
-	tunnels map[[punch.TokenLen]byte]tunnel // that hole punching has left, by their names
+	tunnels map[[punch.TokenLen]byte]tunnel // left by hole punching, by their ids
 	newest  map[string]*punch.Tunnel        // to each peer
 }
 
 const (
 	idLen       = 16
-	promiseLife = 25 * time.Second // less than vantage points hold the connections that keep a NAT's mapping
-	aging       = 3 * time.Second  // of a promise, for the way to the peer
-	maxGiven    = 16               // promises of this host that are open
+	promiseLife = 25 * time.Second // shorter than vantage points hold the connections that keep a NAT's mapping
+	aging       = 3 * time.Second  // of a promise, for the path to the peer
+	maxGiven    = 16               // open promises of this host
 	maxReceived = 1024
 )
 
@@ -73,9 +71,8 @@ func NewPortPool() *PortPool {
 	}
 }
 
-// Serve prepares ports that are wanted and closes those that nobody used, until
-// ctx is done. Then it closes all, but tunnels with open streams, which end with
-// these.
+// Serve prepares wanted ports and closes unused ones until ctx is done. Then it closes everything
+// except tunnels with open streams, which end with these.
 func (s *PortPool) Serve(ctx context.Context) {
 	tick := time.NewTicker(aging)
 	defer tick.Stop()
@@ -127,14 +124,14 @@ func (s *PortPool) expire(now time.Time) {
 	}
 }
 
-// want has a spare port prepared, if there is none.
+// want requests a spare port, if there is none.
 func (s *PortPool) want(side *Side) {
 	if s == nil {
 		return
 	}
 	select {
 	case s.wanted <- side:
-	default: // one is asked for already
+	default: // a request is pending already
 	}
 }
 
@@ -161,7 +158,7 @@ func (s *PortPool) refill(ctx context.Context, side *Side) {
 	s.spare = r
 }
 
-// prepareTime bounds what is done for the next time.
+// prepareTime bounds a preparation for the next traversal.
 const prepareTime = 3 * time.Second
 
 // take returns the spare port if it is on addr, or nil.
@@ -188,9 +185,9 @@ func (s *Side) sparePort() *ready {
 	return s.PortPool.take(s.preferredAddress())
 }
 
-// lockPorts waits for webPort, where two meetings cannot listen at once. When its
-// turn does not come the error is overlay.ErrOverloaded, and not ErrTimeout
-// besides: of the path it says nothing.
+// lockPorts waits for webPort, on which only one traversal can listen at a time. When it does not
+// get the port in time the error is overlay.ErrOverloaded, and not ErrTimeout as well: it says
+// nothing about the path.
 func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
@@ -207,13 +204,13 @@ func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// turnTime bounds the wait for webPort. Where both ends need it, two meetings
-// that cross each hold it at one end and wait for it at the other; it is less
-// than a meeting may take, so that they end with the reason.
+// turnTime bounds the wait for webPort. Where both ends need it, two crossing traversals each hold
+// it at one end and wait for it at the other; the bound is shorter than a traversal may take, so
+// that they end with the reason.
 const turnTime = 2 * time.Second
 
-// reserveFor keeps r for a peer, and returns what to tell it. A peer that has a
-// promise gets no second one: nil, and r remains the caller's.
+// reserveFor keeps r for a peer, and returns the promise to send. It returns nil when no more
+// promises can be given; r then remains the caller's.
 func (s *PortPool) reserveFor(peer string, r *ready) *coordinatepb.Promise {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +228,7 @@ func (s *PortPool) reserveFor(peer string, r *ready) *coordinatepb.Promise {
 	}
 }
 
-// owes reports whether a promise to the peer is open.
+// owes reports whether the peer has an open promise, or no promise can be given.
 func (s *PortPool) owes(peer string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +240,8 @@ func (s *PortPool) owes(peer string) bool {
 	return len(s.given) >= maxGiven || s.closed
 }
 
-// redeem returns the port of a promise, of which nobody knows but the peer. It
-// is the caller's then.
+// redeem returns the port of a promise, whose id only the peer knows. The caller then owns the
+// port.
 func (s *PortPool) redeem(id []byte) (*ready, error) {
 	if len(id) != idLen {
 		return nil, fmt.Errorf("%w: a promise with an id of %d bytes", wire.ErrMalformed, len(id))
@@ -262,7 +259,7 @@ func (s *PortPool) redeem(id []byte) (*ready, error) {
 	return p.ready, nil
 }
 
-// keep notes a peer's promise.
+// keep records a peer's promise.
 func (s *PortPool) keep(peer string, m *coordinatepb.Promise) error {
 	r, err := readPromise(m)
 	if err != nil {
@@ -276,8 +273,7 @@ func (s *PortPool) keep(peer string, m *coordinatepb.Promise) error {
 	return nil
 }
 
-// recall returns a peer's promise of a port that ip's version of IP leads to, which is
-// used up by that.
+// recall returns and removes a peer's promise of a port that is reachable over ip's IP version.
 func (s *PortPool) recall(peer string, ip netip.Addr) (received, bool) {
 	if s == nil {
 		return received{}, false
@@ -292,7 +288,7 @@ func (s *PortPool) recall(peer string, ip netip.Addr) (received, bool) {
 	return r, time.Now().Before(r.expires)
 }
 
-// recall returns the peer's promise, if it is of use to this side.
+// recall returns the peer's promise, if this side can use it.
 func (s *Side) recall(peer string) (received, bool) {
 	return s.PortPool.recall(peer, s.preferredAddress())
 }
@@ -323,10 +319,9 @@ func readPromise(m *coordinatepb.Promise) (r received, err error) {
 	return r, nil
 }
 
-// Promise prepares a port for the peer's next meeting by t and returns what to
-// tell it, or nil when there is nothing to tell: it has a promise already, or
-// would not come to a port that could be prepared. offer is what the peer
-// offered this time. It takes a few round trips.
+// Promise prepares a port for the peer's next traversal by t and returns the message for the peer,
+// or nil when there is none: the peer has a promise already, or could not use a port that can be
+// prepared. offer is the peer's offer this time. It takes a few round trips.
 func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
 	if s.PortPool == nil || t.Kind() != overlay.BothDial || s.PortPool.owes(peer) || singlePort(s.ports(0)) {
 		return nil
@@ -365,7 +360,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	return marshal(p)
 }
 
-// reservePort prepares a port and gives it to the peer.
+// reservePort prepares a port and promises it to the peer.
 func (s *Side) reservePort(ctx context.Context, peer string) (*coordinatepb.Promise, error) {
 	r := s.sparePort()
 	if r == nil {
@@ -382,7 +377,7 @@ func (s *Side) reservePort(ctx context.Context, peer string) (*coordinatepb.Prom
 	return p, nil
 }
 
-// Keep notes what the peer said it has prepared for the next time (Promise).
+// Keep records what the peer has prepared for the next time (Promise).
 func (s *Side) Keep(peer string, promise []byte) {
 	if s.PortPool == nil || len(promise) == 0 {
 		return

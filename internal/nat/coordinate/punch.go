@@ -27,14 +27,14 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 	})
 }
 
-// lowTTL makes the first datagrams die behind the own gateway. Only gateways
-// that answer by themselves need it, but an end does not know the other's, and
-// it costs no more than punch.DefaultHoldOff.
+// lowTTL makes the first datagrams expire beyond the own gateway. Only gateways that answer by
+// themselves need it, but an end does not know the other's gateway, and it costs no more than
+// punch.DefaultHoldOff.
 const lowTTL = true
 
-// askPunch opens a stream in the tunnel to the peer if there is one, and else,
-// or when that is of no use any more, makes a tunnel. For small packets it makes one
-// in any case: a tunnel does not notice that large ones begin to vanish.
+// askPunch opens a stream in the tunnel to the peer if there is a usable one, and otherwise makes a
+// tunnel. For small packets it always makes one: a tunnel does not notice that large ones begin to
+// vanish.
 func (s *Side) askPunch(ctx context.Context, peer string, _ uint16, ex Exchange) (net.Conn, error) {
 	if t := s.PortPool.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
 		c, err := s.openStream(ctx, t, ex)
@@ -51,7 +51,7 @@ func (s *Side) askPunch(ctx context.Context, peer string, _ uint16, ex Exchange)
 	if err != nil {
 		return nil, err
 	}
-	defer a.Close() // does nothing to a connection
+	defer a.Close() // has no effect on a connection
 	description, err := a.Describe(ctx)
 	if err != nil {
 		return nil, err
@@ -67,8 +67,7 @@ func (s *Side) askPunch(ctx context.Context, peer string, _ uint16, ex Exchange)
 	return s.punch(ctx, a, peer, m.Description)
 }
 
-// answerPunch makes a tunnel with the peer, or takes a stream of the one that
-// there is.
+// answerPunch makes a tunnel with the peer, or accepts a stream of the existing one.
 func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	var m coordinatepb.PunchOffer
 	if err := unmarshal(offer, &m); err != nil {
@@ -92,7 +91,7 @@ func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply
 	return s.punch(ctx, a, peer, m.Description)
 }
 
-// punch is what the two ends do alike when they have each other's descriptions.
+// punch is the common part of the two ends after they have each other's descriptions.
 func (s *Side) punch(ctx context.Context, a *punch.Attempt, peer string, description []byte) (net.Conn, error) {
 	c, err := a.Connect(ctx, description)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// engine returns the engine or says why there is none.
+// engine returns the engine, or an error that says why there is none.
 func (s *Side) engine() (*traverse.Engine, error) {
 	if s.Engine == nil || s.PortPool == nil {
 		return nil, fmt.Errorf("%w: %w; give isthmus-helper (or, on a gateway, isthmus-frontal) the capability, as in AmbientCapabilities=CAP_NET_RAW",
@@ -21,8 +21,8 @@ func (s *Side) engine() (*traverse.Engine, error) {
 	return s.Engine, nil
 }
 
-// askTraverse dials a port that the target promised, and has the SYN carried
-// there meanwhile. Without a promise that is kept it asks for one first.
+// askTraverse dials a port that the target promised, and has the SYN carried there meanwhile.
+// Without a valid promise it requests one first.
 func (s *Side) askTraverse(ctx context.Context, peer string, _ uint16, ex Exchange) (net.Conn, error) {
 	engine, err := s.engine()
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Side) askTraverse(ctx context.Context, peer string, _ uint16, ex Exchan
 	if warm {
 		asked <- nil
 	} else {
-		go func() { // while this end prepares its own port
+		go func() { // in parallel to the preparation of this end's port
 			var err error
 			promised, err = s.askPromise(ctx, ex)
 			asked <- err
@@ -88,7 +88,7 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 	return scaled(c)
 }
 
-// askPromise has the target prepare a port.
+// askPromise requests that the target prepare a port.
 func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
 	reply, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.preferredAddress().Is6()}))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
 	return readPromise(&m)
 }
 
-// answerTraverse promises a port, or injects the SYN that came for one.
+// answerTraverse promises a port, or injects the SYN that arrived for one.
 func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	engine, err := s.engine()
 	if err != nil {

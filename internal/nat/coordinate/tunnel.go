@@ -13,27 +13,26 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Of tunnels that hole punching leaves.
+// Bounds of tunnels that hole punching leaves.
 const (
-	tunnelLife = 60 * time.Second // without streams
+	tunnelLife = 60 * time.Second // life of a tunnel without streams
 	maxTunnels = 256              // beyond that a tunnel ends with its first stream
 
-	// streamPatience bounds two waits, each of which begins when the other end
-	// has done its part: the target's for the stream, which left the asker before
-	// the offer did, and the asker's for the welcome, which left the target before
-	// the reply. Both come by a shorter way than what they are compared with, so
-	// what this is for is a packet sent again.
+	// streamPatience bounds two waits, each of which begins when the other end has done its part:
+	// the target's for the stream, which left the asker before the offer did, and the asker's for
+	// the welcome, which left the target before the reply. Both take a shorter path than the
+	// message that precedes the wait, so the time is for a retransmission.
 	streamPatience = 500 * time.Millisecond
 )
 
-// tunnel is one that the PortPool keeps.
+// tunnel is a tunnel that the PortPool keeps.
 type tunnel struct {
 	*punch.Tunnel
 	peer string
 }
 
-// keepTunnel has a tunnel stay for the next time, and reports whether it does. It
-// goes before one that there is already.
+// keepTunnel keeps a tunnel for the next time, and reports whether it does. The tunnel replaces an
+// existing one as the newest.
 func (s *PortPool) keepTunnel(peer string, t *punch.Tunnel) bool {
 	if s == nil {
 		return false
@@ -63,7 +62,7 @@ func (s *PortPool) tunnelTo(peer string) *punch.Tunnel {
 	return t
 }
 
-// tunnelFrom returns the tunnel that the peer names, if it is one to that peer.
+// tunnelFrom returns the tunnel that the peer names, if it leads to that peer.
 func (s *PortPool) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
 	if len(id) != punch.TokenLen {
 		return nil, fmt.Errorf("%w: a tunnel with a name of %d bytes", wire.ErrMalformed, len(id))
@@ -80,7 +79,7 @@ func (s *PortPool) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
 	return t.Tunnel, nil
 }
 
-// dropTunnel has a tunnel end with its streams.
+// dropTunnel makes a tunnel end with its streams.
 func (s *PortPool) dropTunnel(t *punch.Tunnel) {
 	s.mu.Lock()
 	s.removeTunnel(t.ID())
@@ -88,7 +87,7 @@ func (s *PortPool) dropTunnel(t *punch.Tunnel) {
 	t.Keep(0)
 }
 
-// removeTunnel forgets a tunnel, with mu held.
+// removeTunnel removes a tunnel. mu is held.
 func (s *PortPool) removeTunnel(id [punch.TokenLen]byte) {
 	t := s.tunnels[id]
 	delete(s.tunnels, id)
@@ -97,7 +96,7 @@ func (s *PortPool) removeTunnel(id [punch.TokenLen]byte) {
 	}
 }
 
-// buryTunnels forgets those that have ended, with mu held.
+// buryTunnels removes tunnels that have ended. mu is held.
 func (s *PortPool) buryTunnels() {
 	for id, t := range s.tunnels {
 		if ended(t.Tunnel) {
@@ -106,13 +105,13 @@ func (s *PortPool) buryTunnels() {
 	}
 }
 
-// releaseTunnels has all end with their streams.
+// releaseTunnels makes all tunnels end with their streams.
 func (s *PortPool) releaseTunnels() {
 	s.mu.Lock()
 	tunnels := s.tunnels
 	s.tunnels, s.newest = nil, nil
 	s.mu.Unlock()
-	for _, t := range tunnels { // without mu: ending one takes a moment
+	for _, t := range tunnels { // without mu: ending a tunnel takes a moment
 		t.Keep(0)
 	}
 }
@@ -128,9 +127,8 @@ func ended(t *punch.Tunnel) bool {
 
 var errNoTunnel = fmt.Errorf("%w: the tunnel is not there any more", overlay.ErrStale)
 
-// openStream opens a stream in t while its token travels to the target. The
-// error is overlay.ErrStale when the tunnel is of no use, to the target or to
-// this end.
+// openStream opens a stream in t while its token travels to the target. The error is
+// overlay.ErrStale when the tunnel is unusable, to the target or to this end.
 func (s *Side) openStream(ctx context.Context, t *punch.Tunnel, ex Exchange) (net.Conn, error) {
 	var token punch.Token
 	rand.Read(token[:]) // never fails (crypto/rand)

@@ -14,16 +14,16 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// A SYN is sent crossTries times, each given up after crossWait, so that one that is lost
-// does not look like a filter.
+// A SYN is sent crossTries times, each given up after crossWait, so that a lost one does not look
+// like a filter.
 const (
 	crossTries = 3
 	crossWait  = 150 * time.Millisecond
 	crossLooks = 2
 )
 
-// cross looks, where datagrams do not tell it, whether a SYN of this host's opens the way
-// for one from where it went. vantage/quiet.go has the course of it.
+// cross tests, where datagrams cannot, whether a SYN of this host opens the way for one from its
+// destination. reflector/quiet.go describes the exchange.
 func (m *measurement) cross(ctx context.Context) {
 	nat := m.o.nat(false)
 	outside, from := m.o.outside(m.points[0]), m.points[len(m.points)-1].tcp
@@ -38,8 +38,8 @@ func (m *measurement) cross(ctx context.Context) {
 	m.o.Cross = &c
 }
 
-// crossed looks again where nothing came: that may be a loss, or a busy host, and no
-// filter makes something come that it does not let in.
+// crossed tests again if nothing arrived: the cause may be a loss, or a busy host, whereas nothing
+// makes a packet arrive that a filter does not let in.
 func (m *measurement) crossed(ctx context.Context, outside netip.Addr, from netip.AddrPort) (c Cross, err error) {
 	for range crossLooks {
 		if c, err = m.crossOnce(ctx, outside, from); c.Came || err != nil {
@@ -64,7 +64,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 		return c, fmt.Errorf("%v keeps no port for that (%s)", from.Addr(), resp.GetText())
 	}
 	c.From = netip.AddrPortFrom(from.Addr(), uint16(resp.GetPort()))
-	for range 2 { // that they come about shows that SYNs to the port leave the site
+	for range 2 { // their success shows that SYNs to the port leave the site
 		conn, err := m.dial(ctx, 0, c.From, viewTime)
 		if err != nil {
 			return c, fmt.Errorf("%v is not reached (%s)", c.From, shortError(err))
@@ -88,7 +88,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	if resp.GetOutcome() == controlpb.CallBackResponse_UNKNOWN {
 		return c, errors.New(resp.GetText())
 	}
-	// A strict tracker lets the SYN in, and not the listener's answer out.
+	// A strict tracker lets the SYN in, but not the listener's answer out.
 	err = m.opts.Do(func() (err error) { c.Came, err = halfOpen(p.number, c.From.Port()); return err })
 	late := time.NewTimer(arriveTime)
 	defer late.Stop()
@@ -100,7 +100,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	return c, err
 }
 
-// ask has a vantage point do what a call-back asks.
+// ask sends a call-back request to a vantage point.
 func (m *measurement) ask(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// halfOpen reports whether a SYN from a port of some peer to a port of this host was answered
-// and the answer not acknowledged: state 03 of /proc/net/tcp (proc_net(5)), which all may read.
+// halfOpen reports whether a SYN from a remote port to a port of this host was answered and the
+// answer not acknowledged: state 03 of /proc/net/tcp (proc_net(5)), which is readable by all.
 func halfOpen(local, remote uint16) (bool, error) {
-	f, err := os.Open("/proc/thread-self/net/tcp") // of the network namespace that this thread is in
+	f, err := os.Open("/proc/thread-self/net/tcp") // of this thread's network namespace
 	if err != nil {
 		return false, err
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// IdleWaits returns how long mappings are left idle by default, shortest first.
-// The first shows that an answer comes at all; the others lie a little below
-// the times that firewalls and NATs have.
+// IdleWaits returns how long mappings are left idle by default, shortest first. The first shows
+// that an answer arrives at all; the others lie a little below the usual timeouts of firewalls and
+// NATs.
 func IdleWaits() []time.Duration {
 	var waits []time.Duration
 	for _, s := range []int{2, 5, 12, 25, 55, 110, 170, 290} {
@@ -33,19 +33,19 @@ func IdleWaits() []time.Duration {
 	return waits
 }
 
-// MaxIdleWaits is how many times may be tried at once. Each takes a socket and
-// a call-back for TCP, and as much again for UDP.
+// MaxIdleWaits is the maximum number of idle times per measurement. Each takes a socket and a
+// call-back for TCP, and as much again for UDP.
 const MaxIdleWaits = 16
 
-// IdleBound returns how long MeasureIdle takes at most.
+// IdleBound returns the maximum duration of MeasureIdle.
 func IdleBound(waits []time.Duration) time.Duration {
 	return slices.Max(append(slices.Clone(waits), 0)) + 2*viewTime + callTime + idleLate
 }
 
-// idleLate is how much later than promised an answer may come.
+// idleLate is how much later than promised an answer may arrive.
 const idleLate = 3 * time.Second
 
-// CheckIdleWaits says what is wrong with waits, or returns nil.
+// CheckIdleWaits returns what is wrong with waits, or nil.
 func CheckIdleWaits(waits []time.Duration) error {
 	switch {
 	case len(waits) == 0 || len(waits) > MaxIdleWaits:
@@ -56,23 +56,22 @@ func CheckIdleWaits(waits []time.Duration) error {
 	return nil
 }
 
-// IdleObservations are what became of mappings on which nothing passed.
+// IdleObservations are the results for mappings that were left idle.
 type IdleObservations struct {
 	TCP, UDP []Idle // by time
 }
 
-// Idle is one mapping, made by one question and its answer.
+// Idle is the result for one mapping, made by one question and its answer.
 type Idle struct {
-	After time.Duration // that nothing passed; then the vantage point sent a late answer
-	Lived bool          // that answer came in
-	Err   string        // why nothing can be said of it
+	After time.Duration // idle time before the vantage point sent a late answer
+	Lived bool          // that answer arrived
+	Err   string        // why there is no result
 }
 
-// MeasureIdle makes a TCP connection and a UDP mapping for each of waits, which
-// are whole seconds, leaves them alone and has the first vantage point send on
-// each when its time is over. It takes as long as the longest, or less when
-// ctx ends; nearly nothing is sent. It fails only when the grid does not say
-// where its vantage points are.
+// MeasureIdle makes a TCP connection and a UDP mapping for each of waits, which are whole seconds,
+// leaves them idle and makes the first vantage point send on each when its time is over. It takes
+// as long as the longest, or less when ctx ends; almost nothing is sent. It fails only when the
+// grid does not name its vantage points.
 func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (IdleObservations, error) {
 	if err := CheckIdleWaits(waits); err != nil {
 		return IdleObservations{}, err
@@ -92,7 +91,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 		asked.Add(1)
 		wg.Go(func() { o.TCP[i] = beIdle(ctx, opts, points[0], wait, openIdleTCP, asked.Done) })
 	}
-	asked.Wait() // only who asked over TCP is sent datagrams
+	asked.Wait() // only a host that has asked over TCP is sent datagrams
 	for i, wait := range waits {
 		wg.Go(func() { o.UDP[i] = beIdle(ctx, opts, points[0], wait, openIdleUDP, func() {}) })
 	}
@@ -100,14 +99,14 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	return o, nil
 }
 
-// idler is a socket that asked a vantage point and was answered.
+// idler is a socket that has asked a vantage point and was answered.
 type idler struct {
 	net.Conn
 	udp        bool
-	seen, from netip.AddrPort // where its mapping is, and who answers late
+	seen, from netip.AddrPort // the address of its mapping, and the address that answers late
 }
 
-// beIdle makes one mapping, says so, and waits for the late answer.
+// beIdle makes one mapping, calls opened, and waits for the late answer.
 func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open func(context.Context, Options, point) (*idler, error), opened func()) Idle {
 	r := Idle{After: wait}
 	c, err := open(ctx, opts, p)
@@ -134,7 +133,7 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 	return r
 }
 
-// ask has the vantage point promise a late answer.
+// ask requests that the vantage point promise a late answer.
 func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -152,7 +151,7 @@ func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []
 	return errors.New("the vantage point does not answer late; it is of an older version")
 }
 
-// await reports whether the nonce comes before the read deadline.
+// await reports whether the nonce arrives before the read deadline.
 func (c *idler) await(nonce [reflector.NonceLen]byte) bool {
 	var got [reflector.NonceLen]byte
 	if !c.udp {
@@ -189,7 +188,7 @@ func openIdleTCP(ctx context.Context, opts Options, p point) (*idler, error) {
 		}
 		return nil, err
 	}
-	carrier.Socket(c).SetLinger(0) // whoever forgot the connection would not let its end out
+	carrier.Socket(c).SetLinger(0) // a NAT that forgot the connection would not let a FIN out
 	return &idler{Conn: c, seen: v.Seen, from: p.tcp}, nil
 }
 
@@ -230,7 +229,7 @@ func askSTUN(ctx context.Context, c *net.UDPConn, request *stun.Message) (seen n
 			return seen, false
 		}
 		if err != nil {
-			continue // an ICMP error for what was sent, which does not repeat by itself
+			continue // an ICMP error for a sent datagram, which does not repeat by itself
 		}
 		if seen, id, ok := mappedAddress(b[:n]); ok && id == request.TransactionID {
 			return seen, true

@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The fields of a profile that are measured, as the settings name them.
+// The measured fields of a profile, as the settings name them.
 const (
 	Inbound      = "inbound"
 	Filter       = "filter"
@@ -17,7 +17,7 @@ const (
 	NATFiltering = "nat.filtering"
 	NATKeepsPort = "nat.keeps_port"
 
-	NATUDPMapping   = "nat_udp.mapping" // the same of UDP, told in full also where it is as TCP's
+	NATUDPMapping   = "nat_udp.mapping" // the same for UDP, reported in full even if equal to TCP's
 	NATUDPFiltering = "nat_udp.filtering"
 	NATUDPKeepsPort = "nat_udp.keeps_port"
 
@@ -27,13 +27,13 @@ const (
 	MTU        = "mtu"         // bytes, or none
 	IdleTCP    = "idle_tcp"    // seconds, with a + if it may be more, or none
 	IdleUDP    = "idle_udp"    // the same
-	Stripped   = "tcp_options" // those that are taken out on the way, or none
+	Stripped   = "tcp_options" // options removed on the way, or none
 	IPv6Only   = "ipv6_only"
 	IPv6       = "ipv6"
 	Privileged = "privileged"
 )
 
-// Fields lists them in the order of findings.
+// Fields returns the fields in the order of findings.
 func Fields() []string {
 	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort,
 		NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, Egress, UDP,
@@ -43,15 +43,15 @@ func Fields() []string {
 // Finding is one field of a measured profile.
 type Finding struct {
 	Field string `json:"field"`
-	Value string `json:"value,omitempty"` // as the settings write it; empty: could not be told
-	How   string `json:"how"`             // how it was learned, or why it could not be told
+	Value string `json:"value,omitempty"` // as in the settings; empty: unknown
+	How   string `json:"how"`             // how it was learned, or why it is unknown
 }
 
-// Known reports whether the field could be told.
+// Known reports whether the value is known.
 func (f Finding) Known() bool { return f.Value != "" }
 
-// Result is a measured profile. Fields of Profile that Findings calls unknown
-// have their zero value, which means nothing.
+// Result is a measured profile. Fields of Profile that Findings report as unknown have their zero
+// value, which means nothing.
 type Result struct {
 	Profile  overlay.SiteProfile // without Site, GatewayOnly and Forbidden, which are not measured
 	Findings []Finding           // one for each of Fields, in that order
@@ -67,7 +67,7 @@ func (r Result) Finding(field string) Finding {
 	return Finding{}
 }
 
-// Infer says what follows from the observations.
+// Infer draws the conclusions from the observations.
 func Infer(o Observations) Result {
 	var r Result
 	p := &r.Profile
@@ -79,7 +79,7 @@ func Infer(o Observations) Result {
 		r.Findings = append(r.Findings, Finding{field, text, how})
 	}
 	nat, natUDP := o.nat(false), o.nat(true)
-	// A STUN server has one UDP port, so that ports of one host cannot be compared.
+	// A STUN server has one UDP port, so ports of one host cannot be compared.
 	if udp := &natUDP.mapping; udp.value == overlay.AddressDependent && nat.mapping.value == overlay.AddressAndPortDependent {
 		*udp = is(nat.mapping.value, "%s, but for TCP it does", udp.how)
 	}
@@ -141,7 +141,7 @@ func take[T any](to *T, t told[T]) any {
 	return t.value
 }
 
-// call returns the calls of one kind that were made.
+// calls returns the call-backs of one kind that were made, or why there are none.
 func (o Observations) calls(target Target, udp bool) (made []Call, err string) {
 	err = "nobody called back"
 	for _, c := range o.Calls {
@@ -235,7 +235,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
 }
 
-// filterByTCP tells the filter where no datagram does.
+// filterByTCP determines the filter where datagrams cannot.
 func (o Observations) filterByTCP() told[overlay.Filter] {
 	const refuses = "it refuses a SYN from outside"
 	c := o.Cross
@@ -250,7 +250,7 @@ func (o Observations) filterByTCP() told[overlay.Filter] {
 	return is(overlay.FilterStateless, refuses+", also one from %v after this host had sent one there: a SYN of its own opens no way", c.From)
 }
 
-// translation is what the views say of a NAT.
+// translation is what the views say about a NAT.
 type translation struct {
 	known      bool
 	translates bool
@@ -258,8 +258,8 @@ type translation struct {
 	keeps      told[bool]
 }
 
-// nat judges what a NAT does to UDP, or to TCP. Where no vantage point answers
-// over TCP, what it does to UDP is said of both.
+// nat determines what a NAT does to UDP, or to TCP. Where no vantage point answers over TCP, the
+// result for UDP is used for both.
 func (o Observations) nat(udp bool) translation {
 	protocol, views := "TCP", answered(o.TCP)
 	if udp || len(views) == 0 && len(answered(o.UDP)) > 0 {
@@ -280,7 +280,7 @@ func answered(views []View) []View {
 	return slices.DeleteFunc(slices.Clone(views), func(v View) bool { return !v.Seen.IsValid() })
 }
 
-// hosts names the vantage points of some views.
+// hosts returns the names of some views' vantage points.
 func hosts(views []View) string {
 	var names []string
 	for _, v := range views {
@@ -291,10 +291,10 @@ func hosts(views []View) string {
 	return strings.Join(names, " and ")
 }
 
-// keepsPort judges the first view of each socket: a NAT that keeps ports where
-// it can may be unable to for a second destination.
+// keepsPort uses the first view of each socket: a NAT that preserves ports where it can may be
+// unable to for a second destination.
 func keepsPort(protocol string, views []View) told[bool] {
-	first := map[[2]uint16]View{} // by local port, and by what else tells sockets apart
+	first := map[[2]uint16]View{} // by local port and socket number
 	for _, v := range views {
 		key := [2]uint16{v.Local.Port(), uint16(v.Socket)}
 		if _, ok := first[key]; !ok {
@@ -309,8 +309,8 @@ func keepsPort(protocol string, views []View) told[bool] {
 	return is(true, "the ports of %d %s sockets were seen unchanged", len(first), protocol)
 }
 
-// mapping compares what different vantage points saw of each socket, in the
-// words of RFC 4787, section 4.1.
+// mapping compares what different vantage points saw of each socket, in the terms of RFC 4787,
+// section 4.1.
 func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 	same, other := false, ""
 	samePort := true // of two ports of one host
@@ -347,9 +347,9 @@ func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 	return unknown[overlay.NATBehaviour]("%s: fewer than two vantage points of different addresses saw the same socket", protocol)
 }
 
-// natFiltering judges who could reach the mapping of a UDP socket, or of a TCP
-// socket, that had asked one vantage point only (RFC 4787, section 5; RFC 5382,
-// section 4.3). Where that cannot be told of TCP, UDP's holds for both.
+// natFiltering determines which hosts could reach the mapping of a UDP socket, or of a TCP socket,
+// that had asked one vantage point only (RFC 4787, section 5; RFC 5382, section 4.3). Where it is
+// unknown for TCP, UDP's result is used for both.
 func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBehaviour] {
 	switch {
 	case !nat.known:
@@ -389,9 +389,8 @@ func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
 	return unknown[overlay.NATBehaviour]("%s", err)
 }
 
-// stripped says which TCP options no connection to a vantage point has though both
-// ends offer them. A vantage point whose administrator took one away is told by
-// another that has it.
+// stripped returns which TCP options no connection to a vantage point has although both ends offer
+// them. Considering all vantage points covers one whose administrator disabled an option.
 func (o Observations) stripped() told[string] {
 	var all TCPOptions
 	var told []View
@@ -440,7 +439,7 @@ func (o Observations) egress() told[overlay.Egress] {
 		return is(overlay.EgressTLS443, "reached %v inside of TLS, and a plain connection there got no answer", reached[i].To)
 	}
 	if len(reached) > 0 {
-		// The same host on another port, so that it is not the host that fails.
+		// The same host on another port, to exclude a failure of the host.
 		for _, v := range failed {
 			if elsewhere(v) && slices.ContainsFunc(reached, func(r View) bool { return r.To.Addr() == v.To.Addr() }) {
 				return is(overlay.Egress443, "reached %v on port 443 but not on port %d (%s)", v.To.Addr(), v.To.Port(), v.Err)
@@ -465,7 +464,7 @@ func (o Observations) egress() told[overlay.Egress] {
 	return is(overlay.EgressNone, "%s", how)
 }
 
-// egressSix judges a site from which IPv4 leads nowhere.
+// egressSix determines the egress of a site without an IPv4 route out.
 func (o Observations) egressSix() told[overlay.Egress] {
 	reached := answered(o.IPv6)
 	for _, v := range reached {

@@ -11,17 +11,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// bound is a value of a field that says how much or how long: 0 is no bound.
+// bound is the value of a field that is an amount or a time: 0 means no bound.
 type bound struct {
 	value   uint64
 	atLeast bool // it may be more
 }
 
-// none is how a finding and a setting say that there is no bound.
+// none is the text form of no bound in a finding and a setting.
 const none = "none"
 
-// String returns the bound as findings have it: "none", "25" or, for a lower
-// bound, "290+".
+// String returns the bound as in findings: "none", "25" or, for a lower bound, "290+".
 func (b bound) String() string {
 	switch {
 	case b.value == 0:
@@ -32,7 +31,7 @@ func (b bound) String() string {
 	return strconv.FormatUint(b.value, 10)
 }
 
-// parseBound reads what String wrote.
+// parseBound parses the output of String.
 func parseBound(text string) (b bound, ok bool) {
 	if text == none {
 		return b, true
@@ -43,14 +42,14 @@ func parseBound(text string) (b bound, ok bool) {
 	return b, err == nil
 }
 
-// setBound stores the bound that a finding has, if the field can hold it.
+// setBound stores the bound in a finding, if the field can hold it.
 func setBound[T uint16 | uint32 | uint64](to *T, text string) {
 	if b, ok := parseBound(text); ok && b.value <= uint64(^T(0)) {
 		*to = T(b.value)
 	}
 }
 
-// boundText is the value of a profile's field; zero says what 0 means there.
+// boundText returns the text of a profile's field; zero is the text for 0.
 func boundText[T uint16 | uint32 | uint64](v T, zero string) string {
 	if v == 0 {
 		return zero
@@ -58,16 +57,16 @@ func boundText[T uint16 | uint32 | uint64](v T, zero string) string {
 	return strconv.FormatUint(uint64(v), 10)
 }
 
-// together is what share of the way out's own rate gets through when as much
-// comes back, if both directions are under one limit: a half, as measured.
+// together is the share of the outbound rate that gets through when the same amount is returned, if
+// one limit applies to both directions: a half in theory, less as measured.
 const together = 0.35
 
-// implausible is below what share of a rate that got through unhindered shortly before
-// a limit cannot be: a limiter's burst is over within the steps, and a host or a path
-// that was busy for a moment is none.
+// implausible is the fraction of a rate that got through unhindered shortly before, below which a
+// measured rate cannot be a limit: a limiter's burst is over within the steps, and a host or path
+// that was busy for a moment is no limiter.
 const implausible = 0.2
 
-// rate is limit, unless that cannot be.
+// rate returns limit, unless that is implausible.
 func (o Observations) rate() told[bound] {
 	t := o.limit()
 	limited, top := rateLimits(o.Rate, true, 1)
@@ -89,7 +88,7 @@ func (o Observations) limit() told[bound] {
 	out, outTop := rateLimits(o.Rate, false, 1)
 	tries := 2
 	if out == nil && outTop != nil {
-		tries = 3 // small answers speak against it
+		tries = 3 // small answers contradict it
 	}
 	both, top := rateLimits(o.Rate, true, tries)
 	last := o.Rate[len(o.Rate)-1]
@@ -110,12 +109,12 @@ func (o Observations) limit() told[bound] {
 	case float64(both.Through) < 2*together*float64(out.Through):
 		return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 	}
-	// A busy host makes either seem lower than it is, and nothing makes it higher.
+	// A busy host makes either rate seem lower than it is; nothing makes it seem higher.
 	return is(bound{value: round(max(out.Through, both.Through))}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 }
 
-// rateLimits returns the last step, if it was limited and so were the tries-1
-// before it, and the last one that was not limited; nil if there is none.
+// rateLimits returns the last step if it and the tries-1 steps before it were limited, and the last
+// one that was not limited; nil if there is none.
 func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
 	running, pace := 0, uint64(0)
 	for i := range steps {
@@ -137,7 +136,7 @@ func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *Rat
 	return limited, through
 }
 
-// round keeps two digits: a rate is not known better than that.
+// round keeps two significant digits, the precision of a rate.
 func round(v uint64) uint64 {
 	if v < 100 {
 		return v
@@ -146,7 +145,7 @@ func round(v uint64) uint64 {
 	return uint64(math.Round(float64(v)/unit) * unit)
 }
 
-// speed writes bits per second for people.
+// speed formats bits per second for humans.
 func speed(v uint64) string {
 	if v < 1_000_000 {
 		return fmt.Sprintf("%.3g kb/s", float64(v)/1e3)
@@ -204,7 +203,7 @@ func (o Observations) ipv6() told[bool] {
 	return is(true, "%s saw the node's own address %v", hosts(got), got[0].Local.Addr())
 }
 
-// ipv6Only says whether IPv6 alone leads anywhere.
+// ipv6Only determines whether only IPv6 reaches other sites.
 func (o Observations) ipv6Only() told[bool] {
 	four := slices.Concat(o.TCP, o.UDP)
 	if o.Proxy != nil {
@@ -232,7 +231,7 @@ func (o Observations) privileged() told[bool] {
 	return is(true, "raw sockets were opened at the node that measured; the site's other nodes were not asked")
 }
 
-// Findings says what follows from idle mappings, for IdleTCP and IdleUDP.
+// Findings returns the findings for IdleTCP and IdleUDP.
 func (o IdleObservations) Findings() []Finding {
 	var all []Finding
 	for _, f := range []struct {
@@ -249,8 +248,8 @@ func (o IdleObservations) Findings() []Finding {
 	return all
 }
 
-// lifetime judges mappings that were left alone for rising times. The longest
-// that lived counts: an answer may be lost, but none comes by chance.
+// lifetime evaluates mappings that were left idle for rising times. The longest that lived counts:
+// an answer may be lost, but none arrives by chance.
 func lifetime(what string, tried []Idle) told[bound] {
 	var longest, gone time.Duration
 	fault := "nothing was tried"
@@ -275,8 +274,8 @@ func lifetime(what string, tried []Idle) told[bound] {
 	return is(bound{value: uint64(longest / time.Second)}, "a %s that was idle for %v let the answer in, and one of %v did not", what, longest, gone)
 }
 
-// Stateless returns the findings for IdleTCP and IdleUDP of a site that
-// remembers nothing, and whether m says that this is one.
+// Stateless returns the findings for IdleTCP and IdleUDP of a site that keeps no connection state,
+// and reports whether m describes one.
 func (m Measured) Stateless() ([]Finding, bool) {
 	filter, mapping := m.finding(Filter), m.finding(NATMapping)
 	plain := filter.Value == overlay.FilterNone.String() || filter.Value == overlay.FilterStateless.String()
@@ -287,8 +286,8 @@ func (m Measured) Stateless() ([]Finding, bool) {
 	return []Finding{{IdleTCP, none, how}, {IdleUDP, none, how}}, true
 }
 
-// State returns what m says of the site's memory, filter and NAT: when that
-// changes, how long it remembers is to be measured anew.
+// State returns the findings for the site's filter and NAT: when they change, the idle times must
+// be measured again.
 func (m Measured) State() [2]string {
 	return [2]string{m.finding(Filter).Value, m.finding(NATMapping).Value}
 }
@@ -297,7 +296,7 @@ func (m Measured) finding(field string) Finding {
 	return Result{Findings: m.Findings}.Finding(field)
 }
 
-// With returns m with findings in place of those that it has for their fields.
+// With returns m with its findings for the given fields replaced.
 func (m Measured) With(findings []Finding) Measured {
 	m.Findings = slices.Clone(m.Findings)
 	for _, f := range findings {
@@ -310,17 +309,16 @@ func (m Measured) With(findings []Finding) Measured {
 	return m
 }
 
-// Idle returns what m says of IdleTCP and IdleUDP.
+// Idle returns m's findings for IdleTCP and IdleUDP.
 func (m Measured) Idle() []Finding {
 	return slices.DeleteFunc(slices.Clone(m.Findings), func(f Finding) bool { return f.Field != IdleTCP && f.Field != IdleUDP })
 }
 
-// rateSlack is by how much two measurements of one rate may differ.
+// rateSlack is the factor by which two measurements of one rate may differ.
 const rateSlack = 1.5
 
-// Steady returns m, with the rate that was measured before where the new one
-// differs no more than measurements do: a profile that changes costs the site
-// what it has learned of others.
+// Steady returns m with the previously measured rate if the new one differs no more than
+// measurements do: a changed profile costs the site what it has learned about others.
 func (m Measured) Steady(before Measured) Measured {
 	was, now := before.finding(UDPRate), m.finding(UDPRate)
 	a, okA := parseBound(was.Value)
@@ -334,11 +332,11 @@ func (m Measured) Steady(before Measured) Measured {
 	return m.With([]Finding{{UDPRate, was.Value, now.How}})
 }
 
-// idleSlack covers the steps between the times that are tried.
+// idleSlack covers the steps between the tried idle times.
 const idleSlack = 2.6
 
-// exceeds reports whether a profile promises more than was measured, by more
-// than measuring is off. Less is the admin's to say.
+// exceeds reports whether a profile declares more than was measured, by more than the measuring
+// error. Declaring less is the admin's choice.
 func exceeds(field string, p overlay.SiteProfile, measured bound) bool {
 	if measured.value == 0 || measured.atLeast {
 		return false

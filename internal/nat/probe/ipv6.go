@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// lookIPv6 asks up to two vantage points over IPv6 from where they are asked.
+// lookIPv6 asks up to two vantage points over IPv6 for this host's address.
 func (m *measurement) lookIPv6(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -16,50 +16,48 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Grid is what a measurement needs of the control plane. A helper's session
-// with its frontal has it, and so has a frontal's with the broker.
+// Grid is what a measurement needs from the control plane. A helper's session with its frontal
+// provides it, and so does a frontal's with the broker.
 type Grid interface {
 	Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error)
 	CallBack(context.Context, *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error)
 }
 
-// Options of a measurement. Only Grid is needed.
+// Options of a measurement. Only Grid is required.
 type Options struct {
 	Grid      Grid
-	Ports     overlay.Ports     // that the admin says are let in, to be tried; zero: none
+	Ports     overlay.Ports     // declared as let in by the admin, to be tried; zero: none
 	HTTPProxy carrier.HTTPProxy // the site's, if there is one
 
-	// TLS is for asking a vantage point that does not answer plain questions. It
-	// believes brokers and proxies of the grid. Nil: nothing is asked so.
+	// TLS is for asking a vantage point that does not answer plain questions. It accepts brokers
+	// and proxies of the grid. Nil: no question is asked in TLS.
 	TLS *tls.Config
 
-	// Do runs the making of each socket; nil runs it as it is. A test makes
-	// sockets in other network namespaces with it.
+	// Do runs the creation of each socket; nil runs it directly. Tests use it to create sockets in
+	// other network namespaces.
 	Do func(func() error) error
 
-	// Paces are those of datagrams that are tried, in bits per second and rising;
-	// nil: the standard ones.
+	// Paces are the datagram rates to try, in bits per second and rising; nil: the standard ones.
 	Paces []uint64
 
-	// Raw says whether this process may send and see raw packets, as nil or an
-	// error; nil itself: nobody asks. It is run by Do.
+	// Raw returns nil if this process may send and receive raw packets, or an error; a nil Raw
+	// means that this is not tested. It is run by Do.
 	Raw func() error
 }
 
 // Bounds of a measurement.
 const (
-	viewTime   = 2 * time.Second        // for a vantage point to be reached and answer over TCP
+	viewTime   = 2 * time.Second        // for a vantage point to be reached and to answer over TCP
 	stunTries  = 3                      // datagrams to a STUN server
 	stunWait   = 400 * time.Millisecond // for the answer to each
-	callTime   = 8 * time.Second        // for a call-back, the way through broker and proxy included
-	arriveTime = 500 * time.Millisecond // that a nonce may come later than the call's end
+	callTime   = 8 * time.Second        // for a call-back, including the path through broker and proxy
+	arriveTime = 500 * time.Millisecond // how long after the call's end a nonce may arrive
 )
 
-// Measure makes the observations from which Infer learns the site's profile.
-// It takes about eight seconds, twenty-five at most, sends and receives some 220 kB
-// in the last three of them, and is best run from one node of a site at a time.
-// It fails only when the grid does not say where its vantage points are;
-// whatever else goes wrong is an observation.
+// Measure makes the observations from which Infer determines the site's profile. It takes about
+// eight seconds, twenty-five at most, sends and receives about 220 kB in the last three of them,
+// and is best run from one node of a site at a time. It fails only when the grid does not name its
+// vantage points; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
 	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
 	if err != nil {
@@ -81,7 +79,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	return m.o, nil
 }
 
-// complete returns the options with a Do that can be called, and with paces.
+// complete returns the options with defaults for Do and Paces.
 func (o Options) complete() Options {
 	if o.Do == nil {
 		o.Do = func(f func() error) error { return f() }
@@ -92,8 +90,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// lookAtPath looks at how much passes, after everything that lost datagrams
-// would disturb.
+// lookAtPath measures how much passes, after everything that lost datagrams would disturb.
 func (m *measurement) lookAtPath(ctx context.Context) {
 	m.lookIPv6(ctx)
 	if m.opts.Raw != nil {
@@ -109,15 +106,15 @@ func (m *measurement) lookAtPath(ctx context.Context) {
 	}
 }
 
-// point is one host of the grid that answers.
+// point is one vantage point.
 type point struct {
 	tcp  netip.AddrPort
 	stun netip.AddrPort // not valid without a STUN server
 }
 
-// vantages returns the first vantage point of each address, the broker first:
-// those with an IPv4 address, about which a profile is, and those with IPv6,
-// which may be other addresses of the same.
+// vantages returns the first vantage point of each address, the broker first: those with an IPv4
+// address, which a profile is about, and those with IPv6, which may be other addresses of the same
+// hosts.
 func vantages(b *controlpb.BearingsResponse) (four, six []point) {
 	for _, p := range allVantages(b) {
 		if p.tcp.Addr().Is4() {
@@ -163,7 +160,7 @@ type measurement struct {
 	six     []point  // with an IPv6 address
 	closers []func() // of what stays open until the end; only look and beCalled add
 
-	tcp, udp []*port // the sockets that look used; the first asked points[0] alone
+	tcp, udp []*port // the sockets that look used; the first asked points[0] only
 
 	mu sync.Mutex // guards the field below
 	o  Observations
@@ -181,19 +178,18 @@ func (m *measurement) add(change func(*Observations)) {
 	change(&m.o)
 }
 
-// sockets is how many sockets of each protocol are looked at from outside: a
-// NAT that assigns ports at random may keep one by chance.
+// sockets is how many sockets of each protocol are examined from outside: a NAT that assigns ports
+// at random may preserve one by chance.
 const sockets = 3
 
-// look asks the vantage points from where they are asked, over TCP and UDP, and
-// through the HTTP proxy. The connections stay open, and with them the NAT's
-// mappings, until the measurement ends.
+// look asks the vantage points for this host's address, over TCP and UDP, and through the HTTP
+// proxy. The connections, and with them the NAT's mappings, stay open until the measurement ends.
 func (m *measurement) look(ctx context.Context) {
 	var wg sync.WaitGroup
 	for socket := range sockets {
 		points := m.points[:min(2, len(m.points))]
 		if socket == 0 {
-			points = m.points[:1] // beCalled needs one that has asked nobody else
+			points = m.points[:1] // beCalled needs one that has asked no other vantage point
 		}
 		m.lookTCP(ctx, &wg, socket, points)
 		m.lookUDP(ctx, &wg, socket, points)
@@ -210,7 +206,7 @@ func (m *measurement) lookTCP(ctx context.Context, wg *sync.WaitGroup, socket in
 	for _, point := range points {
 		for _, to := range []netip.AddrPort{point.tcp, point.stun} {
 			if !to.IsValid() || socket == 0 && to != point.tcp {
-				continue // of the STUN port nothing must be asked by the first socket
+				continue // the first socket must not contact the STUN port
 			}
 			wg.Go(func() {
 				v := View{Socket: socket, To: to}
@@ -268,14 +264,14 @@ func (m *measurement) lookProxy(ctx context.Context) {
 	m.add(func(o *Observations) { o.Proxy = &v })
 }
 
-// beCalled has the vantage points call back, all at once. It needs an address
-// that the first one, which is the broker, has seen over TCP.
+// beCalled makes the vantage points call back, all at once. It needs an address that the first one,
+// the broker, has seen over TCP.
 func (m *measurement) beCalled(ctx context.Context) {
 	outside := m.o.outside(m.points[0])
 	if !outside.IsValid() {
 		return
 	}
-	first, stranger := m.points[0], m.points[len(m.points)-1] // of which some socket has not heard, if there are two
+	first, stranger := m.points[0], m.points[len(m.points)-1] // some socket has not contacted stranger, if there are two
 	if len(m.points) > 1 {
 		stranger = m.points[1]
 	}
@@ -297,7 +293,7 @@ func (m *measurement) beCalled(ctx context.Context) {
 	for _, number := range sample(m.opts.Ports) {
 		p, err := m.open(false, number)
 		if err != nil {
-			continue // somebody else has the port; others are tried
+			continue // another program has the port; others are tried
 		}
 		call(p, netip.AddrPortFrom(outside, number), Call{Target: InRange, From: stranger.tcp})
 	}
@@ -305,7 +301,7 @@ func (m *measurement) beCalled(ctx context.Context) {
 	wg.Wait()
 }
 
-// outside returns the address that a vantage point has seen this host's over TCP as.
+// outside returns this host's address as a vantage point has seen it over TCP.
 func (o Observations) outside(first point) (a netip.Addr) {
 	for _, v := range o.TCP {
 		if v.Seen.IsValid() && v.To == first.tcp {
@@ -315,9 +311,8 @@ func (o Observations) outside(first point) (a netip.Addr) {
 	return a
 }
 
-// callMapped has the mappings of the first sockets called, which asked the
-// first vantage point alone: from another port of that one, and from a host
-// that they never wrote to.
+// callMapped has call-backs made to the mappings of the first sockets, which asked only the first
+// vantage point: from another port of that one, and from a host that they never contacted.
 func (m *measurement) callMapped(call func(*port, netip.AddrPort, Call), first, stranger point) {
 	m.mu.Lock()
 	views := [][]View{m.o.TCP, m.o.UDP}
@@ -339,7 +334,7 @@ func (m *measurement) callMapped(call func(*port, netip.AddrPort, Call), first, 
 	}
 }
 
-// callBack has c.From call to, which leads to p or does not.
+// callBack makes c.From call to, which may or may not lead to p.
 func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, c *Call) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -372,7 +367,7 @@ func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, 
 	}
 }
 
-// openOutside opens a port that is not in the range that may be open.
+// openOutside opens a port outside the range that may be open.
 func (m *measurement) openOutside(udp bool) (*port, error) {
 	var p *port
 	var err error

@@ -11,20 +11,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Measured is a result with its origin, as it is told and shown.
+// Measured is a result with its origin, as it is sent and shown.
 type Measured struct {
 	Time     time.Time     `json:"time"`
-	Node     string        `json:"node"` // who measured
+	Node     string        `json:"node"` // the node that measured
 	Ports    overlay.Ports `json:"ports,omitzero"`
 	Findings []Finding     `json:"findings"`
 }
 
-// MeasuredBy says when and where a result was made.
+// MeasuredBy returns the result with the node and time of the measurement.
 func (r Result) MeasuredBy(node string, at time.Time) Measured {
 	return Measured{Time: at, Node: node, Ports: r.Profile.Ports, Findings: r.Findings}
 }
 
-// ToPB gives a measurement its message form.
+// ToPB converts a measurement to its message form.
 func (m Measured) ToPB() *controlpb.Measurement {
 	pb := &controlpb.Measurement{Time: m.Time.UnixNano(), Node: m.Node, FirstPort: uint32(m.Ports.First), LastPort: uint32(m.Ports.Last)}
 	for _, f := range m.Findings {
@@ -39,8 +39,8 @@ const (
 	maxText     = 1 << 10 // of each text of a finding, in bytes
 )
 
-// FromPB checks and converts a measurement. Fields that this build does not
-// know, from a newer one, are kept for people to read.
+// FromPB checks and converts a measurement. Fields that this build does not know, from a newer one,
+// are kept for humans to read.
 func FromPB(pb *controlpb.Measurement) (Measured, error) {
 	m := Measured{Time: time.Unix(0, pb.GetTime()), Node: pb.GetNode()}
 	if n := len(pb.GetFindings()); n > maxFindings {
@@ -62,7 +62,7 @@ func FromPB(pb *controlpb.Measurement) (Measured, error) {
 	return m, nil
 }
 
-// Difference is a field in which a declared profile is not what was measured.
+// Difference is a field in which a declared profile differs from the measurement.
 type Difference struct {
 	Field    string `json:"field"`
 	Declared string `json:"declared"`
@@ -70,10 +70,9 @@ type Difference struct {
 	How      string `json:"how"`
 }
 
-// Differences compares a declared profile with what was measured. What could
-// not be told differs from nothing, and a strict filter is a stateful one, as
-// far as a measurement sees. Of how much or how long, of IPv6 and of privileges
-// a site may say less than it has.
+// Differences compares a declared profile with the measurement. Unknown findings never differ, and
+// a strict filter counts as a stateful one, since a measurement cannot distinguish them. For
+// amounts and times, IPv6 and privileges, a site may declare less than it has.
 func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 	var all []Difference
 	for _, f := range m.Findings {
@@ -97,8 +96,8 @@ func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 	return all
 }
 
-// Value returns a field of a profile as findings and settings write it; empty
-// for a field that is not measured.
+// Value returns a field of a profile in the form of findings and settings; empty for a field that
+// is not measured.
 func Value(p overlay.SiteProfile, field string) string {
 	switch field {
 	case Inbound:
@@ -141,10 +140,9 @@ func Value(p overlay.SiteProfile, field string) string {
 	return ""
 }
 
-// Fill returns p with the fields named in unset taken from the measurement,
-// where it could tell them. If the result contradicts itself, because only a
-// part of it was measured, the more closed reading wins; it always passes
-// SiteProfile.Check if p does.
+// Fill returns p with the fields named in unset taken from the measurement, where they are known.
+// If the result contradicts itself, because only a part of it was measured, the more closed reading
+// wins; it always passes SiteProfile.Check if p does.
 func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfile {
 	q := p
 	for _, f := range m.Findings {
@@ -166,7 +164,7 @@ func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfil
 	return q
 }
 
-// consistent returns a NAT of which all is known or nothing.
+// consistent returns a NAT of which either everything or nothing is known.
 func consistent(n overlay.NAT) overlay.NAT {
 	switch {
 	case !n.Translates():
@@ -177,8 +175,7 @@ func consistent(n overlay.NAT) overlay.NAT {
 	return n
 }
 
-// setValue sets one field. A value that this build does not know changes
-// nothing.
+// setValue sets one field. A value that this build does not know changes nothing.
 func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 	text := []byte(f.Value)
 	switch f.Field {
@@ -223,7 +220,7 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 	}
 }
 
-// set is UnmarshalText that keeps the old value when the text is not known.
+// set is UnmarshalText that keeps the old value when the text is unknown.
 func set[T any, P interface {
 	*T
 	UnmarshalText([]byte) error

@@ -13,22 +13,21 @@ import (
 	"github.com/pion/stun/v4"
 )
 
-// PathSizes are which sizes of IP packets pass to a vantage point and back,
-// with fragmenting forbidden on the way there.
+// PathSizes are the sizes of IP packets that pass to a vantage point and back, with fragmentation
+// forbidden on the way there.
 type PathSizes struct {
 	To           netip.AddrPort
-	Interface    int   // the largest packet that the way's first interface takes, in bytes
+	Interface    int   // the largest packet of the path's first interface, in bytes
 	Passed, Lost []int // sizes in bytes, the largest first
-	Told         int   // what a router said is the largest (RFC 1191); 0: none said anything
+	Told         int   // the largest size that a router reported (RFC 1191); 0: none did
 	Err          string
 }
 
-// packetSizes are those that ways are known to have: Ethernet, PPPoE, tunnels of
-// several kinds, and what IPv6 needs at least. A STUN message, and with it the
-// packet, has a multiple of four bytes.
+// packetSizes are the known path MTUs: of Ethernet, PPPoE, several kinds of tunnels, and the IPv6
+// minimum. A STUN message, and with it the packet, is a multiple of four bytes.
 var packetSizes = []int{1500, 1492, 1480, 1476, 1460, 1448, 1440, 1420, 1400, 1380, 1360, 1280}
 
-// Bounds of trying sizes: all of them together are some 17 kB.
+// Bounds of trying sizes: all of them together are about 17 kB.
 const (
 	sizeTries = 3
 	sizePause = 10 * time.Millisecond // between datagrams
@@ -36,8 +35,8 @@ const (
 	udpHeader = 28 // of IPv4 and UDP, without options
 )
 
-// lookSizes asks a STUN server by datagrams of all sizes that the interface
-// takes, and has it answer in the same size.
+// lookSizes sends a STUN server datagrams of all sizes that the interface supports, and makes it
+// answer in the same size.
 func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
 	s := &PathSizes{To: to}
 	defer m.add(func(o *Observations) { o.Sizes = s })
@@ -70,8 +69,8 @@ func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
 	s.Passed, s.Lost = q.outcome(sizes)
 }
 
-// dialUDP connects a socket to a STUN server, so that errors of the way there
-// come back to it. control may be nil.
+// dialUDP connects a socket to a STUN server, so that it receives ICMP errors of the path. control
+// may be nil.
 func dialUDP(ctx context.Context, to netip.AddrPort, control func(syscall.RawConn) error) (*net.UDPConn, error) {
 	d := net.Dialer{}
 	if control != nil {
@@ -84,8 +83,8 @@ func dialUDP(ctx context.Context, to netip.AddrPort, control func(syscall.RawCon
 	return c.(*net.UDPConn), nil
 }
 
-// interfaceMTU returns the largest packet of the interface with an address, for
-// the network namespace of the calling thread.
+// interfaceMTU returns the MTU of the interface with an address, in the network namespace of the
+// calling thread.
 func interfaceMTU(local netip.Addr) (int, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -105,7 +104,7 @@ func interfaceMTU(local netip.Addr) (int, error) {
 	return 0, errors.New("no interface has the address " + local.String())
 }
 
-// sizeQuestions are the requests of each size, and which were answered.
+// sizeQuestions are the requests of each size, and which are unanswered.
 type sizeQuestions struct {
 	requests []*stun.Message
 
@@ -124,16 +123,15 @@ func newSizeQuestions(sizes []int) *sizeQuestions {
 	return q
 }
 
-// paddedRequest returns a request that makes an IPv4 packet of size bytes, a
-// multiple of four, by an attribute of that type.
+// paddedRequest returns a request that makes an IPv4 packet of size bytes, a multiple of four, by
+// an attribute of the given type.
 func paddedRequest(id [stun.TransactionIDSize]byte, attr stun.AttrType, size int) *stun.Message {
 	r := stun.MustBuild(stun.NewTransactionIDSetter(id), stun.BindingRequest)
 	r.Add(attr, make([]byte, max(0, size-udpHeader-len(r.Raw)-4)))
 	return r
 }
 
-// send sends what was not answered, waits for answers, and reports whether
-// there is reason to try again.
+// send sends the unanswered requests, waits for answers, and reports whether to try again.
 func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
 	for _, r := range q.requests {
 		q.mu.Lock()
@@ -142,7 +140,7 @@ func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
 		if !open {
 			continue
 		}
-		c.Write(r.Raw) // an error says no more than no answer does, or belongs to an earlier one
+		c.Write(r.Raw) // an error says no more than a missing answer, or belongs to an earlier one
 		if !pause(ctx, sizePause) {
 			return false
 		}
@@ -158,7 +156,7 @@ func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
 	return false
 }
 
-// read takes answers until the socket is closed.
+// read processes answers until the socket is closed.
 func (q *sizeQuestions) read(c *net.UDPConn) {
 	b := make([]byte, 1500)
 	for {
@@ -168,7 +166,7 @@ func (q *sizeQuestions) read(c *net.UDPConn) {
 		}
 		m := &stun.Message{Raw: b[:n]}
 		if err != nil || m.Decode() != nil || m.Type != stun.BindingSuccess {
-			continue // among the errors is what a router said of a size
+			continue // the errors include routers' reports about a size
 		}
 		q.mu.Lock()
 		if size, open := q.left[m.TransactionID]; open && n+udpHeader >= size {
@@ -193,7 +191,7 @@ func (q *sizeQuestions) outcome(sizes []int) (passed, lost []int) {
 	return passed, lost
 }
 
-// pause waits for d and reports whether ctx is still going on.
+// pause waits for d and reports whether ctx is not done.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

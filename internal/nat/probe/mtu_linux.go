@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidFragments has datagrams go out as they are, whatever this host knows of
-// the way, and has no router cut them.
+// forbidFragments makes datagrams go out unfragmented, whatever this host knows about the path, and
+// forbids routers to fragment them.
 func forbidFragments(rc syscall.RawConn) error {
 	var set error
 	err := rc.Control(func(fd uintptr) {
@@ -18,8 +18,8 @@ func forbidFragments(rc syscall.RawConn) error {
 	return errors.Join(err, set)
 }
 
-// toldMTU returns what routers told this host of the way that c takes, if that
-// is less than own; else 0.
+// toldMTU returns the path MTU that routers reported for c's path, if it is less than own;
+// otherwise 0.
 func toldMTU(c *net.UDPConn, own int) int {
 	rc, err := c.SyscallConn()
 	if err != nil {

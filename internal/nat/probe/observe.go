@@ -8,16 +8,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Observations are what a measurement saw, before anything is made of it.
+// Observations are the raw results of a measurement.
 type Observations struct {
-	Ports overlay.Ports // that the admin says are let in; zero: none is said to be
+	Ports overlay.Ports // declared as let in by the admin; zero: none
 
 	TCP   []View // connections to vantage points
 	UDP   []View // STUN questions to vantage points
 	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
 	Calls []Call // call-backs
-	Cross *Cross // nil: not tried, since datagrams tell what it would
-	IPv6  []View // connections to vantage points over IPv6; Socket means nothing
+	Cross *Cross // nil: not tried, since datagrams give the answer
+	IPv6  []View // connections to vantage points over IPv6; Socket is unused
 
 	Sizes   *PathSizes // nil: not tried, since no datagram was answered
 	Rate    []RateStep // in the order of time
@@ -25,47 +25,47 @@ type Observations struct {
 	Raw     *Privilege // nil: not tried
 }
 
-// Privilege says whether raw packets may be sent and seen.
+// Privilege says whether raw packets may be sent and received.
 type Privilege struct {
 	Err string // why not; empty: they may
 }
 
-// View is one question to a vantage point: from which address did this come?
+// View is one question to a vantage point for this host's address.
 type View struct {
 	Socket int            // questions of one socket have equal numbers
 	To     netip.AddrPort // the vantage point
-	Local  netip.AddrPort // of the socket, once it was connected or bound
-	Seen   netip.AddrPort // the answer; not valid if none came
-	Err    string         // why none came
-	TLS    bool           // it came inside of TLS, and to a plain question none did
+	Local  netip.AddrPort // of the socket, once connected or bound
+	Seen   netip.AddrPort // the answer; not valid without one
+	Err    string         // why there was no answer
+	TLS    bool           // the answer came in TLS, and there was none to a plain question
 
-	Options *TCPOptions // of the connection; nil: not known, or it is no connection
+	Options *TCPOptions // of the connection; nil: unknown, or not a connection
 }
 
-// TCPOptions are those that both ends of a connection agreed on. Every vantage
-// point that runs on Linux offers all of them, unless its administrator took one away.
+// TCPOptions are those that both ends of a connection agreed on. Every vantage point on Linux
+// offers all of them, unless its administrator disabled one.
 type TCPOptions struct {
 	Scale, Timestamps bool // RFC 7323
 	SACK              bool // RFC 2018
-	Segment           int  // bytes: the largest that is sent; 0: not known
+	Segment           int  // bytes: the largest segment that is sent; 0: unknown
 }
 
-// Cross is a SYN from a vantage point's port to a port of this host that had sent one there,
-// and had got no answer.
+// Cross is a SYN from a vantage point's port to a port of this host that had sent one there and had
+// got no answer.
 type Cross struct {
 	From netip.AddrPort // the vantage point's port
 	Came bool           // this host answered, or the port's listener accepted
 	Err  string         // why it was not tried
 }
 
-// Target says what had gone on at a port before it was called back.
+// Target is what a port had done before it was called back.
 type Target uint8
 
 // The targets.
 const (
-	Fresh    Target = iota + 1 // nothing: the port of the outside address that has the local port's number
-	InRange                    // nothing either, but it is one of Observations.Ports
-	Answered                   // its socket had asked the vantage point that is called First, and no other
+	Fresh    Target = iota + 1 // nothing: the port of the outside address with the local port's number
+	InRange                    // nothing either, but it is in Observations.Ports
+	Answered                   // its socket had asked the vantage point with First set, and no other
 )
 
 // Call is one call-back.
@@ -74,8 +74,8 @@ type Call struct {
 	UDP     bool
 	Port    uint16         // the local port
 	From    netip.AddrPort // the vantage point that called
-	First   bool           // with Answered: it is the one that was asked, from another port
-	Arrived bool           // the local socket got the nonce
+	First   bool           // with Answered: it is the one that was asked, calling from another port
+	Arrived bool           // the local socket received the nonce
 	Outcome Outcome        // what the vantage point saw
 	Err     string         // why it was not made; the other results are meaningless then
 }
@@ -91,8 +91,7 @@ const (
 	Silent      Outcome = "silent"
 )
 
-// sort puts what was observed at the same time into an order, so that equal
-// sites have equal findings.
+// sort orders concurrent observations, so that equal sites have equal findings.
 func (o *Observations) sort() {
 	for _, views := range [][]View{o.TCP, o.UDP, o.IPv6} {
 		slices.SortFunc(views, func(a, b View) int {

@@ -13,8 +13,8 @@ const (
 	infoScale      = 4
 )
 
-// OptionsOf returns which TCP options both ends of a connection agreed on, and the
-// largest segment that this end sends.
+// OptionsOf returns which TCP options both ends of a connection agreed on, and the largest segment
+// that this end sends.
 func OptionsOf(c net.Conn) *TCPOptions {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

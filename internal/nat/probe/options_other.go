@@ -4,5 +4,5 @@ package probe
 
 import "net"
 
-// OptionsOf returns nil: it is not known.
+// OptionsOf returns nil: the options are unknown.
 func OptionsOf(net.Conn) *TCPOptions { return nil }

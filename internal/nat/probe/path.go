@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Path is how much passes between here and one vantage point.
+// Path is how much passes between this host and one vantage point.
 type Path struct {
 	To      netip.AddrPort // its STUN server
 	Sizes   *PathSizes
@@ -14,9 +14,9 @@ type Path struct {
 	RateErr string // why no pace was tried
 }
 
-// MeasurePath makes that part of Measure which looks at how much passes, to a
-// STUN server that has answered. It takes about three seconds, or seven where
-// datagrams are held back, and ends with ctx.
+// MeasurePath makes the part of Measure that determines how much passes, to a STUN server that has
+// answered. It takes about three seconds, or seven where datagrams are rate-limited, and ends with
+// ctx.
 func MeasurePath(ctx context.Context, to netip.AddrPort) Path {
 	m := &measurement{opts: Options{}.complete()}
 	m.lookSizes(ctx, to)
@@ -24,8 +24,8 @@ func MeasurePath(ctx context.Context, to netip.AddrPort) Path {
 	return Path{To: to, Sizes: m.o.Sizes, Rate: m.o.Rate, RateErr: m.o.RateErr}
 }
 
-// Largest returns the size of the largest IP packet that passed, in bytes, and
-// whether a larger one was lost; 0 if none passed.
+// Largest returns the size of the largest IP packet that passed, in bytes, and whether a larger one
+// was lost; 0 if none passed.
 func (p Path) Largest() (size int, lost bool) {
 	if p.Sizes == nil || len(p.Sizes.Passed) == 0 {
 		return 0, false
@@ -34,9 +34,9 @@ func (p Path) Largest() (size int, lost bool) {
 	return size, slices.ContainsFunc(p.Sizes.Lost, func(s int) bool { return s > size })
 }
 
-// Findings says what follows for MTU and UDPRate.
+// Findings returns the findings for MTU and UDPRate.
 func (p Path) Findings() (mtu, rate Finding) {
-	o := Observations{UDP: []View{{To: p.To, Seen: p.To}}, Sizes: p.Sizes, Rate: p.Rate, RateErr: p.RateErr} // an answer came, whatever it said
+	o := Observations{UDP: []View{{To: p.To, Seen: p.To}}, Sizes: p.Sizes, Rate: p.Rate, RateErr: p.RateErr} // an answer arrived, whatever it said
 	return finding(MTU, o.mtu()), finding(UDPRate, o.rate())
 }
 

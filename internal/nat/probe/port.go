@@ -21,9 +21,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// port is one port of this host that asks and is called back. A TCP port
-// listens and dials at once. Nobody but a holder of a nonce gets anything out
-// of it: what arrives and is neither an answer nor a nonce is dropped.
+// port is one port of this host that asks and is called back. A TCP port listens and dials at the
+// same time. Only the holder of a nonce gets a reaction from it: it drops what is neither an answer
+// nor a nonce.
 type port struct {
 	number uint16
 	ln     *net.TCPListener
@@ -99,7 +99,7 @@ func (p *port) expect() (nonce []byte, arrived <-chan struct{}) {
 	return n[:], ch
 }
 
-// arrived notes a nonce; it is the sender's proof that it is who was asked.
+// arrived records a nonce; it proves that the sender is the vantage point that was asked.
 func (p *port) arrived(nonce []byte) {
 	if len(nonce) != reflector.NonceLen {
 		return
@@ -112,11 +112,11 @@ func (p *port) arrived(nonce []byte) {
 	}
 }
 
-// acceptPause is what accept waits after an error that may pass.
+// acceptPause is how long accept waits after an error that may be transient.
 const acceptPause = 50 * time.Millisecond
 
-// accept takes connections until the port is closed. One after the other will
-// do: a vantage point sends its nonce at once.
+// accept accepts connections until the port is closed. Serving them sequentially suffices: a
+// vantage point sends its nonce at once.
 func (p *port) accept() {
 	for {
 		c, err := p.ln.AcceptTCP()
@@ -124,7 +124,7 @@ func (p *port) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(acceptPause) // such as for a descriptor that is free
+			time.Sleep(acceptPause) // for example, until a descriptor is free
 			continue
 		}
 		nonce := make([]byte, reflector.NonceLen)
@@ -137,7 +137,7 @@ func (p *port) accept() {
 	}
 }
 
-// receive takes datagrams until the port is closed.
+// receive processes datagrams until the port is closed.
 func (p *port) receive() {
 	b := make([]byte, 1500)
 	for {
@@ -155,7 +155,7 @@ func (p *port) receive() {
 	}
 }
 
-// answered notes a STUN server's answer.
+// answered records a STUN server's answer.
 func (p *port) answered(b []byte) {
 	seen, id, ok := mappedAddress(b)
 	if !ok {
@@ -169,7 +169,7 @@ func (p *port) answered(b []byte) {
 	}
 }
 
-// mappedAddress reads a STUN server's answer.
+// mappedAddress decodes a STUN server's answer.
 func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]byte, ok bool) {
 	m := &stun.Message{Raw: append([]byte(nil), b...)}
 	var mapped stun.XORMappedAddress
@@ -180,8 +180,8 @@ func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]by
 	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), m.TransactionID, ok
 }
 
-// askTCP dials a vantage point from the port and asks it, if need be and secure
-// says so inside of TLS; the connection stays open.
+// askTCP dials a vantage point from the port and asks it, if secure is set and plain text fails
+// also in TLS; the connection stays open.
 func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: int(p.number)}, Control: share, KeepAlive: -1}
 	d.SetMultipathTCP(false)
@@ -207,17 +207,17 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	}
 }
 
-// ask asks the vantage point on a connection that open makes. Where that comes
-// about and brings no answer, it asks again inside of TLS, unless cfg is nil: who
-// inspects a connection lets it begin and then drops what is not TLS. The
-// connection is returned open, for the caller to close; nil if there is none.
+// ask asks the vantage point on a connection that open makes. If that connects but gets no answer,
+// it asks again in TLS, unless cfg is nil: an inspecting middlebox lets a connection begin and then
+// drops what is not TLS. The connection is returned open, for the caller to close; nil if there is
+// none.
 func (v *View) ask(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
 	c, err := v.askOnce(ctx, open, nil)
 	_, refused := errors.AsType[refusedError](err)
 	if err == nil || cfg == nil || c == nil || refused || ctx.Err() != nil {
 		return c, err
 	}
-	carrier.Reset(c) // the same port is needed again, and what was not acknowledged is not
+	carrier.Reset(c) // the same port is needed again, and unacknowledged data is not
 	c, terr := v.askOnce(ctx, open, cfg)
 	if terr != nil {
 		return c, bothFailed{err, terr}
@@ -260,7 +260,7 @@ func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View)
 	p.mu.Unlock()
 	for range stunTries {
 		if _, err := p.pc.WriteToUDPAddrPort(request.Raw, v.To); err != nil {
-			v.Err = shortError(err) // an own firewall may say no to one and let the next out
+			v.Err = shortError(err) // a local firewall may reject one datagram and let the next out
 		}
 		wait := time.NewTimer(stunWait)
 		select {
@@ -279,8 +279,7 @@ func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View)
 	}
 }
 
-// source returns the address from which this host sends to another. Nothing is
-// sent for it.
+// source returns the address from which this host sends to another. It sends nothing.
 func source(do func(func() error) error, to netip.AddrPort) (netip.Addr, error) {
 	var c net.Conn
 	err := do(func() (err error) {
@@ -294,7 +293,7 @@ func source(do func(func() error) error, to netip.AddrPort) (netip.Addr, error) 
 	return addrOf(c.LocalAddr()).Addr(), nil
 }
 
-// observe asks over a connection from where it is seen to come.
+// observe asks over a connection for its source address.
 func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := c.Write(wire.Append(nil, &wire.Observe{})); err != nil {
@@ -313,19 +312,19 @@ func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
 	return netip.AddrPort{}, err
 }
 
-// refusedError is what a vantage point answered in place of an address.
+// refusedError is a vantage point's refusal in place of an address.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// bothFailed is that neither a plain question nor one inside of TLS was answered.
+// bothFailed means that neither a plain question nor one in TLS was answered.
 type bothFailed struct{ plain, inside error }
 
 func (e bothFailed) Error() string {
 	return fmt.Sprintf("%s (inside of TLS: %s)", shortError(e.plain), shortError(e.inside))
 }
 
-// shortError is an error in few words, without the addresses that net adds.
+// shortError returns a short text for an error, without the addresses that net adds.
 func shortError(err error) string {
 	var ne net.Error
 	var op *net.OpError

@@ -15,35 +15,35 @@ import (
 
 // RateStep is a short run of datagrams to a STUN server at one pace.
 type RateStep struct {
-	Pace     uint64 // that was intended, in bits per second of IP packets
+	Pace     uint64 // intended rate, in bits per second of IP packets
 	Echoed   bool   // the answers were as large as the questions
 	Sent     int    // datagrams
 	Answered int
-	Offered  uint64 // at which the second half was really sent, in bits per second
-	Through  uint64 // at which the second half got through, as its answers tell
+	Offered  uint64 // actual sending rate of the second half, in bits per second
+	Through  uint64 // rate at which the second half got through, according to its answers
 }
 
 // limited reports whether clearly less got through than was sent.
 func (s RateStep) limited() bool { return s.Through < s.Offered/4*3 }
 
-// paces are what is tried, each for rateTime and only if the one before got
-// through, so that a narrow site is not flooded: together 220 kB, and 520 kB where
-// the fastest is held back, 660 kB if that is so only on the way in.
+// paces are the rates to try, each for rateTime and only if the previous one got through, so that a
+// narrow site is not flooded: together 220 kB, and 520 kB where the fastest is limited, 660 kB if
+// only inbound.
 var paces = []uint64{64_000, 250_000, 1_000_000, 3_000_000}
 
 // Bounds of a run.
 const (
 	rateTime      = 400 * time.Millisecond
-	rateDatagrams = 30                     // at least, of a run, if they need not be tiny
+	rateDatagrams = 30                     // minimum per run, unless they would be tiny
 	minDatagram   = 120                    // bytes of IP packet, a multiple of four
-	maxDatagram   = 1228                   // which passes wherever IPv6 does
-	rateLinger    = 1 * time.Second        // for an answer to come, if none came before
-	rateQuiet     = 250 * time.Millisecond // after the last answer, and twice the time of the first
+	maxDatagram   = 1228                   // passes wherever IPv6 does
+	rateLinger    = 1 * time.Second        // wait for a first answer
+	rateQuiet     = 250 * time.Millisecond // wait after the last answer, plus twice the time of the first
 )
 
-// lookRate runs datagrams at rising paces until they are held back. The answers
-// are as large as the questions, which tries both directions at once; where
-// these are held back, small answers tell what the way out alone does.
+// lookRate sends datagrams at rising paces until they are limited. The answers are as large as the
+// questions, which tests both directions at once; where these are limited, small answers show the
+// outbound direction alone.
 func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	var c *net.UDPConn
 	err := m.opts.Do(func() (err error) {
@@ -54,7 +54,7 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 		m.add(func(o *Observations) { o.RateErr = shortError(err) })
 		return
 	}
-	c.SetReadBuffer(1 << 20) // what the system does not grant is done without
+	c.SetReadBuffer(1 << 20) // if the system does not grant it, the default must do
 	r := newRateRun(c)
 	var reading sync.WaitGroup
 	reading.Go(r.read)
@@ -64,10 +64,10 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	m.add(func(o *Observations) { o.Rate = steps })
 }
 
-// increaseRate makes steps until one is limited and no accident: it must be so twice,
+// increaseRate makes steps until one is limited and that is no accident: it must be limited twice,
 // and a third time if small answers show no limit.
 func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []RateStep) {
-	ok := true // until ctx ends
+	ok := true // false when ctx has ended
 	limited := func(pace uint64, echoed bool, times int) bool {
 		for range times {
 			var step RateStep
@@ -98,7 +98,7 @@ func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []Rat
 	return steps
 }
 
-// ratesAbove returns the paces that may show a limit that is at rate or over.
+// ratesAbove returns the paces that may show a limit at or above rate.
 func ratesAbove(paces []uint64, rate uint64) []uint64 {
 	from := 0
 	for from < len(paces)-1 && paces[from] < rate/2*3 {
@@ -107,17 +107,16 @@ func ratesAbove(paces []uint64, rate uint64) []uint64 {
 	return paces[from:]
 }
 
-// rateRun is one socket with its answers. Its reader and its sender share the
-// step under way.
+// rateRun is one socket with its answers. Its reader and its sender share the current step.
 type rateRun struct {
 	c    *net.UDPConn
-	mark [8]byte // that begins the transaction ids of this run
+	mark [8]byte // begins the transaction ids of this run
 
 	mu    sync.Mutex // guards the fields below
 	base  uint32     // number of the step's first datagram
 	sent  []time.Time
 	came  []time.Time   // by datagram; zero: not yet
-	left  int           // of came that are zero
+	left  int           // how many of came are zero
 	heard chan struct{} // holds a value after an answer
 }
 
@@ -127,18 +126,18 @@ func newRateRun(c *net.UDPConn) *rateRun {
 	return r
 }
 
-// shape returns how many datagrams of which size make a pace for rateTime.
+// shape returns the number and size of datagrams that make a pace for rateTime.
 func shape(pace uint64) (n, size int) {
 	bytes := int(pace * uint64(rateTime) / uint64(time.Second) / 8)
 	size = min(max(bytes/rateDatagrams, minDatagram), maxDatagram) &^ 3
 	return max(bytes/size, 4), size
 }
 
-// step runs one pace; false when ctx ended meanwhile.
+// step runs one pace; it returns false when ctx ended meanwhile.
 func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep, bool) {
 	n, size := shape(pace)
 	r.begin(n)
-	// What is not comprehended may be ignored from 0x8000 on; padding is echoed.
+	// Attributes from 0x8000 on may be ignored if not understood; padding is echoed.
 	attr := stun.AttrType(0xfff0)
 	if echoed {
 		attr = stun.AttrPadding
@@ -156,7 +155,7 @@ func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep,
 		binary.BigEndian.PutUint32(request.Raw[8+len(r.mark):], r.base+uint32(i))
 		r.sent[i] = time.Now()
 		r.mu.Unlock()
-		r.c.Write(request.Raw) // what fails is not answered
+		r.c.Write(request.Raw) // a failed write gets no answer
 	}
 	if !r.linger(ctx) {
 		return RateStep{}, false
@@ -168,7 +167,7 @@ func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep,
 	return s, true
 }
 
-// begin makes room for n datagrams of a new step.
+// begin prepares for n datagrams of a new step.
 func (r *rateRun) begin(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,8 +175,7 @@ func (r *rateRun) begin(n int) {
 	r.sent, r.came, r.left = make([]time.Time, n), make([]time.Time, n), n
 }
 
-// linger waits until all answers came or no more are to be expected; false when
-// ctx ended.
+// linger waits until all answers arrived or no more are expected; it returns false when ctx ended.
 func (r *rateRun) linger(ctx context.Context) bool {
 	end := time.NewTimer(rateLinger)
 	defer end.Stop()
@@ -201,7 +199,7 @@ func (r *rateRun) linger(ctx context.Context) bool {
 	}
 }
 
-// roundTrip is how long the first answer of the step took; 0 if there is none.
+// roundTrip returns how long the first answer of the step took; 0 if there is none.
 func (r *rateRun) roundTrip() time.Duration {
 	for i, at := range r.came {
 		if !at.IsZero() {
@@ -211,7 +209,7 @@ func (r *rateRun) roundTrip() time.Duration {
 	return 0
 }
 
-// read notes answers until the socket is closed.
+// read records answers until the socket is closed.
 func (r *rateRun) read() {
 	b := make([]byte, 1500)
 	for {
@@ -236,11 +234,10 @@ func (r *rateRun) read() {
 	}
 }
 
-// judgeRun counts a run of datagrams of size bytes. Rates are those of its
-// second half, when what a limiter lets pass at once has been used up: one
-// that drops thins the answers, one that queues delays them more and more. A
-// delay counts only when it lasts: an end that was asleep for a while finds all
-// that came meanwhile, and is no limiter.
+// judgeRun evaluates a run of datagrams of size bytes. Rates are those of its second half, when the
+// burst that a limiter allows has been used up: a limiter that drops thins the answers, one that
+// queues delays them more and more. A delay counts only when it lasts: an end that was suspended
+// for a while then receives everything at once, and is no limiter.
 func judgeRun(sent, came []time.Time, size int) RateStep {
 	s := RateStep{Sent: len(sent)}
 	half, quarter := len(sent)/2, len(sent)*3/4
@@ -260,7 +257,7 @@ func judgeRun(sent, came []time.Time, size int) RateStep {
 	before, okBefore := shortest(sent[half:quarter], came[half:quarter])
 	after, okAfter := shortest(sent[quarter:], came[quarter:])
 	if okBefore && okAfter && after > before {
-		span += 2 * (after - before) // a quarter of the run lies between the two
+		span += 2 * (after - before) // the two are a quarter of the run apart
 	}
 	s.Through = perSecond(late*size, span)
 	return s
@@ -276,7 +273,7 @@ func shortest(sent, came []time.Time) (trip time.Duration, ok bool) {
 	return trip, ok
 }
 
-// widen makes the time between the first and last of n into that which n take.
+// widen extends the time between the first and the last of n to the time that n take.
 func widen(between time.Duration, n int) time.Duration {
 	if n < 2 {
 		return between

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share lets a listener and dialling sockets of this process have one port.
+// share lets a listener and dialling sockets of this process share one port.
 func share(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

@@ -1,5 +1,5 @@
-// Package coordinatetest has what tests of meetings need on hosts of a lab. It knows
-// no technique and keeps nothing beyond a test.
+// Package coordinatetest has what tests of coordinated traversal need on hosts of a lab. It knows
+// no technique and keeps no state beyond a test.
 package coordinatetest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// Vantages has hosts tell whoever asks how they see it, until the test ends: by
-// observe frames on TCP port 443, the only one that every site that lets out
-// anything can dial, and by STUN on UDP port 3478. It returns where.
+// Vantages makes hosts answer with the source address that they see, until the test ends: by
+// observe frames on TCP port 443, the only one that every site with any egress can dial, and by
+// STUN on UDP port 3478. It returns their addresses.
 func Vantages(t *testing.T, hosts ...*lab.Host) (tcp, stun []netip.AddrPort) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -40,8 +40,7 @@ func Vantages(t *testing.T, hosts ...*lab.Host) (tcp, stun []netip.AddrPort) {
 	return tcp, stun
 }
 
-// observe answers whoever connects, and keeps the connection for as long as the
-// other end does.
+// observe answers every connection, and keeps it for as long as the other end does.
 func observe(ctx context.Context, ln net.Listener, serving *sync.WaitGroup) {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	for {
