@@ -14,36 +14,35 @@ import (
 
 // How a stream begins.
 const (
-	hello   = 1 // the first one, from the controlling end; without data it would not show at the other
-	opened  = 2 // a later one; token[16] follows
-	welcome = 3 // the accepting end's, of a later one
+	hello   = 1 // the first stream, from the controlling end; without data the other end would not see it
+	opened  = 2 // a later stream; token[16] follows
+	welcome = 3 // the accepting end's answer on a later stream
 )
 
 const (
-	// arrivedLife is how long a stream waits to be accepted, and for the rest of
-	// its token.
+	// arrivedLife is how long a stream waits to be accepted, and for the rest of its token.
 	arrivedLife = 5 * time.Second
-	maxArrived  = 16 // streams that wait; one more is refused
+	maxArrived  = 16 // waiting streams; one more is refused
 )
 
-// arrival is a stream whose token nobody has asked for yet.
+// arrival is a stream for whose token no Accept is pending yet.
 type arrival struct {
 	stream *quic.Stream
 	life   *time.Timer
 }
 
-// serveStreams takes the peer's streams until the connection is over.
+// serveStreams accepts the peer's streams until the connection is over.
 func (t *Tunnel) serveStreams() {
 	for {
 		s, err := t.quic.AcceptStream(t.quic.Context())
 		if err != nil {
 			return
 		}
-		go t.admit(s) // of which QUIC lets maxStreams be
+		go t.admit(s) // QUIC limits these to maxStreams
 	}
 }
 
-// admit reads the token of a stream and hands it to whoever waits for that.
+// admit reads the token of a stream and hands the stream to the pending Accept.
 func (t *Tunnel) admit(s *quic.Stream) {
 	var head [1 + TokenLen]byte
 	s.SetReadDeadline(time.Now().Add(arrivedLife))
@@ -59,7 +58,7 @@ func refuse(s *quic.Stream) {
 	s.CancelWrite(codeAbort)
 }
 
-// arrive reports whether there is somebody or room for the stream.
+// arrive hands the stream to a pending Accept or stores it, and reports whether it could.
 func (t *Tunnel) arrive(token Token, s *quic.Stream) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,9 +86,8 @@ func (t *Tunnel) arrive(token Token, s *quic.Stream) bool {
 	return true
 }
 
-// Accept waits for the stream with the token, which the peer may have opened
-// already, and welcomes it. When ctx ends first, the error is
-// overlay.ErrTimeout; net.ErrClosed when the tunnel ends.
+// Accept waits for the stream with the token, which the peer may have opened already, and welcomes
+// it. When ctx ends first, the error is overlay.ErrTimeout; when the tunnel ends, net.ErrClosed.
 func (t *Tunnel) Accept(ctx context.Context, token Token) (*Conn, error) {
 	if err := t.enter(); err != nil {
 		return nil, fmt.Errorf("punch.Accept: %w", err)
@@ -137,7 +135,7 @@ func (t *Tunnel) await(ctx context.Context, token Token) (*quic.Stream, error) {
 	delete(t.awaited, token)
 	t.mu.Unlock()
 	select {
-	case s := <-ch: // at the same time
+	case s := <-ch: // it arrived at the same time
 		refuse(s)
 	default:
 	}

@@ -11,24 +11,22 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// bridgeBuffer is the size of one direction's buffer: some dozens of packets,
-// so that a system call moves more than one of them.
+// bridgeBuffer is the size of one direction's buffer: several dozen packets, so that a system call
+// moves more than one of them.
 const bridgeBuffer = 256 << 10
 
-// closeWriter is half of a connection's end.
+// closeWriter is a connection that can be half-closed.
 type closeWriter interface{ CloseWrite() error }
 
-// Bridge copies between a stream and a local connection, usually one end of a
-// pair of Unix sockets whose other end a process has, until both directions have
-// ended. Both must have CloseWrite. An end of stream on one side becomes one on
-// the other while the opposite direction goes on.
+// Bridge copies between a stream and a local connection, usually one end of a Unix socket pair
+// whose other end a process has, until both directions have ended. Both must have CloseWrite. An
+// end of stream on one side becomes one on the other while the opposite direction continues.
 //
-// It closes both before it returns, and returns nil when both directions ended
-// properly. Otherwise it says what ended it, the cause of ctx among these, and
-// a *Conn is aborted, and a TCP connection, or the one under TLS, reset, so that nobody takes a cut
-// stream for a whole one. A Unix socket knows no reset: there the process reads
-// an end of stream and has to know by itself, as TLS and links do, that more
-// should have come.
+// It closes both before it returns, and returns nil when both directions ended regularly. Otherwise
+// it returns the cause, which may be that of ctx; a *Conn is aborted, and a TCP connection, or the
+// one under TLS, is reset, so that the peer does not mistake a truncated stream for a complete one.
+// A Unix socket has no reset: there the process reads an end of stream and must detect by itself,
+// as TLS and links do, that more should have arrived.
 func Bridge(ctx context.Context, stream, local net.Conn) error {
 	for _, c := range []net.Conn{stream, local} {
 		if _, ok := c.(closeWriter); !ok {
@@ -53,7 +51,7 @@ func Bridge(ctx context.Context, stream, local net.Conn) error {
 	pumps.Wait()
 	if !unwatch() {
 		broken.Wait()
-		if outer.Err() != nil { // the peer, told the same, may have been quicker to end the stream
+		if outer.Err() != nil { // the peer, ended by the same cause, may have ended the stream earlier
 			ctx = outer
 		}
 		return fmt.Errorf("punch.Bridge: %w", context.Cause(ctx))
@@ -63,7 +61,7 @@ func Bridge(ctx context.Context, stream, local net.Conn) error {
 
 // pump copies src to dst until the end of src, which it passes on.
 func pump(dst, src net.Conn, direction string, fail func(error)) {
-	// The plain interfaces keep io.Copy from leaving out the buffer.
+	// The plain interfaces keep io.Copy from bypassing the buffer.
 	_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, bridgeBuffer))
 	if err == nil {
 		err = dst.(closeWriter).CloseWrite()

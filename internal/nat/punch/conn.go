@@ -16,43 +16,42 @@ import (
 // linger bounds how long Close waits for the peer to read what was sent.
 const linger = 3 * time.Second
 
-// Why a QUIC connection or a direction of a stream ends.
+// Codes with which a QUIC connection or a direction of a stream ends.
 const (
-	codeClosed = 0 // properly
+	codeClosed = 0 // regular end
 	codeAbort  = 1
 )
 
-// Setup says how long the parts of Connect took at this end. All are zero for a
-// stream of a tunnel that was there.
+// Setup is how long the parts of Connect took at this end. All are zero for a stream of an existing
+// tunnel.
 type Setup struct {
 	Checks    time.Duration // ICE, until a pair of addresses was chosen
-	Handshake time.Duration // QUIC, until the stream was there
+	Handshake time.Duration // QUIC, until the stream was open
 	Total     time.Duration // both and, with LowTTL, the hold-off
 }
 
-// A Conn is one stream of a Tunnel. It behaves like a TCP connection:
-// half-close, deadlines, reset. Its methods are safe for concurrent use.
+// A Conn is one stream of a Tunnel. It behaves like a TCP connection: half-close, deadlines, reset.
+// Its methods are safe for concurrent use.
 //
-// QUIC forgets what it has not delivered when its connection is closed, and so
-// an end tells the other that it has read all: it sends the stream's mark
-// (marks.go) once Read has returned io.EOF or Close was called.
+// QUIC discards undelivered data when its connection is closed, so each end notifies the other that
+// it has read everything: it sends the stream's mark (marks.go) once Read has returned io.EOF or
+// Close was called.
 type Conn struct {
 	tunnel *Tunnel
 	stream *quic.Stream
 	setup  Setup
 	marked chan struct{} // closed when the peer reads no more
 
-	writing sync.Mutex // held by Write and by what ends writing; QUIC wants these apart
+	writing sync.Mutex // held by Write and by calls that end writing; QUIC requires them to be serialised
 	mark    sync.Once
 	closing atomic.Bool   // Close or Abort has begun
-	closed  chan struct{} // closed then
+	closed  chan struct{} // closed when closing is set
 	leaving sync.Once
-	left    chan struct{} // closed when the tunnel has forgotten this stream
+	left    chan struct{} // closed when the tunnel has removed this stream
 }
 
-// Read reads from the stream. At the peer's CloseWrite or Close it returns
-// io.EOF; when the peer is gone without that, an error that is
-// syscall.ECONNRESET or a timeout, never io.EOF.
+// Read reads from the stream. At the peer's CloseWrite or Close it returns io.EOF; when the peer is
+// gone without that, an error that is syscall.ECONNRESET or a timeout, never io.EOF.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.stream.Read(b)
 	if err == io.EOF {
@@ -62,8 +61,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, c.explain("read", err, syscall.ECONNRESET)
 }
 
-// Write writes to the stream. It returns when the data is in QUIC's hands, not
-// when the peer has it.
+// Write writes to the stream. It returns when QUIC has the data, not when the peer has it.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -71,18 +69,18 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, c.explain("write", err, syscall.EPIPE)
 }
 
-// CloseWrite ends this direction; the peer reads io.EOF after all that was
-// written. It waits for a running Write.
+// CloseWrite ends this direction; the peer reads io.EOF after all that was written. It waits for a
+// running Write.
 func (c *Conn) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.explain("close", c.stream.Close(), syscall.EPIPE)
 }
 
-// Close ends both directions and leaves the tunnel, which ends with its last
-// stream unless it is kept (Tunnel.Keep). It interrupts Read and Write, then
-// waits until the peer has read all or closed too, at most 3 seconds: what was
-// not read by then is lost if the tunnel ends, and the peer's Read fails.
+// Close ends both directions and leaves the tunnel, which ends with its last stream unless it is
+// kept (Tunnel.Keep). It interrupts Read and Write, then waits until the peer has read everything
+// or closed too, at most 3 seconds: what was not read by then is lost if the tunnel ends, and the
+// peer's Read fails.
 func (c *Conn) Close() error {
 	if !c.beginClosing() {
 		return net.ErrClosed
@@ -105,8 +103,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Abort ends the stream at once, as a TCP reset does: the peer's Read and Write
-// fail. It ends a Close that waits, too.
+// Abort ends the stream at once, as a TCP reset does: the peer's Read and Write fail. It also ends
+// a pending Close.
 func (c *Conn) Abort() {
 	c.beginClosing()
 	c.stream.CancelWrite(codeAbort)
@@ -131,13 +129,13 @@ func (c *Conn) leave(code quic.ApplicationErrorCode) {
 	})
 }
 
-// sendMark tells the peer that this end reads no more.
+// sendMark notifies the peer that this end reads no more.
 func (c *Conn) sendMark() {
 	c.mark.Do(func() { c.tunnel.sendMark(c.stream.StreamID()) })
 }
 
-// explain puts QUIC's errors into those of sockets. gone is what the peer's
-// going away means to the caller.
+// explain converts QUIC's errors to those of sockets. gone is the error for a peer that has gone
+// away.
 func (c *Conn) explain(op string, err error, gone syscall.Errno) error {
 	if err == nil {
 		return nil
@@ -156,7 +154,7 @@ func (c *Conn) explain(op string, err error, gone syscall.Errno) error {
 	return fmt.Errorf("punch: %s: %w", op, err)
 }
 
-// Tunnel returns what the stream is one of.
+// Tunnel returns the tunnel of the stream.
 func (c *Conn) Tunnel() *Tunnel { return c.tunnel }
 
 // LocalAddr returns the socket's address.
@@ -178,6 +176,6 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDea
 // Setup returns how long Connect took.
 func (c *Conn) Setup() Setup { return c.setup }
 
-// GSO reports whether the kernel cuts large writes into packets for QUIC,
-// which makes several times the rate.
+// GSO reports whether the kernel splits large writes into packets for QUIC, which multiplies the
+// rate.
 func (c *Conn) GSO() bool { return c.tunnel.quic.ConnectionState().GSO }

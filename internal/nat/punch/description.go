@@ -17,23 +17,23 @@ const (
 	minPassword, maxPassword = 22, 64
 )
 
-// descriptionVersion is the first byte of a description. A peer of another
-// version is refused by its name, not misread.
+// descriptionVersion is the first byte of a description. A description of another version is
+// rejected with an error that says so, not misread.
 const descriptionVersion = 1
 
-// ErrMalformed is wrapped by errors about a description that cannot be read.
+// ErrMalformed is wrapped by errors about a description that cannot be decoded.
 var ErrMalformed = errors.New("malformed description")
 
-// Kind says how an end knows a candidate.
+// Kind is how an end knows a candidate.
 type Kind uint8
 
 // The kinds, by their numbers on the wire.
 const (
 	Host   Kind = 1 // the socket's own address
-	Mapped Kind = 2 // what a STUN server saw: ICE calls it server-reflexive
+	Mapped Kind = 2 // as seen by a STUN server; ICE calls it server-reflexive
 )
 
-// String returns the word for messages.
+// String returns the kind in one word.
 func (k Kind) String() string {
 	switch k {
 	case Host:
@@ -53,16 +53,16 @@ type Candidate struct {
 // String returns "mapped 192.0.2.1:5000".
 func (c Candidate) String() string { return c.Kind.String() + " " + c.Addr.String() }
 
-// A Description is what one end tells the other.
+// A Description is what one end sends the other.
 //
 //	version:u8 flags:u8(1 controlling) ufrag:str8 password:str8 fingerprint[32]
 //	count:u8 { kind:u8 family:u8(4,6) address[4|16] port:u16 }
 //
-// str8 is a length byte and so many bytes; numbers are big-endian.
+// str8 is a length byte and as many bytes; numbers are big-endian.
 type Description struct {
 	Controlling     bool
 	Ufrag, Password string   // of ICE
-	Fingerprint     [32]byte // SHA-256 of the certificate that the end shows in QUIC
+	Fingerprint     [32]byte // SHA-256 of the certificate that the end presents in QUIC
 	Candidates      []Candidate
 }
 
@@ -90,8 +90,8 @@ func (d Description) Append(b []byte) []byte {
 	return b
 }
 
-// ParseDescription reads what Append wrote. The error wraps ErrMalformed. The
-// result does not refer to b.
+// ParseDescription decodes what Append produced. The error wraps ErrMalformed. The result does not
+// refer to b.
 func ParseDescription(b []byte) (Description, error) {
 	if len(b) > MaxDescription {
 		return Description{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrMalformed, len(b), MaxDescription)
@@ -126,20 +126,19 @@ func ParseDescription(b []byte) (Description, error) {
 	return d, nil
 }
 
-// iceText reports whether s has the length and the characters of RFC 8839
-// section 5.4.
+// iceText reports whether s has the length and the characters of RFC 8839 section 5.4.
 func iceText(s string, least, most int) bool {
 	const chars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	return len(s) >= least && len(s) <= most && strings.Trim(s, chars) == ""
 }
 
-// reader takes a description apart and remembers its first error.
+// reader decodes a description and remembers its first error.
 type reader struct {
 	rest []byte
 	err  error
 }
 
-// take returns the next n bytes, which are still the input's, or as many zeros.
+// take returns the next n bytes, which are still the input's, or as many zeros after an error.
 func (r *reader) take(n int) []byte {
 	if r.err == nil && n > len(r.rest) {
 		r.err = fmt.Errorf("%w: it ends early", ErrMalformed)

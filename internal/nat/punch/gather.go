@@ -20,14 +20,13 @@ import (
 const (
 	// checkInterval is how often every pair of addresses is checked.
 	checkInterval = 20 * time.Millisecond
-	// stragglers is the least time that the other STUN servers get after the
-	// first has answered; they get as long again as that took, too.
+	// stragglers is the minimum time that the other STUN servers get after the first has answered;
+	// they also get as long again as that took.
 	stragglers = 20 * time.Millisecond
 )
 
-// ownAddresses returns the host candidates of the socket: its address, or for
-// a wildcard socket the ones from which packets to the STUN servers leave. It
-// asks the routing table and sends nothing.
+// ownAddresses returns the host candidates of the socket: its address, or for a wildcard socket the
+// source addresses of packets to the STUN servers. It asks the routing table and sends nothing.
 func ownAddresses(socket *net.UDPConn, cfg Config) ([]netip.AddrPort, error) {
 	bound := addrPort(socket.LocalAddr())
 	if !bound.Addr().IsUnspecified() {
@@ -65,7 +64,7 @@ func ownAddresses(socket *net.UDPConn, cfg Config) ([]netip.AddrPort, error) {
 	return nil, first
 }
 
-// sourceTowards returns the address from which packets to server leave.
+// sourceTowards returns the source address of packets to server.
 func sourceTowards(server netip.AddrPort) (netip.Addr, error) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(server))
 	if err != nil {
@@ -106,8 +105,8 @@ func newICESide(t *quic.Transport, hosts []netip.AddrPort, log *slog.Logger) *ic
 	s.options = []ice.AgentOption{
 		ice.WithUDPMux(s.mux),
 		ice.WithNetworkTypes(networks),
-		// A mapped address is no candidate of the agent's own: what is sent from
-		// it is sent from the host candidate (RFC 8445 section 6.1.2.4).
+		// A mapped address is not a candidate of the agent itself: what is sent from it is sent
+		// from the host candidate (RFC 8445 section 6.1.2.4).
 		ice.WithCandidateTypes([]ice.CandidateType{ice.CandidateTypeHost}),
 		ice.WithMulticastDNSMode(ice.MulticastDNSModeDisabled),
 		ice.WithIncludeLoopback(), // ownAddresses has decided
@@ -116,7 +115,7 @@ func newICESide(t *quic.Transport, hosts []netip.AddrPort, log *slog.Logger) *ic
 		ice.WithMaxBindingRequests(^uint16(0)), // the context ends the checks
 		ice.WithDisconnectedTimeout(0),
 		ice.WithFailedTimeout(0),
-		ice.WithHostAcceptanceMinWait(0), // the first pair that works will do
+		ice.WithHostAcceptanceMinWait(0), // accept the first pair that works
 		ice.WithSrflxAcceptanceMinWait(0),
 		ice.WithPrflxAcceptanceMinWait(0),
 	}
@@ -153,7 +152,7 @@ func (s *iceSide) start(ctx context.Context) error {
 	}
 }
 
-// close ends ICE and leaves the socket as it is.
+// close ends ICE and does not touch the socket.
 func (s *iceSide) close() {
 	if s.agent != nil {
 		s.agent.GracefulClose()
@@ -162,15 +161,14 @@ func (s *iceSide) close() {
 	s.shared.Close()
 }
 
-// mapping is what one STUN server said.
+// mapping is the answer of one STUN server.
 type mapping struct {
 	server netip.AddrPort
 	seen   netip.AddrPort
 	err    error
 }
 
-// gather asks all STUN servers at once and returns the host candidates and
-// what the servers saw.
+// gather asks all STUN servers at once and returns the host candidates and the mapped addresses.
 func (s *iceSide) gather(ctx context.Context, hosts []netip.AddrPort, cfg Config) ([]Candidate, error) {
 	var found []Candidate
 	for _, h := range hosts {
@@ -203,7 +201,7 @@ func (s *iceSide) gather(ctx context.Context, hosts []netip.AddrPort, cfg Config
 	return found, nil
 }
 
-// silence is the error for a gathering without one answer.
+// silence returns the error for a gathering without any answer.
 func (s *iceSide) silence(ctx context.Context, servers []netip.AddrPort, cfg Config) error {
 	if err := s.shared.failure.Load(); err != nil {
 		return fmt.Errorf("this host cannot send to STUN servers %v: %w: %w", servers, overlay.ErrUnreachable, *err)
@@ -215,8 +213,8 @@ func (s *iceSide) silence(ctx context.Context, servers []netip.AddrPort, cfg Con
 		servers, cfg.GatherTimeout, overlay.ErrTimeout)
 }
 
-// askAll asks each server in a goroutine of its own and returns the answers
-// that are there when the stragglers' time is up. All goroutines have ended.
+// askAll asks each server in a goroutine of its own and returns the answers that have arrived when
+// the stragglers' time is up. All goroutines have ended then.
 func (s *iceSide) askAll(ctx context.Context, servers []netip.AddrPort, patience time.Duration) []mapping {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -246,8 +244,7 @@ func (s *iceSide) askAll(ctx context.Context, servers []netip.AddrPort, patience
 	return got
 }
 
-// usable returns the servers of an IP version that a host address has, at most
-// MaxCandidates.
+// usable returns the servers of an IP version that a host address has, at most MaxCandidates.
 func usable(servers, hosts []netip.AddrPort) []netip.AddrPort {
 	var fit []netip.AddrPort
 	for _, s := range servers {
@@ -259,7 +256,7 @@ func usable(servers, hosts []netip.AddrPort) []netip.AddrPort {
 	return fit
 }
 
-// addRemote tells the agent the addresses to check.
+// addRemote adds the addresses to check to the agent.
 func (s *iceSide) addRemote(targets []Candidate) error {
 	for _, t := range targets {
 		c, err := remoteCandidate(t)
@@ -280,7 +277,7 @@ func remoteCandidate(t Candidate) (ice.Candidate, error) {
 	}
 	return ice.NewCandidateServerReflexive(&ice.CandidateServerReflexiveConfig{
 		Network: "udp", Address: addr, Port: port, Component: ice.ComponentRTP,
-		RelAddr: anyAddr(t.Addr.Addr()), RelPort: 0, // the peer's own business (RFC 8839 section 5.1)
+		RelAddr: anyAddr(t.Addr.Addr()), RelPort: 0, // not known here (RFC 8839 section 5.1)
 	})
 }
 
@@ -291,7 +288,7 @@ func anyAddr(like netip.Addr) string {
 	return netip.IPv6Unspecified().String()
 }
 
-// list puts candidates into words.
+// list formats candidates.
 func list(cs []Candidate) string {
 	words := make([]string, len(cs))
 	for i, c := range cs {

@@ -7,8 +7,8 @@ import (
 	"github.com/pion/logging"
 )
 
-// iceLogs sends what the ICE library has to say to a slog.Logger, all at level
-// debug: what matters comes back as an error of Describe or Connect.
+// iceLogs sends the log of the ICE library to a slog.Logger, all at level debug: relevant problems
+// are returned as errors of Describe or Connect.
 type iceLogs struct{ log *slog.Logger }
 
 // NewLogger implements logging.LoggerFactory.

@@ -17,11 +17,11 @@ import (
 // alpn names what runs inside QUIC.
 const alpn = "isthmus-punch/2"
 
-// errFingerprint says that whoever answered is not who made the description.
+// errFingerprint means that the end that answered did not make the description.
 var errFingerprint = errors.New("the other end's certificate is not the one of its description")
 
-// An identity is a key made for one attempt. Nothing vouches for it but the
-// fingerprint in the description.
+// An identity is a key made for one attempt. It is authenticated only by the fingerprint in the
+// description.
 type identity struct {
 	certificate tls.Certificate
 	fingerprint [32]byte // SHA-256 of the certificate
@@ -32,7 +32,7 @@ func newIdentity() (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	// Nobody looks at the dates: a fingerprint is pinned, and clocks may differ.
+	// The dates are not checked: a fingerprint is pinned, and clocks may differ.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<32, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
@@ -44,8 +44,8 @@ func newIdentity() (identity, error) {
 	}, nil
 }
 
-// config returns a TLS configuration for either role that shows the identity
-// and accepts only the peer with the given fingerprint.
+// config returns a TLS configuration for either role that presents the identity and accepts only
+// the peer with the given fingerprint.
 func (id identity) config(peer [32]byte) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -53,7 +53,7 @@ func (id identity) config(peer [32]byte) *tls.Config {
 		Certificates:           []tls.Certificate{id.certificate},
 		ServerName:             "peer.invalid",
 		ClientAuth:             tls.RequireAnyClientCert,
-		InsecureSkipVerify:     true, // no CA vouches; VerifyConnection pins
+		InsecureSkipVerify:     true, // no CA signs the certificate; VerifyConnection pins it
 		SessionTicketsDisabled: true,
 		VerifyConnection:       func(s tls.ConnectionState) error { return pin(s, peer) },
 	}
@@ -66,8 +66,8 @@ func pin(s tls.ConnectionState, peer [32]byte) error {
 	return nil
 }
 
-// listening makes a server's configuration of base. refused is told of each
-// client that showed another certificate, and from where.
+// listening makes a server's configuration from base. refused is called for each client that
+// presented another certificate.
 func listening(base *tls.Config, refused func(from netip.AddrPort, err error)) *tls.Config {
 	c := base.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

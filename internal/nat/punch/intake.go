@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// A connection of quic-go drops what arrives while 256 datagrams wait for its
-	// goroutine, 3 ms at 1 Gb/s, and takes that for congestion: a busy machine
-	// then leaves it a small part of the rate. So no more than maxWaiting are
-	// handed to it; the rest waits in the socket's buffer, which holds thousands.
+	// A connection of quic-go drops arriving datagrams while 256 wait for its goroutine, 3 ms at 1
+	// Gb/s, and takes that for congestion: on a busy machine only a small part of the rate remains.
+	// So at most maxWaiting are handed to it; the rest waits in the socket's buffer, which holds
+	// thousands.
 	maxWaiting = 128
 
-	nap = 50 * time.Microsecond // between looks at how many still wait; half of maxWaiting take about as long
+	nap = 50 * time.Microsecond // between checks of how many still wait; half of maxWaiting take about as long
 
-	// So long without any progress, some of what was counted is not the
-	// connection's, as when somebody else sends under the peer's address.
+	// After this time without progress, some of the counted datagrams are not the connection's, for
+	// example because another host sends from the peer's address.
 	patienceForProgress = 10 * time.Millisecond
 )
 
 const (
-	readAtOnce  = 4        // datagrams, or rows of them, that one system call brings
+	readAtOnce  = 4        // datagrams, or rows of them, per system call
 	largestRow  = 64 << 10 // bytes of datagrams that the kernel has joined
 	controlSize = 128      // bytes of control messages with each
 )
 
-// An intake is the UDP socket as quic-go reads it. It has the kernel deliver
-// datagrams of one sender in rows, where it can (UDP_GRO), which saves most of
-// the system calls and of the way through the kernel, and it hands out no more
-// than the connection keeps up with. The goroutine that reads has its state.
+// An intake is the UDP socket as quic-go reads it. It makes the kernel deliver datagrams of one
+// sender in rows, where it can (UDP_GRO), which saves most of the system calls and of the
+// processing in the kernel, and it hands out no more than the connection keeps up with. Its state
+// belongs to the goroutine that reads.
 type intake struct {
 	*net.UDPConn
 	packets *ipv4.PacketConn // the same socket
 
-	rows []ipv4.Message // what the last system call brought; made by the first
-	got  int            // how many
-	row  int            // the next one to hand out, and where in it
+	rows []ipv4.Message // result of the last system call; allocated by the first
+	got  int            // number of valid rows
+	row  int            // the next one to hand out, and the offset in it
 	at   int
 	size int            // of its datagrams
 	from netip.AddrPort // its sender
@@ -49,19 +49,19 @@ type intake struct {
 	waiting backlog
 }
 
-// watched is the connection that everything is for.
+// watched is the connection whose backlog is limited.
 type watched struct {
 	peer      netip.AddrPort
-	processed func() uint64 // how many bytes of datagrams it has taken on since it is watched
+	processed func() uint64 // bytes of datagrams that it has processed since watch was called
 	done      <-chan struct{}
 }
 
 func newIntake(socket *net.UDPConn) *intake {
 	joinDatagrams(socket)
-	return &intake{UDPConn: socket, packets: ipv4.NewPacketConn(socket)} // for IPv6 it reads as well
+	return &intake{UDPConn: socket, packets: ipv4.NewPacketConn(socket)} // also reads IPv6
 }
 
-// watch has no more handed out than conn processes.
+// watch limits the datagrams handed out to what conn processes.
 func (in *intake) watch(conn *quic.Conn) {
 	before := conn.ConnectionStats().BytesReceived
 	in.watched.Store(&watched{
@@ -70,8 +70,8 @@ func (in *intake) watch(conn *quic.Conn) {
 	})
 }
 
-// ReadBatch is what quic-go reads with. It fills ms with a datagram each and
-// returns how many.
+// ReadBatch is called by quic-go to read. It fills each of ms with a datagram and returns how many
+// it filled.
 func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	w := in.watched.Load()
 	if w != nil {
@@ -84,9 +84,9 @@ func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	}
 	n := 0
 	for ; n < len(ms) && in.row < in.got; n++ {
-		from := in.from // next may be about to begin another row
+		from := in.from // next may move to another row
 		data := in.next(&ms[n])
-		// Others' datagrams and those with long headers may not be the connection's.
+		// Datagrams of other senders and those with long headers may not be the connection's.
 		if w != nil && from == w.peer && len(data) > 0 && data[0]&0x80 == 0 {
 			in.waiting.add(len(data))
 		}
@@ -131,7 +131,7 @@ func (in *intake) receive(flags int) error {
 	return nil
 }
 
-// begin looks at the row that is next.
+// begin starts the next row.
 func (in *intake) begin() {
 	m := &in.rows[in.row]
 	in.at, in.from = 0, addrPort(m.Addr)
@@ -145,7 +145,7 @@ func (in *intake) begin() {
 func (in *intake) next(m *ipv4.Message) []byte {
 	row := &in.rows[in.row]
 	data := row.Buffers[0][in.at:min(in.at+in.size, row.N)]
-	m.N = copy(m.Buffers[0], data) // quic-go has no use for larger ones than its buffers
+	m.N = copy(m.Buffers[0], data) // quic-go cannot use larger ones than its buffers
 	m.NN = copy(m.OOB, row.OOB[:row.NN])
 	m.Addr, m.Flags = row.Addr, row.Flags
 	if in.at += len(data); in.at >= row.N {
@@ -156,25 +156,25 @@ func (in *intake) next(m *ipv4.Message) []byte {
 	return data[:m.N]
 }
 
-// A backlog counts datagrams that were handed out and not processed yet, of
-// which only the bytes processed are known.
+// A backlog counts datagrams that were handed out and not processed yet, of which only the
+// processed bytes are known.
 type backlog struct {
-	bytes uint64 // that were handed out
+	bytes uint64 // handed out
 	ends  [2 * maxWaiting]uint64
-	first int // of ends: where in the bytes the oldest datagram that waits ends
+	first int // index in ends: where in the bytes the oldest waiting datagram ends
 	n     int
 }
 
 func (b *backlog) add(size int) {
 	b.bytes += uint64(size)
-	if b.n == len(b.ends) { // not if count was asked before
+	if b.n == len(b.ends) { // not if count was called before
 		b.first, b.n = (b.first+1)%len(b.ends), b.n-1
 	}
 	b.ends[(b.first+b.n)%len(b.ends)] = b.bytes
 	b.n++
 }
 
-// count returns how many wait when so many bytes are processed.
+// count returns how many datagrams wait when the given number of bytes is processed.
 func (b *backlog) count(processed uint64) int {
 	for b.n > 0 && b.ends[b.first] <= processed {
 		b.first, b.n = (b.first+1)%len(b.ends), b.n-1
@@ -182,7 +182,7 @@ func (b *backlog) count(processed uint64) int {
 	return b.n
 }
 
-// reset takes it that nothing waits.
+// reset assumes that no datagram waits.
 func (b *backlog) reset(processed uint64) {
 	b.bytes, b.first, b.n = processed, 0, 0
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// joinDatagrams has the kernel deliver datagrams of one sender and one size in
-// one piece. Where it cannot, each comes by itself.
+// joinDatagrams makes the kernel deliver datagrams of one sender and one size in one piece. Where
+// it cannot, each arrives separately.
 func joinDatagrams(socket *net.UDPConn) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -17,8 +17,7 @@ func joinDatagrams(socket *net.UDPConn) {
 	raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1) })
 }
 
-// joinedSize returns the size of each datagram of a row but the last, or 0 if it
-// is only one.
+// joinedSize returns the size of each datagram of a row but the last, or 0 if there is only one.
 func joinedSize(control []byte) int {
 	for len(control) > 0 {
 		header, data, rest, err := unix.ParseOneSocketControlMessage(control)

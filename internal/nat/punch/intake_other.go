@@ -4,6 +4,6 @@ package punch
 
 import "net"
 
-func joinDatagrams(*net.UDPConn) {} // each comes by itself
+func joinDatagrams(*net.UDPConn) {} // each arrives separately
 
 func joinedSize([]byte) int { return 0 }

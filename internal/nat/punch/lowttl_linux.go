@@ -12,12 +12,11 @@ import (
 
 const lowTTLSupported = true
 
-// lowTTL lets a datagram pass the own gateway and die at the next router.
+// lowTTL lets a datagram pass the own gateway and expire at the next router.
 const lowTTL = 2
 
-// sendLowTTL sends a STUN Binding indication, which nobody answers, with a low
-// TTL of its own. The socket's TTL stays as it is, because ICE and QUIC use the
-// socket at the same time.
+// sendLowTTL sends a STUN Binding indication, which is not answered, with a low TTL of its own. The
+// socket's TTL is not changed, because ICE and QUIC use the socket at the same time.
 func sendLowTTL(socket *net.UDPConn, to netip.AddrPort) error {
 	indication := []byte{0x00, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 19: 0} // RFC 8489 section 5
 	rand.Read(indication[8:])
@@ -25,7 +24,7 @@ func sendLowTTL(socket *net.UDPConn, to netip.AddrPort) error {
 	return err
 }
 
-// ttlMessage is the control message that sets a datagram's TTL or hop limit.
+// ttlMessage returns the control message that sets a datagram's TTL or hop limit.
 func ttlMessage(to netip.Addr) []byte {
 	level, kind := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_HOPLIMIT)
 	if to.Is4() {

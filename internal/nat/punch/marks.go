@@ -8,20 +8,20 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A mark says that its sender has read all of a stream, or reads no more of it.
-// It is a unidirectional stream of its own with nothing but the number of the
-// stream that it is about, eight bytes, the most significant first.
+// A mark says that its sender has read all of a stream, or reads no more of it. It is a
+// unidirectional stream that contains only the number of the stream that it refers to, eight bytes,
+// the most significant first.
 //
-// Nobody gets a mark of a stream that it does not know yet: the end that opened
-// a stream sends one only after the other has taken it. So a mark of an unknown
-// stream is about one that is over here, and is dropped.
+// No end receives a mark of a stream that it does not know yet: the end that opened a stream sends
+// one only after the other has accepted the stream. So a mark of an unknown stream refers to one
+// that is over here, and is dropped.
 const markLen = 8
 
 // markPatience bounds the wait for the rest of a mark whose stream has begun.
 const markPatience = 3 * time.Second
 
-// sendMark sends the mark of a stream. If that fails, because the tunnel is gone
-// or the peer takes no more marks, the peer's Close waits for longer.
+// sendMark sends the mark of a stream. If that fails, because the tunnel is gone or the peer
+// accepts no more marks, the peer's Close waits longer.
 func (t *Tunnel) sendMark(id quic.StreamID) {
 	s, err := t.quic.OpenUniStream()
 	if err != nil {
@@ -31,7 +31,7 @@ func (t *Tunnel) sendMark(id quic.StreamID) {
 	s.Close()
 }
 
-// serveMarks passes on the peer's marks until the tunnel is gone.
+// serveMarks processes the peer's marks until the tunnel is gone.
 func (t *Tunnel) serveMarks() {
 	for {
 		s, err := t.quic.AcceptUniStream(t.quic.Context())
@@ -41,14 +41,14 @@ func (t *Tunnel) serveMarks() {
 		var mark [markLen]byte
 		s.SetReadDeadline(time.Now().Add(markPatience))
 		_, err = io.ReadFull(s, mark[:])
-		s.CancelRead(codeClosed) // so that the peer may send another one in its place
+		s.CancelRead(codeClosed) // so that the peer may open another one in its place
 		if err == nil {
 			t.marked(quic.StreamID(binary.BigEndian.Uint64(mark[:])))
 		}
 	}
 }
 
-// marked notes that the peer reads no more of a stream.
+// marked records that the peer reads no more of a stream.
 func (t *Tunnel) marked(id quic.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *Tunnel) marked(id quic.StreamID) {
 	}
 }
 
-// forget is for a stream that waits for no mark any more.
+// forget removes a stream that no longer waits for a mark.
 func (t *Tunnel) forget(id quic.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

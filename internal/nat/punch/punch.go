@@ -1,25 +1,24 @@
-// Package punch opens a byte stream between two hosts over UDP where both
-// stand behind firewalls or NATs: ICE (RFC 8445) finds a pair of addresses
-// that passes, QUIC (RFC 9000) then runs on the same socket and pair.
+// Package punch opens a byte stream between two hosts over UDP where both are behind firewalls or
+// NATs: ICE (RFC 8445) finds a pair of addresses that passes, QUIC (RFC 9000) then runs on the same
+// socket and pair.
 //
 //	end A: New, Describe ──── description of A ───▶ Connect ─┐
 //	                                                         ├─ one tunnel
 //	end B: New, Describe ──── description of B ───▶ Connect ─┘
 //
-// The package knows no broker: the caller carries the two descriptions, and a
-// description is the only thing that one end learns of the other. It must be
-// carried safely, because it holds the credentials and the certificate
-// fingerprint by which the ends recognise each other. No third host ever gets a
-// packet: nothing is sent but to the STUN servers given and to addresses of the
-// peer's description, of which loopback, link-local, multicast and private
-// addresses behind another NAT are left out.
+// The package knows no broker: the caller carries the two descriptions, and a description is the
+// only thing that one end learns about the other. It must be carried over a secure channel, because
+// it holds the credentials and the certificate fingerprint by which the ends recognise each other.
+// No third host ever gets a packet: this end sends only to the given STUN servers and to addresses
+// in the peer's description, except loopback, link-local, multicast and private addresses behind
+// another NAT.
 //
-// The two ends then have a Tunnel with one stream, a Conn; opening another one
-// in it takes a round trip.
+// The two ends then have a Tunnel with one stream, a Conn; opening another one in it takes a round
+// trip.
 //
-// All state belongs to an Attempt and then to its Tunnel; both hold one UDP
-// socket. The socket goes bare into QUIC, so that segmentation offload, ECN and
-// path MTU discovery work; ICE reads the datagrams that are not QUIC.
+// All state belongs to an Attempt and then to its Tunnel; both hold one UDP socket. QUIC gets the
+// plain socket, so that segmentation offload, ECN and path MTU discovery work; ICE reads the
+// datagrams that are not QUIC.
 package punch
 
 import (
@@ -46,30 +45,30 @@ const (
 	DefaultHoldOff       = 30 * time.Millisecond
 )
 
-// Config says how an attempt is made. Both ends need the same LowTTL, and one
-// of them Controlling.
+// Config configures an attempt. Both ends need the same LowTTL, and exactly one of them
+// Controlling.
 type Config struct {
-	// Socket carries everything; the Attempt owns it from a successful New on.
-	// Without one, New binds Local.
+	// Socket carries everything; the Attempt owns it after a successful New. Without one, New binds
+	// Local.
 	Socket *net.UDPConn
 
 	// Local is where New binds when Socket is nil; the zero value means any port
 	// of all addresses, IPv4 and IPv6.
 	Local netip.AddrPort
 
-	// STUN are the servers that say which address the world sees. Servers of
-	// both IP versions make candidates of both, if the socket can send to them.
-	// Without any, a socket bound to one address has that as its candidate.
+	// STUN are the servers that report the public address. Servers of both IP versions make
+	// candidates of both, if the socket can send to them. Without any, a socket bound to one
+	// address has that as its candidate.
 	STUN []netip.AddrPort
 
-	// LowTTL sends the first datagram to each address of the peer with a TTL of
-	// 2, which opens the own gateway and dies behind it, and HoldOff later the
-	// normal ones. It is for peers whose gateway answers unasked datagrams
-	// itself, and may be taken always; on systems other than Linux it is refused.
+	// LowTTL sends the first datagram to each address of the peer with a TTL of 2, which opens the
+	// own gateway and expires beyond it, and HoldOff later the normal ones. It is for peers whose
+	// gateway answers unsolicited datagrams itself, and may always be set; on systems other than
+	// Linux it is rejected.
 	LowTTL bool
 
-	// HoldOff is for LowTTL; the two ends should call Connect within HoldOff
-	// plus the one-way delay. Zero means DefaultHoldOff.
+	// HoldOff is for LowTTL; the two ends should call Connect within HoldOff plus the one-way
+	// delay. Zero means DefaultHoldOff.
 	HoldOff time.Duration
 
 	// Controlling is set at exactly one end: that end nominates the pair of
@@ -80,20 +79,20 @@ type Config struct {
 	// as the site's management network.
 	Forbidden []netip.Prefix
 
-	// SmallPackets keeps the datagrams of QUIC at the least size that it allows,
-	// for larger ones seem to vanish on the way. Both ends should have it.
+	// SmallPackets keeps QUIC's datagrams at the minimum size that QUIC allows, because larger ones
+	// seem to vanish on the way. Both ends should set it.
 	SmallPackets bool
 
-	// Permit, if not nil, says why this end does not send to an address that the peer
-	// names as its own.
+	// Permit, if not nil, returns why this end does not send to an address that the peer names as
+	// its own.
 	Permit func(netip.Addr) error
 
 	// AllowLoopback admits loopback addresses as candidates, own and remote. It
 	// is for tests within one host.
 	AllowLoopback bool
 
-	// GatherTimeout bounds Describe, Timeout bounds Connect, whatever the
-	// contexts say. Zero means the defaults.
+	// GatherTimeout bounds Describe, Timeout bounds Connect, in addition to the contexts. Zero
+	// means the defaults.
 	GatherTimeout, Timeout time.Duration
 
 	// Log gets details at level debug; nil drops them.
@@ -115,8 +114,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// An Attempt is one try to connect to one peer: Describe, then Connect, each
-// once. Close may be called at any time from any goroutine.
+// An Attempt is one attempt to connect to one peer: Describe, then Connect, each once. Close may be
+// called at any time from any goroutine.
 type Attempt struct {
 	cfg      Config
 	identity identity
@@ -130,7 +129,7 @@ type Attempt struct {
 	cancel    context.CancelFunc // ends the running Describe or Connect, if any
 }
 
-// stage is how far an attempt has got; it only grows.
+// stage is the progress of an attempt; it only grows.
 type stage uint8
 
 const (
@@ -141,8 +140,8 @@ const (
 	over // connected, failed or closed
 )
 
-// New prepares an attempt. It starts nothing and sends nothing. When it fails,
-// a Socket given in cfg stays the caller's.
+// New prepares an attempt. It starts nothing and sends nothing. When it fails, the caller keeps a
+// Socket given in cfg.
 func New(cfg Config) (*Attempt, error) {
 	cfg.setDefaults()
 	if cfg.LowTTL && !lowTTLSupported {
@@ -161,16 +160,16 @@ func New(cfg Config) (*Attempt, error) {
 	return &Attempt{cfg: cfg, identity: id, socket: socket, transport: &quic.Transport{Conn: newIntake(socket)}}, nil
 }
 
-// A run is one running Describe or Connect, with the parts that Close may take
-// from the Attempt at any time.
+// A run is one running Describe or Connect, with the parts that Close may take from the Attempt at
+// any time.
 type run struct {
-	ctx       context.Context // Close ends it as well
-	done      func()          // to be called at the end
+	ctx       context.Context // Close also ends it
+	done      func()          // must be called at the end
 	transport *quic.Transport
 	ice       *iceSide // nil in Describe
 }
 
-// begin moves the attempt on from one stage to the next.
+// begin moves the attempt from one stage to the next.
 func (a *Attempt) begin(ctx context.Context, from, to stage, limit time.Duration) (run, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,10 +184,9 @@ func (a *Attempt) begin(ctx context.Context, from, to stage, limit time.Duration
 	return run{ctx, a.cancel, a.transport, a.ice}, nil
 }
 
-// Describe asks the STUN servers for the socket's mapped addresses and returns
-// what the peer must know, at most MaxDescription bytes: secrets included. It
-// fails when no server answers (overlay.ErrTimeout) or none can be sent to
-// (overlay.ErrUnreachable), within cfg.GatherTimeout.
+// Describe asks the STUN servers for the socket's mapped addresses and returns the description for
+// the peer, at most MaxDescription bytes, including secrets. It fails when no server answers
+// (overlay.ErrTimeout) or none can be sent to (overlay.ErrUnreachable), within cfg.GatherTimeout.
 func (a *Attempt) Describe(ctx context.Context) ([]byte, error) {
 	run, err := a.begin(ctx, fresh, describing, a.cfg.GatherTimeout)
 	if err != nil {
@@ -223,15 +221,14 @@ func (a *Attempt) Describe(ctx context.Context) ([]byte, error) {
 	return own.Append(nil), nil
 }
 
-// Connect reaches the peer that made the description and returns the first
-// stream of the tunnel to it. Both ends must call it at about the same time. It returns within
-// cfg.Timeout; the error says whether the peer's addresses, the checks or QUIC
-// failed, with overlay.ErrTimeout when nobody answered and
-// overlay.ErrForbidden when somebody did who is not the peer or may not be.
+// Connect reaches the peer that made the description and returns the first stream of the tunnel to
+// it. Both ends must call it at about the same time. It returns within cfg.Timeout; the error says
+// whether the peer's addresses, the checks or QUIC failed, with overlay.ErrTimeout when there was
+// no answer and overlay.ErrForbidden when another host answered or the peer may not be contacted.
 //
-// A controlling end returns up to one round trip before the other has verified
-// it; a refusal then shows in its first Read. After an error the attempt is
-// spent and has released everything.
+// A controlling end returns up to one round trip before the other has verified it; a refusal then
+// shows in its first Read. After an error the attempt cannot be used again and has released
+// everything.
 func (a *Attempt) Connect(ctx context.Context, description []byte) (*Conn, error) {
 	run, err := a.begin(ctx, described, connecting, a.cfg.Timeout)
 	if err != nil {
@@ -273,12 +270,11 @@ func (a *Attempt) connect(run run, description []byte) (*Conn, error) {
 	return a.handOver(j)
 }
 
-// openGateway sends the low-TTL datagrams and waits until the peer should have
-// sent its own.
+// openGateway sends the low-TTL datagrams and waits until the peer should have sent its own.
 func (a *Attempt) openGateway(ctx context.Context, targets []Candidate) error {
 	for _, t := range targets {
 		if err := sendLowTTL(a.socket, t.Addr); err != nil {
-			a.cfg.Log.Debug("punch: a low-TTL datagram was not sent", "to", t.Addr, "err", err) // the checks will tell
+			a.cfg.Log.Debug("punch: a low-TTL datagram was not sent", "to", t.Addr, "err", err) // the checks will show the result
 		}
 	}
 	hold := time.NewTimer(a.cfg.HoldOff)
@@ -291,8 +287,8 @@ func (a *Attempt) openGateway(ctx context.Context, targets []Candidate) error {
 	}
 }
 
-// handOver makes a tunnel of transport, socket and connection and ends ICE, which
-// nobody needs any more: QUIC keeps the mapping alive.
+// handOver makes a tunnel of transport, socket and connection and ends ICE, which is no longer
+// needed: QUIC keeps the mapping alive.
 func (a *Attempt) handOver(j joined) (*Conn, error) {
 	a.mu.Lock()
 	closed := a.stage == over
@@ -321,9 +317,8 @@ func (a *Attempt) handOver(j joined) (*Conn, error) {
 	return conn, nil
 }
 
-// Close ends the attempt and releases its socket and goroutines; a running
-// Describe or Connect returns. It does nothing to a Conn that Connect returned.
-// It always returns nil.
+// Close ends the attempt and releases its socket and goroutines; a running Describe or Connect
+// returns. It does not affect a Conn that Connect returned. It always returns nil.
 func (a *Attempt) Close() error {
 	a.mu.Lock()
 	a.stage = over
@@ -349,7 +344,7 @@ func closeTransport(t *quic.Transport) {
 	t.Conn.Close()
 }
 
-// classify adds the class that callers branch on.
+// classify adds the error class that callers branch on.
 func classify(err error) error {
 	var mismatch *tls.CertificateVerificationError
 	var idle *quic.IdleTimeoutError

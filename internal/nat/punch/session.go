@@ -16,22 +16,22 @@ import (
 
 // Sizes and times of QUIC.
 const (
-	// A path of 1 Gb/s and 60 ms holds 7.5 MB; a window that starts there needs
-	// no time to grow, and twice that lets a reader fall behind a little.
+	// A path of 1 Gb/s and 60 ms holds 7.5 MB; a window that starts there needs no time to grow,
+	// and twice that lets a reader fall behind a little.
 	firstWindow = 8 << 20
 	maxWindow   = 16 << 20
 
-	// A stream that nobody reads must not hold up the others, and so the
-	// connection's window has room for the windows of all of them.
+	// An unread stream must not block the others, so the connection's window has room for the
+	// windows of all of them.
 	allWindows = 2 * maxStreams * maxWindow
 
 	idleTimeout = 30 * time.Second
 	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
 )
 
-// quicConfig returns how QUIC goes. It begins with the least packets that RFC 9000
-// (section 14) has a path carry, for the way may hold no more and say nothing, and finds
-// larger ones by itself (section 14.3). Small ones are never made larger.
+// quicConfig returns the configuration of QUIC. It begins with the smallest packets that RFC 9000
+// (section 14) requires a path to carry, because the path may drop larger ones silently, and finds
+// larger ones by itself (section 14.3). With small set they never grow.
 func quicConfig(small bool) *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout:           DefaultTimeout,
@@ -42,13 +42,13 @@ func quicConfig(small bool) *quic.Config {
 		MaxStreamReceiveWindow:         maxWindow,
 		MaxConnectionReceiveWindow:     allWindows,
 		MaxIncomingStreams:             maxStreams,
-		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of those before
+		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of earlier ones
 		InitialPacketSize:              minDatagram,
 		DisablePathMTUDiscovery:        small,
 	}
 }
 
-// minDatagram is the UDP payload of 1200 bytes below which QUIC does not go.
+// minDatagram is the minimum UDP payload of QUIC, 1200 bytes.
 const minDatagram = 1200
 
 // A session is the part of Connect that talks to the peer.
@@ -66,8 +66,8 @@ type joined struct {
 	setup  Setup
 }
 
-// connect checks the pairs of addresses and then opens QUIC on the one chosen.
-// What it returns still shares the transport with the attempt.
+// connect checks the pairs of addresses and then opens QUIC on the chosen one. The result still
+// shares the transport with the attempt.
 func (s *session) connect() (joined, error) {
 	if err := s.run.ice.addRemote(s.targets); err != nil {
 		return joined{}, err
@@ -104,15 +104,15 @@ func (s *session) dial(ctx context.Context) (joined, error) {
 	return joined{conn, stream, Setup{Checks: checked.Sub(began), Handshake: time.Since(checked)}}, nil
 }
 
-// accept is connect for the other end. It waits for QUIC and not for ICE, which
-// may still be waiting for an answer when QUIC is there already.
+// accept is connect for the other end. It waits for QUIC and not for ICE, which may still be
+// waiting for an answer when QUIC has connected.
 func (s *session) accept(ctx context.Context) (joined, error) {
 	began, side := time.Now(), s.run.ice
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	refused := func(from netip.AddrPort, err error) {
 		if to, ok := side.selected(); ok && to == from {
-			cancel(err) // the peer itself; others can knock as they like
+			cancel(err) // the peer itself; connections of other hosts do not matter
 		}
 	}
 	listener, err := s.run.transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig(s.attempt.cfg.SmallPackets))
@@ -123,7 +123,7 @@ func (s *session) accept(ctx context.Context) (joined, error) {
 	if _, err := side.agent.StartAccept(s.peer.Ufrag, s.peer.Password); err != nil {
 		return joined{}, s.checksFailed(ctx, began, err)
 	}
-	checked := sync.OnceValue(time.Now) // when a pair was chosen, or else when QUIC was there
+	checked := sync.OnceValue(time.Now) // when a pair was chosen, or otherwise when QUIC connected
 	side.agent.OnSelectedCandidatePairChange(func(_, _ ice.Candidate) { checked() })
 	conn, err := listener.Accept(ctx)
 	if err != nil {
@@ -140,14 +140,14 @@ func (s *session) accept(ctx context.Context) (joined, error) {
 	return joined{conn, stream, Setup{Checks: checked().Sub(began), Handshake: time.Since(checked())}}, nil
 }
 
-// acceptStream takes the peer's stream and reads its hello.
+// acceptStream accepts the peer's stream and reads its hello.
 func acceptStream(ctx context.Context, conn *quic.Conn) (*quic.Stream, error) {
 	stream, err := conn.AcceptStream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var first [1]byte
-	if _, err := stream.Read(first[:]); err != nil { // it is there, or the stream would not be
+	if _, err := stream.Read(first[:]); err != nil { // the byte is there, or the stream would not be
 		return nil, err
 	}
 	if first[0] != hello {
@@ -169,7 +169,7 @@ func (s *iceSide) selected() (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(pair.Remote.Port())), true
 }
 
-// checksFailed is the error for ICE's part.
+// checksFailed returns the error for a failure of ICE.
 func (s *session) checksFailed(ctx context.Context, began time.Time, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -178,7 +178,7 @@ func (s *session) checksFailed(ctx context.Context, began time.Time, err error) 
 		time.Since(began).Round(time.Millisecond), list(s.attempt.own.Candidates), list(s.targets), classify(err))
 }
 
-// quicFailed is the error for QUIC's part; to may be invalid.
+// quicFailed returns the error for a failure of QUIC; to may be invalid.
 func (s *session) quicFailed(ctx context.Context, to netip.AddrPort, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -10,9 +10,9 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// A sharedSocket is what ICE sees of the socket that QUIC owns: datagrams that
-// are not QUIC come in (STUN's first byte never looks like QUIC's), anything
-// goes out. Closing it, and deadlines, leave the socket itself alone.
+// A sharedSocket is ICE's view of the socket that QUIC owns: it receives datagrams that are not
+// QUIC (STUN's first byte never looks like QUIC's), and sends anything. Closing it, and deadlines,
+// do not affect the socket itself.
 type sharedSocket struct {
 	transport *quic.Transport
 	local     net.Addr
@@ -58,8 +58,8 @@ func (s *sharedSocket) SetDeadline(time.Time) error      { return nil }
 func (s *sharedSocket) SetReadDeadline(time.Time) error  { return nil }
 func (s *sharedSocket) SetWriteDeadline(time.Time) error { return nil }
 
-// A mux gives ICE the shared socket, under the addresses that are candidates
-// and no others: those of a wildcard socket would be all of the host's.
+// A mux gives ICE the shared socket, under the candidate addresses only: a wildcard socket would
+// have all addresses of the host.
 type mux struct {
 	*ice.UniversalUDPMuxDefault
 	addrs []net.Addr

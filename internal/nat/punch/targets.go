@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// permits says why an address must not be a candidate, or returns nil.
+// permits returns why an address must not be a candidate, or nil.
 func (c *Config) permits(a netip.Addr) error {
 	why := ""
 	switch {
@@ -38,10 +38,10 @@ func (c *Config) permitsPeer(a netip.Addr) error {
 }
 
 // chooseTargets returns those of the peer's candidates that this end sends to:
-//   - not what permits refuses, and nothing of an IP version that own lacks;
-//   - a host candidate only when it is the peer's address in the world, too, or
-//     both ends show the world the same address. Otherwise it is a private
-//     address behind another NAT, and here it may belong to somebody else;
+//   - not what permits rejects, and nothing of an IP version that own lacks;
+//   - a host candidate only when it is also the peer's public address, or both ends have
+//     the same public address. Otherwise it is a private address behind another NAT, and
+//     may belong to another host here;
 //   - each address once.
 //
 // The error names the reasons when none is left.
@@ -74,9 +74,8 @@ func chooseTargets(own, peer []Candidate, permits func(netip.Addr) error) ([]Can
 	return nil, fmt.Errorf("none of the peer's %d candidates can be used: %w", len(peer), first)
 }
 
-// hidden reports whether the peer's host address a stands behind a NAT that
-// this end does not share. A peer that asked no STUN server is taken at its
-// word.
+// hidden reports whether the peer's host address a is behind a NAT that this end does not share.
+// The host address of a peer that asked no STUN server is not considered hidden.
 func hidden(a netip.Addr, own, peer []Candidate) bool {
 	knows := false
 	for _, m := range peer {

@@ -12,43 +12,43 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A Tunnel is the QUIC connection between two hosts, with its socket. Connect
-// makes it with its first stream; either end may open more, which takes no
-// negotiation, and the other accepts each by the token that it shows:
+// A Tunnel is the QUIC connection between two hosts, with its socket. Connect makes it with its
+// first stream; either end may open more, which takes no negotiation, and the other accepts each by
+// the token that it presents:
 //
 //	end A: Open(token) ──── stream: token ────▶ Accept(token)
 //	       Await       ◀─── stream: welcome ──
 //
-// Whoever has the tunnel and knows a token that the other end waits for gets a
-// stream; the two ends agree on tokens by another way, which must be as safe as
-// that of the descriptions.
+// Whichever end has the tunnel and knows a token that the other end waits for gets a stream; the
+// two ends agree on tokens over another channel, which must be as secure as that of the
+// descriptions.
 //
-// A tunnel ends with its last stream, or so long after it as Keep says; nobody
-// else ends it. Its methods are safe for concurrent use.
+// A tunnel ends with its last stream, or as long after it as Keep says; nothing else ends it. Its
+// methods are safe for concurrent use.
 type Tunnel struct {
 	quic    *quic.Conn
 	id      [TokenLen]byte
 	release func() // closes transport and socket
 
 	mu       sync.Mutex
-	users    int           // streams, and who opens or waits for one
+	users    int           // streams, and calls that open or wait for one
 	keep     time.Duration // how long to stay without users
 	idle     *time.Timer   // ends the tunnel; not nil while it is kept without users
-	rests    uint64        // times without users so far
+	rests    uint64        // number of periods without users so far
 	over     bool          // ending or ended
 	unmarked map[quic.StreamID]chan struct{}
-	arrived  map[Token]*arrival          // streams that nobody has accepted yet
-	awaited  map[Token]chan *quic.Stream // who waits for a stream; each has room for one
+	arrived  map[Token]*arrival          // streams that are not accepted yet
+	awaited  map[Token]chan *quic.Stream // pending Accepts; each channel is buffered for one
 }
 
 // TokenLen is the length of a Token in bytes.
 const TokenLen = 16
 
-// A Token names one stream. It should be random, for it is good for one
-// stream, and nobody but the two ends should know it.
+// A Token names one stream. It should be random, because it is valid for one stream, and only the
+// two ends should know it.
 type Token [TokenLen]byte
 
-// maxStreams is how many streams each end may have opened in a tunnel.
+// maxStreams is the maximum number of streams that each end may have open in a tunnel.
 const maxStreams = 64
 
 func newTunnel(q *quic.Conn, release func()) (*Tunnel, error) {
@@ -67,7 +67,7 @@ func newTunnel(q *quic.Conn, release func()) (*Tunnel, error) {
 	return t, nil
 }
 
-// start has the peer's streams and marks served until the connection is over.
+// start serves the peer's streams and marks until the connection is over.
 func (t *Tunnel) start() {
 	go t.serveMarks()
 	go func() {
@@ -76,16 +76,16 @@ func (t *Tunnel) start() {
 	}()
 }
 
-// ID names the tunnel, the same at both ends. It comes of the TLS keys
-// (RFC 8446 section 7.5) and is of no use to others.
+// ID names the tunnel, the same at both ends. It is derived from the TLS keys (RFC 8446 section
+// 7.5) and cannot be used by other hosts.
 func (t *Tunnel) ID() [TokenLen]byte { return t.id }
 
-// Done is closed when the connection has ended or its path was found dead,
+// Done returns a channel that is closed when the connection has ended or its path was found dead,
 // which takes up to half a minute of silence.
 func (t *Tunnel) Done() <-chan struct{} { return t.quic.Context().Done() }
 
-// Keep sets for how long the tunnel stays when no stream is left. Zero, which
-// it begins with, ends it with its last stream, or now if there is none.
+// Keep sets how long the tunnel stays when no stream is left. Zero, the initial value, ends it with
+// its last stream, or now if there is none.
 func (t *Tunnel) Keep(d time.Duration) {
 	t.mu.Lock()
 	t.keep = d
@@ -96,7 +96,7 @@ func (t *Tunnel) Keep(d time.Duration) {
 	}
 }
 
-// enter counts a user in.
+// enter adds a user.
 func (t *Tunnel) enter() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *Tunnel) enter() error {
 	return nil
 }
 
-// leave counts a user out; the last one may end the tunnel, with code.
+// leave removes a user; the last one may end the tunnel, with code.
 func (t *Tunnel) leave(code quic.ApplicationErrorCode) {
 	t.mu.Lock()
 	t.users--
@@ -125,8 +125,8 @@ func (t *Tunnel) leave(code quic.ApplicationErrorCode) {
 	}
 }
 
-// enterIdle begins the time without users, with mu held. It reports whether there is
-// none and the caller must end the tunnel.
+// enterIdle begins a period without users. mu is held. It reports whether the tunnel is not kept
+// and the caller must end it.
 func (t *Tunnel) enterIdle() (end bool) {
 	if t.over {
 		return false
@@ -145,7 +145,7 @@ func (t *Tunnel) enterIdle() (end bool) {
 	return false
 }
 
-// expire ends the tunnel unless somebody has used it since that rest began.
+// expire ends the tunnel unless it was used since that period began.
 func (t *Tunnel) expire(rest uint64) {
 	t.mu.Lock()
 	end := t.idle != nil && t.rests == rest && !t.over
@@ -156,8 +156,8 @@ func (t *Tunnel) expire(rest uint64) {
 	}
 }
 
-// died ends a tunnel whose connection is over, unless somebody still has it, who
-// then does when leaving.
+// died ends a tunnel whose connection is over, unless it still has users; the last of them ends it
+// on leaving.
 func (t *Tunnel) died() {
 	t.mu.Lock()
 	end := t.users == 0 && t.enterIdle()
@@ -167,7 +167,7 @@ func (t *Tunnel) died() {
 	}
 }
 
-// end is for whoever has set over.
+// end ends the tunnel. The caller has set over.
 func (t *Tunnel) end(code quic.ApplicationErrorCode) {
 	t.mu.Lock()
 	if t.idle != nil {
@@ -182,7 +182,7 @@ func (t *Tunnel) end(code quic.ApplicationErrorCode) {
 	t.release()
 }
 
-// newConn makes a Conn of a stream, for a user who has entered.
+// newConn makes a Conn of a stream, for a user that has entered.
 func (t *Tunnel) newConn(s *quic.Stream, setup Setup) *Conn {
 	c := &Conn{
 		tunnel: t, stream: s, setup: setup,
@@ -197,9 +197,8 @@ func (t *Tunnel) newConn(s *quic.Stream, setup Setup) *Conn {
 // An Opening is a stream that the peer has not accepted yet.
 type Opening struct{ conn *Conn }
 
-// Open opens a stream and shows the token. It does not wait; Await does. The
-// error is net.ErrClosed when the tunnel has ended, overlay.ErrOverloaded when
-// too many streams are open.
+// Open opens a stream and presents the token. It does not wait; Await does. The error is
+// net.ErrClosed when the tunnel has ended, overlay.ErrOverloaded when too many streams are open.
 func (t *Tunnel) Open(token Token) (*Opening, error) {
 	if err := t.enter(); err != nil {
 		return nil, fmt.Errorf("punch.Open: %w", err)
@@ -217,9 +216,8 @@ func (t *Tunnel) Open(token Token) (*Opening, error) {
 	return o, nil
 }
 
-// Await waits until the peer has accepted the stream, which shows that the path
-// works both ways. When ctx ends first, the error is overlay.ErrTimeout and the
-// stream is gone.
+// Await waits until the peer has accepted the stream, which shows that the path works both ways.
+// When ctx ends first, the error is overlay.ErrTimeout and the stream is gone.
 func (o *Opening) Await(ctx context.Context) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { o.conn.stream.SetReadDeadline(time.Unix(1, 0)) })
 	var first [1]byte

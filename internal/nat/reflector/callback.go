@@ -17,9 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// How long a call-back waits before it calls the other side silent. A SYN is
-// sent again after a second, so that one lost packet does not look like a
-// filter; a datagram is sent three times for the same reason.
+// How long a call-back waits before it reports silence. A SYN is sent again after a second, so that
+// one lost packet does not look like a filter; a datagram is sent three times for the same reason.
 const (
 	tcpSilence = 1500 * time.Millisecond
 	udpSilence = 300 * time.Millisecond
@@ -29,21 +28,21 @@ const (
 // NonceLen is the length of what a call-back sends, in bytes.
 const NonceLen = 16
 
-// MaxAfter is the longest that an answer may be asked to wait.
+// MaxAfter is the longest delay of an answer.
 const MaxAfter = 15 * time.Minute
 
-// Target is whom to call back. ParseTarget makes one from a message.
+// Target is the target of a call-back. ParseTarget makes one from a message.
 type Target struct {
 	To    netip.AddrPort
 	UDP   bool
 	Nonce [NonceLen]byte
-	After time.Duration // 0: at once and from a new port; else as an answer, so much later
+	After time.Duration // 0: at once and from a new port; otherwise as an answer, after this delay
 	Quiet bool          // instead: keep a quiet port for To
-	Port  uint16        // to call from, a quiet one; 0: a new one
+	Port  uint16        // the quiet port to call from; 0: a new one
 }
 
-// ParseTarget checks the form of a request. Addresses that are nobody's in
-// particular are refused, and so is the loopback unless it is asked for.
+// ParseTarget checks the form of a request. It rejects addresses that do not identify one host, and
+// loopback addresses unless loopback is set.
 func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) {
 	t := Target{UDP: req.GetUdp()}
 	to, err := netip.ParseAddrPort(req.GetTo())
@@ -78,10 +77,9 @@ func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) 
 	return t, fmt.Errorf("%w: call back %v: it %s", overlay.ErrForbidden, t.To, why)
 }
 
-// CallBack contacts t once, from the local address given or, if that is not
-// valid, one that the system chooses, and says what came of it. It takes two
-// seconds at most and never fails: what goes wrong here is UNKNOWN, with the
-// reason in the text.
+// CallBack contacts t once, from the given local address or, if that is not valid, one that the
+// system chooses, and returns the outcome. It takes at most two seconds and never fails: local
+// failures are UNKNOWN, with the reason in the text.
 func CallBack(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
 	if t.UDP {
 		return callUDP(ctx, t, local)
@@ -129,7 +127,7 @@ func callUDP(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBac
 		if _, err := c.Write(t.Nonce[:]); err != nil {
 			return outcome(t, udpSilence, err)
 		}
-		// Only ICMP errors are waited for; what the other side sends is not read.
+		// Wait only for ICMP errors; what the other side sends is not read.
 		c.SetReadDeadline(time.Now().Add(udpSilence / udpCopies))
 		if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return outcome(t, udpSilence, err)
@@ -138,7 +136,7 @@ func callUDP(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBac
 	return outcome(t, udpSilence, context.DeadlineExceeded)
 }
 
-// outcome puts the error of a call-back into a class and words.
+// outcome returns the class and text for the error of a call-back.
 func outcome(t Target, bound time.Duration, err error) *controlpb.CallBackResponse {
 	var ne net.Error
 	what := "SYN"
@@ -156,7 +154,7 @@ func outcome(t Target, bound time.Duration, err error) *controlpb.CallBackRespon
 	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNKNOWN, Text: fmt.Sprintf("could not send a %s to %v: %v", what, t.To, cause(err))}
 }
 
-// cause is an error without the addresses that net adds.
+// cause returns an error without the addresses that net adds.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {

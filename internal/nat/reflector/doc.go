@@ -1,12 +1,10 @@
-// Package reflector is what a broker and a proxy do so that a site can learn how
-// it looks from outside: they answer observe frames over TCP and STUN over UDP
-// with the address that a question came from, and they call back, once and
-// with a nonce, an address that asked for it: at once and from a port that is
-// new to it, or after a while as the late answer to what it asked.
+// Package reflector lets a broker or a proxy show a site how it looks from outside: it answers
+// observe frames over TCP and STUN over UDP with the source address of the question, and it calls
+// back, once and with a nonce, an address that asked for it: at once and from a port that is new to
+// it, or later as a late answer.
 //
-// It knows no sites and no jobs, and it decides nothing: whom a vantage point
-// may call back is for the broker to say, from what Seen remembers, and how
-// often from Rates. It never sends to anybody who did not ask. Its state is
-// counters, those two tables and the answers that it owes; all are bounded and
-// forget by themselves.
+// It knows no sites and no jobs, and it decides nothing: the broker decides whom a vantage point
+// may call back, from the addresses in Seen, and how often, by Rates. It never sends to a host that
+// did not ask. Its state is counters, those two tables and the answers that it owes; all are
+// bounded and expire by themselves.
 package reflector

@@ -12,10 +12,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
-// Front is a listener before a TLS server that also answers observe frames on
-// the same port, for sites that let only one port out. The first byte tells
-// the two apart: a TLS hello begins with 0x16, a frame with 'I'. Connections
-// of the first kind come out of Accept with every byte still to be read.
+// Front is a listener in front of a TLS server that also answers observe frames on the same port,
+// for sites that let only one port out. The first byte distinguishes the two: a TLS hello begins
+// with 0x16, a frame with 'I'. Accept returns connections of the first kind with every byte still
+// to be read.
 //
 //	ln --- 'I' ---> Observer
 //	   \-- else --> Accept
@@ -24,7 +24,7 @@ type Front struct {
 	observer *Observer
 	log      *slog.Logger
 	tls      chan net.Conn
-	silent   *accept.HalfOpen // connections whose first byte has not come
+	silent   *accept.HalfOpen // connections whose first byte has not arrived
 	done     chan struct{}    // closed when Serve or Close ends it
 	once     sync.Once
 
@@ -32,14 +32,14 @@ type Front struct {
 	err error
 }
 
-// NewFront returns a Front for ln, which it owns. silent bounds the connections
-// that have not said anything yet. Nothing is accepted before Serve runs.
+// NewFront returns a Front for ln, which it owns. silent bounds the connections that have not sent
+// anything yet. Nothing is accepted before Serve runs.
 func NewFront(ln net.Listener, observer *Observer, silent *accept.HalfOpen, log *slog.Logger) *Front {
 	return &Front{ln: ln, observer: observer, log: log, tls: make(chan net.Conn), silent: silent, done: make(chan struct{})}
 }
 
-// Serve accepts until ctx is done, Close is called or the listener fails. It
-// returns when every connection that did not come out of Accept is closed.
+// Serve accepts until ctx is done, Close is called or the listener fails. It returns when every
+// connection that Accept did not return is closed.
 func (f *Front) Serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
@@ -84,7 +84,7 @@ func (f *Front) sort(ctx context.Context, c net.Conn, place *limit.Place[accept.
 	}
 }
 
-// Accept returns the next connection that is no observer's.
+// Accept returns the next connection that is not for the observer.
 func (f *Front) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.tls:
@@ -102,7 +102,7 @@ func (f *Front) Close() error {
 	return f.ln.Close()
 }
 
-// fail ends Accept with err, unless something did before.
+// fail ends Accept with err, unless it has ended already.
 func (f *Front) fail(err error) {
 	f.once.Do(func() {
 		f.mu.Lock()

@@ -24,14 +24,13 @@ import (
 const (
 	DefaultPlaces = 1024             // connections held at a time
 	DefaultHold   = 30 * time.Second // how long one is held: a NAT's mapping lives at least as long as its connection
-	firstFrame    = 5 * time.Second  // for the first frame to come
+	firstFrame    = 5 * time.Second  // for the first frame to arrive
 	maxQuestions  = 64               // observe frames on one connection
 )
 
-// Observer answers observe frames. Safe for concurrent use.
+// Observer answers observe frames. It is safe for concurrent use.
 type Observer struct {
-	// Log is told when Serve cannot accept for a while; nil is none. Set it before
-	// Serve.
+	// Log, if not nil, gets a line when Serve cannot accept for a while. Set it before Serve.
 	Log *slog.Logger
 
 	by     string // "broker main", for refusals
@@ -40,7 +39,7 @@ type Observer struct {
 	places *accept.HalfOpen
 
 	mu   sync.Mutex                   // guards the fields below, and the promises
-	held map[netip.AddrPort]*question // by whom they came from; at most one for each place
+	held map[netip.AddrPort]*question // by source address; at most one for each place
 	owed int                          // promises among them
 
 	quiet map[uint16]*quietPort
@@ -48,10 +47,10 @@ type Observer struct {
 	answered, refused atomic.Uint64
 }
 
-// NewObserver returns an Observer that refuses in the name of by. It holds as
-// many connections as places lets in; nil means DefaultPlaces, half of them of
-// one source. Each is held for at most hold; zero means DefaultHold. seen, if not
-// nil, is told every address that was answered; it must not block.
+// NewObserver returns an Observer that names itself by in refusals. It holds as many connections as
+// places admits; nil means DefaultPlaces, half of them from one source. Each is held for at most
+// hold; zero means DefaultHold. seen, if not nil, is called with every address that was answered;
+// it must not block.
 func NewObserver(by string, places *accept.HalfOpen, hold time.Duration, seen func(netip.AddrPort)) *Observer {
 	if places == nil {
 		places = accept.NewHalfOpen(accept.Bounds{Total: DefaultPlaces, PerSource: DefaultPlaces / 2}, nil)
@@ -62,12 +61,12 @@ func NewObserver(by string, places *accept.HalfOpen, hold time.Duration, seen fu
 	return &Observer{by: by, hold: hold, seen: seen, places: places, held: make(map[netip.AddrPort]*question), quiet: make(map[uint16]*quietPort)}
 }
 
-// ObserverStats counts since the Observer was made.
+// ObserverStats are counters since the Observer was made.
 type ObserverStats struct {
 	Answered   uint64 `json:"answered"`   // observe frames
-	Refused    uint64 `json:"refused"`    // connections whose first frame was no observe frame
+	Refused    uint64 `json:"refused"`    // connections whose first frame was not an observe frame
 	Overloaded uint64 `json:"overloaded"` // connections closed because too many were held
-	Held       int    `json:"held"`       // connections now
+	Held       int    `json:"held"`       // current connections
 }
 
 // Stats returns the counts so far.
@@ -76,7 +75,7 @@ func (o *Observer) Stats() ObserverStats {
 	return ObserverStats{o.answered.Load(), o.refused.Load(), at.Refused + at.KeyRefused + at.Evicted, at.Used}
 }
 
-// Limits returns how far the bounds of held connections are used, for metrics.
+// Limits returns the usage of the bounds of held connections, for metrics.
 func (o *Observer) Limits() limit.Stats { return o.places.Stats() }
 
 // Serve answers the connections that ln accepts until ctx is done or ln fails,
@@ -93,8 +92,8 @@ func (o *Observer) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// Take reads the first frame of c, answers it if it is an observe frame and
-// refuses it else. It owns c and returns when c is closed.
+// Take reads the first frame of c, answers it if it is an observe frame and refuses it otherwise.
+// It owns c and returns when c is closed.
 func (o *Observer) Take(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	place, err := o.places.Enter(c)
@@ -112,7 +111,7 @@ func (o *Observer) Take(ctx context.Context, c net.Conn) {
 	o.serveConn(c)
 }
 
-// Answer is Take for a connection whose first observe frame was read already.
+// Answer is Take for a connection whose first observe frame has been read already.
 func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	place, err := o.places.Enter(c)
@@ -124,8 +123,8 @@ func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 	o.serveConn(c)
 }
 
-// serveConn answers the question that was read and those that follow, until the
-// peer closes, its time is over or a promise is kept.
+// serveConn answers the question that was read and those that follow, until the peer closes, its
+// time is over or a promise is kept.
 func (o *Observer) serveConn(c net.Conn) {
 	c.SetDeadline(time.Now().Add(o.hold))
 	from := addrPort(c.RemoteAddr())
@@ -151,12 +150,12 @@ func (o *Observer) serveConn(c net.Conn) {
 	}
 }
 
-// refuse says what was wrong with the first frame.
+// refuse sends the error about the first frame.
 func (o *Observer) refuse(c net.Conn, frame wire.Frame, err error) {
 	o.refused.Add(1)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-		return // nobody is there to be told
+		return // the peer is gone
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("%w: no frame came within %v", overlay.ErrTimeout, firstFrame)
 	case err == nil:
@@ -167,12 +166,12 @@ func (o *Observer) refuse(c net.Conn, frame wire.Frame, err error) {
 		return
 	}
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite() // closing with input unread would destroy the words
+		half.CloseWrite() // closing with unread input would destroy the refusal
 		io.Copy(io.Discard, io.LimitReader(c, 64<<10))
 	}
 }
 
-// addrPort returns the address of a TCP or UDP peer, IPv4 as such.
+// addrPort returns the address of a TCP or UDP peer, IPv4 unmapped.
 func addrPort(a net.Addr) netip.AddrPort {
 	switch a := a.(type) {
 	case *net.TCPAddr:

@@ -13,26 +13,25 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A promise is a nonce that is sent after a while in which nothing else passes,
-// as a late answer to a question: from the STUN port to where a request came
-// from, or on the connection of an observe frame. Whether it arrives shows
-// whether the asker's NAT or filter still remembers that it asked.
+// A promise is a nonce that is sent after an idle period, as a late answer to a question: from the
+// STUN port to the source of a request, or on the connection of an observe frame. Whether it
+// arrives shows whether the asker's NAT or filter still has the state of the question.
 
 // Bounds of promises.
 const (
-	maxOwed   = 256             // connections with a promise, of one Observer
-	maxDue    = 1024            // datagrams promised, of one Sockets
-	keepBound = 5 * time.Second // to write a nonce and see the other side close
+	maxOwed   = 256             // connections with a promise, per Observer
+	maxDue    = 1024            // promised datagrams, per Sockets
+	keepBound = 5 * time.Second // to write a nonce and wait for the other side to close
 )
 
-// Point is what one vantage point calls back from. Sockets may be nil.
+// Point is the source of one vantage point's call-backs. Sockets may be nil.
 type Point struct {
 	Observer *Observer
 	Sockets  *Sockets
 }
 
-// CallBack is the function CallBack for targets of now. To one of later it
-// promises: the answer is PROMISED, or UNKNOWN with the reason.
+// CallBack is the function CallBack for immediate targets. For a delayed target it makes a promise:
+// the answer is PROMISED, or UNKNOWN with the reason.
 func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackResponse {
 	var err error
 	switch {
@@ -59,15 +58,15 @@ func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackRespon
 	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_PROMISED, Text: fmt.Sprintf("%v is answered in %v", t.To, t.After)}
 }
 
-// question is a connection that an Observer holds, with what it was promised.
-// Observer.mu guards all but conn.
+// question is a connection that an Observer holds, with its promise. Observer.mu guards all but
+// conn.
 type question struct {
 	conn  net.Conn
-	at    time.Time // zero: nothing was promised
+	at    time.Time // zero: no promise
 	nonce [NonceLen]byte
 }
 
-// enter notes a connection that is held, so that it can be promised something.
+// enter records a held connection, so that a promise can be made on it.
 func (o *Observer) enter(from netip.AddrPort, c net.Conn) *question {
 	q := &question{conn: c}
 	o.mu.Lock()
@@ -87,9 +86,8 @@ func (o *Observer) leave(from netip.AddrPort, q *question) {
 	}
 }
 
-// promise has the connection from t.To held until t.After is over, and the
-// nonce sent on it then. Nothing passes on it until then: the system's
-// keep-alive is turned off, too.
+// promise holds the connection from t.To until t.After is over, and has the nonce sent on it then.
+// It is idle until then: the system's keep-alive is turned off, too.
 func (o *Observer) promise(t Target) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,12 +107,11 @@ func (o *Observer) promise(t Target) error {
 	}
 	o.owed++
 	q.at, q.nonce = time.Now().Add(t.After), t.Nonce
-	q.conn.SetDeadline(q.at) // which wakes its reader, converse
+	q.conn.SetDeadline(q.at) // wakes its reader, serveConn
 	return nil
 }
 
-// keep sends what q was promised, if its time has come. The reader of the
-// connection calls it.
+// keep sends what was promised to q, if it is due. The reader of the connection calls it.
 func (o *Observer) keep(q *question) {
 	o.mu.Lock()
 	at, nonce := q.at, q.nonce
@@ -132,7 +129,7 @@ func (o *Observer) keep(q *question) {
 	}
 }
 
-// due is a datagram that is to be sent.
+// due is a datagram to be sent.
 type due struct {
 	to     netip.AddrPort
 	nonce  [NonceLen]byte
@@ -140,13 +137,12 @@ type due struct {
 	copies int // still to be sent, a little apart
 }
 
-// schedule holds the datagrams that were promised, at most maxDue. Safe for
-// concurrent use.
+// schedule holds the promised datagrams, at most maxDue. It is safe for concurrent use.
 type schedule struct {
 	wake chan struct{} // holds a value after an addition
 
 	mu  sync.Mutex // guards all
-	all []due      // in no order
+	all []due      // unordered
 }
 
 func newSchedule() *schedule { return &schedule{wake: make(chan struct{}, 1)} }
@@ -165,8 +161,8 @@ func (s *schedule) add(d due) error {
 	return nil
 }
 
-// take returns what is to be sent now, each once, and when to ask again; the
-// zero time is when something was added.
+// take returns the datagrams that are due, each once, and when to call it again; the zero time
+// means when something was added.
 func (s *schedule) take(now time.Time) (send []due, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +186,8 @@ func (s *schedule) take(now time.Time) (send []due, next time.Time) {
 	return send, next
 }
 
-// serve sends from pc what is due, until ctx is done. What cannot be sent was
-// in vain, as if it were lost on the way.
+// serve sends due datagrams from pc until ctx is done. What cannot be sent counts as lost on the
+// way.
 func (s *schedule) serve(ctx context.Context, pc net.PacketConn) {
 	t := time.NewTimer(0)
 	defer t.Stop()

@@ -11,10 +11,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A quiet port shows whether a filter tracks connections where there is no UDP to tell it
-// by: somebody sends a SYN to it, which is not answered, and then it sends one back. To a
-// filter that tracks connections the second belongs to the first; one that judges SYNs
-// alone refuses it as it does any other.
+// A quiet port shows whether a filter tracks connections where there is no UDP to determine it
+// with: the site sends a SYN to it, which is not answered, and then the port sends one back. To a
+// filter that tracks connections the second belongs to the first; one that judges SYNs alone
+// refuses it like any other.
 //
 //	site                        vantage point
 //	  |----- Quiet, by the broker --->|  listens
@@ -29,14 +29,14 @@ const (
 	maxQuiet  = 16
 )
 
-// quietPort is one. Nobody accepts what it takes.
+// quietPort is one quiet port. Its connections are never accepted.
 type quietPort struct {
-	to netip.AddrPort // whom alone it may call
+	to netip.AddrPort // the only address that it may call
 	ln net.Listener
 }
 
-// keepQuiet listens on a quiet port until it has called, or quietLife is over, also if the
-// daemon stops meanwhile: nobody waits for it.
+// keepQuiet listens on a quiet port until it has called, or quietLife is over, even if the daemon
+// stops meanwhile: nothing waits for it.
 func (o *Observer) keepQuiet(to netip.AddrPort) (uint16, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,7 +62,7 @@ func (o *Observer) endQuiet(port uint16, ln net.Listener) {
 	ln.Close()
 }
 
-// callQuiet calls from a quiet port, which ends with that.
+// callQuiet calls from a quiet port and closes it.
 func (o *Observer) callQuiet(ctx context.Context, t Target) *controlpb.CallBackResponse {
 	o.mu.Lock()
 	q := o.quiet[t.Port]

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenQuiet listens on a port of which the queue holds two connections. Linux drops
-// SYNs while it is full, and says nothing.
+// listenQuiet listens on a port whose queue holds two connections. Linux silently drops SYNs while
+// it is full.
 func listenQuiet() (net.Listener, error) {
 	lc := net.ListenConfig{Control: sharePort, KeepAlive: -1}
 	lc.SetMultipathTCP(false)
@@ -21,7 +21,7 @@ func listenQuiet() (net.Listener, error) {
 	raw, err := ln.(*net.TCPListener).SyscallConn()
 	if err == nil {
 		var again error
-		err = raw.Control(func(fd uintptr) { again = unix.Listen(int(fd), 1) }) // one more than that
+		err = raw.Control(func(fd uintptr) { again = unix.Listen(int(fd), 1) }) // the queue holds one more than that
 		err = errors.Join(err, again)
 	}
 	if err != nil {
@@ -31,7 +31,7 @@ func listenQuiet() (net.Listener, error) {
 	return ln, nil
 }
 
-// sharePort lets a listener's port be called from.
+// sharePort allows calls from a listener's port.
 func sharePort(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })

@@ -11,16 +11,15 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 )
 
-// Sockets are a UDP socket for STUN and a TCP listener for observe frames on
-// the same port, which is another one than the vantage point's main port: a
-// site that reaches both lets more than one port out.
+// Sockets are a UDP socket for STUN and a TCP listener for observe frames on the same port, which
+// differs from the vantage point's main port: a site that reaches both lets more than one port out.
 type Sockets struct {
 	udp net.PacketConn
 	tcp net.Listener
-	due *schedule // what udp is to answer late
+	due *schedule // what udp must send as late answers
 }
 
-// Listen opens both sockets on addr or none. Port 0 takes a free one.
+// Listen opens both sockets on addr or none. Port 0 selects a free one.
 func Listen(ctx context.Context, addr netip.AddrPort) (*Sockets, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
@@ -35,7 +34,7 @@ func Listen(ctx context.Context, addr netip.AddrPort) (*Sockets, error) {
 			return &Sockets{pc, ln, newSchedule()}, nil
 		}
 		ln.Close()
-		if addr.Port() != 0 || try == 9 { // a free TCP port may be taken for UDP
+		if addr.Port() != 0 || try == 9 { // a free TCP port may be in use for UDP
 			return nil, fmt.Errorf("stun_listen %v: %w", at, err)
 		}
 	}

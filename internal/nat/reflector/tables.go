@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Seen remembers from which addresses this vantage point was asked over TCP,
-// so that an address is called back only after its holder has completed a
-// hand-shake from there. Safe for concurrent use.
+// Seen remembers from which addresses this vantage point was asked over TCP, so that an address is
+// called back only after its holder has completed a handshake from there. It is safe for concurrent
+// use.
 type Seen struct {
 	max  int
 	life time.Duration
@@ -23,8 +23,8 @@ func NewSeen(max int, life time.Duration) *Seen {
 	return &Seen{max: max, life: life, at: make(map[netip.Addr]time.Time)}
 }
 
-// Note remembers an address. When the table is full, what is over goes first;
-// if nothing is, the new address is not remembered and Note returns false.
+// Note remembers an address. When the table is full, expired addresses are removed first; if there
+// are none, the new address is not remembered and Note returns false.
 func (s *Seen) Note(a netip.Addr, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,10 +46,9 @@ func (s *Seen) Has(a netip.Addr, now time.Time) bool {
 	return ok && now.Sub(t) < s.life
 }
 
-// Rates lets each key do burst things at once and then one every interval. It
-// forgets a key that has been idle for as long as it takes to be at burst
-// again, so it holds only those that were lately active. Safe for concurrent
-// use.
+// Rates lets each key do burst things at once and then one every interval. It removes a key that
+// has been idle for long enough to be at burst again, so it holds only recently active keys. It is
+// safe for concurrent use.
 type Rates[K comparable] struct {
 	burst int
 	every time.Duration
@@ -63,8 +62,8 @@ func NewRates[K comparable](burst int, every time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, every: every, full: make(map[K]time.Time)}
 }
 
-// Take counts one thing of key and returns 0, or returns how long the key must
-// wait before it may do the next.
+// Take counts one thing of key and returns 0, or returns how long the key must wait before the
+// next.
 func (r *Rates[K]) Take(key K, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,12 +1,10 @@
-// Package stunserver answers STUN Binding requests (RFC 8489): it tells whoever
-// asks from which address and port the question came. A broker and a proxy each
-// run one, and the two together show a site what its NAT does.
+// Package stunserver answers STUN Binding requests (RFC 8489): it reports the source address and
+// port of each request. A broker and a proxy each run one, and the two together show a site what
+// its NAT does.
 //
-// It knows no credentials, no sites and no jobs. It sends one reply for one
-// request, to the asker and to nobody else, with the mapped address and, if the
-// request was padded, as much padding as its only content, so that it is of no
-// use to somebody who forges source addresses.
-// Its only state is a set of counters.
+// It knows no credentials, no sites and no jobs. It sends one reply for one request, only to the
+// asker, with the mapped address and, if the request was padded, at most as much padding, so that
+// it is of no use for attacks with forged source addresses. Its only state is a set of counters.
 package stunserver
 
 import (
@@ -19,26 +17,26 @@ import (
 	"time"
 )
 
-// maxRequest is the longest datagram that is read whole; only a padded Binding
-// request is as long, and what is cut off here fails its own length.
+// maxRequest is the longest datagram that is read whole; only a padded Binding request is that
+// long, and what is truncated fails the length check.
 const maxRequest = 1500
 
-// Server answers Binding requests. The zero value is ready. Safe for
-// concurrent use; one Server may serve several sockets.
+// Server answers Binding requests. The zero value is ready. It is safe for concurrent use; one
+// Server may serve several sockets.
 type Server struct {
 	verdicts   [verdicts]atomic.Uint64
 	unsendable atomic.Uint64
 }
 
-// Stats counts datagrams since the Server was made. Each that arrived is in
-// exactly one of Answered, Refused, Foreign, Messages and Malformed.
+// Stats counts datagrams since the Server was made. Each that arrived is in exactly one of
+// Answered, Refused, Foreign, Messages and Malformed.
 type Stats struct {
 	Answered   uint64 // Binding requests that got their mapped address
-	Refused    uint64 // Binding requests that demanded something unknown (error 420)
-	Foreign    uint64 // dropped: no STUN at all, or of RFC 3489
-	Messages   uint64 // dropped: STUN, but no Binding request
-	Malformed  uint64 // dropped: wrong lengths or fingerprint, or a source nobody can be answered at
-	Unsendable uint64 // replies, among Answered and Refused, that the system did not take
+	Refused    uint64 // Binding requests that require an unknown attribute (error 420)
+	Foreign    uint64 // dropped: not STUN, or of RFC 3489
+	Messages   uint64 // dropped: STUN, but not a Binding request
+	Malformed  uint64 // dropped: wrong lengths or fingerprint, or a source that cannot be answered
+	Unsendable uint64 // replies, among Answered and Refused, that the system did not accept
 }
 
 // Stats returns the counts so far.
@@ -50,13 +48,12 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// Serve answers what arrives at pc until ctx is done, then returns nil; it also
-// returns when reading fails, with the error. It starts no goroutine that
-// outlives it. pc stays the caller's; while Serve runs nobody else may read
-// from it or set its read deadline.
+// Serve answers what arrives at pc until ctx is done, then returns nil; it also returns when
+// reading fails, with the error. It starts no goroutine that outlives it. The caller keeps pc;
+// while Serve runs no other code may read from it or set its read deadline.
 //
-// A host with several addresses should bind pc to one of them: a reply from a
-// wildcard socket may leave with another address than the one that was asked.
+// A host with several addresses should bind pc to one of them: a reply from a wildcard socket may
+// have another source address than the one that was asked.
 func (s *Server) Serve(ctx context.Context, pc net.PacketConn) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -104,7 +101,7 @@ func (s *Server) handle(out, datagram []byte, from netip.AddrPort) []byte {
 	return r.appendReply(out[:0], from)
 }
 
-// answerable reports whether one host can be meant by the source address.
+// answerable reports whether the source address can identify one host.
 func answerable(from netip.AddrPort) bool {
 	a := from.Addr().Unmap()
 	return from.Port() != 0 && a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() &&

@@ -17,35 +17,33 @@ import (
 type Request struct {
 	Level  Level
 	Local  netip.AddrPort // where Dial dials from
-	Remote netip.AddrPort // where it dials to: the target as seen from here
+	Remote netip.AddrPort // where it dials to: the target's address as seen from here
 
-	// Dial connects Local with Remote, as any program would. It must end with
-	// its context.
+	// Dial connects Local with Remote, as any program would. It must end with its context.
 	Dial func(context.Context) (*net.TCPConn, error)
 
-	// Carry brings the packet to the target's Inject. It may return when the
-	// packet is on its way, and had better return when it has been injected.
+	// Carry delivers the packet to the target's Inject. It may return when the packet is in flight,
+	// but preferably returns when it has been injected.
 	Carry func(ctx context.Context, syn []byte) error
 }
 
-// resends are the times after its capture at which an asker sends its SYN again
-// for TravEcho. The first time it died at the target's firewall; once the echo has
-// opened that, it gets through. One that comes before the echo dies as well, and
-// when one has arrived the kernel there overlooks the others for half a second;
-// the times are for carryings that take 15 ms longer than the direct way, and more.
+// resends are the times after its capture at which an asker sends its SYN again for TravEcho. The
+// first one was dropped at the target's firewall; once the echo has opened that, it passes. One
+// that arrives before the echo is dropped as well, and when one has arrived the kernel there
+// ignores the others for half a second; the times are for carrying that takes 15 ms longer than the
+// direct path, and more.
 var resends = []time.Duration{
 	15 * time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond,
 	130 * time.Millisecond, 190 * time.Millisecond, 280 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond,
 }
 
-// Connect dials while it carries the SYN to the target, and returns the
-// connection. It ends with ctx, and after flowLife in any case. That the client is
-// connected does not prove that the target is: with too low a level a firewall may
-// let the SYN/ACK out and the ACK not in.
+// Connect dials while it carries the SYN to the target, and returns the connection. It ends with
+// ctx, and after flowLife in any case. That the client is connected does not prove that the target
+// is: with too low a level a firewall may let the SYN/ACK out but not the ACK in.
 //
-// Besides what Carry returns, errors are overlay.ErrRefused when a reset
-// answered, overlay.ErrTimeout when nothing did, overlay.ErrUnreachable and
-// overlay.ErrOverloaded; they say what to look at.
+// In addition to the errors of Carry, it returns overlay.ErrRefused when a reset was received,
+// overlay.ErrTimeout when there was no answer, overlay.ErrUnreachable and overlay.ErrOverloaded;
+// the errors say what to check.
 func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	w, err := e.watch(r.Local, r.Remote, r.Level == TravEcho)
 	if err != nil {
@@ -81,13 +79,12 @@ func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	return nil, fmt.Errorf("traversing from %v to %v (%v): %w", r.Local, r.Remote, r.Level, err)
 }
 
-// A delivery is what goes on beside a dial. Its results may be read when run has
-// returned.
+// A delivery runs in parallel to a dial. Its results may be read when run has returned.
 type delivery struct {
 	engine  *Engine
 	request Request
 
-	err error // why the dial cannot succeed; nil when that ended first
+	err error // why the dial cannot succeed; nil when the dial ended first
 }
 
 // run captures the SYN and carries it, and for TravEcho sends it again meanwhile.
@@ -107,8 +104,8 @@ func (d *delivery) run(ctx context.Context, w *Watch) error {
 	return d.err
 }
 
-// resend sends the SYN again at its times. What cannot be sent is as good as
-// lost on the way: the dial will tell.
+// resend sends the SYN again at the times in resends. A failed send counts as a lost packet: the
+// dial shows the result.
 func (d *delivery) resend(ctx context.Context, syn Segment) {
 	captured := time.Now()
 	for _, after := range resends {
@@ -127,7 +124,7 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, overlay.ErrRefused)
 }
 
-// explain says what a failed dial means.
+// explain returns the error for a failed dial, with its likely cause.
 func explain(ctx context.Context, err error, l Level) error {
 	switch {
 	case ctx.Err() == context.Canceled:
@@ -154,21 +151,21 @@ type Watch struct {
 	engine *Engine
 	key    endpoints
 	flow   *flow
-	syn    chan Segment // one place: the first SYN; those sent again are the same
+	syn    chan Segment // buffered for one: the first SYN; retransmissions are identical
 
 	repeats  bool // for TravEcho, see seen
 	first    *Segment
 	repeated int // times; both are guarded by engine.mu
 }
 
-// maxRepeats bounds how often a Watch has the SYN sent again.
+// maxRepeats bounds how often a Watch sends the SYN again.
 const maxRepeats = 6
 
-// lingering is how long a Watch goes on for its repeats when the client is
-// connected: over the first retransmission of the target's kernel.
+// lingering is how long a Watch continues its repeats after the client is connected: beyond the
+// first retransmission of the target's kernel.
 const lingering = 2 * time.Second
 
-// Watch begins to look for the SYN of a connect from local to remote. Close it.
+// Watch starts to look for the SYN of a connect from local to remote. Close it.
 func (e *Engine) Watch(local, remote netip.AddrPort) (*Watch, error) {
 	return e.watch(local, remote, false)
 }
@@ -188,13 +185,12 @@ func (e *Engine) watch(local, remote netip.AddrPort, repeats bool) (*Watch, erro
 	return w, e.add(time.Now(), w.key, w.flow)
 }
 
-// seen is flow.seen. For TravEcho it has the SYN sent again for each SYN/ACK that
-// comes in. Where the target's firewall lets the kernel's SYN/ACK out though it
-// knows of no connection, that satisfies the client, and to the tracker there the
-// echo remains a SYN without an answer: data pass, a FIN does not. The target's
-// helper sends the SYN/ACK once more behind the echo. The SYN that answers it finds
-// the tracker ready, and the SYN/ACK which answers that completes the simultaneous
-// open for it. To both kernels these are old duplicates.
+// seen is flow.seen. For TravEcho it sends the SYN again for each SYN/ACK that arrives. If the
+// target's firewall lets the kernel's SYN/ACK out although it has no state of the connection, the
+// client is satisfied, but for the tracker there the echo remains a SYN without an answer: data
+// pass, a FIN does not. The target's helper sends the SYN/ACK once more after the echo. The SYN
+// that answers it finds the tracker ready, and the SYN/ACK that answers that SYN completes the
+// simultaneous open for the tracker. To both kernels these are old duplicates.
 func (w *Watch) seen(_ time.Time, s Segment, outgoing bool) []Segment {
 	switch {
 	case outgoing && s.hasFlags(flagSYN):
@@ -209,8 +205,7 @@ func (w *Watch) seen(_ time.Time, s Segment, outgoing bool) []Segment {
 	return nil
 }
 
-// SYN returns the copied SYN. It ends with ctx, and with overlay.ErrTimeout
-// after a second.
+// SYN returns the copied SYN. It ends with ctx, and with overlay.ErrTimeout after a second.
 func (w *Watch) SYN(ctx context.Context) (Segment, error) {
 	timer := time.NewTimer(synWait)
 	defer timer.Stop()

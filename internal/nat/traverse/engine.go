@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An Engine sees the SYNs of this host and sends segments. It is opened once, for
-// the life of a daemon: closing a packet socket takes the kernel up to 30 ms.
-// Its methods are safe for concurrent use.
+// An Engine sees the SYNs of this host and sends segments. It is opened once, for the life of a
+// daemon: closing a packet socket takes the kernel up to 30 ms. Its methods are safe for concurrent
+// use.
 type Engine struct {
 	sockets *sockets
 
@@ -23,19 +23,19 @@ type Engine struct {
 	flows map[endpoints]*flow // connections under way, at most maxFlows
 }
 
-// endpoints name a connection as this host sees it.
+// endpoints identify a connection as this host sees it.
 type endpoints struct{ local, remote netip.AddrPort }
 
 // A flow is a connection under way. Its fields are guarded by Engine.mu.
 type flow struct {
 	expires time.Time
-	seen    func(now time.Time, s Segment, outgoing bool) []Segment // returns what to send; called under mu
-	failed  func(error)                                             // of sending that; called without mu
+	seen    func(now time.Time, s Segment, outgoing bool) []Segment // returns what to send; called with mu held
+	failed  func(error)                                             // called when sending that failed, without mu
 	target  *Injected                                               // at the target, or nil
 }
 
-// Available says whether this process may do traversing TCP, as nil or an
-// error with ErrPrivilege or ErrUnsupported.
+// Available returns nil if this process may do traversing TCP, or an error with ErrPrivilege or
+// ErrUnsupported.
 func Available() error {
 	s, err := openSockets()
 	if err == nil {
@@ -58,7 +58,7 @@ func Open() (*Engine, error) {
 // Close closes the sockets. Serve must have returned.
 func (e *Engine) Close() { e.sockets.close() }
 
-// Serve looks at the packets until ctx is done. Nothing works without it.
+// Serve processes packets until ctx is done. Nothing works without it.
 func (e *Engine) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.sockets.interrupt)()
 	buf := make([]byte, MaxPacket)
@@ -69,7 +69,7 @@ func (e *Engine) Serve(ctx context.Context) error {
 			return nil
 		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("traverse.Serve: %w", err)
-		case err != nil: // such as an interface that went down
+		case err != nil: // for example, an interface went down
 			continue
 		}
 		if s, err := Parse(buf[:n]); err == nil {
@@ -78,7 +78,7 @@ func (e *Engine) Serve(ctx context.Context) error {
 	}
 }
 
-// handle gives a segment to the flow it belongs to and sends what that wants.
+// handle passes a segment to the flow it belongs to and sends the result.
 func (e *Engine) handle(now time.Time, s Segment, outgoing bool) {
 	key := endpoints{local: s.Src, remote: s.Dst}
 	if !outgoing {
@@ -102,7 +102,7 @@ func (e *Engine) handle(now time.Time, s Segment, outgoing bool) {
 	}
 }
 
-// add takes a flow in. The caller holds mu.
+// add registers a flow. The caller holds mu.
 func (e *Engine) add(now time.Time, key endpoints, f *flow) error {
 	f.expires = now.Add(flowLife)
 	if len(e.flows) >= maxFlows {
@@ -119,7 +119,7 @@ func (e *Engine) add(now time.Time, key endpoints, f *flow) error {
 	return nil
 }
 
-// remove forgets a flow, unless another has taken its place.
+// remove removes a flow, unless another has replaced it.
 func (e *Engine) remove(key endpoints, f *flow) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

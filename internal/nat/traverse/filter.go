@@ -2,9 +2,9 @@ package traverse
 
 import "golang.org/x/net/bpf"
 
-// synFilter lets whole TCP segments with SYN pass, and neither RST nor FIN, except
-// those on the loopback interface, where injected ones go by, and those behind IPv6
-// extension headers. Offsets count from the IP header.
+// synFilter passes whole TCP segments with SYN and neither RST nor FIN, except those on the
+// loopback interface, where injected ones travel, and those with IPv6 extension headers. Offsets
+// count from the IP header.
 func synFilter() ([]bpf.RawInstruction, error) {
 	const (
 		etherIPv4 = 0x0800

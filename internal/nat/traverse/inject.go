@@ -10,36 +10,36 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An Injection is a carried SYN and where it goes.
+// An Injection is a carried SYN and its destination.
 type Injection struct {
 	Level  Level
 	SYN    []byte         // the packet that Connect gave to Carry
-	Source netip.AddrPort // the client as seen from here: its mapping where it is behind a NAT
+	Source netip.AddrPort // the client's address as seen from here: its mapping if it is behind a NAT
 	Target netip.AddrPort // the listener's address on this host
 }
 
-// An Injected is a connection request that the local kernel has got. The Engine
-// does what remains by itself, and forgets it after some seconds.
+// An Injected is a connection request that the local kernel has received. The Engine does the rest
+// by itself, and drops it after some seconds.
 type Injected struct {
 	engine *Engine
 	key    endpoints
 	flow   *flow
 	talk   *conversation // guarded by engine.mu
 	answer chan struct{} // closed when the kernel has answered
-	fault  chan error    // the first segment that could not be sent; one place
+	fault  chan error    // buffered for one: the first segment that could not be sent
 }
 
-// Close forgets the connection before its time: it is established, or given up.
+// Close drops the connection before its time: it is established, or given up.
 func (i *Injected) Close() { i.engine.remove(i.key, i.flow) }
 
-// Inject gives a carried SYN to the local kernel, with what the level adds, and
-// returns when the kernel has answered it; the connection then appears at the
-// listener after about a round trip. The same SYN again is a duplicate and
-// does nothing more. It ends with ctx and after a second in any case.
+// Inject gives a carried SYN to the local kernel, with what the level adds, and returns when the
+// kernel has answered it; the connection then appears at the listener after about a round trip. The
+// same SYN again is a duplicate and has no further effect. It ends with ctx and after a second in
+// any case.
 //
-// It fails with overlay.ErrForbidden when the packet is anything but a bare SYN
-// from another host to an address of this one, overlay.ErrRefused when the
-// kernel does not answer, and overlay.ErrOverloaded.
+// It fails with overlay.ErrForbidden when the packet is anything but a bare SYN from another host
+// to an address of this one, overlay.ErrRefused when the kernel does not answer, and
+// overlay.ErrOverloaded.
 func (e *Engine) Inject(ctx context.Context, in Injection) (*Injected, error) {
 	fail := func(err error) (*Injected, error) {
 		return nil, fmt.Errorf("injecting a SYN from %v to %v (%v): %w", in.Source, in.Target, in.Level, err)
@@ -74,7 +74,7 @@ func (e *Engine) Inject(ctx context.Context, in Injection) (*Injected, error) {
 	return i, nil
 }
 
-// checkLocal makes sure that a packet to addr stays on this host.
+// checkLocal ensures that a packet to addr stays on this host.
 func checkLocal(addr netip.Addr) error {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -115,7 +115,7 @@ func (i *Injected) seen(now time.Time, s Segment, outgoing bool) []Segment {
 func (i *Injected) failed(err error) {
 	select {
 	case i.fault <- err:
-	default: // an earlier one is enough
+	default: // one error is enough
 	}
 }
 

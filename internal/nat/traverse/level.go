@@ -6,27 +6,26 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A Level says what the target's helper does besides injecting the SYN.
+// A Level is what the target's helper does in addition to injecting the SYN.
 type Level uint8
 
 // The levels.
 const (
-	// Trav injects the SYN and no more. The kernel's SYN/ACK must be let out
-	// though no SYN came in: by no filter, or one without memory.
+	// Trav only injects the SYN. The kernel's SYN/ACK must be let out although no SYN came in: by
+	// no filter, or a stateless one.
 	Trav Level = iota + 1
 
-	// TravAck first sends a bare ACK outward. A tracker with loose pick-up (the
-	// usual one) then believes in an established connection.
+	// TravAck first sends a bare ACK outward. A tracker with loose pick-up (the usual kind) then
+	// assumes an established connection.
 	TravAck
 
-	// TravEcho sends the kernel's SYN/ACK outward once more as a bare SYN, and
-	// turns the SYN/ACK by which the client answers into the ACK that the kernel
-	// waits for; the asker sends its SYN again. To both sites' trackers and NATs it
-	// is an ordinary simultaneous open.
+	// TravEcho sends the kernel's SYN/ACK outward once more as a bare SYN, and turns the SYN/ACK by
+	// which the client answers into the ACK that the kernel waits for; the asker sends its SYN
+	// again. To both sites' trackers and NATs it is an ordinary simultaneous open.
 	TravEcho
 )
 
-// Levels lists them, the simplest first.
+// Levels returns all levels, the simplest first.
 func Levels() []Level { return []Level{Trav, TravAck, TravEcho} }
 
 // String returns "trav", "trav+ack" or "trav+echo".
@@ -42,8 +41,8 @@ func (l Level) String() string {
 	return fmt.Sprintf("level(%d)", uint8(l))
 }
 
-// Choose returns the level by which a client at the asker's site reaches a
-// listener at the target's, and why; or false, and why none does.
+// Choose returns the level by which a client at the asker's site reaches a listener at the
+// target's, and why; or false, and why none does.
 func Choose(asker, target overlay.SiteProfile) (Level, string, bool) {
 	for _, s := range []overlay.SiteProfile{asker, target} {
 		switch {
@@ -67,7 +66,7 @@ func Choose(asker, target overlay.SiteProfile) (Level, string, bool) {
 	case target.Filter == overlay.FilterStateless:
 		return Trav, fmt.Sprintf("%s refuses bare SYNs only", target.Site), true
 	case target.Filter == overlay.FilterStateful && !target.NAT.Translates() && resets(asker) && !stateless(asker):
-		// An echo that meets an established client would draw the asker's reset.
+		// An echo that reaches an established client would trigger the asker's reset.
 		return TravAck, fmt.Sprintf("the tracker of %s picks connections up from their middle", target.Site), true
 	case stateless(asker) && resets(asker):
 		return 0, fmt.Sprintf("%s answers with a reset the SYN by which %s would open its filter", asker.Site, target.Site), false

@@ -30,8 +30,8 @@ const (
 // protocolTCP is TCP's number in both versions of IP.
 const protocolTCP = 6
 
-// A Segment is a TCP segment over IPv4 or IPv6 that carries no data. Both addresses are
-// of the version that it is over.
+// A Segment is a TCP segment over IPv4 or IPv6 that carries no data. Both addresses have the IP
+// version that it is sent over.
 type Segment struct {
 	Src, Dst netip.AddrPort
 	Seq, Ack uint32
@@ -40,16 +40,16 @@ type Segment struct {
 	Options  []byte // as on the wire, padded to a multiple of four bytes, at most 40
 }
 
-// errPacket wraps what is wrong with a packet.
+// errPacket is wrapped by errors about a packet.
 var errPacket = errors.New("not a TCP segment over IPv4 or IPv6")
 
 func badPacket(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errPacket, fmt.Sprintf(format, args...))
 }
 
-// Parse reads a packet. Bytes behind it (padding of short frames) are ignored, and so
-// are the checksums: the kernel leaves those of a packet that is about to leave to the
-// network card. The result shares no memory with b.
+// Parse decodes a packet. Bytes after it (padding of short frames) are ignored, and so are the
+// checksums: the kernel leaves those of an outgoing packet to the network card. The result shares
+// no memory with b.
 func Parse(b []byte) (Segment, error) {
 	if len(b) > 0 && b[0]>>4 == 6 {
 		return parse6(b)
@@ -69,9 +69,8 @@ func Parse(b []byte) (Segment, error) {
 	return parseTCP(b[header:total], netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20])))
 }
 
-// parse6 reads an IPv6 packet, RFC 8200 section 3. Extension headers are refused,
-// fragments among them: no kernel puts any before a SYN by itself, and what they ask for
-// would be lost on the way.
+// parse6 decodes an IPv6 packet, RFC 8200 section 3. Extension headers are rejected, including
+// fragments: no kernel puts any before a SYN by itself, and their effect would be lost on the way.
 func parse6(b []byte) (Segment, error) {
 	if len(b) < ip6Header {
 		return Segment{}, badPacket("%d bytes that are no IPv6 header", len(b))
@@ -90,7 +89,7 @@ func parse6(b []byte) (Segment, error) {
 	return parseTCP(b[ip6Header:ip6Header+payload], src, dst)
 }
 
-// parseTCP reads the TCP header t, of tcpHeader bytes at least.
+// parseTCP decodes the TCP header t, of at least tcpHeader bytes.
 func parseTCP(t []byte, src, dst netip.Addr) (Segment, error) {
 	offset := int(t[12]>>4) * 4
 	switch {
@@ -110,9 +109,9 @@ func parseTCP(t []byte, src, dst netip.Addr) (Segment, error) {
 	}, nil
 }
 
-// Append appends the segment as a packet, with its checksums, and returns the extended
-// slice. Addresses must be of one version of IP and Options as said; it panics
-// otherwise, since Segments come from Parse.
+// Append appends the segment as a packet, with its checksums, and returns the extended slice. The
+// addresses must have one IP version and Options must be as documented; it panics otherwise, since
+// Segments come from Parse.
 func (s Segment) Append(dst []byte) []byte {
 	if len(s.Options)%4 != 0 || len(s.Options) > 40 {
 		panic(fmt.Sprintf("traverse: %d bytes of options", len(s.Options)))
@@ -124,8 +123,8 @@ func (s Segment) Append(dst []byte) []byte {
 	} else {
 		dst = s.append6(dst, size)
 	}
-	// The pseudo headers of RFC 9293, section 3.1, and RFC 8200, section 8.1, add up
-	// to the same but for the length of the addresses.
+	// The pseudo headers of RFC 9293, section 3.1, and RFC 8200, section 8.1, have the same sum
+	// except for the length of the addresses.
 	pseudo := sum(uint32(size)+protocolTCP, s.Src.Addr().AsSlice())
 	pseudo = sum(pseudo, s.Dst.Addr().AsSlice())
 
@@ -159,7 +158,7 @@ func (s Segment) append6(dst []byte, size int) []byte {
 	return append(append(dst, src[:]...), to[:]...)
 }
 
-// sum adds b to a checksum under way (RFC 1071); b has an even length.
+// sum adds b to an unfinished checksum (RFC 1071); b has an even length.
 func sum(acc uint32, b []byte) uint32 {
 	for i := 0; i < len(b); i += 2 {
 		acc += uint32(binary.BigEndian.Uint16(b[i:]))
@@ -167,7 +166,7 @@ func sum(acc uint32, b []byte) uint32 {
 	return acc
 }
 
-// fold ends a checksum.
+// fold finishes a checksum.
 func fold(acc uint32) uint16 {
 	for acc > 0xffff {
 		acc = acc>>16 + acc&0xffff
@@ -186,19 +185,17 @@ func (s Segment) hasFlags(flags uint8) bool {
 	return s.Flags&(flagSYN|flagACK|flagFIN|flagRST) == flags
 }
 
-// opener returns the bare ACK that a target sends outward before a SYN is
-// injected. A tracker that picks connections up from their middle takes it for
-// such a middle, and the kernel's SYN/ACK behind it for more of the same. The
-// client that gets it is in SYN-SENT and drops it without a word, because it
+// opener returns the bare ACK that a target sends outward before a SYN is injected. A tracker with
+// loose pick-up takes it for the middle of a connection, and the kernel's SYN/ACK after it for more
+// of the same. The client that receives it is in SYN-SENT and drops it silently, because it
 // acknowledges the client's SYN (RFC 9293, section 3.10.7.3).
 func opener(syn Segment) Segment {
 	return Segment{Src: syn.Dst, Dst: syn.Src, Seq: syn.Seq, Ack: syn.Seq + 1, Flags: flagACK, Window: 1024}
 }
 
-// echo returns the kernel's SYN/ACK as a bare SYN: a first segment that every
-// tracker understands. The client sees a simultaneous open with the same
-// sequence number and options as in the SYN/ACK; there is nothing to echo of
-// its timestamp yet.
+// echo returns the kernel's SYN/ACK as a bare SYN: a first segment that every tracker understands.
+// The client sees a simultaneous open with the same sequence number and options as in the SYN/ACK;
+// there is no timestamp of the client to echo yet.
 func echo(synack Segment) Segment {
 	synack.Flags, synack.Ack = flagSYN, 0
 	synack.Options = bytes.Clone(synack.Options)
@@ -208,9 +205,8 @@ func echo(synack Segment) Segment {
 	return synack
 }
 
-// finish returns the SYN/ACK that a client in simultaneous open sends as the ACK
-// that the target's kernel waits for. The window of a SYN is not scaled, that of
-// an ACK is.
+// finish converts the SYN/ACK that a client in simultaneous open sends to the ACK that the target's
+// kernel waits for. The window of a SYN is not scaled, that of an ACK is.
 func finish(synack Segment) Segment {
 	if scale := option(synack.Options, 3); len(scale) == 1 {
 		synack.Window >>= min(scale[0], 14)
@@ -220,8 +216,7 @@ func finish(synack Segment) Segment {
 	return synack
 }
 
-// option returns the value of the first option of a kind, as a part of options,
-// or nil.
+// option returns the value of the first option of a kind, as a slice of options, or nil.
 func option(options []byte, kind byte) []byte {
 	for len(options) > 0 {
 		switch options[0] {

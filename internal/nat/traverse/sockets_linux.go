@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are the packet socket that sees SYNs and the raw sockets that send
-// segments. Both of these take packets with their IP header: the protocol
-// IPPROTO_RAW means that, in raw(7) as in net/ipv6/af_inet6.c.
+// sockets are the packet socket that sees SYNs and the raw sockets that send segments. The raw
+// sockets take packets with their IP header: that is the meaning of the protocol IPPROTO_RAW, in
+// raw(7) as in net/ipv6/af_inet6.c.
 type sockets struct {
 	packet     *os.File
 	raw4, raw6 *os.File // raw6 is nil where the kernel has no IPv6
 }
 
-// packetBuffer is the packet socket's buffer in bytes: room for a thousand SYNs
-// that come at once. More are dropped, and sent again by their kernels.
+// packetBuffer is the packet socket's buffer in bytes: room for a thousand simultaneous SYNs. More
+// are dropped, and retransmitted by their kernels.
 const packetBuffer = 1 << 20
 
 func openSockets() (*sockets, error) {
@@ -48,8 +48,8 @@ func rawSocket(family int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "raw socket"), nil
 }
 
-// packetSocket makes a packet socket that gets only what synFilter lets pass
-// from its very first packet on: it has no protocol until the filter is in place.
+// packetSocket makes a packet socket that receives only what synFilter passes, from its very first
+// packet on: it has no protocol until the filter is in place.
 func packetSocket() (*os.File, error) {
 	filter, err := synFilter()
 	if err != nil {
@@ -67,7 +67,7 @@ func packetSocket() (*os.File, error) {
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, packetBuffer) // as much as is permitted
 	err = os.NewSyscallError("SO_ATTACH_FILTER", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
 	if err == nil {
-		// Only sockets for all protocols see what leaves.
+		// Only sockets for all protocols see outgoing packets.
 		err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian16(unix.ETH_P_ALL)}))
 	}
 	if err != nil {
@@ -77,12 +77,12 @@ func packetSocket() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "packet socket"), nil
 }
 
-// bigEndian16 returns v as the kernel wants it in network order; all systems
-// that the suite is built for are little-endian.
+// bigEndian16 returns v in network order; all systems that the suite is built for are
+// little-endian.
 func bigEndian16(v uint16) uint16 { return v<<8 | v>>8 }
 
-// privilege says what keeps this process from a socket. A service manager that
-// restricts address families has the kernel say that there is no such family.
+// privilege explains why this process cannot have a socket. A service manager that restricts
+// address families makes the kernel report that the family does not exist.
 func privilege(what string, err error) error {
 	if errors.Is(err, unix.EAFNOSUPPORT) {
 		return fmt.Errorf("%w, and packet sockets: no %s: %w; install traversing.conf beside the unit (systemd: RestrictAddressFamilies=AF_PACKET)", ErrPrivilege, what, err)
@@ -104,7 +104,7 @@ func (s *sockets) close() {
 // interrupt makes receive return os.ErrDeadlineExceeded.
 func (s *sockets) interrupt() { s.packet.SetReadDeadline(time.Unix(1, 0)) }
 
-// receive waits for the next packet and says whether it was leaving.
+// receive waits for the next packet and reports whether it was outgoing.
 func (s *sockets) receive(buf []byte) (n int, outgoing bool, err error) {
 	raw, err := s.packet.SyscallConn()
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *sockets) receive(buf []byte) (n int, outgoing bool, err error) {
 	return n, outgoing, err
 }
 
-// send sends a segment: to the network, or to the local kernel when the
-// destination is one of this host's.
+// send sends a segment: to the network, or to the local kernel if the destination is an address of
+// this host.
 func (s *sockets) send(seg Segment) error {
 	socket, to := s.raw4, unix.Sockaddr(nil)
 	if dst := seg.Dst.Addr(); dst.Is4() {
@@ -146,7 +146,7 @@ func (s *sockets) send(seg Segment) error {
 	}
 	packet := seg.Append(make([]byte, 0, MaxPacket))
 	var sent error
-	err = raw.Control(func(fd uintptr) { // never waits: the buffer is emptied at once or the packet is lost, as packets are
+	err = raw.Control(func(fd uintptr) { // never blocks: the buffer is emptied at once or the packet is lost, as packets may be
 		sent = unix.Sendto(int(fd), packet, 0, to)
 	})
 	if errors.Is(sent, unix.EPERM) {

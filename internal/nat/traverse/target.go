@@ -8,17 +8,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// again is how long a duplicate is taken for one. What comes later was sent
-// again by a kernel whose timer ran out, because an earlier segment was lost.
+// again is for how long a repeated segment counts as a duplicate. A later one was retransmitted by
+// a kernel whose timer expired, because an earlier segment was lost.
 const again = 900 * time.Millisecond
 
-// A conversation is the target's part in one connection: which segments to send
-// after which was seen. It is a state machine without clock and socket.
+// A conversation is the target's part in one connection: which segments to send after which was
+// seen. It is a state machine without clock and socket.
 //
 //	start:    [opener outward]  SYN to the local kernel
 //	          kernel's SYN/ACK leaves  ->  answered; [echo and the SYN/ACK outward]
-//	          client's SYN/ACK comes   ->  [finish to the local kernel]
-//	          client's SYN comes       ->  [the SYN/ACK outward, again]
+//	          client's SYN/ACK arrives ->  [finish to the local kernel]
+//	          client's SYN arrives     ->  [the SYN/ACK outward, again]
 //
 // in brackets what only TravAck (opener) and TravEcho (all others) do.
 type conversation struct {
@@ -26,9 +26,9 @@ type conversation struct {
 	syn   Segment // as injected: from the client's outside address to the local listener
 
 	answered bool    // the kernel has answered
-	synack   Segment // that answer, the latest
+	synack   Segment // the latest such answer
 
-	// When each was sent last.
+	// When each was last sent.
 	echoed, finished, repeated time.Time
 }
 
@@ -56,7 +56,7 @@ func newConversation(level Level, syn Segment, source, target netip.AddrPort) (*
 	return &conversation{level: level, syn: syn}, nil
 }
 
-// sameVersion says why no segment goes from one address to another, or returns nil.
+// sameVersion returns why no segment goes from one address to another, or nil.
 func sameVersion(src, dst netip.Addr) error {
 	if src.IsValid() && dst.IsValid() && src.Is4() == dst.Is4() {
 		return nil
@@ -72,8 +72,8 @@ func (c *conversation) start() []Segment {
 	return []Segment{c.syn}
 }
 
-// step takes a segment of the connection that left (outgoing) or reached this
-// host, and returns what to send.
+// step processes a segment of the connection that left (outgoing) or reached this host, and returns
+// what to send.
 func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
 	due := func(last *time.Time) bool {
 		if c.level != TravEcho || now.Sub(*last) < again {
@@ -84,7 +84,7 @@ func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
 	}
 	switch {
 	case outgoing && s.hasFlags(flagSYN|flagACK) && s.Ack == c.syn.Seq+1:
-		if !c.answered || s.Seq != c.synack.Seq { // or another listener answers now
+		if !c.answered || s.Seq != c.synack.Seq { // another listener may answer now
 			c.echoed = time.Time{}
 		}
 		c.answered, c.synack = true, s
