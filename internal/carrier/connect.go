@@ -20,7 +20,7 @@ type HTTPProxy struct {
 	Password string
 }
 
-// maxAnswer bounds the head of the proxy's answer in bytes.
+// maxAnswer bounds the head of the proxy's answer, in bytes.
 const maxAnswer = 8 << 10
 
 // connect asks the proxy at the other end of conn for a tunnel to addr.
@@ -80,9 +80,8 @@ func (p HTTPProxy) request(addr string) []byte {
 	return b.Bytes()
 }
 
-// readHead reads up to the empty line and not a byte more: what follows
-// belongs to the tunnel. It reads byte by byte, once per connection, which is
-// the price of leaving the rest in the socket.
+// readHead reads up to the empty line and not a byte more: what follows belongs to the tunnel. It
+// reads byte by byte, once per connection, which is the cost of leaving the rest in the socket.
 func readHead(conn *net.TCPConn) ([]byte, error) {
 	head := make([]byte, 0, 256)
 	for {
@@ -99,8 +98,8 @@ func readHead(conn *net.TCPConn) ([]byte, error) {
 	}
 }
 
-// parseStatus reads "HTTP/1.1 200 Connection established". The reason comes
-// back as "200 Connection established", made fit to print.
+// parseStatus parses "HTTP/1.1 200 Connection established". It returns the reason as "200
+// Connection established", made printable.
 func parseStatus(head []byte) (status int, reason string, err error) {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	proto, rest, _ := strings.Cut(strings.TrimRight(string(line), "\r"), " ")
@@ -119,8 +118,8 @@ func parseStatus(head []byte) (status int, reason string, err error) {
 	return status, rest[:min(len(rest), 100)], nil
 }
 
-// Tunnel asks the proxy at the other end of conn for a tunnel to addr,
-// host:port, as DialTCP does; conn stays the caller's.
+// Tunnel asks the proxy at the other end of conn for a tunnel to addr, host:port, as DialTCP does;
+// the caller keeps conn.
 func (p HTTPProxy) Tunnel(ctx context.Context, conn *net.TCPConn, addr string) error {
 	return p.connect(ctx, conn, addr)
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxRetransmits is how many repetitions in a row a peer may leave
-// unanswered: about a minute on a path with a small round trip. A peer that
-// answers but does not read is asked by probes, which do not count here.
+// maxRetransmits is how many consecutive retransmissions a peer may leave unanswered: about a
+// minute on a path with a small round trip. A peer that answers but does not read is sent window
+// probes, which do not count here.
 const maxRetransmits = 8
 
-// dead says why a connection is of no use any more, as far as the kernel
-// knows, or returns nil. A flow that waits for one socket does not hear of the
-// other's end; this does.
+// dead returns why a connection cannot be used any more, as far as the kernel knows, or nil. A flow
+// that waits for one socket does not notice the end of the other; this does.
 func dead(c *net.TCPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -28,7 +27,7 @@ func dead(c *net.TCPConn) error {
 	var ierr error
 	err = raw.Control(func(fd uintptr) {
 		if info, ierr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); ierr == nil && info.State == tcpClose {
-			// Both ends may as well have closed properly: an error tells.
+			// Both ends may also have closed regularly: an error shows the difference.
 			pending, ierr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		}
 	})

@@ -17,25 +17,22 @@ import (
 // dialBound ends a dial whose context has no deadline of its own.
 const dialBound = 30 * time.Second
 
-// DialTCP connects to addr, "host:port", directly or, when via names one,
-// through an HTTP CONNECT proxy. The result is a bare kernel socket from which
-// nothing has been read that came after the proxy's answer, so it can be
-// spliced or passed on. MPTCP is off.
+// DialTCP connects to addr, "host:port", directly or, when via names one, through an HTTP CONNECT
+// proxy. The result is a plain kernel socket from which nothing after the proxy's answer has been
+// read, so it can be spliced or passed on. MPTCP is off.
 //
-// A host with several uplinks is not held up by a dead one: attempts from all its
-// addresses overlap.
+// A dead uplink does not block a host with several: attempts from all its addresses overlap.
 //
-// It ends with ctx, and after 30 s in any case. An error names the address and
-// the cause and is one of overlay.ErrRefused (somebody there said no, the HTTP
-// proxy included), overlay.ErrTimeout (nobody said anything) and
-// overlay.ErrUnreachable (no route, no such name), or context.Canceled.
+// It ends with ctx, and after 30 s in any case. An error names the address and the cause and is one
+// of overlay.ErrRefused (refused there, or by the HTTP proxy), overlay.ErrTimeout (no answer) and
+// overlay.ErrUnreachable (no route, unknown name), or context.Canceled.
 func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
 	return dialTCP(ctx, addr, via, 0)
 }
 
-// DialSmall is DialTCP for a connection that carries little, and that must come
-// about before anything is known of the way: its packets have at most 1280 bytes,
-// and fewer where ctx says so (WithSmallPackets).
+// DialSmall is DialTCP for a connection that carries little, and that must be established before
+// anything is known about the path: its packets have at most 1280 bytes, and fewer if ctx requests
+// that (WithSmallPackets).
 func DialSmall(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
 	return dialTCP(ctx, addr, via, usualMTU)
 }
@@ -73,10 +70,10 @@ func dialPlain(ctx context.Context, addr string, mtu int) (*net.TCPConn, error) 
 	return conn.TCPConn, nil
 }
 
-// dial makes the attempt, in packets of mtu bytes or of what limit says.
+// dial makes the attempt, with packets of mtu bytes or the limit.
 func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
 	d := net.Dialer{KeepAlive: -1, Control: limiter(ctx, mtu)} // Tune decides about keepalive
-	d.SetMultipathTCP(false)                                   // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
+	d.SetMultipathTCP(false)                                   // a fallback subflow of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
 	if a.from.Addr.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from.Addr, 0))
 		d.Control = chain(d.Control, func(_, _ string, c syscall.RawConn) (err error) {
@@ -93,7 +90,7 @@ func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// A control is what net.Dialer does to a socket before it connects.
+// A control is called by net.Dialer on a socket before it connects.
 type control = func(network, address string, c syscall.RawConn) error
 
 func chain(one, other control) control {
@@ -105,7 +102,7 @@ func chain(one, other control) control {
 	}
 }
 
-// dialError puts a failed dial into one of the classes of package overlay.
+// dialError maps a failed dial to one of the classes of package overlay.
 func dialError(addr string, took time.Duration, err error) error {
 	var dns *net.DNSError
 	switch {

@@ -14,11 +14,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// drainBound is how long the other direction may still deliver what is on its
-// way once one side no longer accepts data.
+// drainBound is how long the other direction may still deliver data in flight once one side no
+// longer accepts data.
 const drainBound = 2 * time.Second
 
-// pulse is how often a joint asks the kernel whether both sides still live.
+// pulse is how often a joint asks the kernel whether both sides are alive.
 const pulse = 5 * time.Second
 
 // flowError says on which of its two sockets a flow failed.
@@ -44,7 +44,7 @@ func (f *flow) writeFailed(err error) error {
 	return &flowError{true, f.to.RemoteAddr(), unwrapJoined(err)}
 }
 
-// unwrapJoined takes the addresses off an error that flowError will put them on.
+// unwrapJoined removes the addresses from an error, because flowError adds them.
 func unwrapJoined(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -82,14 +82,14 @@ type flow struct {
 	dir      int // index into the meter
 	budget   *budget
 	pacer    Pacer         // or nil
-	taking   *atomic.Int32 // counts those that wait for it
+	taking   *atomic.Int32 // counts flows that wait for the pacer
 	loss     *LossWatch    // of to, or nil
 }
 
 // errStopped ends a flow whose pacer was stopped: the joint is being cut.
 var errStopped = errors.New("stopped while waiting for its turn")
 
-// take waits for the pacer until some of n bytes may pass, and says how many.
+// take waits for the pacer until some of n bytes may pass, and returns how many.
 func (f *flow) take(n int) (int, error) {
 	f.taking.Add(1)
 	defer f.taking.Add(-1)
@@ -100,7 +100,7 @@ func (f *flow) take(n int) (int, error) {
 }
 
 func (j *joint) run(ctx context.Context) error {
-	j.a.SetDeadline(time.Time{}) // whatever a hand-shake left behind
+	j.a.SetDeadline(time.Time{}) // left by a handshake
 	j.b.SetDeadline(time.Time{})
 	var watch sync.WaitGroup
 	done := make(chan struct{})
@@ -135,11 +135,11 @@ func (j *joint) flowOf(from, to Stream, dir int) *flow {
 	return f
 }
 
-// flow runs one direction and acts on how it ended.
+// flow runs one direction and handles its end.
 func (j *joint) flow(f *flow) {
 	err := f.copy()
 	if err == nil {
-		f.to.CloseWrite() // if it fails, the other flow will find out
+		f.to.CloseWrite() // if it fails, the other flow will notice
 		return
 	}
 	if failed, ok := errors.AsType[*flowError](err); ok && failed.writing {
@@ -174,8 +174,8 @@ func (j *joint) stopLate() {
 
 func (j *joint) note(cause error) { j.once.Do(func() { j.cause = cause }) }
 
-// watch cuts the joint when ctx ends, when nothing moves for too long, and
-// when a side is dead while both flows wait for the other.
+// watch cuts the joint when ctx ends, when nothing moves for too long, and when a side is dead
+// while both flows wait for the other.
 func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 	beat := time.NewTicker(j.pulse)
 	defer beat.Stop()
@@ -209,8 +209,7 @@ func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// copyThrough is the copy through this process's memory, where the kernel
-// cannot do it.
+// copyThrough copies through this process's memory, where the kernel cannot splice.
 func (f *flow) copyThrough() error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -255,7 +254,7 @@ type budget struct {
 	spent atomic.Uint64
 }
 
-// spend says how many of n bytes that arrived may pass.
+// spend returns how many of n bytes that arrived may pass.
 func (b *budget) spend(n int) int {
 	if b.limit == 0 {
 		return n

@@ -12,11 +12,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ListenIn listens on ip inside the port range. It begins at a random port, so
-// that the processes of a host do not all fight for the first, and tries every
-// one before it gives up with overlay.ErrPortRangeFull. The zero range leaves
-// the port to the kernel. ctx ends the search. MPTCP is off, and so is
-// keepalive until Tune sets it.
+// ListenIn listens on ip inside the port range. It begins at a random port, so that the processes
+// of a host do not all compete for the first, and tries every port before it fails with
+// overlay.ErrPortRangeFull. The zero range leaves the port to the kernel. ctx ends the search.
+// MPTCP is off, and so is keepalive until Tune sets it.
 func ListenIn(ctx context.Context, ip netip.Addr, ports overlay.Ports) (*net.TCPListener, error) {
 	if ports == (overlay.Ports{}) {
 		return listen(ctx, netip.AddrPortFrom(ip, 0))
@@ -33,7 +32,7 @@ func ListenIn(ctx context.Context, ip netip.Addr, ports overlay.Ports) (*net.TCP
 			return ln, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, err // the next port would fail alike
+			return nil, err // the next port would fail in the same way
 		}
 	}
 	return nil, fmt.Errorf("listen on %v: %w: all %d ports of %v are in use; "+

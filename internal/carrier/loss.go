@@ -2,51 +2,51 @@ package carrier
 
 import "time"
 
-// This file decides when a connection is to change its congestion control because of
-// losses. Reno and cubic (RFC 5681, RFC 9438) take each loss for a full path: where one packet in a
-// hundred is lost for other reasons, a round trip of 200 ms leaves them 1 Mb/s. BBR sends by
-// the rate at which data arrives. On a path that is full it is the less considerate, so it is
-// chosen only where the losses are not the path's way to say so.
+// This file decides when a connection changes its congestion control because of losses. Reno and
+// cubic (RFC 5681, RFC 9438) take each loss for a full path: where one packet in a hundred is lost
+// for other reasons, a round trip of 200 ms leaves them 1 Mb/s. BBR sends at the rate at which data
+// arrives. On a full path it is less fair, so it is chosen only where the losses are not the path's
+// congestion signal.
 
-// lossTolerant is the congestion control that such a connection gets, if the kernel has it
-// and lets this process choose it.
+// lossTolerant is the congestion control that such a connection gets, if the kernel has it and lets
+// this process choose it.
 const lossTolerant = "bbr"
 
 const (
-	lossEvery  = time.Second      // between two looks at a connection
-	lossWithin = 30 * time.Second // losses further apart say nothing
+	lossEvery  = time.Second      // between two checks of a connection
+	lossWithin = 30 * time.Second // losses further apart mean nothing
 
-	minLosses    = 4                    // segments sent again, in
-	minLossLooks = 2                    // looks at least, for one burst is a queue that overflowed,
-	maxPerLoss   = 500                  // and one at least of so many segments that were sent
-	minLossRTT   = 5 * time.Millisecond // below, a window has grown again soon
+	minLosses    = 4                    // retransmitted segments, in
+	minLossLooks = 2                    // at least this many checks, because one burst is a queue that overflowed,
+	maxPerLoss   = 500                  // and at least one for this many sent segments
+	minLossRTT   = 5 * time.Millisecond // below, a window grows again quickly
 
-	// A queue that is about to overflow is seen in the round trip: losses count while that is
-	// no longer than the shortest by more than a part of it, or so much.
+	// A queue that is about to overflow shows in the round trip: losses count while that exceeds
+	// the shortest by at most a part of it, or this much.
 	queuePart  = 4
 	queueSlack = 5 * time.Millisecond
 )
 
-// lossSample is what the kernel has counted on a connection.
+// lossSample holds the kernel's counters of a connection.
 type lossSample struct {
-	segments uint32 // with data, sent; those sent again included
-	again    uint32 // of them, sent again
+	segments uint32 // data segments sent, including retransmissions
+	again    uint32 // of them, retransmissions
 	rtt      time.Duration
-	shortest time.Duration // of all round trips
+	shortest time.Duration // minimum round trip
 }
 
-// losses judges the samples of one connection. The zero value is ready.
+// losses evaluates the samples of one connection. The zero value is ready.
 type losses struct {
 	last  lossSample
 	begun bool
 
-	since    time.Time // that these count from
+	since    time.Time // start of the counters below
 	segments uint32
 	again    uint32
-	looks    int // that found losses
+	looks    int // checks that found losses
 }
 
-// lossy takes a sample, and reports whether data is lost that no queue has dropped.
+// lossy processes a sample, and reports whether data is lost that no queue has dropped.
 func (l *losses) lossy(x lossSample, now time.Time) bool {
 	segments, again := x.segments-l.last.segments, x.again-l.last.again // they wrap
 	first := !l.begun

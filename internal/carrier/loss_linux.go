@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A LossWatch has a connection change to a congestion control that bears losses when it has some.
-// Its Look belongs to one goroutine at a time. nil watches nothing.
+// A LossWatch switches a connection to a loss-tolerant congestion control when it loses data. Only
+// one goroutine at a time may call its Look. nil watches nothing.
 type LossWatch struct {
 	raw    syscall.RawConn
 	losses losses
@@ -17,7 +17,7 @@ type LossWatch struct {
 	lossy  bool
 }
 
-// WatchLoss returns the watch of what c sends, or nil where the kernel does not tell.
+// WatchLoss returns the watch of what c sends, or nil where the kernel gives no information.
 func WatchLoss(c *net.TCPConn) *LossWatch {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -26,8 +26,8 @@ func WatchLoss(c *net.TCPConn) *LossWatch {
 	return &LossWatch{raw: raw}
 }
 
-// Look looks at the connection, unless that was done less than a second ago, and acts. Call
-// it now and then while data is sent.
+// Look checks the connection, unless it was checked less than a second ago, and acts. Call it
+// repeatedly while data is sent.
 func (w *LossWatch) Look(now time.Time) {
 	if w == nil || w.lossy || now.Before(w.next) {
 		return
@@ -43,10 +43,10 @@ func (w *LossWatch) Look(now time.Time) {
 	}
 }
 
-// act takes a sample, and does what is due.
+// act processes a sample, and switches the congestion control if necessary.
 func (w *LossWatch) act(x lossSample, now time.Time) {
 	if w.lossy = w.losses.lossy(x, now); w.lossy {
-		w.raw.Control(func(fd uintptr) { // where that fails the connection goes on as it is
+		w.raw.Control(func(fd uintptr) { // if that fails the connection continues unchanged
 			unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, lossTolerant)
 		})
 	}

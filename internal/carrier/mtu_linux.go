@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitSegments bounds the segments of a socket, both those it sends and those
-// it asks for, so that packets have at most mtu bytes; 0 is no bound.
+// limitSegments limits the segments of a socket, both those it sends and those it requests, so that
+// packets have at most mtu bytes; 0 is no limit.
 func limitSegments(fd uintptr, ipv6 bool, mtu int) error {
 	if mtu == 0 {
 		return nil

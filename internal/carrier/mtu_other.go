@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// limitSegments is for Linux.
+// limitSegments works on Linux only.
 func limitSegments(_ uintptr, ipv6 bool, mtu int) error {
 	if mtu == 0 {
 		return nil

@@ -21,30 +21,30 @@ const (
 	// attemptDelay is how long an attempt may stay alone without an answer (section 5).
 	attemptDelay = 250 * time.Millisecond
 
-	// urgentDelay is attemptDelay where a path is known to have died just now (Urgent):
-	// more than section 5's least, for each attempt costs the network a SYN.
+	// urgentDelay is attemptDelay where a path is known to have died just now (Urgent): more than
+	// section 5's minimum, because each attempt costs the network a SYN.
 	urgentDelay = 50 * time.Millisecond
 
-	// attemptTime ends an attempt where there are others: a SYN, one more after a second, and their answer.
-	// A socket keeps the source address and the route with which it began, so that
-	// waiting longer for a way that changed meanwhile would be in vain.
+	// attemptTime ends an attempt where there are others: a SYN, a retransmission after a second,
+	// and their answer. A socket keeps the source address and the route with which it began, so
+	// waiting longer for a changed path would be useless.
 	attemptTime = 3 * time.Second
 
 	// addressDelay is attemptDelay for dials that take several round trips.
 	addressDelay = time.Second
 
-	// maxAttempts bounds those that overlap.
+	// maxAttempts bounds the attempts that overlap.
 	maxAttempts = 8
 )
 
 // urgentKey marks a context of Urgent.
 type urgentKey struct{}
 
-// Urgent returns a context in which dials wait only a moment for one of this host's
-// uplinks before they try another: something stands still, perhaps because one has died.
+// Urgent returns a context in which dials wait only briefly for one of this host's uplinks before
+// they try another: data is blocked, perhaps because an uplink has died.
 func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
-// delay is how long an attempt stays alone.
+// delay returns how long an attempt stays alone.
 func delay(ctx context.Context) time.Duration {
 	if ctx.Value(urgentKey{}) != nil {
 		return urgentDelay
@@ -58,17 +58,17 @@ type attempt struct {
 	from multihome.Source // the zero Source: as the kernel selects
 }
 
-// A connected is what an attempt has led to.
+// A connected is the result of an attempt.
 type connected struct {
 	*net.TCPConn
 	by attempt
 }
 
-// overlap connects to the first of addresses that answers: each in turn from the
-// source that the kernel selects and then, for one of this host's uplinks may be
-// dead, from the others; from via, if that is one of them, before all. An attempt
-// begins when the one before has failed or has stayed without an answer for a while.
-// When all stayed so they begin anew, until ctx ends.
+// overlap connects to the first of addresses that answers: to each in turn from the source that the
+// kernel selects and then, because one of this host's uplinks may be dead, from the others; from
+// via, if that is one of them, before all. An attempt begins when the previous one has failed or
+// has stayed without an answer for a while. If all stayed without an answer they begin again, until
+// ctx ends.
 func overlap(ctx context.Context, to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source, dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
 	for {
 		conn, err := round(ctx, attempts(to, via, others), dial)
@@ -78,8 +78,8 @@ func overlap(ctx context.Context, to []netip.AddrPort, via multihome.Source, oth
 	}
 }
 
-// attempts returns the attempts of a round one by one. Only who has used up the
-// kernel's selection looks for other sources, which costs system calls.
+// attempts returns the attempts of a round one by one. It looks for other sources, which costs
+// system calls, only after the kernel's selection is used up.
 func attempts(to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source) func() (attempt, bool) {
 	var queue []attempt
 	from := func(wanted func(multihome.Source) bool) {
@@ -113,21 +113,20 @@ func attempts(to []netip.AddrPort, via multihome.Source, others func(netip.Addr)
 	}
 }
 
-// A detour is a source that got through where the one that the kernel selects did not.
+// A detour is a source that connected where the one that the kernel selects did not.
 type detour struct {
 	by    multihome.Source
 	until time.Time
 }
 
-// detourTime is how long a detour is taken before it is seen whether the kernel's
-// selection does again.
+// detourTime is how long a detour is used before the kernel's selection is tried again.
 const detourTime = 30 * time.Second
 
-// lately is the process's detour, so that not every dial waits in vain first.
+// lately is the process's detour, so that not every dial first waits in vain.
 var lately atomic.Pointer[detour]
 
-// sourceFor returns the source by which to go first to one of addresses; the zero Source is
-// the kernel's selection.
+// sourceFor returns the source to try first for one of addresses; the zero Source is the kernel's
+// selection.
 func (d *detour) sourceFor(t time.Time, to []netip.AddrPort, others func(netip.Addr) []multihome.Source) multihome.Source {
 	if d == nil || t.After(d.until) || !slices.ContainsFunc(to, func(a netip.AddrPort) bool {
 		return slices.Contains(others(a.Addr()), d.by)
@@ -137,8 +136,8 @@ func (d *detour) sourceFor(t time.Time, to []netip.AddrPort, others func(netip.A
 	return d.by
 }
 
-// update returns the detour once an attempt has won, of a dial that went via first: it
-// lasts no longer because it is used.
+// update returns the detour after an attempt has won, in a dial that tried via first. Using a
+// detour does not extend it.
 func (d *detour) update(won, via multihome.Source, t time.Time) *detour {
 	switch {
 	case won == via:
@@ -149,8 +148,8 @@ func (d *detour) update(won, via multihome.Source, t time.Time) *detour {
 	return nil
 }
 
-// interleaved returns addresses with the versions of IP taking turns (RFC 8305,
-// section 4), that of the first one leading.
+// interleaved returns addresses with the IP versions alternating (RFC 8305, section 4), that of the
+// first address leading.
 func interleaved(all []netip.AddrPort) []netip.AddrPort {
 	var lead, rest []netip.AddrPort
 	for _, a := range all {
@@ -172,10 +171,10 @@ func interleaved(all []netip.AddrPort) []netip.AddrPort {
 	return turns
 }
 
-// round makes each attempt once. Its error is that of somebody who refused, else that
-// of the first attempt. Where there is but one it may take until ctx ends: the kernel sends its
-// SYN again less and less often, and beginning anew would not, which a firewall that counts
-// SYNs makes worse.
+// round makes each attempt once. Its error is that of an attempt that was refused, otherwise that
+// of the first attempt. A single attempt may take until ctx ends: the kernel retransmits its SYN at
+// growing intervals, whereas new attempts would not slow down, which makes it worse at a firewall
+// that counts SYNs.
 func round(ctx context.Context, next func() (attempt, bool), dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
 	var alone atomic.Bool
 	begun := 0
@@ -211,9 +210,9 @@ func round(ctx context.Context, next func() (attempt, bool), dial func(context.C
 	return connected{}, errs[0]
 }
 
-// FirstOf dials each of addresses that mean one peer, the next when the one before has
-// failed or has no result after a while, and returns the connection that is there
-// first: one of them may lead over an uplink that is dead. The error names all failures.
+// FirstOf dials each of addresses that belong to one peer, the next when the previous one has
+// failed or has no result after a while, and returns the first connection: one of the addresses may
+// lead over a dead uplink. The error names all failures.
 func FirstOf[A any, C io.Closer](ctx context.Context, addrs []A, dial func(context.Context, A) (C, error)) (C, error) {
 	conn, errs := race(ctx, addressDelay, func() (next A, ok bool) {
 		if len(addrs) == 0 {
@@ -225,10 +224,10 @@ func FirstOf[A any, C io.Closer](ctx context.Context, addrs []A, dial func(conte
 	return conn, errors.Join(errs...)
 }
 
-// race dials what next returns one by one, each when the one before has failed or after
-// a delay. It returns the first connection, or the errors in the order of the dials. All
-// other dials have ended, and their connections are closed. The first dial, which mostly is
-// the only one, is made by the caller's goroutine: its thread may be in a network namespace.
+// race dials what next returns one by one, each when the previous one has failed or after a delay.
+// It returns the first connection, or the errors in the order of the dials. All other dials have
+// ended, and their connections are closed. The first dial, usually the only one, runs on the
+// caller's goroutine: its thread may be in a network namespace.
 func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next func() (A, bool), dial func(context.Context, A) (C, error)) (won C, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -259,15 +258,16 @@ func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next fun
 
 var errNothing = errors.New("there is nothing to dial")
 
-// A result is how the i-th dial of a race ended.
+// A result is the outcome of the i-th dial of a race.
 type result[C io.Closer] struct {
 	i    int
 	conn C
 	err  error
 }
 
-// judge takes the results of a race whose first dial is under way, and has the i-th begun by
-// begin, which reports whether there is one. With the first connection it ends the others by cancel.
+// judge processes the results of a race whose first dial is under way, and starts the i-th by
+// begin, which reports whether there is one. After the first connection it ends the others by
+// cancel.
 func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan result[C], begin func(i int) bool) (won C, errs []error) {
 	running := 1
 	errs = []error{nil}
@@ -307,8 +307,7 @@ func isRefusal(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// resolve returns the addresses of "host:port", in the order in which to try them
-// (RFC 6724).
+// resolve returns the addresses of "host:port", in the order in which to try them (RFC 6724).
 func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	if a, err := netip.ParseAddrPort(addr); err == nil {
 		return []netip.AddrPort{a}, nil
@@ -318,7 +317,7 @@ func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 		return nil, err
 	}
 	if host == "" {
-		host = "localhost" // as net.Dial has it
+		host = "localhost" // as in net.Dial
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil {

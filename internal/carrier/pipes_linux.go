@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxIdlePipes bounds the stock. Each idle pipe is two descriptors and, as it
-// is empty, no memory.
+// maxIdlePipes bounds the pool. Each idle pipe is two descriptors and, as it is empty, no memory.
 const maxIdlePipes = 32
 
-// pipe is what a flow's bytes pass through inside the kernel.
+// pipe is the kernel pipe that a flow's bytes pass through.
 type pipe struct{ r, w int }
 
-// pipes is the process's stock of empty pipes.
+// pipes is the process's pool of empty pipes.
 var pipes stock
 
 type stock struct {
@@ -24,7 +23,7 @@ type stock struct {
 	lent atomic.Int32 // pipes in use
 }
 
-// get lends an empty pipe. It must be given back with put or drop.
+// get returns an empty pipe. The caller must return it with put or drop.
 func (s *stock) get() (*pipe, error) {
 	p := s.pop()
 	if p == nil {
@@ -55,12 +54,12 @@ func newPipe() (*pipe, error) {
 	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("pipe to splice through: %w; raise the limit of open files (ulimit -n)", err)
 	}
-	// Refused to an ordinary user who has many pipes: a small one works, slower.
+	// Refused to an ordinary user who has many pipes: a small one works, but slower.
 	unix.FcntlInt(uintptr(fd[0]), unix.F_SETPIPE_SZ, chunk)
 	return &pipe{fd[0], fd[1]}, nil
 }
 
-// put takes an empty pipe back.
+// put returns an empty pipe to the pool.
 func (s *stock) put(p *pipe) {
 	s.lent.Add(-1)
 	s.mu.Lock()
@@ -74,7 +73,7 @@ func (s *stock) put(p *pipe) {
 	}
 }
 
-// drop ends a pipe that may have bytes in it.
+// drop closes a pipe that may have bytes in it.
 func (s *stock) drop(p *pipe) {
 	s.lent.Add(-1)
 	p.close()

@@ -9,8 +9,8 @@ import (
 
 const withScaling = 4 // TCPI_OPT_WSCALE of include/uapi/linux/tcp.h
 
-// Unscaled reports whether c is a TCP connection without window scaling (RFC 7323, section 2) though
-// this host asks for it. Without TCP_INFO that is not known, and false.
+// Unscaled reports whether c is a TCP connection without window scaling (RFC 7323, section 2)
+// although this host offers it. Without TCP_INFO that is unknown, and it returns false.
 func Unscaled(c *net.TCPConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package carrier
 
 import "net"
 
-// Unscaled returns false: it is not known.
+// Unscaled returns false: window scaling is unknown.
 func Unscaled(*net.TCPConn) bool { return false }

@@ -9,20 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chunk is the most that one splice moves, and the size of a pipe, in bytes:
-// the largest that an ordinary user may have (fs.pipe-max-size). Of smaller
-// ones a gigabyte costs more CPU time: 0.33 s with 1 MiB, 0.46 s with 512 KiB,
-// 0.74 s with 64 KiB.
+// chunk is the maximum that one splice moves, and the size of a pipe, in bytes: the largest that an
+// ordinary user may have (fs.pipe-max-size). With smaller ones a gigabyte costs more CPU time: 0.33
+// s with 1 MiB, 0.46 s with 512 KiB, 0.74 s with 64 KiB.
 const chunk = 1 << 20
 
-// copy moves f's bytes until from ends: from the socket into a pipe, from the
-// pipe into the other socket, by reference to the same pages.
+// copy moves f's bytes until from ends: from the socket into a pipe, from the pipe into the other
+// socket, by reference to the same pages.
 //
-// A pipe is held only while it has bytes or more are expected at once. So an
-// idle link costs no pipe, and a thousand of them fit into the number of pipe
-// pages that the kernel allows an ordinary user (fs.pipe-user-pages-soft).
+// A flow holds a pipe only while the pipe has bytes or more are expected at once. So an idle link
+// costs no pipe, and a thousand of them fit into the number of pipe pages that the kernel allows an
+// ordinary user (fs.pipe-user-pages-soft).
 //
-// A stream that is no bare socket has to be read by this process.
+// A stream that is not a plain socket has to be read by this process.
 func (f *flow) copy() error {
 	from, bare := f.from.(*net.TCPConn)
 	to, also := f.to.(*net.TCPConn)
@@ -58,7 +57,7 @@ func (f *flow) copy() error {
 	}
 }
 
-// splicer is one flow's way through the kernel.
+// splicer is one flow's path through the kernel.
 type splicer struct {
 	*flow
 	src, dst syscall.RawConn
@@ -77,15 +76,15 @@ func (s *splicer) next() (int, error) {
 	return s.nextPaced()
 }
 
-// nextPaced waits for bytes, then for its turn, with no pipe meanwhile, and
-// fills one with as many as may pass.
+// nextPaced waits for bytes, then for its turn, without a pipe meanwhile, and fills one with as
+// many as may pass.
 func (s *splicer) nextPaced() (int, error) {
 	s.restPipe()
 	have, err := s.arrived()
 	if err != nil {
 		return 0, s.readFailed(err)
 	}
-	if have == 0 { // the end, which costs no turn
+	if have == 0 { // end of stream, which needs no turn
 		n, err := s.fill(chunk)
 		if err != nil {
 			return 0, s.readFailed(err)
@@ -106,8 +105,7 @@ func (s *splicer) nextPaced() (int, error) {
 	return n, nil
 }
 
-// arrived waits until bytes can be read and says how many; 0 is that the stream
-// has ended.
+// arrived waits until bytes can be read and returns how many; 0 means that the stream has ended.
 func (s *splicer) arrived() (n int, err error) {
 	rerr := s.src.Read(func(fd uintptr) bool {
 		if n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ); err != nil || n > 0 {
@@ -120,12 +118,13 @@ func (s *splicer) arrived() (n int, err error) {
 	if rerr != nil {
 		err = rerr
 	}
-	// An error is told once: who looked must report it, the next sees an end.
+	// The kernel reports an error once: this call must return it, because the next one sees an end
+	// of stream.
 	return max(n, 0), err
 }
 
-// fill waits for bytes and moves at most so many from the source into the empty
-// pipe. At the end of the stream it returns 0.
+// fill waits for bytes and moves at most that many from the source into the empty pipe. At the end
+// of the stream it returns 0.
 func (s *splicer) fill(most int) (n int, err error) {
 	rerr := s.src.Read(func(fd uintptr) bool {
 		n, err = s.fillNow(int(fd), most)
@@ -133,7 +132,7 @@ func (s *splicer) fill(most int) (n int, err error) {
 			return true
 		}
 		s.restPipe()
-		return false // and park until there is something
+		return false // park until there is something
 	})
 	if rerr != nil {
 		return 0, rerr
@@ -141,7 +140,7 @@ func (s *splicer) fill(most int) (n int, err error) {
 	return n, err
 }
 
-// restPipe gives an empty pipe back.
+// restPipe returns an empty pipe to the pool.
 func (s *splicer) restPipe() {
 	if s.pipe != nil {
 		pipes.put(s.pipe)
@@ -173,7 +172,7 @@ func (s *splicer) drain(n int) error {
 			return err
 		}
 		if moved == 0 {
-			return io.ErrUnexpectedEOF // the kernel promises that this cannot be
+			return io.ErrUnexpectedEOF // the kernel guarantees that this does not happen
 		}
 		n -= moved
 		s.meter.spliced[s.dir].Add(uint64(moved))
@@ -181,7 +180,7 @@ func (s *splicer) drain(n int) error {
 	return nil
 }
 
-// dropPipe ends the pipe of a flow that ended: it may have bytes left.
+// dropPipe closes the pipe of a flow that ended: it may have bytes left.
 func (s *splicer) dropPipe() {
 	if s.pipe != nil {
 		pipes.drop(s.pipe)
@@ -189,15 +188,14 @@ func (s *splicer) dropPipe() {
 	}
 }
 
-// splice moves up to n bytes without waiting.
+// splice moves up to n bytes without blocking.
 //
-// It is a raw system call: both ends are non-blocking, so the thread has work
-// for as long as it takes, and telling the Go scheduler of every call costs
-// more than the call. On two busy CPUs, a byte's round trip through a relay
-// took 109 us with the telling and 74 without (31 directly); a gigabyte took
-// 0.54 and 0.42 s of CPU time. Polling the socket before parking, which helps
-// ends of a link, lost here: 112 us after 5 us of polling, because a relay that
-// polls takes the CPU from the ends that it serves.
+// It is a raw system call: both ends are non-blocking, so the thread is busy for the whole call,
+// and notifying the Go scheduler of every call costs more than the call. On two busy CPUs, a byte's
+// round trip through a relay took 109 us with the notification and 74 without (31 directly); a
+// gigabyte took 0.54 and 0.42 s of CPU time. Polling the socket before parking, which helps the
+// ends of a link, lost here: 112 us after 5 us of polling, because a relay that polls takes the CPU
+// from the ends that it serves.
 func splice(from, to, n int) (int, error) {
 	const flags = unix.SPLICE_F_NONBLOCK | unix.SPLICE_F_MOVE
 	for {

@@ -2,8 +2,8 @@ package carrier
 
 import "net"
 
-// Stream is a connection whose two directions end one by one: a *net.TCPConn,
-// or what is carried inside of one.
+// Stream is a connection whose two directions end separately: a *net.TCPConn, or a stream inside
+// one.
 type Stream interface {
 	net.Conn
 	CloseWrite() error // the peer then reads an end of stream
@@ -23,7 +23,7 @@ func Socket(c net.Conn) *net.TCPConn {
 	}
 }
 
-// Reset closes c so that the peer takes what it got for cut off.
+// Reset closes c with a reset, so that the peer knows that the stream was cut.
 func Reset(c net.Conn) {
 	if tcp := Socket(c); tcp != nil {
 		tcp.SetLinger(0) // close sends a reset
@@ -33,7 +33,7 @@ func Reset(c net.Conn) {
 	c.Close()
 }
 
-// Unread returns c with bytes that were read of it put back.
+// Unread returns c with bytes that were read from it put back.
 func Unread(c net.Conn, b []byte) *UnreadConn { return &UnreadConn{c, b} }
 
 // UnreadConn is a connection of which some bytes were read ahead.
@@ -42,7 +42,7 @@ type UnreadConn struct {
 	ahead []byte // owned by the reader
 }
 
-// NetConn returns the connection itself.
+// NetConn returns the underlying connection.
 func (c *UnreadConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn.
@@ -55,7 +55,7 @@ func (c *UnreadConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends the sending side alone, where the connection can.
+// CloseWrite ends only the sending side, if the connection can.
 func (c *UnreadConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -63,7 +63,7 @@ func (c *UnreadConn) CloseWrite() error {
 	return nil
 }
 
-// SetKeepAlive turns TCP's own keep-alive on or off, where there is one.
+// SetKeepAlive turns TCP's own keep-alive on or off, if there is one.
 func (c *UnreadConn) SetKeepAlive(on bool) error {
 	if tcp, ok := c.Conn.(interface{ SetKeepAlive(bool) error }); ok {
 		return tcp.SetKeepAlive(on)

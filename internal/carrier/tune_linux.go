@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tuneSystem does what only Linux has.
+// tuneSystem sets the options that only Linux has.
 func tuneSystem(c *net.TCPConn, t Tuning) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

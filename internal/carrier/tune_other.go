@@ -4,5 +4,5 @@ package carrier
 
 import "net"
 
-// tuneSystem has nothing to do: the rest of Tuning is Linux's.
+// tuneSystem does nothing: the rest of Tuning is Linux's.
 func tuneSystem(*net.TCPConn, Tuning) error { return nil }

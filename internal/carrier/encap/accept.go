@@ -11,19 +11,19 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// ErrHandshake says that what should carry a connection did not come about.
+// ErrHandshake means that the handshake of an encapsulation failed.
 var ErrHandshake = errors.New("handshake failed")
 
 // Accepted is a connection whose form is known.
 type Accepted struct {
-	Stream carrier.Stream // what is carried; a *net.TCPConn for the plain form
-	First  io.Reader      // to read the first frame from: of a plain connection a byte was read already
+	Stream carrier.Stream // the inner stream; a *net.TCPConn for the plain form
+	First  io.Reader      // to read the first frame from: one byte of a plain connection was read already
 	Form   Form
 }
 
-// Accept reads the first byte of c and makes the handshakes that it announces.
-// cfg is nil where TLS is not accepted. The caller has set a deadline on c, which
-// bounds all of it, and still owns c after an error.
+// Accept reads the first byte of c and performs the handshakes that it announces. cfg is nil where
+// TLS is not accepted. The caller has set a deadline on c, which bounds everything, and still owns
+// c after an error.
 func Accept(c *net.TCPConn, cfg *tls.Config) (Accepted, error) {
 	first, err := firstByte(c)
 	if err != nil {
@@ -62,7 +62,7 @@ func firstByte(c net.Conn) ([]byte, error) {
 	return first, err
 }
 
-// secured is a connection inside of TLS.
+// secured is a connection inside TLS.
 type secured struct{ *tls.Conn }
 
 // SetKeepAlive turns the keep-alive of the TCP connection on or off.

@@ -20,27 +20,27 @@ import (
 
 // Bounds of a dial that does not know yet which form gets through.
 const (
-	stagger  = 300 * time.Millisecond // before the next form is tried beside those that have not answered
+	stagger  = 300 * time.Millisecond // before the next form is tried in parallel to those that have not answered
 	tryBound = 5 * time.Second        // for one form
-	memory   = 5 * time.Minute        // for which a form that got through is used without asking
-	maxKnown = 4096                   // addresses that are remembered
+	memory   = 5 * time.Minute        // how long a form that got through is used without a test
+	maxKnown = 4096                   // maximum number of remembered addresses
 )
 
-// Route is the way out of a site.
+// Route is how connections leave a site.
 type Route struct {
-	// Dial opens a connection to addr, "host:port"; nil dials directly, or through
-	// HTTPProxy with CONNECT.
+	// Dial opens a connection to addr, "host:port"; nil dials directly, or through HTTPProxy with
+	// CONNECT.
 	Dial func(ctx context.Context, addr string) (*net.TCPConn, error)
 
-	// HTTPProxy is the one that Dial uses, if it does. One that knows no CONNECT is
-	// asked to forward a WebSocket.
+	// HTTPProxy is the one that Dial uses, if it does. One without CONNECT is asked to forward a
+	// WebSocket.
 	HTTPProxy carrier.HTTPProxy
 
 	// OnlyTLS says that plain connections are known not to get through.
 	OnlyTLS bool
 }
 
-// RouteOf returns the way out of a site with that profile, whose HTTP proxy via is.
+// RouteOf returns the route out of a site with that profile, whose HTTP proxy is via.
 func RouteOf(p overlay.SiteProfile, via carrier.HTTPProxy) Route {
 	r := Route{OnlyTLS: p.Egress.OnlyTLS()}
 	if p.Egress.ThroughHTTPProxy() {
@@ -63,8 +63,8 @@ func (r Route) forms() []Form {
 	return []Form{Plain, TLS, WebSocket}
 }
 
-// Dialer dials proxies, and remembers which form got through to which. Safe for
-// concurrent use.
+// Dialer dials proxies, and remembers which form got through to which. It is safe for concurrent
+// use.
 type Dialer struct {
 	tls func() *tls.Config // nil: only plain connections
 
@@ -73,7 +73,7 @@ type Dialer struct {
 	asked map[place]*race // under way
 }
 
-// place is an address as one route leads there.
+// place is an address as reached over one route.
 type place struct{ addr, via string }
 
 type known struct {
@@ -81,26 +81,25 @@ type known struct {
 	until time.Time
 }
 
-// A race finds out the form for all who want to know it at that time.
+// A race determines the form for all dials that need it at that time.
 type race struct {
 	over chan struct{} // closed when err is known
 	err  error
 }
 
-// NewDialer returns a Dialer that believes whom config, called for each dial,
-// believes.
+// NewDialer returns a Dialer that uses the TLS configuration from config, which is called for each
+// dial.
 func NewDialer(config func() *tls.Config) *Dialer {
 	return &Dialer{tls: config, known: make(map[place]known), asked: make(map[place]*race)}
 }
 
-// Dial opens a connection to the proxy at addr, in the form that got through last.
-// If none is known it tries them in their order: the next begins when the one
-// before has failed, or has connected and is silent for a while, and the first that is
-// answered wins. A plain connection is tried with an observe frame, which every proxy
-// answers, and then made anew. Who dials the same proxy meanwhile waits for what comes of it.
+// Dial opens a connection to the proxy at addr, in the form that got through last. If none is known
+// it tries them in order: the next begins when the previous one has failed, or has connected and is
+// silent for a while, and the first that is answered wins. A plain connection is tested with an
+// observe frame, which every proxy answers, and then made again. Concurrent dials of the same proxy
+// wait for the result.
 //
-// The connection is a *net.TCPConn if it is plain. An error names every form that
-// was tried.
+// The connection is a *net.TCPConn if it is plain. An error names every form that was tried.
 func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
 	forms := r.forms()
 	if d.tls == nil {
@@ -126,7 +125,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream
 			if err != nil || won.stream != nil {
 				return won.stream, won.form, err
 			}
-			continue // a plain connection that was answered has served its turn
+			continue // the plain connection that was answered has served its purpose
 		}
 		if err := asked.wait(ctx, addr); err != nil {
 			return nil, 0, err
@@ -134,7 +133,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream
 	}
 }
 
-// wait returns when somebody else's race for addr is over, with its error, or when ctx is.
+// wait returns when another dial's race for addr is over, with its error, or when ctx is.
 func (r *race) wait(ctx context.Context, addr string) error {
 	select {
 	case <-r.over:
@@ -147,7 +146,7 @@ func (r *race) wait(ctx context.Context, addr string) error {
 	}
 }
 
-// joinRace returns the race under way for a place, or a new one that the caller is to run.
+// joinRace returns the race under way for a place, or a new one that the caller must run.
 func (d *Dialer) joinRace(at place) (r *race, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +157,7 @@ func (d *Dialer) joinRace(at place) (r *race, mine bool) {
 	return r, mine
 }
 
-// answer ends a race. A failure counts for the others unless the caller gave up.
+// answer ends a race. The others get its error unless the caller gave up.
 func (d *Dialer) answer(ctx context.Context, at place, f Form, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,8 +172,8 @@ func (d *Dialer) answer(ctx context.Context, at place, f Form, err error) {
 	close(r.over)
 }
 
-// Prepare finds out which form gets through to addr, unless that is known, so that a
-// later dial, within the given time, need not.
+// Prepare determines which form gets through to addr, unless that is known, so that a later dial,
+// within the given time, need not.
 func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.Duration) error {
 	if d.tls == nil {
 		return nil
@@ -203,8 +202,8 @@ func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.
 	}
 }
 
-// Forget has the next dial to addr find out anew what gets through: what was
-// dialled last proved useless.
+// Forget makes the next dial to addr determine again what gets through, because the last connection
+// proved useless.
 func (d *Dialer) Forget(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,7 +221,7 @@ func (d *Dialer) remembered(at place) (Form, bool) {
 	return k.form, ok && time.Now().Before(k.until)
 }
 
-// remember notes which form got through, for a time at least.
+// remember records which form got through, for at least the given time.
 func (d *Dialer) remember(at place, f Form, within time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -232,7 +231,7 @@ func (d *Dialer) remember(at place, f Form, within time.Duration) {
 // note is remember with mu held.
 func (d *Dialer) note(at place, f Form, within time.Duration) {
 	if len(d.known) >= maxKnown {
-		clear(d.known) // each costs a moment to find out again
+		clear(d.known) // each costs a moment to determine again
 	}
 	until := time.Now().Add(within)
 	if before := d.known[at]; before.form == f && before.until.After(until) {
@@ -241,10 +240,10 @@ func (d *Dialer) note(at place, f Form, within time.Duration) {
 	d.known[at] = known{f, until}
 }
 
-// try is what became of one form.
+// try is the result of one form.
 type try struct {
 	form   Form
-	stream carrier.Stream // nil for a plain connection that was answered, which has served its turn
+	stream carrier.Stream // nil for a plain connection that was answered, which has served its purpose
 	err    error
 }
 
@@ -255,7 +254,7 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	defer func() {
 		running.Wait()
 		close(tries)
-		for t := range tries { // which were as quick as the winner
+		for t := range tries { // those that were as fast as the winner
 			if t.stream != nil {
 				carrier.Reset(t.stream)
 			}
@@ -263,15 +262,15 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The next form is tried after a while without an answer, which begins when the one
-	// before has connected: a SYN is the same in all of them. Only an HTTP proxy may tell
-	// them apart earlier.
+	// The next form is tried after a while without an answer, counted from when the previous one
+	// has connected: a SYN is the same in all forms. Only an HTTP proxy may distinguish them
+	// earlier.
 	connected := make(chan struct{}, len(forms))
 	after := r
 	after.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		c, err := r.dial(ctx, addr)
 		if err == nil {
-			connected <- struct{}{} // has room for all
+			connected <- struct{}{} // buffered for all
 		}
 		return c, err
 	}
@@ -313,8 +312,8 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	}
 }
 
-// errNoConnection says that not even a connection came about, which is so for all
-// forms unless an HTTP proxy judges them.
+// errNoConnection means that no connection could be established, which holds for all forms unless
+// an HTTP proxy judges them.
 type errNoConnection struct{ error }
 
 func (e errNoConnection) Unwrap() error { return e.error }
@@ -324,7 +323,7 @@ func (r Route) dialFailed(err error) bool {
 	return no && r.HTTPProxy.Addr == ""
 }
 
-// try opens a connection of one form and sees whether it is answered.
+// try opens a connection of one form and checks whether it is answered.
 func (d *Dialer) try(ctx context.Context, form Form, addr string, r Route) try {
 	ctx, cancel := context.WithTimeout(ctx, tryBound)
 	defer cancel()
@@ -332,17 +331,17 @@ func (d *Dialer) try(ctx context.Context, form Form, addr string, r Route) try {
 	if err != nil || form != Plain {
 		return try{form, s, err}
 	}
-	defer carrier.Reset(s) // what was not acknowledged need not be
+	defer carrier.Reset(s) // unacknowledged data does not matter
 	defer context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := s.Write(wire.Append(nil, &wire.Observe{})); err != nil {
 		return try{form, nil, silence(ctx, err)}
 	}
-	// A refusal is an answer, too: the form gets through.
+	// A refusal is also an answer: the form gets through.
 	_, err = wire.Read(s)
 	return try{form, nil, silence(ctx, err)}
 }
 
-// silence is the error of a connection on which nothing came back.
+// silence returns the error of a connection on which nothing was received.
 func silence(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -387,7 +386,7 @@ func (d *Dialer) open(ctx context.Context, form Form, addr string, r Route) (car
 	return s, nil
 }
 
-// encapsulate makes the handshakes of a form on c.
+// encapsulate performs the handshakes of a form on c.
 func (d *Dialer) encapsulate(ctx context.Context, form Form, c *net.TCPConn, addr string) (s carrier.Stream, err error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
@@ -409,8 +408,8 @@ func (d *Dialer) encapsulate(ctx context.Context, form Form, c *net.TCPConn, add
 	return s, nil
 }
 
-// forwarded asks an HTTP proxy that opens no tunnel, for the reason given, to
-// forward the request for a WebSocket.
+// forwarded asks an HTTP proxy that opened no tunnel, because of noTunnel, to forward the request
+// for a WebSocket.
 func (r Route) forwarded(ctx context.Context, addr string, noTunnel error) (carrier.Stream, error) {
 	c, err := carrier.DialTCP(ctx, r.HTTPProxy.Addr, carrier.HTTPProxy{})
 	if err != nil {
@@ -432,13 +431,13 @@ func (r Route) forwarded(ctx context.Context, addr string, noTunnel error) (carr
 	return s, nil
 }
 
-// failures are of the forms that were tried, in the order in which they failed.
+// failures are the failed forms, in the order in which they failed.
 type failures []try
 
 func (f *failures) add(t try) { *f = append(*f, t) }
 
-// err is the error of a dial of which all forms failed. It has the class of the
-// first in the forms' order.
+// err returns the error of a dial whose forms all failed. It has the class of the first in the
+// forms' order.
 func (f failures) err(addr string) error {
 	slices.SortFunc(f, func(a, b try) int { return int(a.form) - int(b.form) })
 	var texts []string

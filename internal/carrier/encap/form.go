@@ -2,16 +2,16 @@ package encap
 
 import "fmt"
 
-// Form says inside of what a connection is carried.
+// Form is the encapsulation of a connection.
 type Form uint8
 
-// The forms, in the order in which they are tried. WebSocketTLS is accepted, and
-// nothing dials it by itself: what lets TLS through does not see inside.
+// The forms, in the order in which they are tried. WebSocketTLS is accepted, but not dialled: what
+// lets TLS through does not see inside.
 const (
 	Plain        Form = iota
 	TLS               // TLS 1.3
 	WebSocket         // a WebSocket on a plain connection
-	WebSocketTLS      // a WebSocket inside of TLS
+	WebSocketTLS      // a WebSocket inside TLS
 )
 
 var formNames = [...]string{"plain", "TLS", "WebSocket", "WebSocket over TLS"}
@@ -24,7 +24,7 @@ func (f Form) String() string {
 	return fmt.Sprintf("unknown(%d)", uint8(f))
 }
 
-// Note says of a path that it is carried in this form; empty for the plain one.
+// Note describes the form of a path; empty for the plain one.
 func (f Form) Note() string {
 	if f == Plain {
 		return ""
@@ -32,8 +32,8 @@ func (f Form) Note() string {
 	return "over " + f.String() + ", as plain connections to the proxy get no answer"
 }
 
-// The first bytes of connections, by which forms are told apart. A frame begins
-// with the 'I' of its magic.
+// The first bytes of connections, which distinguish the forms. A frame begins with the 'I' of its
+// magic.
 const (
 	firstTLS  = 0x16 // a handshake record, RFC 8446 section 5.1
 	firstHTTP = 'G'  // of GET

@@ -19,12 +19,11 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// A stream inside of a WebSocket (RFC 6455): its bytes are the payload of binary
-// messages, whose bounds mean nothing, but for an empty message, which ends a
-// direction. A Close frame before both directions have ended cuts the stream.
+// A stream inside a WebSocket (RFC 6455): its bytes are the payload of binary messages, whose
+// boundaries mean nothing, except for an empty message, which ends a direction. A Close frame
+// before both directions have ended cuts the stream.
 
-// webSocketPath is what an upgrade asks for, and webSocketProtocol the
-// subprotocol.
+// webSocketPath is the path of an upgrade request, and webSocketProtocol the subprotocol.
 const (
 	webSocketPath     = "/isthmus"
 	webSocketProtocol = "isthmus-data"
@@ -34,7 +33,7 @@ const (
 const (
 	maxHead     = 8 << 10  // of the request and of the answer, in bytes
 	maxControl  = 125      // payload of a control frame, RFC 6455 section 5.5
-	maxPayload  = 64 << 10 // of the frames that are sent
+	maxPayload  = 64 << 10 // of sent frames
 	goodbyeTime = time.Second
 )
 
@@ -50,7 +49,7 @@ const (
 	bitMask = 0x80
 )
 
-// acceptWebSocket answers the upgrade that c begins with.
+// acceptWebSocket answers the upgrade request at the start of c.
 func acceptWebSocket(c carrier.Stream) (carrier.Stream, error) {
 	limited := &io.LimitedReader{R: c, N: maxHead}
 	r := bufio.NewReader(limited)
@@ -73,8 +72,8 @@ func acceptWebSocket(c carrier.Stream) (carrier.Stream, error) {
 	return &webSocket{Stream: c, r: r}, nil
 }
 
-// refusesUpgrade says why a request does not open a WebSocket here; empty if it
-// does (RFC 6455 section 4.2.1).
+// refusesUpgrade returns why a request does not open a WebSocket here; empty if it does (RFC 6455
+// section 4.2.1).
 func refusesUpgrade(req *http.Request) string {
 	key, err := base64.StdEncoding.DecodeString(req.Header.Get("Sec-WebSocket-Key"))
 	switch {
@@ -90,8 +89,8 @@ func refusesUpgrade(req *http.Request) string {
 	return ""
 }
 
-// requestWebSocket opens a WebSocket on c, which leads to host, "host:port". target
-// is what is asked for: a path or, of an HTTP proxy, a whole address.
+// requestWebSocket opens a WebSocket on c, which leads to host, "host:port". target is the request
+// target: a path or, for an HTTP proxy, an absolute URL.
 func requestWebSocket(c carrier.Stream, host, target string, header http.Header) (carrier.Stream, error) {
 	var nonce [16]byte
 	rand.Read(nonce[:])
@@ -119,7 +118,7 @@ func requestWebSocket(c carrier.Stream, host, target string, header http.Header)
 	return &webSocket{Stream: c, r: r, masks: true}, nil
 }
 
-// acceptKey is the answer to a key, RFC 6455 section 4.2.2.
+// acceptKey returns the answer to a key, RFC 6455 section 4.2.2.
 func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -136,18 +135,17 @@ func hasToken(h http.Header, name, want string) bool {
 	return false
 }
 
-// webSocket is a stream inside of a WebSocket. One goroutine reads and another
-// may write meanwhile.
+// webSocket is a stream inside a WebSocket. One goroutine may read while another writes.
 type webSocket struct {
-	carrier.Stream // what it is on
+	carrier.Stream // the underlying stream
 	r              *bufio.Reader
 	masks          bool // this end is the client, which masks (RFC 6455 section 5.3)
 
-	// Of the frame that is being read; owned by the reader.
+	// State of the frame being read; owned by the reader.
 	left  uint64 // payload bytes
 	key   [4]byte
 	at    int  // bytes read so far, for key
-	fin   bool // it is the last of its message
+	fin   bool // last frame of its message
 	open  bool // a message has begun and not ended
 	some  bool // the message has bytes
 	ended error
@@ -155,7 +153,7 @@ type webSocket struct {
 	mu   sync.Mutex // guards writing and the fields below
 	out  []byte     // the frame being written
 	shut bool       // CloseWrite was called
-	fail error      // of a write that left a frame torn
+	fail error      // error of a write that left a partial frame
 }
 
 // NetConn returns the connection that carries the WebSocket.
@@ -177,7 +175,7 @@ func (w *webSocket) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p[:min(uint64(len(p)), w.left)])
 	w.left -= uint64(n)
 	w.some = w.some || n > 0
-	if !w.masks { // what a client sends is masked
+	if !w.masks { // frames from a client are masked
 		for i := range p[:n] {
 			p[i] ^= w.key[(w.at+i)%4]
 		}
@@ -189,8 +187,7 @@ func (w *webSocket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// advance ends the message that is over, if one is, or reads the next frame's
-// header.
+// advance ends the current message if it is complete, or reads the next frame's header.
 func (w *webSocket) advance() error {
 	if w.open && w.fin {
 		w.open = false
@@ -216,8 +213,8 @@ func (w *webSocket) advance() error {
 	return nil
 }
 
-// header reads a frame's header (RFC 6455 section 5.2). An interrupted read
-// loses nothing only while no byte of it has come, so that it is peeked first.
+// header reads a frame's header (RFC 6455 section 5.2). An interrupted read loses nothing only
+// while no byte was consumed, so the header is peeked first.
 func (w *webSocket) header() (op byte, fin bool, n uint64, err error) {
 	size := 2
 	head, err := w.r.Peek(size)
@@ -257,11 +254,11 @@ func (w *webSocket) header() (op byte, fin bool, n uint64, err error) {
 	if masked {
 		copy(w.key[:], head[size-4:])
 	}
-	w.r.Discard(size) // which was peeked, so that it does not fail
+	w.r.Discard(size) // was peeked, so it does not fail
 	return op, fin, n, nil
 }
 
-// cutOff is the error of a connection that ended without a Close frame.
+// cutOff returns the error of a connection that ended without a Close frame.
 func cutOff(err error, got int) error {
 	if err == io.EOF || err == bufio.ErrBufferFull && got > 0 {
 		return io.ErrUnexpectedEOF
@@ -269,7 +266,7 @@ func cutOff(err error, got int) error {
 	return err
 }
 
-// control deals with a control frame.
+// control handles a control frame.
 func (w *webSocket) control(op byte, fin bool, n uint64) error {
 	if n > maxControl || !fin {
 		return w.violated("a control frame of %d bytes, or a part of one", n)
@@ -294,7 +291,7 @@ func (w *webSocket) control(op byte, fin bool, n uint64) error {
 	return nil
 }
 
-// violated ends reading for a breach of the protocol.
+// violated ends reading because of a protocol violation.
 func (w *webSocket) violated(format string, args ...any) error {
 	w.ended = fmt.Errorf("WebSocket: "+format, args...)
 	return w.ended
@@ -320,7 +317,7 @@ func (w *webSocket) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// frame writes one frame, which is a whole message, with mu held.
+// frame writes one frame, which is a whole message. mu is held.
 func (w *webSocket) frame(op byte, payload []byte) error {
 	if w.fail != nil {
 		return w.fail
@@ -355,7 +352,7 @@ func (w *webSocket) frame(op byte, payload []byte) error {
 	return w.fail
 }
 
-// CloseWrite tells the other end that nothing more comes.
+// CloseWrite notifies the other end that nothing more follows.
 func (w *webSocket) CloseWrite() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -366,12 +363,12 @@ func (w *webSocket) CloseWrite() error {
 	return w.frame(opBinary, nil)
 }
 
-// Close closes the connection, with a Close frame before if it can be sent.
+// Close closes the connection, after a Close frame if it can be sent.
 func (w *webSocket) Close() error {
-	w.Stream.SetWriteDeadline(time.Now().Add(goodbyeTime)) // which also wakes a writer that holds mu
+	w.Stream.SetWriteDeadline(time.Now().Add(goodbyeTime)) // also wakes a writer that holds mu
 	w.mu.Lock()
 	w.shut = true
-	w.frame(opClose, []byte{1000 >> 8, 1000 & 0xff}) // "normal closure", as far as anybody listens
+	w.frame(opClose, []byte{1000 >> 8, 1000 & 0xff}) // "normal closure", best effort
 	w.mu.Unlock()
 	return w.Stream.Close()
 }

@@ -1,9 +1,9 @@
-// Package multihome finds the source addresses by which a host with several uplinks
-// can reach a destination, beside the one that the kernel selects (RFC 6724). The
-// kernel goes by its routes, which stay as they are when what lies behind an uplink
-// carries nothing any more; a dialler that has waited long enough tries the others.
+// Package multihome finds the source addresses by which a host with several uplinks can reach a
+// destination, in addition to the one that the kernel selects (RFC 6724). The kernel uses its
+// routes, which stay as they are when the network behind an uplink fails; a dialler that has waited
+// long enough tries the others.
 //
-// It dials nothing, knows nothing of the destination, and has no state.
+// It dials nothing, knows nothing about the destination, and has no state.
 package multihome
 
 import (
@@ -12,27 +12,25 @@ import (
 	"slices"
 )
 
-// A Source is an address of this host and the interface that has it. A socket is to
-// be bound to both: one alone lets packets leave by another interface where the
-// routes do not go by source addresses.
+// A Source is an address of this host and its interface. A socket must be bound to both: one alone
+// lets packets leave by another interface where the routes do not depend on source addresses.
 type Source struct {
 	Addr      netip.Addr
 	Interface string
 }
 
-// An own is an address of this host as its interface has it.
+// An own is an address of this host with the prefix of its interface.
 type own struct {
 	Source
 	prefix netip.Prefix
 }
 
-// Others returns the sources, beside the one that the kernel selects, from which this
-// host has a route to a destination: none on most hosts, nor to destinations of its
-// own networks.
+// Others returns the sources, other than the one that the kernel selects, from which this host has
+// a route to a destination: none on most hosts, and none to destinations in its own networks.
 func Others(to netip.Addr) []Source {
 	to = to.Unmap()
 	selected, err := Selected(to)
-	if err != nil { // there is no route at all, but perhaps one from a certain source
+	if err != nil { // no route at all, but perhaps one from a certain source
 		selected = netip.Addr{}
 	}
 	all, err := addresses()
@@ -42,14 +40,13 @@ func Others(to netip.Addr) []Source {
 	return choose(to, selected, all, func(s Source) bool { return routed(to, s) })
 }
 
-// choose returns the sources to try beside the selected one: of the destination's
-// version of IP, one of each network, and none where the destination is on a network
-// of this host.
+// choose returns the sources to try other than the selected one: of the destination's IP version,
+// one per network, and none if the destination is on a network of this host.
 func choose(to, selected netip.Addr, all []own, routed func(Source) bool) (sources []Source) {
 	if to.IsLoopback() || to.IsLinkLocalUnicast() {
 		return nil
 	}
-	var networks []netip.Prefix // by which packets leave already
+	var networks []netip.Prefix // already used for packets
 	for _, o := range all {
 		if o.Addr == selected {
 			networks = append(networks, o.prefix.Masked())
@@ -69,8 +66,8 @@ func choose(to, selected netip.Addr, all []own, routed func(Source) bool) (sourc
 	return sources
 }
 
-// Selected returns the source that the kernel selects for a destination, and an error
-// without a route there.
+// Selected returns the source that the kernel selects for a destination, and an error without a
+// route there.
 func Selected(to netip.Addr) (netip.Addr, error) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))) // sends nothing
 	if err != nil {
@@ -92,7 +89,7 @@ func addresses() (all []own, err error) {
 		}
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it is gone
+			continue // the interface is gone
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {

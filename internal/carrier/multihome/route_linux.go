@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routed asks the kernel whether one of its routes leads from a source to a
-// destination (rtnetlink(7), RTM_GETROUTE). It asks for the route itself and not for
-// what would be done with a packet: without a route the kernel takes any destination
-// for a neighbour on the interface that it is told.
+// routed asks the kernel whether one of its routes leads from a source to a destination
+// (rtnetlink(7), RTM_GETROUTE). It asks for the route itself and not for what would be done with a
+// packet: without a route the kernel considers any destination a neighbour on the given interface.
 func routed(to netip.Addr, from Source) bool {
 	i, err := net.InterfaceByName(from.Interface)
 	if err != nil {
@@ -43,7 +42,7 @@ func routed(to netip.Addr, from Source) bool {
 	return err == nil && len(messages) > 0 && messages[0].Header.Type == unix.RTM_NEWROUTE
 }
 
-// question is the message that asks for the route.
+// question returns the message that asks for the route.
 func question(to, from netip.Addr, index int) []byte {
 	family := byte(unix.AF_INET)
 	if to.Is6() {
@@ -66,9 +65,9 @@ func question(to, from netip.Addr, index int) []byte {
 	return append(head, body...)
 }
 
-// Bind binds a socket that does not connect yet to a source's interface; its address
-// is the dialler's affair. Kernels before 5.7 forbid that to processes without
-// CAP_NET_RAW: where routes go by source addresses it is not needed.
+// Bind binds a socket that is not connected yet to a source's interface; the dialler binds the
+// address. Kernels before 5.7 forbid that to processes without CAP_NET_RAW: where routes depend on
+// source addresses it is not needed.
 func Bind(fd uintptr, s Source) error {
 	err := unix.BindToDevice(int(fd), s.Interface)
 	if errors.Is(err, unix.EPERM) {

@@ -4,7 +4,7 @@ package multihome
 
 import "net/netip"
 
-// routed cannot tell here, and a source that has no route is not worth a try.
+// routed cannot determine it here, and a source without a route is not worth trying.
 func routed(netip.Addr, Source) bool { return false }
 
 // Bind does nothing here.

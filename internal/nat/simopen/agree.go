@@ -8,20 +8,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An End is one side's report to whoever makes the agreement, the server.
+// An End is one side's report to the server, which makes the agreement.
 type End struct {
 	Profile overlay.SiteProfile
 	Mapping Mapping  // of the port that will dial
 	Clock   Estimate // against the server's clock
 }
 
-// An Agreement says when and where to each end dials.
+// An Agreement says when each end dials, and which address.
 type Agreement struct {
 	A, B Start
-	// Tolerance is by how much the two instants may miss each other before the
-	// first try fails and Open has to try again. Negative is no bound.
+	// Tolerance is by how much the two instants may differ before the first attempt fails and Open
+	// has to retry. Negative means no bound.
 	Tolerance time.Duration
-	// Risky says that the clocks are known less well than that.
+	// Risky says that the clock errors exceed the tolerance.
 	Risky bool
 }
 
@@ -29,37 +29,36 @@ type Agreement struct {
 type Start struct {
 	At     time.Time      // by this end's own clock
 	Remote netip.AddrPort // the peer; port 0: cannot be known, so only listen
-	// AnyPort says that the peer takes a SYN from any port, so that this end may
-	// dial though its own port cannot be foretold.
+	// AnyPort says that the peer accepts a SYN from any port, so that this end may dial although
+	// its own port cannot be predicted.
 	AnyPort bool
-	// Patience is for Options: twice the round trip by way of the server, and a
-	// tenth of a second for busy hosts.
+	// Patience is for Options: twice the round trip through the server, plus a tenth of a second
+	// for busy hosts.
 	Patience time.Duration
 }
 
-// lead is the time given to both ends between having the agreement in hand and
-// the first instant, for waking up.
+// lead is the time between both ends' receipt of the agreement and the first instant, for waking
+// up.
 const lead = 5 * time.Millisecond
 
-// Agree decides when a and b dial each other, or returns why they need not try.
-// now is by the server's clock.
+// Agree decides when a and b dial each other, or returns why they need not try. now is by the
+// server's clock.
 //
-// What matters is the difference d of the instants, B's minus A's, measured in
-// one-way delays between the ends:
+// What matters is the difference d of the instants, B's minus A's, measured in one-way delays
+// between the ends:
 //
-//   - A site that answers with a reset answers the peer's SYN so when that
-//     arrives before its own has left; a stateless one does it always. So no
-//     SYN may arrive before the other left: if A answers, d > -1, if B does, d < 1.
-//   - A stateless site lets the peer's SYN in never. Its own is the one that must
-//     arrive, at a peer that has dialled already: if A is stateless d < 1, if B
-//     is, d > -1. Otherwise a second try is needed.
-//   - Silent sites with state do not care: the earlier SYN dies, the later meets
-//     the hole.
+//   - A site that answers with a reset does so when the peer's SYN arrives before its own
+//     has left; a stateless one always does. So no SYN may arrive before the other left:
+//     if A answers, d > -1, if B does, d < 1.
+//   - A stateless site never lets the peer's SYN in. Its own is the one that must arrive,
+//     at a peer that has dialled already: if A is stateless d < 1, if B is, d > -1.
+//     Otherwise a second attempt is needed.
+//   - For silent stateful sites d does not matter: the earlier SYN is dropped, the later
+//     one passes the opened hole.
 //
-// With both bounds the best d is 0. With one, the end that must not be early is
-// put a whole one-way delay, half a round trip, later: then the clocks may be
-// wrong by twice as much. The delay is not known but is at most that by way of
-// the server; too long a wait costs time only.
+// With both bounds the best d is 0. With one, the end that must not be early is put a whole one-way
+// delay, half a round trip, later: then the clocks may be wrong by twice as much. The delay is not
+// known but is at most that through the server; too long a wait costs only time.
 func Agree(now time.Time, a, b End) (Agreement, error) {
 	if err := check(a, b); err != nil {
 		return Agreement{}, err
@@ -86,15 +85,13 @@ func Agree(now time.Time, a, b End) (Agreement, error) {
 	return ag, nil
 }
 
-// Hurry decides when a and b dial each other when each knows the other's port
-// beforehand: b does as soon as a's word reaches it, and a so that it fits. A.At
-// is for a that sends its word now, B.At for b that hears it now. No clock is
-// compared.
+// Hurry decides when a and b dial each other when each knows the other's port beforehand: b dials
+// as soon as a's message reaches it, and a so that it fits. A.At is for a sending its message now,
+// B.At for b receiving it now. No clocks are compared.
 //
-// a's word takes about a one-way delay by way of the server. Where no SYN is
-// answered with a reset a dials at once: its SYN dies at b's site, but opens a's
-// own, and b's goes through. Else a waits that long, so that the SYNs cross (see
-// Agree).
+// a's message takes about a one-way delay through the server. Where no SYN is answered with a reset
+// a dials at once: its SYN is dropped at b's site, but opens a's own, and b's passes. Otherwise a
+// waits that long, so that the SYNs cross (see Agree).
 func Hurry(now time.Time, a, b End) (Agreement, error) {
 	if err := check(a, b); err != nil {
 		return Agreement{}, err
@@ -133,7 +130,7 @@ func check(a, b End) error {
 	return nil
 }
 
-// aim returns where to dial e: port 0 when nobody can know.
+// aim returns where to dial e: port 0 when the port cannot be known.
 func aim(e End) netip.AddrPort {
 	if !e.Mapping.Independent {
 		return netip.AddrPortFrom(e.Mapping.Outside.Addr(), 0)
@@ -141,20 +138,20 @@ func aim(e End) netip.AddrPort {
 	return e.Mapping.Outside
 }
 
-// closed reports whether the site refuses SYNs to the ports that are dialled
-// from, which need not lie in a range it opens.
+// closed reports whether the site refuses SYNs to the ports that are dialled from, which need not
+// be in a range it opens.
 func closed(p overlay.SiteProfile) bool {
 	return p.Filter != overlay.FilterNone && p.Inbound != overlay.InboundOpen
 }
 
-// resets reports whether a SYN that the site refuses is answered.
+// resets reports whether the site answers a SYN that it refuses.
 func resets(p overlay.SiteProfile) bool { return closed(p) && p.Refusal == overlay.RefuseReset }
 
 // stateless reports whether the site refuses bare SYNs by their flags alone.
 func stateless(p overlay.SiteProfile) bool { return closed(p) && p.Filter == overlay.FilterStateless }
 
-// takesAnyPort reports whether a SYN from a port that nobody dialled reaches a
-// node that dialled somebody.
+// takesAnyPort reports whether a SYN from a port that was not dialled reaches a node that dialled
+// another port.
 func takesAnyPort(p overlay.SiteProfile) bool {
 	return !closed(p) || p.NAT.Filtering == overlay.EndpointIndependent
 }

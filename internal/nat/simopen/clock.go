@@ -8,21 +8,20 @@ type Sample struct {
 	Sent, Server, Received time.Time
 }
 
-// drift bounds how fast two clocks part: 100 parts per million is twice what
-// common quartz does.
+// drift bounds how fast two clocks diverge: 100 parts per million is twice the drift of common
+// quartz.
 const drift = 100e-6
 
-// maxSamples bounds what a Clock remembers; the oldest sample gives way.
+// maxSamples bounds what a Clock remembers; the oldest sample is dropped.
 const maxSamples = 32
 
-// A Clock estimates how far a server's clock is ahead of the local one. The
-// zero value has no samples. It reads no clock itself, and is not safe for
-// concurrent use.
+// A Clock estimates how far a server's clock is ahead of the local one. The zero value has no
+// samples. It reads no clock itself, and is not safe for concurrent use.
 type Clock struct {
 	samples []Sample
 }
 
-// Estimate is what a Clock has found out.
+// Estimate is the result of a Clock.
 type Estimate struct {
 	Offset time.Duration // the server's clock minus the local clock
 	Error  time.Duration // the offset is right within ± this much
@@ -35,8 +34,8 @@ func (e Estimate) Local(server time.Time) time.Time { return server.Add(-e.Offse
 // Server converts a local time to the server's clock.
 func (e Estimate) Server(local time.Time) time.Time { return local.Add(e.Offset) }
 
-// Add takes a sample into account. A sample that ends before it began is a
-// clock that was set meanwhile, and is ignored.
+// Add adds a sample. A sample that ends before it began means that the clock was set meanwhile, and
+// is ignored.
 func (c *Clock) Add(s Sample) {
 	if s.Received.Before(s.Sent) {
 		return
@@ -47,13 +46,11 @@ func (c *Clock) Add(s Sample) {
 	c.samples = append(c.samples, s)
 }
 
-// Estimate returns the best estimate at the local time now, and false when
-// there is no sample.
+// Estimate returns the best estimate at the local time now, and false when there is no sample.
 //
-// The server read its clock somewhere between Sent and Received, so the middle
-// is wrong by at most half the round trip: queueing makes samples worse and never
-// better, and the shortest round trip is the best one. Age counts against a
-// sample at the rate at which clocks drift.
+// The server read its clock somewhere between Sent and Received, so the middle is wrong by at most
+// half the round trip: queueing makes samples worse and never better, and the shortest round trip
+// is the best one. The error of a sample grows with its age at the rate at which clocks drift.
 func (c *Clock) Estimate(now time.Time) (Estimate, bool) {
 	var best Estimate
 	for i, s := range c.samples {

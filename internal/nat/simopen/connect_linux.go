@@ -15,25 +15,25 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// A connecting is a socket between connect(2) and its outcome. The socket is
-// made by the goroutine that calls startConnect, and so in that thread's
-// network namespace; waiting may happen anywhere.
+// A connecting is a socket between connect(2) and its outcome. The goroutine that calls
+// startConnect makes the socket, so it is in that thread's network namespace; waiting may happen
+// anywhere.
 type connecting struct {
 	file          *os.File
 	local, remote netip.AddrPort
 }
 
-// share lets further sockets of this user have the port of fd. On a listener
-// it must be called after listen(2): until then the port is checked against
-// all others, and afterwards against none of this user's that ask for sharing.
+// share lets further sockets of this user use the port of fd. On a listener it must be called after
+// listen(2): until then the port is checked against all others, and afterwards against none of this
+// user's that request sharing.
 func share(fd uintptr) error {
 	return errors.Join(
 		os.NewSyscallError("SO_REUSEADDR", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
 		os.NewSyscallError("SO_REUSEPORT", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)))
 }
 
-// startConnect sends a SYN from local to remote. EADDRNOTAVAIL means that there
-// is a connection between the two already.
+// startConnect sends a SYN from local to remote. EADDRNOTAVAIL means that there is a connection
+// between the two already.
 func startConnect(ctx context.Context, local, remote netip.AddrPort) (*connecting, error) {
 	family := unix.AF_INET
 	if local.Addr().Is6() {
@@ -67,9 +67,8 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// wait returns the connection once there is one. It ends with ctx and with
-// abort; the error is then os.ErrDeadlineExceeded. After an error nothing is
-// left to close.
+// wait returns the connection once it is established. It ends with ctx and with abort; the error is
+// then os.ErrDeadlineExceeded. After an error nothing is left to close.
 func (c *connecting) wait(ctx context.Context) (*net.TCPConn, error) {
 	defer c.file.Close()
 	stop := context.AfterFunc(ctx, c.abort)
@@ -96,7 +95,7 @@ func (c *connecting) wait(ctx context.Context) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// connected asks how a connect ended. A wake-up without an outcome is normal.
+// connected returns how a connect ended. A wake-up without an outcome is normal.
 func connected(fd int) (err error, done bool) {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -116,9 +115,9 @@ func connected(fd int) (err error, done bool) {
 // abort makes wait give up.
 func (c *connecting) abort() { c.file.SetWriteDeadline(time.Unix(1, 0)) }
 
-// reset makes closing the socket say so to a peer that has already heard of it:
-// a half-open connection would otherwise end in an orderly way, which the peer
-// takes for a connection.
+// reset makes closing the socket send a reset to a peer that has already received segments: a
+// half-open connection would otherwise end in an orderly way, which the peer takes for a
+// connection.
 func (c *connecting) reset() {
 	if raw, err := c.file.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
@@ -127,7 +126,7 @@ func (c *connecting) reset() {
 	}
 }
 
-// noAnswer reports whether nothing has come from the peer yet.
+// noAnswer reports whether nothing has arrived from the peer yet.
 func (c *connecting) noAnswer() bool {
 	raw, err := c.file.SyscallConn()
 	if err != nil {
@@ -138,7 +137,7 @@ func (c *connecting) noAnswer() bool {
 	return info != nil && info.State == unix.BPF_TCP_SYN_SENT
 }
 
-// explain names the way out of errors that have one.
+// explain adds the remedy to errors that have one.
 func explain(err error, local netip.AddrPort) error {
 	if errors.Is(err, unix.EACCES) && local.Port() < 1024 && local.Port() != 0 {
 		return fmt.Errorf("%w; ports below net.ipv4.ip_unprivileged_port_start need CAP_NET_BIND_SERVICE", err)

@@ -14,22 +14,21 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Mapping is what vantage points saw of a port.
+// A Mapping is a port's mapping as vantage points saw it.
 type Mapping struct {
 	Local   netip.AddrPort   // the port
-	Outside netip.AddrPort   // what the first vantage point that answered saw
-	Seen    []netip.AddrPort // what each vantage point saw; not valid where it did not answer
-	// Independent says that a peer will see Outside as well: two vantage points
-	// did, or there is no translation. RFC 4787 calls it endpoint-independent
-	// mapping.
+	Outside netip.AddrPort   // as seen by the first vantage point that answered
+	Seen    []netip.AddrPort // as seen by each vantage point; not valid without an answer
+	// Independent says that a peer will see Outside as well: two vantage points did, or there is no
+	// translation. RFC 4787 calls it endpoint-independent mapping.
 	Independent bool
 	// Samples holds one clock sample for each entry of Seen.
 	Samples []Sample
-	// Failed says why vantage points did not answer, or is nil.
+	// Failed is why vantage points did not answer, or nil.
 	Failed error
 }
 
-// newMapping draws the conclusions from what was seen.
+// newMapping derives a Mapping from the observations.
 func newMapping(local netip.AddrPort, seen []netip.AddrPort, samples []Sample, failed error) Mapping {
 	m := Mapping{Local: local, Seen: seen, Samples: samples, Failed: failed}
 	answers, same := 0, true
@@ -46,7 +45,7 @@ func newMapping(local netip.AddrPort, seen []netip.AddrPort, samples []Sample, f
 	return m
 }
 
-// difference says why the mapping is not known to be independent.
+// difference returns why the mapping is not known to be independent.
 func (m Mapping) difference() string {
 	var seen []string
 	for _, s := range m.Seen {
@@ -66,9 +65,9 @@ func (m Mapping) difference() string {
 // askPatience bounds a question, and the wait for one.
 const askPatience = 5 * time.Second
 
-// Ask asks the vantage point at the other end of c where c seems to come from.
-// The sample compares the vantage point's clock with the local one. c stays
-// open, and must while the mapping is to last.
+// Ask asks the vantage point at the other end of c for c's source address. The sample compares the
+// vantage point's clock with the local one. c stays open, and must stay open while the mapping is
+// to last.
 func Ask(ctx context.Context, c net.Conn) (netip.AddrPort, Sample, error) {
 	fail := func(err error) (netip.AddrPort, Sample, error) {
 		return netip.AddrPort{}, Sample{}, fmt.Errorf("asking %v for the outside address of %v: %w", c.RemoteAddr(), c.LocalAddr(), err)
@@ -94,9 +93,8 @@ func Ask(ctx context.Context, c net.Conn) (netip.AddrPort, Sample, error) {
 	return fail(fmt.Errorf("%w: it answered with %v", wire.ErrType, f.Type()))
 }
 
-// Answer reads one question from c and answers it. The caller then keeps c until
-// the other end closes it, or for as long as it can afford to: NATs forget closed
-// connections.
+// Answer reads one question from c and answers it. The caller then keeps c until the other end
+// closes it, or for as long as it can afford to: NATs forget closed connections.
 func Answer(ctx context.Context, c net.Conn) error {
 	stop := bound(ctx, c)
 	defer stop()
@@ -110,8 +108,8 @@ func Answer(ctx context.Context, c net.Conn) error {
 	return AnswerAsked(c)
 }
 
-// AnswerAsked is Answer for a listener that has read the Observe frame already,
-// because it also serves others. It does not set a deadline.
+// AnswerAsked is Answer for a listener that has read the Observe frame already, because it also
+// serves other frames. It does not set a deadline.
 func AnswerAsked(c net.Conn) error {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -124,7 +122,7 @@ func AnswerAsked(c net.Conn) error {
 	return nil
 }
 
-// bound gives c a deadline of askPatience or ctx's end; the result lifts it.
+// bound gives c a deadline of askPatience or ctx's end; the returned function removes it.
 func bound(ctx context.Context, c net.Conn) (lift func()) {
 	c.SetDeadline(time.Now().Add(askPatience))
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
@@ -135,7 +133,7 @@ func bound(ctx context.Context, c net.Conn) (lift func()) {
 	}
 }
 
-// classify turns a read error into one that callers tell apart.
+// classify converts a read error to one that callers can distinguish.
 func classify(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {

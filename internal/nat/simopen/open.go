@@ -14,23 +14,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Options of an Open. Zero fields take the defaults named.
+// Options of an Open. Zero fields take the defaults given here.
 type Options struct {
-	// Retries bounds the tries after the first; 60.
+	// Retries bounds the attempts after the first; default 60.
 	Retries int
-	// Step is the grid on which both ends try again after a reset, counted from
-	// the agreed instant; 40 ms. It keeps them together where their clocks are
-	// good.
+	// Step is the grid on which both ends retry after a reset, counted from the agreed instant;
+	// default 40 ms. It keeps them synchronised where their clocks are good.
 	Step time.Duration
-	// Jitter is added to every second retry, evenly between 0 and this; 30 ms. It
-	// makes ends meet whose clocks are not.
+	// Jitter is the maximum of the uniformly distributed delay of every second retry; default 30
+	// ms. It lets ends meet whose clocks are not good.
 	Jitter time.Duration
 	// Patience is how long the first try may stay without any answer before a
 	// fresh one replaces it; 300 ms. It should exceed the round trip and be less
 	// than the second after which the kernel would send the SYN again. It doubles
 	// with each silent try, so that a longer round trip is found out.
 	Patience time.Duration
-	// Bound ends it all, counted from the agreed instant; 4 s.
+	// Bound limits the total time, counted from the agreed instant; default 4 s.
 	Bound time.Duration
 	// AnyPort is Start.AnyPort.
 	AnyPort bool
@@ -52,16 +51,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Open dials remote at the instant at, by the local clock, and accepts
-// meanwhile; the first connection with remote wins. With remote's port 0 it only
-// accepts, from any port of that address. It tries again on the grid of
-// o.Step, and with fresh sockets when nothing answers, until o.Bound or ctx ends.
+// Open dials remote at the instant at, by the local clock, and accepts meanwhile; the first
+// connection with remote wins. With remote's port 0 it only accepts, from any port of that address.
+// It retries on the grid of o.Step, and with new sockets when nothing answers, until o.Bound or ctx
+// ends.
 //
-// The error is ErrUnpredictable at once when the port was observed not to be
-// foretellable and the peer needs that; otherwise overlay.ErrRefused when resets
-// came, overlay.ErrUnreachable when the network said no, and overlay.ErrTimeout
-// when nothing came, or context.Canceled. The Port can then try a fresh
-// agreement.
+// The error is ErrUnpredictable at once when the port was observed to be unpredictable and the peer
+// needs to predict it; otherwise overlay.ErrRefused when resets were received,
+// overlay.ErrUnreachable when the network reported an error, and overlay.ErrTimeout when nothing
+// was received, or context.Canceled. The Port can then try a new agreement.
 func (p *Port) Open(ctx context.Context, remote netip.AddrPort, at time.Time, o Options) (*net.TCPConn, error) {
 	o = o.withDefaults()
 	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
@@ -88,8 +86,7 @@ func (p *Port) predictable(o Options) error {
 	return fmt.Errorf("simultaneous open from %v: %w: %s; use hole punching or a relay", p.local, ErrUnpredictable, m.difference())
 }
 
-// tries is one Open under way. Everything but the waiting happens on the
-// goroutine of run.
+// tries is one Open under way. Everything but the waiting happens on the goroutine of run.
 type tries struct {
 	port   *Port
 	remote netip.AddrPort
@@ -100,7 +97,7 @@ type tries struct {
 
 	made, refused, silent, taken int
 
-	last error // of a try that was answered
+	last error // of an attempt that was answered
 }
 
 type outcome struct {
@@ -108,10 +105,10 @@ type outcome struct {
 	err  error
 }
 
-// errSilent says that a try was given up without an answer.
+// errSilent means that an attempt was given up without an answer.
 var errSilent = errors.New("no answer")
 
-// run tries until a connection is there, ctx ends, or it may try no more.
+// run retries until there is a connection, ctx ends, or the retries are used up.
 func (t *tries) run(ctx context.Context) (*net.TCPConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	t.accepted = make(chan outcome, 1)
@@ -121,18 +118,18 @@ func (t *tries) run(ctx context.Context) (*net.TCPConn, error) {
 	}()
 	conn, err := t.dials(ctx)
 	cancel()
-	if t.accepted != nil { // the accepting goroutine has not been heard yet
+	if t.accepted != nil { // the accepting goroutine has not reported yet
 		if late := <-t.accepted; late.conn != nil {
 			if conn == nil {
 				return late.conn, nil
 			}
-			late.conn.Close() // port 0 was asked for: another one of the same host
+			late.conn.Close() // with port 0: another connection of the same host
 		}
 	}
 	return conn, err
 }
 
-// dials returns the first connection, its own or an accepted one.
+// dials returns the first connection, dialled or accepted.
 func (t *tries) dials(ctx context.Context) (*net.TCPConn, error) {
 	next := t.at
 	for try := 0; ; try++ {
@@ -155,7 +152,7 @@ func (t *tries) dials(ctx context.Context) (*net.TCPConn, error) {
 	}
 }
 
-// sleep waits for an instant, for an accepted connection or for the end.
+// sleep waits for an instant, for an accepted connection or for the end of ctx.
 func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -170,7 +167,7 @@ func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error
 	}
 }
 
-// tryOnce makes one try, and watches the listener during it.
+// tryOnce makes one attempt, and watches the listener during it.
 func (t *tries) tryOnce(ctx context.Context) (*net.TCPConn, error) {
 	t.made++
 	c, err := startConnect(ctx, t.port.local, t.remote)
@@ -202,14 +199,14 @@ func (t *tries) tryOnce(ctx context.Context) (*net.TCPConn, error) {
 			}
 			return a.conn, a.err
 		case <-patience.C:
-			if c.noAnswer() { // otherwise an answer is on its way: leave it be
+			if c.noAnswer() { // otherwise an answer is in flight: let it continue
 				c.abort()
 			}
 		}
 	}
 }
 
-// count remembers how a try ended.
+// count records how an attempt ended.
 func (t *tries) count(err error) {
 	switch {
 	case errors.Is(err, errSilent):
@@ -218,17 +215,17 @@ func (t *tries) count(err error) {
 		t.refused++
 		t.last = err
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		// The listener is just getting the connection and will accept it, or the
-		// last one between the two ports ended within a minute.
+		// The listener is just receiving the connection and will accept it, or the last one between
+		// the two ports ended within a minute.
 		t.taken++
 	default:
 		t.last = err
 	}
 }
 
-// nextTry returns when the try after number try, which ended at now, begins.
-// Both ends count from the instant they agreed on, so that ends whose tries
-// were both refused meet again; r, in [0, 1), is drawn for jitter.
+// nextTry returns when the attempt after number try, which ended at now, begins. Both ends count
+// from the instant they agreed on, so that ends whose attempts were both refused meet again; r, in
+// [0, 1), is the random number for the jitter.
 func nextTry(at, now time.Time, o Options, try int, r float64) time.Time {
 	steps := max(0, now.Sub(at))/o.Step + 1
 	next := at.Add(steps * o.Step)
@@ -238,7 +235,7 @@ func nextTry(at, now time.Time, o Options, try int, r float64) time.Time {
 	return next
 }
 
-// explain says what became of the tries.
+// explain returns the error for the attempts.
 func (t *tries) explain(ctx context.Context, err error) error {
 	fail := func(class error, format string, args ...any) error {
 		return fmt.Errorf("simultaneous open from %v to %v: %w: %s", t.port.local, t.remote, class, fmt.Sprintf(format, args...))
@@ -261,7 +258,7 @@ func (t *tries) explain(ctx context.Context, err error) error {
 	return fail(overlay.ErrTimeout, "nothing answered %d tries; either the peer did not dial, or a filter there refuses every SYN", t.made)
 }
 
-// outcomeError sorts a socket error into the classes of package overlay.
+// outcomeError maps a socket error to the classes of package overlay.
 func outcomeError(ctx context.Context, err error) error {
 	var timeout net.Error
 	switch {

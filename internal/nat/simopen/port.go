@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A Port is a TCP port of this host that listens and dials at once. It carries
-// out one Open at a time; its other methods are safe for concurrent use.
+// A Port is a TCP port of this host that listens and dials at the same time. It carries out one
+// Open at a time; its other methods are safe for concurrent use.
 type Port struct {
 	listener *net.TCPListener
 	local    netip.AddrPort
@@ -26,10 +26,9 @@ type Port struct {
 	mapping  *Mapping       // the latest observation, or nil
 }
 
-// Prepare takes a port on the address local, inside ports or any when that is
-// zero. For a peer whose site lets out only port 443 it must be 443. The port is
-// not shared with any other Port; an error is one of overlay.ErrPortRangeFull,
-// ErrNotLinux and what listen(2) says. Close it.
+// Prepare opens a port on the address local, inside ports or any when that is zero. For a peer
+// whose site lets out only port 443 it must be 443. The port is not shared with any other Port; an
+// error is one of overlay.ErrPortRangeFull, ErrNotLinux and those of listen(2). Close it.
 func Prepare(ctx context.Context, local netip.Addr, ports overlay.Ports) (*Port, error) {
 	local = local.Unmap()
 	if !local.IsValid() || local.IsUnspecified() {
@@ -52,11 +51,11 @@ func Prepare(ctx context.Context, local netip.Addr, ports overlay.Ports) (*Port,
 	return &Port{listener: ln, local: netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())}, nil
 }
 
-// Local returns the port.
+// Local returns the port's address.
 func (p *Port) Local() netip.AddrPort { return p.local }
 
-// Close closes the listener and the connections to vantage points. Connections
-// that the Port returned are not touched. An Open under way fails.
+// Close closes the listener and the connections to vantage points. It does not affect connections
+// that the Port returned. An Open under way fails.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -85,10 +84,9 @@ func (p *Port) hold(c *net.TCPConn) error {
 // maxVantages bounds one observation.
 const maxVantages = 8
 
-// Observe asks every vantage point, at once and from the port itself, where the
-// port seems to be, and keeps the connections until Close. It ends with ctx and
-// after some seconds in any case. It fails when nobody answers; Mapping.Failed
-// says who else did not.
+// Observe asks every vantage point, at once and from the port itself, for the port's public
+// address, and keeps the connections until Close. It ends with ctx and after some seconds in any
+// case. It fails when no vantage point answers; Mapping.Failed says which others did not.
 func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping, error) {
 	if len(vantages) == 0 || len(vantages) > maxVantages {
 		return Mapping{}, fmt.Errorf("observing port %v: %d vantage points, want 1 to %d (2 to know whether they agree)", p.local, len(vantages), maxVantages)
@@ -119,7 +117,7 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 	return m, nil
 }
 
-// ask asks one vantage point. The caller's variables are its results.
+// ask asks one vantage point. Its results are stored by the caller.
 func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (netip.AddrPort, Sample, error) {
 	conn, err := c.wait(ctx)
 	if err != nil {
@@ -136,9 +134,9 @@ func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (
 	return seen, sample, nil
 }
 
-// Dial makes an ordinary connection from the port, as a client that needs the
-// port's mapping does. It ends with ctx. The error is one of
-// overlay.ErrRefused, ErrTimeout and ErrUnreachable, or context.Canceled.
+// Dial makes an ordinary connection from the port, as a client that needs the port's mapping does.
+// It ends with ctx. The error is one of overlay.ErrRefused, ErrTimeout and ErrUnreachable, or
+// context.Canceled.
 func (p *Port) Dial(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
 	c, err := startConnect(ctx, p.local, remote)
 	var conn *net.TCPConn
@@ -151,8 +149,8 @@ func (p *Port) Dial(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, e
 	return conn, nil
 }
 
-// limit has connections that are accepted from now on have small packets, where ctx
-// says so. A port is for one meeting, and never needs large ones again.
+// limit makes connections that are accepted from now on use small packets, if ctx requests that. A
+// port is for one traversal, and never needs large ones again.
 func (p *Port) limit(ctx context.Context) (err error) {
 	if !carrier.SmallPackets(ctx) {
 		return nil
@@ -165,9 +163,8 @@ func (p *Port) limit(ctx context.Context) (err error) {
 	return errors.Join(outer, err)
 }
 
-// Accept waits for a connection from remote, whose port may be 0 for any, and
-// resets all others. It ends with ctx, then with overlay.ErrTimeout or
-// context.Canceled.
+// Accept waits for a connection from remote, whose port may be 0 for any, and resets all others. It
+// ends with ctx, then with overlay.ErrTimeout or context.Canceled.
 func (p *Port) Accept(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
 	if err := p.limit(ctx); err != nil {
 		return nil, fmt.Errorf("waiting on %v: %w", p.local, err)
@@ -180,7 +177,7 @@ func (p *Port) Accept(ctx context.Context, remote netip.AddrPort) (*net.TCPConn,
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted // or it would end the next Accept
+			<-interrupted // otherwise it would end the next Accept
 		}
 	}()
 	for {

@@ -1,7 +1,6 @@
-// Package gridtest builds the labs in which techniques are tried on every pair
-// of gateways: behind each preset there are two sites with one node each, and two
-// public hosts say to whoever asks where it comes from. It knows no technique and
-// has no state of its own.
+// Package gridtest builds the labs in which techniques are tried on every pair of gateways: behind
+// each preset there are two sites with one node each, and two public hosts answer with the source
+// address of each question. It knows no technique and has no state of its own.
 package gridtest
 
 import (
@@ -27,9 +26,9 @@ type Grid struct {
 	Vantages []netip.AddrPort // the two public hosts, on port 443
 }
 
-// Up builds a lab with sites a-PRESET and b-PRESET for every preset, oneWay apart
-// from each other. answer serves one connection to a vantage point, which is kept
-// until the other end closes it. The lab ends with the test.
+// Up builds a lab with sites a-PRESET and b-PRESET for every preset, oneWay apart from each other.
+// answer serves one connection to a vantage point, which is kept until the other end closes it. The
+// lab ends with the test.
 func Up(t *testing.T, oneWay time.Duration, answer func(context.Context, net.Conn) error, presets ...string) *Grid {
 	t.Helper()
 	spec := lab.Spec{
@@ -60,8 +59,7 @@ func Up(t *testing.T, oneWay time.Duration, answer func(context.Context, net.Con
 // Node returns the node behind a preset on side a or b.
 func (g *Grid) Node(side, preset string) *lab.Host { return g.Host(side + "-" + preset + "/n1") }
 
-// vantage serves on port 443, the only one that every site that lets out
-// anything can dial.
+// vantage serves on port 443, the only one that every site with any egress can dial.
 func vantage(t *testing.T, h *lab.Host, answer func(context.Context, net.Conn) error) netip.AddrPort {
 	t.Helper()
 	ln, err := h.Listen("tcp", ":443")
@@ -86,7 +84,7 @@ func vantage(t *testing.T, h *lab.Host, answer func(context.Context, net.Conn) e
 	return netip.AddrPortFrom(h.Addr(), 443)
 }
 
-// Exchange moves 200 kB both ways at once, to their ends, and checks every byte.
+// Exchange moves 200 kB both ways at once, to the ends of stream, and checks every byte.
 func Exchange(a, b *net.TCPConn) error {
 	const size = 200_000
 	errs := make([]error, 4)
@@ -123,19 +121,18 @@ func Limited(n int, jobs []func()) {
 	all.Wait()
 }
 
-// The presets whose nodes may dial any port, in groups that a simultaneous open
-// meets alike.
+// The presets whose nodes may dial any port, in groups that behave alike in a simultaneous open.
 var (
 	Reachable = []string{"open", "nat-fullcone", "nat-1to1"} // a SYN from anywhere can arrive
 	ByFlags   = []string{"syn-drop", "syn-reset"}            // a bare SYN never arrives
-	Tracking  = []string{                                    // one arrives after another has left
+	Tracking  = []string{                                    // a SYN arrives after another has left
 		"stateful", "stateful-reject", "stateful-strict", "stateful-strict-new", "stateful-noloose",
 		"port-range", "nat", "nat-answers", "nat-random",
 	}
 	All = slices.Concat(Reachable, ByFlags, Tracking, []string{"nat-symmetric"})
 )
 
-// Times prints the spread of durations for logs.
+// Times formats the spread of durations for logs.
 func Times(took []time.Duration) string {
 	if len(took) == 0 {
 		return "none"
