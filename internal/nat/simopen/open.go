@@ -24,10 +24,10 @@ type Options struct {
 	// Jitter is the maximum of the uniformly distributed delay of every second retry; default 30
 	// ms. It lets ends meet whose clocks are not good.
 	Jitter time.Duration
-	// Patience is how long the first try may stay without any answer before a
-	// fresh one replaces it; 300 ms. It should exceed the round trip and be less
-	// than the second after which the kernel would send the SYN again. It doubles
-	// with each silent try, so that a longer round trip is found out.
+	// Patience is how long the first attempt may stay without any answer before a new one replaces
+	// it; default 300 ms. It should exceed the round trip and be less than the second after which
+	// the kernel would retransmit the SYN. It doubles with each silent attempt, so that a longer
+	// round trip is found.
 	Patience time.Duration
 	// Bound limits the total time, counted from the agreed instant; default 4 s.
 	Bound time.Duration
