@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An ordinary user's helper takes that user's jobs only.
+// An ordinary user's helper takes only that user's jobs.
 func TestOwnJobs(t *testing.T) {
 	takes := ownJobs(1001, []string{"alice@a/*"})
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Each site is logged once, and again when the frontal's policy changes the wish.
+// Each site is logged once, and again when the frontal's policy changes the decision.
 func TestEncryptionIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	e := newEncryption(slog.New(slog.NewTextHandler(&log, nil)), "sitea")

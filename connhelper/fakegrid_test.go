@@ -26,9 +26,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// fakeFrontal is broker and frontal of one site in one: a directory in memory,
-// a plan that the test sets, and introductions straight to the target's
-// helper. Sessions are real.
+// fakeFrontal is broker and frontal of one site in one: a directory in memory, a plan that the test
+// sets, and introductions straight to the target's helper. Sessions are real.
 type fakeFrontal struct {
 	controlpb.UnimplementedDirectoryServer
 	controlpb.UnimplementedNodesServer
@@ -42,29 +41,29 @@ type fakeFrontal struct {
 	plan      overlay.Plan
 	points    map[overlay.ProcessName]overlay.AccessPoint
 	died      map[overlay.ProcessName]bool
-	names     map[string]string // that are published, with their ports
-	taken     map[string]bool   // names of others
-	nameEnds  int               // so many lookups that wait end their session
-	registers chan struct{}     // closed and renewed at every registration
+	names     map[string]string // published names, with their ports
+	taken     map[string]bool   // names of other processes
+	nameEnds  int               // how many waiting lookups end their session
+	registers chan struct{}     // closed and replaced at every registration
 	helpers   map[string]*control.Session
 	relay     *controlpb.Assignment
-	memory    *controlpb.Memory // that every answer has
+	memory    *controlpb.Memory // part of every answer
 	reports   []*controlpb.ReportRequest
 	resolves  int
-	accepted  int                         // introductions that the target's helper has taken on
+	accepted  int                         // introductions that the target's helper has accepted
 	asked     int                         // introductions
 	unused    int                         // connections to the relay that were closed without a ticket
 	refuse    error                       // for Register
 	fails     map[overlay.Technique]error // of introductions
-	ends      int                         // so many introductions end their session
-	endsAgain int                         // so many registrations do
-	noPlan    bool                        // answer without one
+	ends      int                         // how many introductions end their session
+	endsAgain int                         // how many registrations end it
+	noPlan    bool                        // answer without a plan
 	offered   []*controlpb.HostOffer
 	hosts     *controlpb.HostList
-	last      *Helper // that helper made
+	last      *Helper // the last helper made by helper
 	accounts  []*controlpb.AccountRequest
-	reserves  int        // that were asked for
-	audit     *audit.Log // of the helpers to come
+	reserves  int        // requested reserves
+	audit     *audit.Log // of later helpers
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -89,7 +88,7 @@ func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...ove
 	return f
 }
 
-// nowhere is an address at which nobody listens.
+// nowhere is an address without a listener.
 const nowhere = "127.0.0.1:1"
 
 // start serves on ln until the test ends or stop is called.
@@ -276,8 +275,8 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 	}
 }
 
-// helper runs a helper of the site until the test ends, and returns the path
-// of its socket and a way to stop it before.
+// helper runs a helper of the site until the test ends, and returns the path of its socket and a
+// function that stops it earlier.
 func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	f.t.Helper()
 	creds, err := f.ca.Credentials(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: name})
@@ -289,7 +288,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 		f.t.Fatal(err)
 	}
 	f.last = h
-	dir, err := os.MkdirTemp("", "h") // short: a socket's path has few bytes
+	dir, err := os.MkdirTemp("", "h") // short: the length of a socket's path is limited
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -318,14 +317,14 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	return socket, stop
 }
 
-// rank is the other end of a helper's socket, by hand.
+// rank is the process's end of a helper's socket, operated by the test.
 type rank struct {
 	t    *testing.T
 	conn *local.Conn
 	said signedHello
 }
 
-// signedHello is a hello, and by what its rank signs where it is.
+// signedHello is a hello, and the key by which its rank signs its place.
 type signedHello struct {
 	*wire.LocalHello
 	auth jobkey.ForAuth
@@ -335,7 +334,7 @@ func hello(key jobkey.Key, n uint32, generation overlay.Generation) signedHello 
 	return signedHello{&wire.LocalHello{Key: key.Auth().Public(), Job: key.ID(), Rank: n, Generation: generation}, key.Auth()}
 }
 
-// say connects to a helper and sends one frame.
+// say2helper connects to a helper and sends one frame.
 func say2helper(t *testing.T, socket string, first wire.Frame) *rank {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -366,8 +365,7 @@ func (r *rank) send(f wire.Frame) {
 	}
 }
 
-// next returns the next frame and the connection that came with it. A place is
-// signed and passed over.
+// next returns the next frame and the connection that came with it. It signs a place and skips it.
 func (r *rank) next() (wire.Frame, net.Conn) {
 	r.t.Helper()
 	r.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -393,13 +391,13 @@ func (r *rank) next() (wire.Frame, net.Conn) {
 	return f, c
 }
 
-// dialled asks for a connection and returns it with its path.
+// dialled requests a connection and returns it with its path.
 func (r *rank) dialled(to uint32) (overlay.Path, net.Conn) {
 	r.t.Helper()
 	return r.dialledBy(to, overlay.AllWays)
 }
 
-// dialledBy dials, and says that the handshake went well.
+// dialledBy dials, and reports that the handshake succeeded.
 func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) {
 	r.t.Helper()
 	d, c := r.dial(to, ways)
@@ -418,7 +416,7 @@ func (r *rank) dial(to uint32, ways overlay.Ways) (*wire.LocalDialled, net.Conn)
 	return d, c
 }
 
-// failed asks for a connection that cannot be had and returns why.
+// failed requests a connection that is not available and returns why.
 func (r *rank) failed(to uint32, budget time.Duration) *wire.LocalFailed {
 	r.t.Helper()
 	return r.failedBy(to, overlay.AllWays, budget)
@@ -435,8 +433,8 @@ func (r *rank) failedBy(to uint32, ways overlay.Ways, budget time.Duration) *wir
 	return d
 }
 
-// failedAs is failed with ever longer budgets, until code and words are those wanted: a busy
-// machine may let a short one pass before the helper has asked.
+// failedAs is failed with growing budgets, until code and words are the expected ones: a busy
+// machine may let a short budget pass before the helper has asked.
 func (r *rank) failedAs(to uint32, budget time.Duration, code wire.Code, words ...string) {
 	r.t.Helper()
 	for tries := 1; ; tries++ {

@@ -52,7 +52,7 @@ func TestDirect(t *testing.T) {
 	joined(t, c, d)
 }
 
-// TestNoPlanInsideTheSite: the directory gives none, and the nodes dial.
+// TestNoPlanInsideTheSite: the directory gives no plan, and the nodes dial.
 func TestNoPlanInsideTheSite(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	f.noPlan = true
@@ -82,8 +82,8 @@ func TestReversed(t *testing.T) {
 	joined(t, c, d)
 }
 
-// relay pretends to be a proxy: it answers observe frames, reads the tickets of two
-// connections and joins them in memory.
+// startRelay acts as a proxy: it answers observe frames, reads the tickets of two connections and
+// joins them in memory.
 func (f *fakeFrontal) startRelay(want wire.Frame) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,8 +134,8 @@ func TestRelay(t *testing.T) {
 	joined(t, c, d)
 }
 
-// TestWays: a process that wants another way than the best gets it, and what it
-// gets is not taken for the best by others.
+// TestWays: a process that requests a way other than the best gets it, and its result is not taken
+// for the best by others.
 func TestWays(t *testing.T) {
 	key := newKey(t)
 	f := newFakeFrontal(t, open, overlay.Direct, overlay.Relay)
@@ -163,9 +163,9 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestOutcome: a technique has connected when the process says that the link's handshake
-// is done, and failed when it says that it is not; one carrier counts once, and those that
-// the process was not handed do not count.
+// TestOutcome: a technique has connected when the process reports that the link's handshake is
+// done, and failed when it reports a failure; one carrier counts once, and those that the process
+// was not handed do not count.
 func TestOutcome(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, _ := f.helper("a1")
@@ -195,15 +195,15 @@ func TestOutcome(t *testing.T) {
 			t.Fatalf("reports of %q", faults)
 		}
 	}
-	slices.Sort(faults) // calls of their own report them
+	slices.Sort(faults) // separate calls report them
 	if len(faults) != 2 || faults[0] != "" || !strings.Contains(faults[1], "no proof came") {
 		t.Errorf("reports of %q", faults)
 	}
 }
 
-// TestInferior: a technique that connects and carries far less than another is taken when
-// nothing else connects, and not before; the path says why, and a process that gives
-// a path up after its handshake is heard, once.
+// TestInferior: a technique that connects and carries far less than another is used when nothing
+// else connects, and not before; the path says why, and the report of a process that gives a path
+// up after its handshake is accepted, once.
 func TestInferior(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed)
 	f.memory = &controlpb.Memory{Barred: []*controlpb.Barred{{Technique: uint32(overlay.Direct), Reason: "direct carried 0.3 Mb/s", Inferior: true}}}
@@ -268,7 +268,7 @@ func TestFallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	point.Local = dead.Addr().(*net.TCPAddr).AddrPort()
-	dead.Close() // a port at which nobody listens
+	dead.Close() // a port without a listener
 	f.points[name] = point
 	f.mu.Unlock()
 	path, c := r0.dialled(1)
@@ -296,9 +296,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestBusyIsNotReported: that somebody has too much to do is not held against
-// the technique that needed it, and what else went wrong is what the process
-// is told of.
+// TestBusyIsNotReported: overload of a daemon or process does not count against the technique that
+// needed it, and the process gets the other failures as its error.
 func TestBusyIsNotReported(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed, overlay.Relay)
 	s1, stop := f.helper("a1")
@@ -309,12 +308,12 @@ func TestBusyIsNotReported(t *testing.T) {
 	f.mu.Lock()
 	name := overlay.ProcessName{Job: key.ID(), Rank: 1}
 	point := f.points[name]
-	point.Local = netip.AddrPort{} // not to be dialled
+	point.Local = netip.AddrPort{} // cannot be dialled
 	f.points[name] = point
 	f.fails = map[overlay.Technique]error{overlay.Reversed: overlay.ErrPortRangeFull, overlay.Relay: overlay.ErrOverloaded}
 	f.mu.Unlock()
 	r0.failedAs(1, time.Second, wire.CodeUnreachable, "direct: unreachable", "reversed: "+overlay.ErrPortRangeFull.Error(), "relay: "+overlay.ErrOverloaded.Error())
-	stop() // which waits for reports on their way
+	stop() // waits for reports in flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.reports) == 0 {
@@ -327,7 +326,7 @@ func TestBusyIsNotReported(t *testing.T) {
 	}
 }
 
-// TestAside: what a technique may fail for, and whether that is held against it.
+// TestAside: for which reasons a technique may fail, and whether they count against it.
 func TestAside(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, overlay.ErrTimeout)
 	defer cancel()
@@ -354,9 +353,8 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestLostFrontalIsNotReported: a frontal that goes away in the middle of an
-// introduction brings it to an end, which is told to nobody as a failure of
-// the technique; the dial goes on with the next session.
+// TestLostFrontalIsNotReported: a frontal that goes away in the middle of an introduction ends it,
+// which is not reported as a failure of the technique; the dial continues with the next session.
 func TestLostFrontalIsNotReported(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Reversed)
 	s1, stop1 := f.helper("a1")
@@ -372,7 +370,7 @@ func TestLostFrontalIsNotReported(t *testing.T) {
 		t.Errorf("connected by %v", path)
 	}
 	c.Close()
-	stop1() // which waits for reports on their way
+	stop1() // waits for reports in flight
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ends != 0 {
@@ -385,8 +383,8 @@ func TestLostFrontalIsNotReported(t *testing.T) {
 	}
 }
 
-// A session that ends while a process is being registered on it says nothing against the
-// process, which is registered on the next one.
+// The end of a session while a process is being registered on it is not a refusal of the process,
+// which is registered on the next one.
 func TestSessionEndsWhileRegistering(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Reversed)
 	s1, _ := f.helper("a1")
@@ -427,8 +425,8 @@ func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	joined(t, c, d)
 }
 
-// A process whose socket ends has died, and who dials it learns so at once; one
-// that said that it leaves may come back.
+// A process whose socket ends has died, and its diallers learn it at once; one that announced that
+// it leaves may come back.
 func TestDeathAndLeave(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, _ := f.helper("a1")
@@ -449,8 +447,8 @@ func TestDeathAndLeave(t *testing.T) {
 	r0.failedAs(2, 300*time.Millisecond, wire.CodeUnknownProcess) // it left
 }
 
-// What a watcher says of the dead of a job reaches the job's processes: those that
-// are there and those that come, until it is forgotten.
+// A watcher's report of the dead of a job reaches the job's processes: those that are registered
+// and those that register later, until it is forgotten.
 func TestDeadAreTold(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	socket, _ := f.helper("a1")
@@ -549,7 +547,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestRefusedProcesses: who may not register is told why.
+// TestRefusedProcesses: a process that may not register gets the reason.
 func TestRefusedProcesses(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	socket, _ := f.helper("a1")
@@ -586,8 +584,8 @@ func TestRefusedProcesses(t *testing.T) {
 	}
 }
 
-// TestStrangersAtTheDataPort: garbage, silence cut short and unknown names get
-// a refusal in words, and nothing reaches a process.
+// TestStrangersAtTheDataPort: garbage, truncated frames and unknown names get a readable refusal,
+// and nothing reaches a process.
 func TestStrangersAtTheDataPort(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	socket, _ := f.helper("a1")
@@ -623,8 +621,8 @@ func TestStrangersAtTheDataPort(t *testing.T) {
 	}
 }
 
-// TestCarriersOutliveTheHelper: connections go on after the helpers that made
-// them are gone, and processes that come back connect again.
+// TestCarriersOutliveTheHelper: connections live on after the helpers that made them are gone, and
+// processes that come back connect again.
 func TestCarriersOutliveTheHelper(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, stop1 := f.helper("a1")
@@ -644,8 +642,8 @@ func TestCarriersOutliveTheHelper(t *testing.T) {
 	joined(t, c, d)
 }
 
-// TestPortRangeFull: a helper that finds no port in the range opens none
-// outside, and its processes can still dial.
+// TestPortRangeFull: a helper that finds no port in the range opens none outside, and its processes
+// can still dial.
 func TestPortRangeFull(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -668,7 +666,8 @@ func TestPortRangeFull(t *testing.T) {
 		"direct: unreachable: sitea/a1 listens nowhere that this site can dial; its port range may be full")
 }
 
-// TestLinksLeakNothing opens and closes many links of every kind and counts.
+// TestLinksLeakNothing opens and closes many links of every kind and counts goroutines and
+// descriptors.
 func TestLinksLeakNothing(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, _ := f.helper("a1")
@@ -701,8 +700,8 @@ func TestLinksLeakNothing(t *testing.T) {
 	settle(t, goroutines, descriptors)
 }
 
-// settle waits until no more goroutines and descriptors are there than given,
-// or, given zero, returns how many there are.
+// settle waits until there are no more goroutines and descriptors than given, or, given zero,
+// returns how many there are.
 func settle(t *testing.T, maxGoroutines, maxDescriptors int) (int, int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -91,8 +91,8 @@ func (f *fakeFrontal) named(name string) string {
 	return f.names[name]
 }
 
-// Names pass through the helper to its frontal; when that has a new session, it is
-// told those of the processes that are here, once more.
+// Names pass through the helper to its frontal; a new session with the frontal gets the names of
+// the processes here again.
 func TestNames(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	f.taken = map[string]bool{"taken": true}
@@ -123,7 +123,7 @@ func TestNames(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The session dies under a lookup that waits; the frontal, anew, knows nothing.
+	// The session dies during a pending lookup; the restarted frontal knows nothing.
 	f.mu.Lock()
 	f.nameEnds = 1
 	clear(f.names)
@@ -150,8 +150,8 @@ func TestNamesOfAProcessAreBounded(t *testing.T) {
 	}
 }
 
-// An account has so many names, whichever of its processes published them; those that
-// were taken back, refused, or are an ended process's, do not count.
+// The number of names of an account is limited, whichever of its processes published them; those
+// that were withdrawn, refused, or belong to an ended process do not count.
 func TestNamesOfAnAccount(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	f.taken = map[string]bool{"taken": true}

@@ -65,7 +65,7 @@ func TestOfferRuleCheck(t *testing.T) {
 	}
 }
 
-// What the frontal lists is checked and handed on; nonsense is not.
+// What the frontal lists is checked and passed on; invalid lists are not.
 func TestHosts(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	f.helper("a1")
@@ -88,7 +88,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestAdvice: what the settings leave denied is said together with the line that permits it.
+// TestAdvice: what the settings deny is reported together with the line that permits it.
 func TestAdvice(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -17,7 +17,7 @@ func site(digest uint64, winner overlay.Technique) target {
 	return target{point: overlay.AccessPoint{Node: overlay.NodeID{Site: "siteb", Name: "b1"}}, digest: digest, memory: memory{winner: known{technique: winner}}}
 }
 
-// enter takes a turn that comes.
+// enter takes a turn that is available.
 func enter(t *testing.T, l *pathCache, to target) *dialAttempt {
 	t.Helper()
 	turn, err := l.enter(t.Context(), to)
@@ -27,8 +27,7 @@ func enter(t *testing.T, l *pathCache, to target) *dialAttempt {
 	return turn
 }
 
-// TestLeads: of a hundred links one finds out, and the others follow, a few at a
-// time.
+// TestLeads: of a hundred links one finds out, and the others follow, a few at a time.
 func TestLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPathCache()
@@ -57,7 +56,7 @@ func TestLeads(t *testing.T) {
 			t.Errorf("%d explored, %d followed, %d at a time", explorers.Load(), followers.Load(), most.Load())
 		}
 
-		// Later, the winner is old; under another plan, it never was one.
+		// Later, the winner is too old; under another plan, it never was one.
 		time.Sleep(leadLife)
 		turn := enter(t, &l, site(1, 0))
 		if turn.winner.technique != 0 {
@@ -77,7 +76,7 @@ func TestLeads(t *testing.T) {
 			t.Errorf("follows %v, which failed", turn.winner.technique)
 		}
 		turn.finish(known{})
-		// Who fails for other reasons than the way leaves it as known as it was.
+		// A failure for reasons other than the path changes nothing.
 		turn = enter(t, &l, site(2, overlay.Traversing))
 		turn.finish(known{technique: overlay.Traversing})
 		enter(t, &l, site(2, 0)).leave()
@@ -88,8 +87,8 @@ func TestLeads(t *testing.T) {
 	})
 }
 
-// TestRelaysAreFollowed: where only a relay is known to work, one link at a time
-// looks for something better, and what the others find is no news.
+// TestRelaysAreFollowed: where only a relay is known to work, one link at a time looks for
+// something better, and the others' results are no news.
 func TestRelaysAreFollowed(t *testing.T) {
 	l := newPathCache()
 	first := enter(t, &l, site(1, overlay.Relay))
@@ -111,8 +110,8 @@ func TestRelaysAreFollowed(t *testing.T) {
 	fourth.finish(known{})
 }
 
-// TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
-// links that do not get their turn say so.
+// TestLeadsDoNotWaitForEver: a race that hangs blocks the others for a second, and links that do
+// not get their turn report that.
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPathCache()

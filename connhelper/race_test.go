@@ -53,14 +53,14 @@ func TestLineUp(t *testing.T) {
 	}
 }
 
-// script is what an attempt does: end after a time, well or not.
+// script is what an attempt does: end after a time, with or without success.
 type script struct {
 	takes time.Duration
 	fails bool
 }
 
-// run races scripted attempts in virtual time and returns the winner, when it
-// was known, and which attempts were dropped.
+// run races scripted attempts in virtual time and returns the winner, when it was known, and which
+// attempts were dropped.
 func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts map[overlay.Technique]script) (won overlay.Technique, after time.Duration, dropped []overlay.Technique, started map[overlay.Technique]time.Duration) {
 	started = map[overlay.Technique]time.Duration{}
 	synctest.Test(t, func(t *testing.T) {
@@ -137,9 +137,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestRaceAlwaysEnds races random scripts: there is a winner exactly if one
-// attempt can work, nothing that was made is lost, and a relay that is ready
-// waits no longer than patience.
+// TestRaceAlwaysEnds races random scripts: there is a winner exactly if one attempt can work, no
+// connection that was made is lost, and a ready relay waits no longer than patience.
 func TestRaceAlwaysEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -54,7 +54,7 @@ func (f *fakeFrontal) life(rank uint32) overlay.Generation {
 	return 0
 }
 
-// keeps waits until a helper has so many relays in reserve.
+// keeps waits until a helper has n relays in reserve.
 func keeps(t *testing.T, h *Helper, n int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); h.kept.held(time.Now()) != n; time.Sleep(time.Millisecond) {
@@ -64,8 +64,8 @@ func keeps(t *testing.T, h *Helper, n int) {
 	}
 }
 
-// TestReserveIsDialled: a relay that is kept for a link connects its ends while there is
-// no frontal, once.
+// TestReserveIsDialled: a relay that is kept for a link connects its ends while there is no
+// frontal, once.
 func TestReserveIsDialled(t *testing.T) {
 	key := newKey(t)
 	f := newFakeFrontal(t, open, overlay.Relay)
@@ -87,7 +87,7 @@ func TestReserveIsDialled(t *testing.T) {
 	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
 	keeps(t, h1, 1)
 	keeps(t, h2, 1)
-	r1.send(&wire.LocalReserve{Rank: 0, Generation: f.life(0)}) // which has one already
+	r1.send(&wire.LocalReserve{Rank: 0, Generation: f.life(0)}) // has one already
 	stop()
 	done := make(chan struct{})
 	var path overlay.Path
@@ -113,8 +113,8 @@ func TestReserveIsDialled(t *testing.T) {
 	f.mu.Unlock()
 }
 
-// TestNoReserveFromWhoHasNone: who refuses is not asked again at once, and a process that
-// leaves takes its relays with it.
+// TestNoReserveFromWhoHasNone: a refused request is not repeated at once, and a process that leaves
+// takes its relays with it.
 func TestNoReserveFromWhoHasNone(t *testing.T) {
 	key := newKey(t)
 	f := newFakeFrontal(t, open, overlay.Relay)
@@ -135,7 +135,7 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 	}
 	f.fails = nil
 	f.mu.Unlock()
-	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1) + 1}) // of another life, which the target refuses
+	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1) + 1}) // of another generation, which the target refuses
 	r0.failedBy(1, overlay.Reserved, time.Second)
 	r0.conn.Close()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSizes: large packets are not tried for a while after they vanished, for longer each
-// time they do so again, up to a bound; when they pass all is forgotten.
+// TestSizes: large packets are not tried for a while after they vanished, for longer each time they
+// do so again, up to a bound; when they pass, the site is forgotten.
 func TestSizes(t *testing.T) {
 	var s sizes
 	now := time.Unix(1000, 0)

@@ -21,9 +21,9 @@ func traffic(link byte, sent uint64, over bool) *wire.LocalTraffic {
 	}}
 }
 
-// What processes say that their links have moved is in the helper's audit log and
-// told to the frontal while it still knows the process; what one did not say
-// because it was killed is at least what it had said.
+// Processes' reports of what their links have moved are in the helper's audit log and sent to the
+// frontal while it still knows the process; for one that was killed, at least its last report
+// counts.
 func TestTrafficIsAudited(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	folder := t.TempDir()
@@ -111,8 +111,8 @@ func TestTrafficOfAProcessThatComesAgain(t *testing.T) {
 	}
 }
 
-// A process that says ever more does not fill the log or the memory: what is too
-// much is summed up.
+// A process that sends ever more reports does not fill the log or the memory: the excess is summed
+// up.
 func TestAccountsAreBounded(t *testing.T) {
 	var a accounts
 	now := time.Unix(1e9, 0)
@@ -148,7 +148,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 }
 
-// Few ends wait for others, but not for long.
+// A few ends wait for others, but not for long.
 func TestEndsWaitForOthers(t *testing.T) {
 	var a accounts
 	now := time.Unix(1e9, 0)
@@ -165,7 +165,7 @@ func TestEndsWaitForOthers(t *testing.T) {
 	}
 }
 
-// until waits for something to happen.
+// until waits for a condition.
 func until(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

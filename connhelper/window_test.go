@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// occupy takes all turns of a helper's window until the test calls what it returns.
+// occupy takes all turns of a helper's window until the test calls the returned function.
 func occupy(t *testing.T, h *Helper) (release func()) {
 	t.Helper()
 	var turns []*dialwindow.Turn
@@ -34,9 +34,9 @@ func occupy(t *testing.T, h *Helper) (release func()) {
 	}
 }
 
-// The target of a relay does not accept before its turn to dial has come, so that the
-// asker does not wait at the proxy for it; what the asker had dialled meanwhile, and a
-// proxy may have closed, is dialled anew.
+// The target of a relay does not accept before its turn to dial has come, so that the asker does
+// not wait at the proxy for it; what the asker had dialled meanwhile, and a proxy may have closed,
+// is dialled again.
 func TestTargetWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -67,7 +67,7 @@ func TestTargetWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// An asker has nobody introduced before its turn has come, and says what it waited for.
+// An asker requests no introduction before its turn has come, and reports what it waited for.
 func TestAskerWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -88,7 +88,7 @@ func TestAskerWaitsForItsTurn(t *testing.T) {
 	r0.dialled(1)
 }
 
-// Where the site lets few connections through, techniques that need several are left out.
+// Where the site lets few connections through, techniques that need several are skipped.
 func TestLimitedSite(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -122,7 +122,7 @@ func TestLimitedSite(t *testing.T) {
 	}
 }
 
-// A target that has too much to do is asked again.
+// An overloaded target is asked again.
 func TestBusyTarget(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// booking is a connector that writes down what it is told of links.
+// booking is a connector that records the reports about links.
 type booking struct {
 	*roadEnd
 	booked *[]overlay.Traffic
@@ -32,8 +32,8 @@ func (b booking) all() []overlay.Traffic {
 	return slices.Clone(*b.booked)
 }
 
-// What a link moves over carriers that no daemon counts is told once it is over, at
-// both ends and under one id, and nothing of what a relay carried.
+// What a link moves over carriers that no daemon counts is reported when it is over, at both ends
+// and under one id, without what a relay carried.
 func TestTrafficIsReported(t *testing.T) {
 	const direct, relayed = 3 << 20, 2 << 20
 	r := newRoads(t)
@@ -66,7 +66,7 @@ func TestTrafficIsReported(t *testing.T) {
 	until("both to be told that there is a link", func() bool { return len(books[0].all()) > 0 && len(books[1].all()) > 0 })
 	r.block(overlay.Direct, errors.New("the direct road is closed"))
 	r.cut()
-	// What is written before an end has noticed counts as sent, as the system took it.
+	// What is written before an end has noticed counts as sent, because the system accepted it.
 	until("both ends to have left the direct road", func() bool {
 		return !slices.ContainsFunc(slices.Concat(a.Carriers(), b.Carriers()), func(c Carrier) bool { return c.Path.Technique != overlay.Relay })
 	})
@@ -83,7 +83,7 @@ func TestTrafficIsReported(t *testing.T) {
 			}
 		}
 		last[i] = all[len(all)-1]
-		// Headers come on top of what the program sent, and acknowledgements.
+		// The counts include headers and acknowledgements.
 		for _, n := range []uint64{last[i].Sent, last[i].Received} {
 			if n < direct || n > direct+direct/4 {
 				t.Errorf("end %d reports %d bytes for %d: %+v", i, n, direct, last[i])
@@ -98,7 +98,7 @@ func TestTrafficIsReported(t *testing.T) {
 	}
 }
 
-// A link that only daemons carried, or that did not leave its node, is not told of.
+// A link that only daemons carried, or that did not leave its node, is not reported.
 func TestNothingToReport(t *testing.T) {
 	for p, want := range map[overlay.Path]bool{
 		{}:                                false,

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/link/stream"
 )
 
-// What a link took in the first round trips says nothing of its path.
+// What a link took in the first round trips says nothing about its path.
 func TestBandwidthOf(t *testing.T) {
 	for _, tc := range []struct {
 		heldFor, rtt time.Duration

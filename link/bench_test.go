@@ -9,8 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// benchPair returns two ends over one TCP connection: links, sealed links, or
-// bare sockets.
+// benchPair returns two ends over one TCP connection: links, encrypted links, or plain sockets.
 func benchPair(b *testing.B, kind string) (net.Conn, net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,8 +45,8 @@ func benchPair(b *testing.B, kind string) (net.Conn, net.Conn) {
 	return l.Conn, (<-met).Conn
 }
 
-// BenchmarkPingPong is a round trip of n bytes, over a link, over an encrypted
-// one and over the bare socket.
+// BenchmarkPingPong is a round trip of n bytes, over a link, over an encrypted one and over the
+// plain socket.
 func BenchmarkPingPong(b *testing.B) {
 	for _, size := range []struct {
 		name string

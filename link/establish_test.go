@@ -48,7 +48,7 @@ type outcome struct {
 	err  error
 }
 
-// shake runs both ends; the dialler is rank 1 and looks for rank 2.
+// shakeHands runs both ends; the dialler is rank 1 and looks for rank 2.
 func shakeHands(t *testing.T, a, b net.Conn, dialler, target Identity) (outcome, outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -73,7 +73,7 @@ func shakeHands(t *testing.T, a, b net.Conn, dialler, target Identity) (outcome,
 	return both[0], both[1]
 }
 
-// Data may follow the proof directly; not a byte of it may be lost.
+// Data may follow the proof directly; no byte of it may be lost.
 func TestEstablish(t *testing.T) {
 	a, b := tcpPair(t)
 	d, g := shakeHands(t, a, b, identity(t, 1), identity(t, 2))
@@ -90,7 +90,7 @@ func TestEstablish(t *testing.T) {
 	}
 }
 
-// recorder notes what is written and read, in order.
+// recorder records what is written and read, in order.
 type recorder struct {
 	net.Conn
 	log *[]string
@@ -134,7 +134,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// What a person sees at both ends when the ends do not belong together.
+// The errors at both ends when the ends do not belong together.
 func TestRefusals(t *testing.T) {
 	foreign, err := jobkey.Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHiA")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// script plays a peer that says what it is told, and returns what came of it.
+// script plays a peer as scripted, and returns the error of the handshake with it.
 func script(t *testing.T, dialled bool, peer func(net.Conn)) error {
 	t.Helper()
 	a, b := tcpPair(t)
@@ -211,7 +211,7 @@ func TestBadPeers(t *testing.T) {
 			io.Copy(io.Discard, c)
 		}
 	}
-	// A replay: the proof of an earlier conversation, whose hellos it fitted.
+	// A replay: the proof of an earlier handshake, for whose hellos it was valid.
 	old := hello(true)
 	replayed := &wire.Proof{MAC: proof(me.Key, old, &wire.Hello{Job: me.Process.Job, From: 1, To: 1, Generation: 7}, 0)}
 	raw := func(s string) func(net.Conn) {
@@ -248,7 +248,7 @@ func TestBadPeers(t *testing.T) {
 	}
 }
 
-// timed is a context whose time is over when a test says so.
+// timed is a context that ends when the test says so.
 type timed struct {
 	context.Context
 	over chan struct{}
@@ -281,7 +281,7 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// What the helper knows about a carrier comes before what the socket says.
+// What the helper knows about a carrier takes precedence over the socket's error.
 func TestFaultExplains(t *testing.T) {
 	a, b := tcpPair(t)
 	b.Close()
@@ -293,7 +293,7 @@ func TestFaultExplains(t *testing.T) {
 	}
 }
 
-// ended is a connection whose owner's time is over with its n-th write.
+// ended is a connection whose owner's context ends with its n-th write.
 type ended struct {
 	net.Conn
 	n   int
@@ -308,8 +308,8 @@ func (c *ended) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A dialler whose time is over when its proof is out has the link, as its peer has: neither
-// may hold the other for gone.
+// A dialler whose context ends after its proof was sent has the link, as its peer has: neither may
+// consider the other gone.
 func TestTimeIsOverWithTheProof(t *testing.T) {
 	a, b := tcpPair(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,14 +13,14 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestPathThatCarriesNoHandshake: a path that connects and then carries nothing, or only
-// the first bytes, does not hold up a link for which there is a relay, and is reported as one
-// that failed; the relay, as one that connected.
+// TestPathThatCarriesNoHandshake: a path that connects and then carries nothing, or only the first
+// bytes, does not block a link for which there is a relay, and is reported as failed; the relay is
+// reported as connected.
 func TestPathThatCarriesNoHandshake(t *testing.T) {
 	for _, carries := range []int{1, 63, 200} {
 		for _, seal := range []bool{false, true} {
 			if carries == 200 && !seal {
-				continue // the whole handshake takes no more
+				continue // the whole handshake is shorter
 			}
 			t.Run(fmt.Sprintf("%d bytes, sealed %v", carries, seal), func(t *testing.T) {
 				r := newRoads(t)
@@ -45,8 +45,8 @@ func TestPathThatCarriesNoHandshake(t *testing.T) {
 	}
 }
 
-// TestProofIsLost: the dialler takes its carrier for the link when it has sent its proof. If
-// that never arrives, and so the other end has no link, the two still get one.
+// TestProofIsLost: the dialler takes its carrier for the link when it has sent its proof. If that
+// never arrives, so that the other end has no link, the two still get one.
 func TestProofIsLost(t *testing.T) {
 	for broken := 1; broken <= 3; broken++ {
 		t.Run(fmt.Sprint(broken, " carriers"), func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestProofIsLost(t *testing.T) {
 	}
 }
 
-// TestProofIsLate: the dialler's proof is held up, so that it dials once more for its link;
-// when it comes after all, the link has both carriers and is what it was.
+// TestProofIsLate: the dialler's proof is delayed, so that it dials once more for its link; when
+// the proof arrives after all, the link has both carriers and is unchanged.
 func TestProofIsLate(t *testing.T) {
 	r := newRoads(t)
 	r.holds = []int{len(wire.Append(nil, &wire.Hello{Job: identity(t, 1).Process.Job, From: 1}))}
@@ -74,7 +74,7 @@ func TestProofIsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := linked(t, links[1])
-	if _, err := b.Conn.Write([]byte{7}); err != nil { // which nobody acknowledges
+	if _, err := b.Conn.Write([]byte{7}); err != nil { // never acknowledged
 		t.Fatal(err)
 	}
 	a := linked(t, links[0])
@@ -88,8 +88,8 @@ func TestProofIsLate(t *testing.T) {
 	pump(t, a, b, 1<<20) // the link is known, and gets another carrier
 }
 
-// TestOnlyOneEndHasALink: the dialler has a link on which nothing comes and does not know
-// that the other end has none, which then dials itself.
+// TestOnlyOneEndHasALink: the dialler has a link on which nothing arrives and does not know that
+// the other end, which then dials itself, has none.
 func TestOnlyOneEndHasALink(t *testing.T) {
 	r := newRoads(t)
 	defer close(r.release)
@@ -104,8 +104,8 @@ func TestOnlyOneEndHasALink(t *testing.T) {
 	pump(t, linked(t, links[0]), linked(t, links[1]), 1<<20)
 }
 
-// TestProofIsNotSent: the dialler's connection breaks when it is about to send its proof, and
-// has told its pair already that this is the link.
+// TestProofIsNotSent: the dialler's connection breaks when it is about to send its proof, after its
+// pair has chosen this link.
 func TestProofIsNotSent(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 0, func(rank uint32, c overlay.Connector) overlay.Connector {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel gives a link's socket up in its time and leaves the asking to the
-// watch, whatever wraps the socket.
+// The kernel gives up a link's socket after the user timeout and leaves the questions to the watch,
+// whatever wraps the socket.
 func TestSocketsOfALink(t *testing.T) {
 	for _, seal := range []bool{false, true} {
 		x, y := tcpPair(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An idle carrier's peer is asked in half the time that is known to be too long,
-// never all the time, and by one end only.
+// An idle carrier's peer is asked in half the time that is known to be too long, never continually,
+// and by one end only.
 func TestAskAfter(t *testing.T) {
 	const s = time.Second
 	for _, tc := range []struct{ told, learned, want time.Duration }{
@@ -38,8 +38,8 @@ func TestAskAfter(t *testing.T) {
 	}
 }
 
-// TestIdleLinkIsQuiet: what is asked while a link is in use is not asked any more when it is
-// idle, long before a firewall forgets it: an answer is no reason to ask again.
+// TestIdleLinkIsQuiet: questions that are sent while a link is in use stop when it is idle, long
+// before a firewall forgets it: an answer is no reason to ask again.
 func TestIdleLinkIsQuiet(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 0)
@@ -69,7 +69,7 @@ func TestIdleLinkIsQuiet(t *testing.T) {
 	}
 }
 
-// A mesh learns from what it lost, for carriers of the same kind to the same site.
+// A mesh learns from the carriers it lost, for carriers of the same kind to the same site.
 func TestIdleDeaths(t *testing.T) {
 	to := func(site overlay.SiteID, technique overlay.Technique) overlay.Path {
 		return overlay.Path{Technique: technique, Peer: overlay.NodeID{Site: site, Name: "n1"}}
@@ -89,7 +89,7 @@ func TestIdleDeaths(t *testing.T) {
 		{to("b", overlay.Direct), idle(8 * time.Second), true},
 		{to("b", overlay.Direct), idle(20 * time.Second), false},
 		{to("b", overlay.Relay), idle(14 * time.Second), true},
-		{to("", 0), idle(5 * time.Second), false}, // one node: nobody forgets
+		{to("", 0), idle(5 * time.Second), false}, // one node: no firewall forgets it
 	} {
 		if got := l.learn(tc.path, tc.err); got != tc.news {
 			t.Errorf("%d: learned something: %v", i, got)

@@ -38,8 +38,8 @@ func TestBetter(t *testing.T) {
 	}
 }
 
-// TestLookout: nothing is looked for on the best path, something soon after a
-// fall, and less and less often where there never was anything better.
+// TestLookout: no look is made on the best path, one soon after a fallback, and fewer and fewer
+// where there never was anything better.
 func TestLookout(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l lookout
@@ -88,7 +88,7 @@ func current(t *testing.T, l *Link, want overlay.Technique) {
 	}
 }
 
-// comesTo waits until a link sends by a technique, and reports whether it does in time.
+// comesTo waits until a link sends by a technique, and reports whether it does so in time.
 func comesTo(l *Link, want overlay.Technique, bound time.Duration) bool {
 	for until := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
 		if p, _ := l.Current(); p.Technique == want && len(l.Carriers()) > 0 {
@@ -100,9 +100,9 @@ func comesTo(l *Link, want overlay.Technique, bound time.Duration) bool {
 	}
 }
 
-// TestLinkMoves: a link starts on a relay, moves to the direct path when there
-// is one, falls back to the relay that was kept when that path goes silent, and
-// is back when it has returned. Nothing is lost on the way.
+// TestLinkMoves: a link starts on a relay, moves to the direct path when there is one, falls back
+// to the standby relay when that path falls silent, and moves back when the path has returned.
+// Nothing is lost on the way.
 func TestLinkMoves(t *testing.T) {
 	r := newRoads(t)
 	r.block(overlay.Direct, errors.New("the road is closed"))
@@ -129,8 +129,8 @@ func TestLinkMoves(t *testing.T) {
 	}
 }
 
-// TestLinkFallsBack: a link that had no relay gets one when its path goes
-// silent, though dials of all ways find none.
+// TestLinkFallsBack: a link without a relay gets one when its path falls silent, although dials in
+// all ways find none.
 func TestLinkFallsBack(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 0)
@@ -146,8 +146,8 @@ func TestLinkFallsBack(t *testing.T) {
 	pump(t, a, b, 1<<20)
 }
 
-// TestLeaveKeepsTheLast: a carrier that was left for a better one stays when that
-// one has died meanwhile.
+// TestLeaveKeepsTheLast: a carrier that was left for a better one stays if that one has died
+// meanwhile.
 func TestLeaveKeepsTheLast(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 0)
@@ -166,8 +166,8 @@ func TestLeaveKeepsTheLast(t *testing.T) {
 	}
 }
 
-// TestNewsOfABetterPath: when one link of a process finds a better path to a site, its
-// others to that site look for theirs at once, and not when they would have.
+// TestNewsOfABetterPath: when one link of a process finds a better path to a site, its other links
+// to that site look for theirs at once, earlier than they would have.
 func TestNewsOfABetterPath(t *testing.T) {
 	r := newRoads(t)
 	r.block(overlay.Direct, errors.New("the road is closed"))

@@ -20,46 +20,45 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// roads connects the processes of a job by TCP connections on which something
-// can happen.
+// roads connects the processes of a job by TCP connections on which faults can be injected.
 type roads struct {
 	t       *testing.T
 	seal    bool // all connections are to be encrypted
 	mu      sync.Mutex
 	ends    map[uint32]*roadEnd
 	open    map[*road]struct{}
-	blocked map[overlay.Technique]error // of dials
+	blocked map[overlay.Technique]error // errors of dials
 	dials   map[overlay.Technique]int
-	made    int         // connections, by whichever technique
-	forged  []wire.Code // for the next dials: they meet somebody who refuses in the peer's name
+	made    int         // connections, by any technique
+	forged  []wire.Code // for the next dials: an attacker refuses in the peer's name
 	busy    sync.WaitGroup
 
-	breaks   []int // of the next connections: the bytes from the dialler after which it breaks
-	holds    []int // the same, after which all from the dialler is held until release is closed
-	halves   []int // the same, after which the dialled end alone sees it break
+	breaks   []int // for the next connections: the bytes from the dialler after which they break
+	holds    []int // the same, after which everything from the dialler is held until release is closed
+	halves   []int // the same, after which only the dialled end sees a break
 	release  chan struct{}
 	swallows map[overlay.Technique]int   // bytes that new connections of a technique carry before they carry nothing
-	outcomes map[overlay.Technique]error // that the ends were told of last; nil errors included
+	outcomes map[overlay.Technique]error // last reported to the ends; includes nil errors
 
-	hole     bool                          // connections whose packets are not small carry nothing behind the first large one
+	hole     bool                          // connections without small packets carry nothing after the first large one
 	narrow   map[overlay.Technique]float64 // bytes per second each way and connection that a technique carries from now on
-	thin     bool                          // new connections keep little on the way
+	thin     bool                          // new connections buffer little
 	carriers int                           // of each link; see Config
-	paces    []float64                     // of the next connections, in bytes per second; that of one that ends is free again
+	paces    []float64                     // of the next connections, in bytes per second; that of one that ends is available again
 }
 
-// road is one connection, with somebody in the middle.
+// road is one connection, with a relaying process in the middle.
 type road struct {
 	technique overlay.Technique
-	a, b      *net.TCPConn // the middle's ends
-	pace      float64      // bytes per second each way; 0: no bound
+	a, b      *net.TCPConn // the ends in the middle
+	pace      float64      // bytes per second each way; 0: no limit
 	mu        sync.Mutex
 	muted     bool
 	small     bool // its packets are
 	swallows  int  // if positive, the bytes each way after which it is muted
 	breaks    int  // if positive, the bytes from the dialler after which it breaks
-	holds     int  // if positive, the bytes from the dialler after which all from there is held
-	halves    int  // if positive, the bytes from the dialler after which the dialled end alone sees it break
+	holds     int  // if positive, the bytes from the dialler after which everything from it is held
+	halves    int  // if positive, the bytes from the dialler after which only the dialled end sees a break
 	release   <-chan struct{}
 }
 
@@ -98,7 +97,7 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	if w := ways.Techniques(); w == overlay.RelayOnly || w == overlay.AllWays && e.blocked[overlay.Direct] != nil {
 		technique = overlay.Relay
 	}
-	if !small { // such are dialled beside
+	if !small { // those are dialled in parallel
 		e.dials[technique]++
 	}
 	if err := e.blocked[technique]; err != nil {
@@ -175,8 +174,7 @@ func (r *roads) forget(w *road) {
 	delete(r.open, w)
 }
 
-// reason marks the paths of roads of a pace: dials that run at once come to the link in
-// any order.
+// reason marks the paths of roads of a pace: concurrent dials reach the link in any order.
 func reason(pace float64) string { return fmt.Sprintf("carries %.0f bytes/s", pace) }
 
 func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
@@ -192,12 +190,12 @@ func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
 
 func (e *roadEnd) Close() error { close(e.closed); return nil }
 
-// lateness is how far behind its pace a road may be, for want of a processor, and
-// still catch up: it is not slower for that.
+// lateness is how far behind its pace a road may be, for lack of a processor, and still catch up;
+// it does not count as slower.
 const lateness = 200 * time.Millisecond
 
-// narrows has all connections of a technique carry so many bytes per second, each way; 0
-// is no bound.
+// narrows makes all connections of a technique carry that many bytes per second, each way; 0 is no
+// limit.
 func (r *roads) narrows(technique overlay.Technique, pace float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +216,7 @@ func (r *roads) pace(w *road) float64 {
 
 func (w *road) carry(from, to *net.TCPConn, r *roads) {
 	buf := make([]byte, 32<<10)
-	var due time.Time // when what went on so far has gone
+	var due time.Time // when what was forwarded so far has left
 	for passed := 0; ; {
 		n, err := from.Read(buf)
 		if err != nil {
@@ -259,7 +257,7 @@ func (w *road) carry(from, to *net.TCPConn, r *roads) {
 				due = since
 			}
 			due = due.Add(time.Duration(float64(n) / pace * float64(time.Second)))
-			time.Sleep(time.Until(due)) // the road is as slow as that
+			time.Sleep(time.Until(due)) // the road is that slow
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -274,8 +272,8 @@ func (w *road) close() {
 	w.b.Close()
 }
 
-// cut resets every connection, and mute lets nothing through any more on those
-// that there are of some techniques.
+// cut resets every connection, and mute makes the existing connections of some techniques carry
+// nothing any more.
 func (r *roads) cut() { r.all((*road).close) }
 
 func (r *roads) mute(techniques ...overlay.Technique) {
@@ -294,7 +292,7 @@ func (r *roads) all(do func(*road)) {
 	}
 }
 
-// block has every dial of a technique fail; nil lets them through again.
+// block makes every dial of a technique fail; nil unblocks it.
 func (r *roads) block(technique overlay.Technique, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,7 +306,7 @@ func (r *roads) count(technique overlay.Technique) int {
 	return r.dials[technique]
 }
 
-// total returns how many connections were made, those with small packets included.
+// total returns how many connections were made, including those with small packets.
 func (r *roads) total() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,8 +323,8 @@ func couple(t *testing.T, r *roads, patience time.Duration, around ...func(rank 
 	return linked(t, links[0]), linked(t, links[1])
 }
 
-// meshesOf serves the meshes of ranks 0 and 1, and returns where their links go. What
-// is around replaces a connector.
+// meshesOf serves the meshes of ranks 0 and 1, and returns the channels of their links. around
+// replaces a connector.
 func meshesOf(t *testing.T, r *roads, patience time.Duration, around ...func(rank uint32, c overlay.Connector) overlay.Connector) (links [2]chan *Link, meshes [2]*Mesh) {
 	t.Helper()
 	for i := range links {
@@ -345,7 +343,7 @@ func meshesOf(t *testing.T, r *roads, patience time.Duration, around ...func(ran
 	return links, meshes
 }
 
-// linked waits for a link that is handed up.
+// linked waits for a link to be handed up.
 func linked(t *testing.T, links <-chan *Link) (l *Link) {
 	t.Helper()
 	select {
@@ -356,8 +354,8 @@ func linked(t *testing.T, links <-chan *Link) (l *Link) {
 	return l
 }
 
-// pump sends n random bytes each way at once, in pieces of all sizes, and checks
-// that they come out the same.
+// pump sends n random bytes each way at once, in pieces of all sizes, and checks that they arrive
+// unchanged.
 func pump(t *testing.T, a, b *Link, n int) {
 	t.Helper()
 	for _, l := range []*Link{a, b} {
@@ -433,7 +431,7 @@ func linkSurvivesResets(t *testing.T, r *roads) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(20 * time.Millisecond): // enough for some to get through
+			case <-time.After(20 * time.Millisecond): // enough for some data to get through
 				r.cut()
 			}
 		}
@@ -446,8 +444,8 @@ func linkSurvivesResets(t *testing.T, r *roads) {
 	pump(t, a, b, 1<<20)
 }
 
-// TestLinkSurvivesSilence: a path that swallows everything is left for another
-// one, long before TCP itself would notice.
+// TestLinkSurvivesSilence: a path that drops everything is left for another one, long before TCP
+// itself would notice.
 func TestLinkSurvivesSilence(t *testing.T) { plainAndSealed(t, linkSurvivesSilence) }
 
 func linkSurvivesSilence(t *testing.T, r *roads) {
@@ -456,15 +454,15 @@ func linkSurvivesSilence(t *testing.T, r *roads) {
 	for i := range 3 {
 		r.mute(overlay.Direct, overlay.Relay)
 		pump(t, a, b, 1<<20)
-		// It may go on over the relay that was dialled to stand by after the loss before.
+		// It may continue over the standby relay that was dialled after the previous loss.
 		if n := r.total(); n < i+2 {
 			t.Fatalf("%d connections were made, data went on after %d losses", n, i+1)
 		}
 	}
 }
 
-// TestLostLinkSaysWhy: a link that cannot be restored ends by its time, and its
-// error names every try.
+// TestLostLinkSaysWhy: a link that cannot be restored ends in time, and its error names every
+// attempt.
 func TestLostLinkSaysWhy(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 700*time.Millisecond)
@@ -483,8 +481,8 @@ func TestLostLinkSaysWhy(t *testing.T) {
 	}
 }
 
-// TestCloseOfALink: what was written before arrives, then the end; and the other
-// end learns that nobody reads any more.
+// TestCloseOfALink: what was written before arrives, then the end; and the other end learns that
+// its data is not read any more.
 func TestCloseOfALink(t *testing.T) { plainAndSealed(t, closeOfALink) }
 
 func closeOfALink(t *testing.T, r *roads) {
@@ -517,7 +515,7 @@ func closeOfALink(t *testing.T, r *roads) {
 	}
 }
 
-// TestLinkDeadlines: waiting ends by a deadline, and the link goes on.
+// TestLinkDeadlines: a deadline ends a wait, and the link continues.
 func TestLinkDeadlines(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 0)
@@ -531,7 +529,7 @@ func TestLinkDeadlines(t *testing.T) {
 	for err := error(nil); err == nil || wrote < stream.Window && time.Now().Before(end); {
 		a.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 		var n int
-		n, err = a.Conn.Write(make([]byte, 1<<20)) // nobody reads: a window fits
+		n, err = a.Conn.Write(make([]byte, 1<<20)) // not read: a window fits
 		if wrote += n; err != nil && !isTimeout(err) {
 			t.Errorf("write: %v", err)
 		}

@@ -53,15 +53,15 @@ func newCrowd(t *testing.T, size uint32) *crowd {
 	return h
 }
 
-// outstanding is what is under way at most each way of a link in this test: a
-// writer waits until the peer has taken as much.
+// outstanding is the maximum of unacknowledged data per direction of a link in this test: a writer
+// waits until the peer has taken enough.
 const outstanding = 64 << 10
 
-// TestManyLinks: more than 500 links in one process carry data both ways while 1 % of the
-// carriers are cut each second. Every byte arrives once and in order; memory
-// keeps to the formula in package stream; at the end nothing is left.
+// TestManyLinks: more than 500 links in one process carry data both ways while 1 % of the carriers
+// are cut each second. Every byte arrives once and in order; memory stays within the formula in
+// package stream; at the end nothing is leaked.
 //
-// ISTHMUS_SOAK=60s makes it as long as that.
+// ISTHMUS_SOAK=60s sets the duration.
 func TestManyLinks(t *testing.T) {
 	leak.Check(t)
 	size, lasts := uint32(33), 10*time.Second // 528 links
@@ -81,7 +81,7 @@ func TestManyLinks(t *testing.T) {
 	defer h.stop()
 	idle := heap() - before
 	ends := int64(2 * pairs)
-	if most := ends * (carrierMemory + streamMemory + linkMemory); idle > most && !raceEnabled { // the race detector needs its own
+	if most := ends * (carrierMemory + streamMemory + linkMemory); idle > most && !raceEnabled { // the race detector needs memory of its own
 		t.Errorf("%d ends without data have %d KiB of memory, %d each; the formula allows %d", ends, idle>>10, idle/ends, most/ends)
 	}
 
@@ -118,8 +118,8 @@ func TestManyLinks(t *testing.T) {
 		pairs, lasts, bytes.Load()>>20, cuts, h.roads.count(overlay.Direct)+h.roads.count(overlay.Relay), most/ends>>10, perEnd>>10, idle/ends>>10)
 }
 
-// Bytes: of package stream's formula, of what a link's keeper and mesh have, and
-// of the test's own buffers for an end.
+// In bytes: by package stream's formula, of a link's keeper and mesh, and of the test's own buffers
+// for an end.
 const (
 	carrierMemory = 68 << 10
 	streamMemory  = 12 << 10
@@ -128,7 +128,7 @@ const (
 	maxMessage    = 32 << 10
 )
 
-// heap is the memory that is in use.
+// heap returns the memory in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // empties pools too
@@ -137,8 +137,8 @@ func heap() int64 {
 	return int64(m.HeapInuse)
 }
 
-// harass cuts a hundredth of the carriers each second, and returns how many and
-// the most memory that was in use.
+// harass cuts a hundredth of the carriers each second, and returns how many and the maximum memory
+// in use.
 func (h *crowd) harass(lasts time.Duration, pairs int) (cuts int, most int64) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var look time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ending is a context whose end has not come to those made from it.
+// ending is a context whose end has not reached the contexts derived from it.
 type ending struct{ context.Context }
 
 func (ending) Err() error { return context.Canceled }
@@ -19,8 +19,8 @@ func (endedConnector) Accept(context.Context) (overlay.Carrier, error) {
 	return overlay.Carrier{}, net.ErrClosed
 }
 
-// TestConnectorEndsFirst: a connector that ends with the mesh's context, but
-// before the mesh has heard of that, is no failure.
+// TestConnectorEndsFirst: it is no failure if a connector ends with the mesh's context, but before
+// the mesh has noticed that.
 func TestConnectorEndsFirst(t *testing.T) {
 	m := NewMesh(Config{Size: 2, Connector: endedConnector{}})
 	if err := m.Serve(ending{t.Context()}); err != nil {

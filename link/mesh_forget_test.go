@@ -2,7 +2,7 @@ package link
 
 import "testing"
 
-// Forget forgets a rank with which there was a link, and no other.
+// Forget removes a rank with which there was a link, and no other.
 func TestForget(t *testing.T) {
 	m := NewMesh(Config{Size: 4})
 	m.attemptFor(1).handed = true

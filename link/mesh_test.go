@@ -32,7 +32,7 @@ func newEnd(t *testing.T, dir string, rank, size uint32) *end {
 	return newEndThat(t, dir, rank, size, false)
 }
 
-// newEndThat makes one that wants its carriers encrypted, or does not.
+// newEndThat makes an end that wants its carriers encrypted, or does not.
 func newEndThat(t *testing.T, dir string, rank, size uint32, seal bool) *end {
 	t.Helper()
 	id := identity(t, rank)
@@ -43,7 +43,7 @@ func newEndThat(t *testing.T, dir string, rank, size uint32, seal bool) *end {
 	return startEnd(id, size, sealing{conn, seal})
 }
 
-// sealing is a connector of a site that wants all encrypted, or nothing.
+// sealing is a connector of a site that wants everything encrypted, or nothing.
 type sealing struct {
 	overlay.Connector
 	seal bool
@@ -106,8 +106,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// Two processes that connect to each other at the same instant end with
-// exactly one link, over which every message arrives once.
+// Two processes that connect to each other at the same time end with exactly one link, over which
+// every message arrives once.
 func TestBothDialAtOnce(t *testing.T) {
 	for _, seal := range [][2]bool{{}, {true, true}, {true, false}, {false, true}} {
 		t.Run(fmt.Sprintf("sealed by %v", seal), func(t *testing.T) { bothDialAtOnce(t, seal) })
@@ -170,8 +170,8 @@ func (o oneWay) Dial(ctx context.Context, _ overlay.ProcessName, _ overlay.Ways)
 	return overlay.Carrier{}, o.dial(ctx)
 }
 
-// The lower rank's own dial fails while the higher's carrier is parked: that
-// one becomes the link, and Connect succeeds.
+// The lower rank's own dial fails while the higher's carrier is parked: that carrier becomes the
+// link, and Connect succeeds.
 func TestParkedCarrierIsTaken(t *testing.T) {
 	dir := shortDir(t)
 	conn, err := local.Listen(dir, identity(t, 0).Process)
@@ -198,12 +198,12 @@ func TestParkedCarrierIsTaken(t *testing.T) {
 	high.close(t)
 }
 
-// refusing is a connector whose dials meet a peer that says it has a link already, until
-// block is closed: from then on they do not end.
+// refusing is a connector whose dials reach a peer that reports it has a link already, until block
+// is closed: from then on they do not end.
 type refusing struct {
 	overlay.Connector
 	peer  Identity
-	takes time.Duration // a dial
+	takes time.Duration // duration of a dial
 	dials atomic.Int32
 	block chan struct{}
 }
@@ -234,8 +234,8 @@ func (r *refusing) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay
 	return overlay.Carrier{Conn: ours}, nil
 }
 
-// A peer that has a link which this end has not is waited for as long as links are kept without a
-// carrier, from when it says so: what came before may have taken long.
+// For a peer that has a link which this end lacks, the dial waits as long as links are kept without
+// a carrier, from when the peer reports it: what came before may have taken long.
 func TestPeerHasALink(t *testing.T) {
 	conn, err := local.Listen(shortDir(t), identity(t, 0).Process)
 	if err != nil {
@@ -250,7 +250,7 @@ func TestPeerHasALink(t *testing.T) {
 	low.close(t)
 }
 
-// When that peer comes, it does not wait for a dial that can lead to nothing.
+// When that peer dials, its carrier does not wait for a dial that cannot succeed.
 func TestPeerComesForItsLink(t *testing.T) {
 	dir := shortDir(t)
 	conn, err := local.Listen(dir, identity(t, 0).Process)
@@ -286,8 +286,8 @@ func toldOfALink(m *Mesh, rank uint32) bool {
 	return m.pairs[rank] != nil && m.pairs[rank].refused
 }
 
-// A peer that looks for a carrier in two ways at once, for a link of which this end does
-// not know, gets it by whichever carrier is proven first, though this end heard of the other later.
+// A peer that looks for a carrier in two ways at once, for a link that this end does not know, gets
+// it by whichever carrier is proven first, even if this end heard of the other later.
 func TestTwoCarriersForOneLink(t *testing.T) {
 	dir := shortDir(t)
 	a := newEnd(t, dir, 0, 2)
@@ -339,7 +339,7 @@ func TestTwoCarriersForOneLink(t *testing.T) {
 	a.close(t)
 }
 
-// waitFor polls a pair until it is as the test needs it.
+// waitFor polls a pair until it is in the state that the test needs.
 func waitFor(t *testing.T, m *Mesh, rank uint32, ok func(pair) bool) {
 	t.Helper()
 	for range 2000 {
@@ -362,7 +362,7 @@ func TestDialFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := startEnd(identity(t, 0), 2, oneWay{conn, func(context.Context) error { return fmt.Errorf("rank 1: %w", overlay.ErrNoPath) }})
-	for range 2 { // a second Connect tries anew
+	for range 2 { // a second Connect tries again
 		if err := e.mesh.Connect(context.Background(), 1); !errors.Is(err, overlay.ErrNoPath) {
 			t.Errorf("got %v", err)
 		}
@@ -373,7 +373,7 @@ func TestDialFailure(t *testing.T) {
 	}
 }
 
-// A second carrier of a pair that has its link is refused, and says so.
+// A second carrier of a pair that has its link is refused with the reason.
 func TestSecondLinkIsRefused(t *testing.T) {
 	dir := shortDir(t)
 	a, b := newEnd(t, dir, 0, 2), newEnd(t, dir, 1, 2)
@@ -408,7 +408,7 @@ func TestSecondLinkIsRefused(t *testing.T) {
 	b.close(t)
 }
 
-// A thousand links opened and closed leave no goroutine and no descriptor.
+// A thousand links opened and closed leak no goroutine and no descriptor.
 func TestNothingIsLeftBehind(t *testing.T) {
 	nothingIsLeftBehind(t, 10, false)
 	nothingIsLeftBehind(t, 2, true)
@@ -445,7 +445,7 @@ func nothingIsLeftBehind(t *testing.T, rounds int, seal bool) {
 			e.close(t)
 		}
 	}
-	for range 400 { // goroutines that have nothing left to do need a moment to be gone
+	for range 400 { // goroutines that are ending need a moment
 		if runtime.NumGoroutine() <= goroutines && countFiles() <= files {
 			return
 		}

@@ -7,16 +7,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// setNarrow has large packets vanish on all roads, or pass again.
+// setNarrow makes large packets vanish on all roads, or pass again.
 func (r *roads) setNarrow(narrow bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hole = narrow
 }
 
-// TestLargePacketsVanishFromTheStart: where connections carry nothing behind the first
-// packet of full size, it is not the stream that finds out: the handshake does, and the
-// link comes about with small packets.
+// TestLargePacketsVanishFromTheStart: where connections carry nothing after the first full-sized
+// packet, the handshake detects it and not the stream, and the link is established with small
+// packets.
 func TestLargePacketsVanishFromTheStart(t *testing.T) {
 	plainAndSealed(t, func(t *testing.T, r *roads) {
 		r.setNarrow(true)
@@ -28,8 +28,8 @@ func TestLargePacketsVanishFromTheStart(t *testing.T) {
 	})
 }
 
-// TestLargePacketsVanishUnderWay: the stream goes on in small packets, whether the link
-// has a relay beside or nothing but relays, and in large ones when they pass again.
+// TestLargePacketsVanishUnderWay: the stream continues in small packets, whether the link has a
+// relay in addition or only relays, and in large ones when they pass again.
 func TestLargePacketsVanishUnderWay(t *testing.T) {
 	for name, technique := range map[string]overlay.Technique{"direct": overlay.Direct, "relay": overlay.Relay} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func usedPaths(l *Link) (paths []overlay.Path) {
 	return paths
 }
 
-// TestWaysBack and waysUp as tables.
+// TestWaysBackAndUp tests waysBack and waysUp as tables.
 func TestWaysBackAndUp(t *testing.T) {
 	const small, full = overlay.SmallPackets, overlay.FullPackets
 	for _, c := range []struct {

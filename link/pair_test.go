@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// model is two sides of a pair and what is under way between them. Everything
-// that can happen next is tried, so every interleaving is seen.
+// model is two sides of a pair and what is in flight between them. The test explores everything
+// that can happen next, so it sees every interleaving.
 type model struct {
 	side     [2]pair // side 0 has the lower rank
 	dial     [2]int  // carrier of the side's own dial: 0 none yet, -1 not wanted any more
@@ -18,12 +18,12 @@ type model struct {
 	n        int // carriers made
 	wants    [2]int
 	breaks   int // carriers that may still break
-	waits    int // patience that may still end
+	waits    int // patience timers that may still end
 	chosen   [2]int
 	failed   [2]bool
 }
 
-// wireState is one carrier on its way from hello to link.
+// wireState is one carrier between hello and link.
 type wireState struct {
 	from  int // side that dialled
 	stage stage
@@ -35,14 +35,14 @@ type wireState struct {
 type stage uint8
 
 const (
-	connected stage = iota + 1 // its hello is on the way to the dialled side
+	connected stage = iota + 1 // its hello is in flight to the dialled side
 	asked                      // the dialled side's pair knows it
-	granted                    // the dialled side's proof is on the way back
-	committed                  // the dialler's proof is on the way
+	granted                    // the dialled side's proof is in flight
+	committed                  // the dialler's proof is in flight
 	finished                   // both have it
 )
 
-// next returns every state that can follow.
+// next returns every possible next state.
 func (m model) next() []model {
 	var out []model
 	add := func(f func(*model)) {
@@ -91,7 +91,7 @@ func (m model) nextOf(i int) []model {
 		add(func(c *model, w *wireState) { c.breaks--; w.dead = true })
 	}
 	if w.dead {
-		// Each end notices in its own time.
+		// Each end notices at its own time.
 		if !w.gone[0] && dialler == 0 || !w.gone[1] && dialler == 1 {
 			add(func(c *model, w *wireState) {
 				w.gone[dialler] = true
@@ -149,7 +149,7 @@ func (m *model) chooseDial(s int) {
 	m.carriers[i].stage = committed
 }
 
-// step feeds one side and carries out its actions, as Mesh does.
+// step feeds one side an event and carries out its actions, as Mesh does.
 func (m *model) step(s int, e event) bool {
 	var acts []action
 	m.side[s], acts = m.side[s].step(e)
@@ -180,10 +180,9 @@ func (m *model) step(s int, e event) bool {
 	return kept
 }
 
-// TestEveryInterleaving walks all states that two sides can reach in which
-// both, one or none dial, carriers break and patience ends. No state may have
-// two links, and where nothing can happen any more both sides must have the
-// same link, unless something broke.
+// TestEveryInterleaving explores all states that two sides can reach in which both, one or neither
+// dial, carriers break and patience ends. No state may have two links, and where nothing more can
+// happen both sides must have the same link, unless something broke.
 func TestEveryInterleaving(t *testing.T) {
 	for _, tc := range []struct {
 		wants  [2]int
@@ -223,11 +222,11 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// fault says what must not be.
+// fault returns which rule a state breaks.
 func (m model) fault(breaks int, end bool) string {
 	a, b := m.chosen[0], m.chosen[1]
-	// Two breaks can leave each side with a carrier of its own that is dead; one
-	// cannot, and never do both sides hold live ones.
+	// Two breaks can leave each side with a dead carrier of its own; one cannot, and both sides
+	// never hold live ones.
 	if a != 0 && b != 0 && a != b && (breaks-m.breaks < 2 || !m.carriers[a].dead && !m.carriers[b].dead) {
 		return "two links"
 	}
@@ -265,7 +264,7 @@ func trail(before map[model]model, m model) string {
 	return fmt.Sprint(path)
 }
 
-// The rule in one line each.
+// The rules, one line each.
 func TestDecisions(t *testing.T) {
 	dialling := pair{wanted: true, dialling: true}
 	lower := dialling

@@ -14,16 +14,16 @@ import (
 type carries struct {
 	direct, relay float64 // bytes per second
 	rtt           time.Duration
-	offered       float64 // by the processes; 0: as much as goes
+	offered       float64 // by the processes; 0: unlimited
 }
 
-// simulated is a link of which the ranker is asked, with an end that looks for a better
-// path as improve.go does: at once when the class is not avoided.
+// simulated is a link under a ranker, with an end that looks for a better path as improve.go does:
+// at once when the class is not avoided.
 type simulated struct {
 	ranker
 	now   time.Time
 	class overlay.Technique
-	noise float64 // the rates are off by up to so many times
+	noise float64 // the rates are wrong by up to this factor
 	rng   *rand.Rand
 	moves []time.Time // from one class to another
 	moved float64     // bytes
@@ -40,7 +40,7 @@ func (s *simulated) use(class overlay.Technique) {
 	}
 }
 
-// run lets time pass.
+// run advances time.
 func (s *simulated) run(d time.Duration, c carries) {
 	for end := s.now.Add(d); s.now.Before(end); {
 		s.now = s.now.Add(rankEvery)
@@ -70,14 +70,14 @@ func (s *simulated) run(d time.Duration, c carries) {
 	}
 }
 
-// TestRank: what a link does where its paths carry what they carry.
+// TestRank: what a link does with given path rates.
 func TestRank(t *testing.T) {
 	const mb = 1e6
 	for _, tc := range []struct {
 		name  string
 		steps []carries // a minute each
 		ends  overlay.Technique
-		moves int // at most
+		moves int // maximum
 	}{
 		{"nothing is wrong", []carries{{100 * mb, 100 * mb, time.Millisecond, 0}}, overlay.Direct, 0},
 		{"the relay is faster, but the path carries enough", []carries{{10 * mb, 100 * mb, time.Millisecond, 0}}, overlay.Direct, 0},
@@ -100,15 +100,15 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestRankLeavesSoon: a path that falls to nothing is left within half a second and a few
-// round trips, and for good after about as long again.
+// TestRankLeavesSoon: a path that falls to nothing is left within half a second and a few round
+// trips, and for good after about as long again.
 func TestRankLeavesSoon(t *testing.T) {
 	for _, rtt := range []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond} {
 		s := newSimulated(1, 1)
 		s.run(30*time.Second, carries{50e6, 50e6, rtt, 0})
 		fell := s.now
 		s.run(30*time.Second, carries{40e3, 50e6, rtt, 0})
-		// The readings before the fall count with those after it, once.
+		// The readings before the fall count together with those after it, once.
 		if len(s.moves) != 1 || s.moves[0].Sub(fell) > 2*(judgeFor+judgeRTTs*rtt)+2*rankEvery {
 			t.Errorf("round trip %v: moved %v after the path fell", rtt, s.moves[0].Sub(fell))
 		}
@@ -118,9 +118,9 @@ func TestRankLeavesSoon(t *testing.T) {
 	}
 }
 
-// TestRankAgainstOracle: with whatever paths and noise, a link moves most of what one moves that
-// knows what both carry, does not leave a path for one that is no better, and goes
-// to and fro less and less often.
+// TestRankAgainstOracle: with any paths and noise, a link moves most of what an oracle moves that
+// knows what both carry, does not leave a path for one that is no better, and oscillates less and
+// less often.
 func TestRankAgainstOracle(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 6))
@@ -154,8 +154,8 @@ func TestRankAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestRankSilence: a class whose carriers fall silent again and again is avoided, longer
-// each time, and one that died once, or lives long, is not.
+// TestRankSilence: a class whose carriers fall silent repeatedly is avoided, longer each time, and
+// one that died once, or lives long, is not.
 func TestRankSilence(t *testing.T) {
 	var k ranker
 	now := time.Unix(1e9, 0)
@@ -191,8 +191,8 @@ func TestRankSilence(t *testing.T) {
 	}
 }
 
-// TestRankFarther: a path whose round trips take far longer than a relay's is left for
-// that, if the relay carries as much.
+// TestRankFarther: a path whose round trips take far longer than a relay's is left because of that,
+// if the relay carries as much.
 func TestRankFarther(t *testing.T) {
 	for _, tc := range []struct {
 		path, relay time.Duration

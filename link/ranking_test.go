@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// busily keeps both directions of a link busy until the returned function is called,
-// which waits for the end.
+// busily keeps both directions of a link busy until the returned function is called, which waits
+// for the end.
 func busily(t *testing.T, a, b *Link) (stop func()) {
 	over := make(chan struct{})
 	var work sync.WaitGroup
@@ -29,7 +29,7 @@ func busily(t *testing.T, a, b *Link) (stop func()) {
 	return sync.OnceFunc(func() { close(over); work.Wait() })
 }
 
-// stays looks at a link for a time, in which it must not change how it sends.
+// stays watches a link for a time in which it must not change how it sends.
 func stays(t *testing.T, l *Link, want overlay.Technique, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(stream.Tick) {
@@ -39,9 +39,9 @@ func stays(t *testing.T, l *Link, want overlay.Technique, d time.Duration) {
 	}
 }
 
-// TestLinkLeavesASlowPath: a path of the better kind that carries next to nothing from some
-// moment on is left for a relay, in both directions and for good, the path says why, and
-// whoever made the carrier is told. Where the relay carries no more the link comes back.
+// TestLinkLeavesASlowPath: a path of the better kind that suddenly carries next to nothing is left
+// for a relay, in both directions and for good; the path says why, and the connector that made the
+// carrier is notified. Where the relay carries no more the link comes back.
 func TestLinkLeavesASlowPath(t *testing.T) {
 	r := newRoads(t)
 	r.thin = true
@@ -83,8 +83,8 @@ func TestLinkLeavesASlowPath(t *testing.T) {
 	pump(t, a, b, 16<<20)
 }
 
-// TestDeadPathIsToldOf: whoever made a carrier is told that its path carries less than a relay,
-// also where it died while that was found out.
+// TestDeadPathIsToldOf: the connector that made a carrier is notified that its path carries less
+// than a relay, even if the path died during the measurement.
 func TestDeadPathIsToldOf(t *testing.T) {
 	r := newRoads(t)
 	r.thin = true
@@ -112,9 +112,9 @@ func TestDeadPathIsToldOf(t *testing.T) {
 	}
 }
 
-// TestRelayIsNoBetter: where all paths carry the same little, the link is on its own
-// again after a trial, and does not try again soon. On a busy machine two measurements of the
-// same may differ, and the link then decides otherwise: one of a few links does not.
+// TestRelayIsNoBetter: where all paths carry the same little, the link returns to its own path
+// after a trial, and does not try again soon. On a busy machine two measurements of the same rate
+// may differ, and the link then decides otherwise: one of a few links does not.
 func TestRelayIsNoBetter(t *testing.T) {
 	const links = 5
 	for n := range links {

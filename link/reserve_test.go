@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// warehouse keeps a relay ready for the two ends of a link, as two helpers do, each at a
-// site of its own.
+// warehouse keeps a relay ready for the two ends of a link, as two helpers do, each at a site of
+// its own.
 type warehouse struct {
 	mu     sync.Mutex
 	asked  [2]int
@@ -90,7 +90,7 @@ func (w *warehouse) cut() {
 	w.inUse = nil
 }
 
-// wait waits until something is so of the warehouse.
+// wait waits until a condition on the warehouse holds.
 func (w *warehouse) wait(what string, is func() bool) {
 	w.tested.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -118,8 +118,8 @@ func reserved(t *testing.T, r *roads, site func(rank uint32) overlay.SiteID) (w 
 
 func siteOf(rank uint32) overlay.SiteID { return overlay.SiteID(fmt.Sprint("site", rank)) }
 
-// TestReserve: a link all of whose paths fall silent while nobody can be asked for another
-// goes on by the relay that is kept for it, and has another one kept afterwards.
+// TestReserve: a link all of whose paths fall silent while no daemon can be asked for another
+// continues over the relay that is kept for it, and gets another one afterwards.
 func TestReserve(t *testing.T) { plainAndSealed(t, linkHasReserve) }
 
 func linkHasReserve(t *testing.T, r *roads) {
@@ -142,7 +142,7 @@ func linkHasReserve(t *testing.T, r *roads) {
 	}
 }
 
-// TestReserveOfOneEnd: that the other end does not come holds nothing up, and the relay
+// TestReserveOfOneEnd: it blocks nothing if the other end does not dial its reserve, and the relay
 // that was used in vain is replaced.
 func TestReserveOfOneEnd(t *testing.T) {
 	for lacks := range 2 {
@@ -162,7 +162,7 @@ func TestReserveOfOneEnd(t *testing.T) {
 	}
 }
 
-// TestNoReserveWithinASite: processes of one site do without.
+// TestNoReserveWithinASite: processes of one site use no reserves.
 func TestNoReserveWithinASite(t *testing.T) {
 	r := newRoads(t)
 	w, a, b := reserved(t, r, func(uint32) overlay.SiteID { return "site" })

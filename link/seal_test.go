@@ -31,7 +31,7 @@ func newMeeting(t *testing.T) meeting {
 	return meeting{dialler: identity(t, 1), target: identity(t, 2), admitDialler: admitAll, admitTarget: admitAll, announced: "sitea"}
 }
 
-// over carries it out over the two ends of a connection.
+// over performs the handshake over the two ends of a connection.
 func (m meeting) over(ctx context.Context, a, b net.Conn) (dialler, target outcome) {
 	at := func(site overlay.SiteID) overlay.NodeID { return overlay.NodeID{Site: site, Name: "n1"} }
 	path := func(site overlay.SiteID) overlay.Path {
@@ -62,7 +62,7 @@ func (m meeting) run(t *testing.T, a, b net.Conn) (dialler, target outcome) {
 	return dialler, target
 }
 
-// tap notes what passes a connection's end, and in which turns.
+// tap records what passes a connection's end, and in which order.
 type tap struct {
 	net.Conn
 	mu    sync.Mutex
@@ -115,10 +115,10 @@ func (p *tap) saw(text []byte) bool {
 	return bytes.Contains(p.said.Bytes(), text)
 }
 
-// A carrier is encrypted if either end wants it, and then nobody on the way sees
-// what is said; else everybody does. It costs no round trip if the dialler wants
-// it: what the dialler sends first has TLS's first message, and what the target
-// sends in return, in one go, is all that the dialler waits for.
+// A carrier is encrypted if either end wants it, and then a process on the way cannot read it;
+// otherwise it can. Encryption costs no round trip if the dialler wants it: the dialler's first
+// flight contains TLS's first message, and the target's answer, sent in one flight, is all that the
+// dialler waits for.
 func TestSealing(t *testing.T) {
 	for _, tc := range []struct{ dialler, target bool }{{false, false}, {true, false}, {true, true}, {false, true}} {
 		t.Run(fmt.Sprintf("dialler=%v/target=%v", tc.dialler, tc.target), func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestKeysAreFresh(t *testing.T) {
 	}
 }
 
-// Refusals reach the other end in words, before TLS, in its midst and behind it.
+// Refusals reach the other end in readable form, before, during and after TLS.
 func TestSealedRefusals(t *testing.T) {
 	foreign, err := jobkey.New("demo")
 	if err != nil {
@@ -206,7 +206,7 @@ func TestSealedRefusals(t *testing.T) {
 		name      string
 		change    func(*meeting)
 		class     error
-		atDialler string // "" if it may have its link: it learns of it when it reads
+		atDialler string // "" if it may have its link: it learns of the refusal when it reads
 		atTarget  string
 	}{
 		{"target does not want it", func(m *meeting) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "it says: another link of the pair was kept: have one", "have one"},
@@ -226,7 +226,7 @@ func TestSealedRefusals(t *testing.T) {
 			tc.change(&m)
 			a, b := tcpPair(t)
 			d, g := m.run(t, a, b)
-			if tc.atDialler == "" { // the refusal crosses its last word
+			if tc.atDialler == "" { // the refusal crosses its last message
 				if d.err == nil {
 					d.link.Conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 					_, d.err = d.link.Conn.Read(make([]byte, 1))
@@ -244,7 +244,7 @@ func TestSealedRefusals(t *testing.T) {
 	}
 }
 
-// meddler is somebody on the way who changes hellos.
+// meddler is a process on the way that changes hellos.
 type meddler struct {
 	clear [2]bool // the flag in the hello of the dialler, of the target
 	strip bool    // and the dialler's TLS
@@ -285,15 +285,15 @@ func (w meddler) between(t *testing.T) (a, b net.Conn) {
 	return a, b
 }
 
-// Whoever clears the flag on the way, so that the ends speak in plain text, is
-// found out: no end has a link.
+// A process on the way that clears the flag, so that the ends use plain text, is detected: no end
+// has a link.
 func TestDowngrade(t *testing.T) {
 	const both = "it goes on in plain text though the carrier is to be encrypted"
 	for _, tc := range []struct {
 		name            string
-		dialler, target bool // want it
+		dialler, target bool // wants encryption
 		by              meddler
-		waits           bool   // the ends wait for each other until their time is over
+		waits           bool   // the ends wait for each other until their timeout
 		want            string // what one of them says
 	}{
 		{"the dialler's", true, false, meddler{clear: [2]bool{true, false}}, false, "not an Isthmus frame"},
@@ -325,7 +325,7 @@ func TestDowngrade(t *testing.T) {
 			}
 		})
 	}
-	// The same with a meddler that changes nothing: so it is the change that fails.
+	// The same with a meddler that changes nothing: so the change is what fails.
 	m := newMeeting(t)
 	m.sealDialler, m.sealTarget = true, true
 	a, b := meddler{}.between(t)
@@ -334,8 +334,8 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// A mesh logs what was chosen for another site once, however many carriers there
-// are, and says when it changes.
+// A mesh logs the choice for another site once, however many carriers there are, and again when it
+// changes.
 func TestChoiceIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	m := NewMesh(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -365,8 +365,8 @@ func TestChoiceIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Somebody on the way who refuses in the peer's name cannot end an encrypted
-// link. He can end a plain one.
+// A process on the way that refuses in the peer's name cannot end an encrypted link. It can end a
+// plain one.
 func TestForgedRefusals(t *testing.T) { plainAndSealed(t, forgedRefusals) }
 
 func forgedRefusals(t *testing.T, r *roads) {

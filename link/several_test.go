@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// strip waits until both ends of a link send on so many carriers.
+// strip waits until both ends of a link send on n carriers.
 func strip(t *testing.T, n int, links ...*Link) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
@@ -36,8 +36,8 @@ func used(l *Link) (all []Carrier) {
 	return all
 }
 
-// TestUnequalCarriers: over carriers of unequal speed every byte arrives once and in
-// order, and each carries its share.
+// TestUnequalCarriers: over carriers of unequal speed every byte arrives once and in order, and
+// each carries its share.
 func TestUnequalCarriers(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "sealed"}[sealed], func(t *testing.T) {
@@ -52,9 +52,9 @@ func TestUnequalCarriers(t *testing.T) {
 	}
 }
 
-// brought looks whether each of a's carriers brings as much of the bytes as its road
-// carries, paces bytes per second. That follows only while the roads are what holds the
-// link up, and not the processors: it has to be seen once in a few times.
+// brought checks whether each of a's carriers brings as many of the bytes as its road carries,
+// paces in bytes per second. That holds only while the roads limit the link, and not the
+// processors: it has to be observed once in a few attempts.
 func brought(t *testing.T, a, b *Link, paces []float64) {
 	t.Helper()
 	const n = 28 << 20
@@ -68,7 +68,7 @@ func brought(t *testing.T, a, b *Link, paces []float64) {
 		rate := n / time.Since(began).Seconds()
 		moved, ok := movedOn(paces, before, used(a))
 		if !ok {
-			t.Log("a carrier was lost meanwhile") // by a machine that stalls
+			t.Log("a carrier was lost meanwhile") // because the machine stalls
 			strip(t, len(paces), a, b)
 			continue
 		}
@@ -89,8 +89,8 @@ func brought(t *testing.T, a, b *Link, paces []float64) {
 	t.Error("the carriers never brought what their roads carry")
 }
 
-// movedOn returns how many bytes the carrier on the road of each pace brought between
-// two looks, and whether these are the same carriers.
+// movedOn returns how many bytes the carrier on the road of each pace brought between two samples,
+// and whether the carriers are the same.
 func movedOn(paces []float64, before, after []Carrier) (map[float64]float64, bool) {
 	moved := map[float64]float64{}
 	for _, pace := range paces {
@@ -104,9 +104,8 @@ func movedOn(paces []float64, before, after []Carrier) (map[float64]float64, boo
 	return moved, true
 }
 
-// TestStripedLinkSurvives: carriers of a striped link are reset and go silent, one or
-// all at a time, and every byte arrives once and in order; then there are as many
-// again.
+// TestStripedLinkSurvives: carriers of a striped link are reset and fall silent, one or all at a
+// time, and every byte arrives once and in order; then there are as many again.
 func TestStripedLinkSurvives(t *testing.T) {
 	r := newRoads(t)
 	r.carriers = 4
@@ -119,7 +118,7 @@ func TestStripedLinkSurvives(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(30 * time.Millisecond): // enough for some to get through
+			case <-time.After(30 * time.Millisecond): // enough for some data to get through
 			}
 			switch {
 			case i%10 == 9:
@@ -140,7 +139,7 @@ func TestStripedLinkSurvives(t *testing.T) {
 	pump(t, a, b, 8<<20)
 }
 
-// one does something to one connection.
+// one applies do to one connection.
 func (r *roads) one(do func(*road)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +149,8 @@ func (r *roads) one(do func(*road)) {
 	}
 }
 
-// TestBetterPathTakesOverFromAll: a link striped over relays that finds a direct
-// path moves to that, stripes it, and keeps one relay warm.
+// TestBetterPathTakesOverFromAll: a link striped over relays that finds a direct path moves to
+// that, stripes it, and keeps one relay warm.
 func TestBetterPathTakesOverFromAll(t *testing.T) {
 	r := newRoads(t)
 	r.carriers = 3

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// flow is a model of a link on a path: what it moves with so many carriers.
+// flow is a model of a link on a path: its rate with a number of carriers.
 type flow struct {
 	rtt   time.Duration
 	lossy bool
@@ -18,8 +18,8 @@ type flow struct {
 	death func(sample int) bool              // a carrier dies before the sample; nil: never
 }
 
-// play runs a striper for n samples, and returns how many carriers the link had at
-// each and how many trials there were.
+// play runs a striper for n samples, and returns how many carriers the link had at each and how
+// many trials there were.
 func (f flow) play(t *testing.T, n int) (had []int, trials int) {
 	t.Helper()
 	var s striper
@@ -54,7 +54,7 @@ const (
 	second  = int(time.Second / sampleEvery)
 )
 
-// each is a path on which every carrier brings its own, up to what there is.
+// each is a path on which every carrier brings its own rate, up to the total.
 func each(own, most float64) func(int, int) float64 {
 	return func(carriers, _ int) float64 { return min(own*float64(carriers), most) * megabit }
 }
@@ -96,8 +96,7 @@ func TestStriper(t *testing.T) {
 	}
 }
 
-// TestStriperIsPatient: where another carrier gains nothing it is tried less and less
-// often.
+// TestStriperIsPatient: where another carrier gains nothing it is tried less and less often.
 func TestStriperIsPatient(t *testing.T) {
 	had, trials := flow{rtt: 20 * time.Millisecond, rate: each(100, 100)}.play(t, hour)
 	if trials < 2 || trials > 8 {
@@ -112,8 +111,8 @@ func TestStriperIsPatient(t *testing.T) {
 	}
 }
 
-// TestStriperMakesSense: whatever it sees, it takes out none but what there is,
-// and never has more than it may.
+// TestStriperMakesSense: whatever it sees, it removes only existing carriers, and never has more
+// than the maximum.
 func TestStriperMakesSense(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -127,8 +126,8 @@ func TestStriperMakesSense(t *testing.T) {
 	}
 }
 
-// TestToldOf: a link finds out by itself how many carriers are worth it, but where all
-// would be streams of one tunnel; what its owner says counts there too.
+// TestToldOf: a link decides by itself how many carriers are worth it, except where all would be
+// streams of one tunnel; its owner's setting also counts there.
 func TestToldOf(t *testing.T) {
 	for _, c := range []struct {
 		owner int
@@ -144,8 +143,8 @@ func TestToldOf(t *testing.T) {
 	}
 }
 
-// TestLateLooks: a flow that does not gain by a second carrier does not keep one
-// because looks at it come late.
+// TestLateLooks: a flow that does not gain from a second carrier does not keep one because its
+// samples are late.
 func TestLateLooks(t *testing.T) {
 	const rate = 50e6 // bytes per second
 	var v several
@@ -184,7 +183,7 @@ func TestWeigh(t *testing.T) {
 	for _, c := range []struct {
 		now     []uint32
 		brought []uint64
-		want    []uint32 // nil: as they are
+		want    []uint32 // nil: unchanged
 	}{
 		{[]uint32{0, 0}, []uint64{500, 500}, []uint32{1024, 1024}},
 		{[]uint32{1024, 1024}, []uint64{1000, 900}, nil},

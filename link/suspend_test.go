@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A process that is suspended, by a debugger or a scheduler, and goes on later
-// finds its links as they were.
+// A process that is suspended, by a debugger or a scheduler, and continues later finds its links
+// unchanged.
 
 // port is the connector of one of two processes, which know each other's address.
 type port struct {
@@ -39,8 +39,8 @@ func (p *port) Accept(ctx context.Context) (overlay.Carrier, error) {
 	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: p.technique}}, err
 }
 
-// suspendable is the variable that has this program be the process that is
-// suspended: it names the technique and the address of the other.
+// suspendable is the environment variable that makes this program the process to be suspended: it
+// holds the technique and the address of the other.
 const suspendable = "ISTHMUS_TEST_SUSPENDABLE"
 
 // serve runs a mesh of two until stop is called, which waits for its end.
@@ -53,8 +53,7 @@ func serve(id Identity, conn overlay.Connector) (m *Mesh, links chan *Link, stop
 	return m, links, func() { cancel(); served.Wait() }
 }
 
-// beSuspendable links with the other process and sends back what comes, until
-// that ends.
+// beSuspendable links with the other process and echoes what arrives, until that ends.
 func beSuspendable(spec string) error {
 	var technique int
 	var peer string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// path is both halves of a stream over some carriers in a steady state: each
-// frame is pushed, written, taken and, every 16th, acknowledged.
+// path is both halves of a stream over some carriers in a steady state: each frame is pushed,
+// written, received and, every 16th, acknowledged.
 type path struct {
 	s     *Sender
 	r     *Receiver
@@ -37,7 +37,7 @@ func (p *path) one() error {
 	return p.ack()
 }
 
-// striped passes two frames over two of several carriers; the later comes first.
+// striped passes two frames over two of several carriers; the later one arrives first.
 func (p *path) striped() error {
 	var f [2]Frame
 	for i := range f {
@@ -64,8 +64,7 @@ func (p *path) ack() error {
 	return err
 }
 
-// broken passes frames, of which half are lost with a carrier and sent again
-// on the next one.
+// broken passes frames, half of which are lost with a carrier and sent again on the next one.
 func (p *path) broken() error {
 	for range 8 {
 		for _, id := range p.ready {

@@ -6,8 +6,8 @@ import (
 	"github.com/isthmus-grid/isthmus/link/resume"
 )
 
-// A carrier dies with half of what it carried; a second one, whose handshake
-// says how far the peer got, carries the rest.
+// A carrier dies with half of what it carried; a second one, whose handshake says how far the peer
+// got, carries the rest.
 func Example() {
 	s, r := resume.NewSender(1<<20), resume.NewReceiver(1<<20)
 	s.Up(1, 1, 0)

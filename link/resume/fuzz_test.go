@@ -22,9 +22,9 @@ func (c *choices) below(n int) int {
 	return v % n
 }
 
-// play runs a random life of a link, as the choices say, and carries it to its
-// end: many carriers with all kinds of weights, large and small frames, deaths
-// and drains at any moment. The world's oracle checks every step.
+// play runs a random life of a link, as the choices determine, to its end: many carriers with all
+// kinds of weights, large and small frames, deaths and drains at any time. The world's oracle
+// checks every step.
 func play(c choices) (*world, error) {
 	window := []int{1, 7, 100, 5000, 20000}[c.below(5)]
 	granule := []int{1, 16, Granule}[c.below(3)]
@@ -59,7 +59,7 @@ func play(c choices) (*world, error) {
 	return w, errors.Join(w.finished(0), w.finished(1))
 }
 
-// step lets one thing happen.
+// step makes one thing happen.
 func step(w *world, c *choices, least int) error {
 	e := c.below(2)
 	n := &w.ends[e]
@@ -137,8 +137,8 @@ func pick(w *world, c *choices, e, least int) error {
 	return nil
 }
 
-// bounded checks the memory bound of the package comment. The sender's holds
-// when no frame is smaller than a granule: see Next.
+// bounded checks the memory bound of the package comment. The sender's holds if no frame is smaller
+// than a granule: see Next.
 func bounded(w *world, granule, least int) error {
 	for e := range w.ends {
 		s, r := w.ends[e].s, w.ends[e].r
@@ -166,8 +166,8 @@ func life(seed uint64, n int) choices {
 	return c
 }
 
-// TestRandom plays a thousand random lives, in which all that is rare must
-// have happened. A failure names its seed.
+// TestRandom plays a thousand random lives, in which every rare event must have happened. A failure
+// names its seed.
 func TestRandom(t *testing.T) {
 	var pushed, resent, lostAtDeath, freedLost, carriers, fragmented uint64
 	for seed := range uint64(1000) {

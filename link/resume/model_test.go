@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// bounds is what the exhaustive model explores: everything that can happen
-// with these messages and so many carriers.
+// bounds is what the exhaustive model explores: everything that can happen with these messages and
+// carriers.
 type bounds struct {
 	name     string
 	messages [2][]int // bytes of each message that an end pushes; nil: not even a fin
@@ -18,12 +18,12 @@ type bounds struct {
 	ackFirst bool // acknowledgements go on the oldest carrier only
 	standby  int  // the carrier of this id comes up with weight 0
 	switches int  // times that an end drains a carrier or changes its weight
-	promises int  // times that an end promises to take one byte more than the window
+	promises int  // times that an end promises to accept one byte more than the window
 	frames   []int
 	atLeast  int // states, so that the model cannot shrink unnoticed
 }
 
-// state is a world and how far its script is.
+// state is a world and the progress of its script.
 type state struct {
 	*world
 	pushed   [2]int
@@ -106,7 +106,7 @@ func (b *bounds) actions(s *state) []action {
 	return acts
 }
 
-// told reports whether a wire has such a promise on its way to an end already.
+// told reports whether a wire has such a promise in flight to an end already.
 func (s *state) told(i, e int, edge uint64) bool {
 	for _, m := range s.wires[i].queue[e] {
 		if m.edge >= edge {
@@ -160,8 +160,8 @@ func (b *bounds) apply(s *state, a action) error {
 	return nil
 }
 
-// key is the state in canonical form: carriers are numbered by age, and what
-// has no influence on the future (shares, counts of bytes written) is left out.
+// key returns the state in canonical form: carriers are numbered by age, and what has no influence
+// on the future (shares, counts of bytes written) is left out.
 func (s *state) key(buf []byte) []byte {
 	number := func(id Carrier) byte {
 		for i := range s.wires {
@@ -207,9 +207,9 @@ func truth(b bool) byte {
 	return 0
 }
 
-// finishes checks that the state is no dead end: with nothing dying any more, the
-// script is carried out and both streams finish, at the latest on one more
-// carrier; and on that one only if some end had none to write on.
+// finishes checks that the state is not a deadlock: if nothing more dies, the script is carried out
+// and both streams finish, at the latest on one more carrier; and on that one only if some end had
+// none to write on.
 func (b *bounds) finishes(s *state) error {
 	rest := func() error {
 		for {
@@ -284,7 +284,7 @@ func (b *bounds) explore(t *testing.T) {
 	seen := map[string]struct{}{string(first.key(nil)): {}}
 	frontier, from := []*state{first}, []int{0}
 	var buf []byte
-	var spares []*state // done with: their memory serves again
+	var spares []*state // finished states whose memory is reused
 	spare := func() *state {
 		if len(spares) == 0 {
 			return &state{world: newWorld(b.window, 1)}

@@ -56,7 +56,7 @@ func TestCarriersThatCannotBeAdded(t *testing.T) {
 	}
 	s.Down(5)
 	up(t, s, MaxCarriers+1, 1)
-	s.Down(99) // unknown ones are nothing
+	s.Down(99) // unknown carriers are ignored
 	s.Drain(99)
 	s.Weight(99, 1)
 }
@@ -115,8 +115,7 @@ func TestFastPathKeepsTheWindow(t *testing.T) {
 	refused(t, "a negative frame", r, func() error { _, err := r.Data(0, -1); return err })
 }
 
-// TestEndOfOffsets reaches MaxOffset: the sender takes no more, the receiver
-// refuses more.
+// TestEndOfOffsets reaches MaxOffset: the sender accepts no more, the receiver refuses more.
 func TestEndOfOffsets(t *testing.T) {
 	s, r := NewSender(100), NewReceiver(100)
 	s.q.from, s.q.to, s.end, r.next = MaxOffset-10, MaxOffset-10, MaxOffset-10, MaxOffset-10
@@ -142,8 +141,8 @@ func TestEndOfOffsets(t *testing.T) {
 	}
 }
 
-// TestFragmented stores as many separate bytes as there may be: one more
-// changes nothing, and one that closes a gap is welcome.
+// TestFragmented stores the maximum number of separate bytes: one more changes nothing, and one
+// that closes a gap is accepted.
 func TestFragmented(t *testing.T) {
 	r := NewReceiver(10 * Granule)
 	most := 2 * (10 + MaxCarriers)
@@ -168,8 +167,8 @@ func TestFragmented(t *testing.T) {
 	}
 }
 
-// TestVerdicts goes through every way in which a frame can lie to what is
-// there: [0,10) delivered, [20,30) and [40,50) stored.
+// TestVerdicts covers every position of a frame relative to what is there: [0,10) delivered,
+// [20,30) and [40,50) stored.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		off  uint64

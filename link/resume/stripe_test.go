@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestShares runs a long stream over carriers that can always be written on:
-// each must be given its share of the bytes within 1 %, whatever the sizes of
-// frames, and no carrier may run ahead by more than a frame meanwhile.
+// TestShares runs a long stream over carriers that can always be written on: each must be given its
+// share of the bytes within 1 %, whatever the sizes of frames, and no carrier may run ahead by more
+// than a frame meanwhile.
 func TestShares(t *testing.T) {
 	for _, weights := range [][]uint32{{1, 1}, {1, 2, 3, 4}, {1000, 1}, {MaxWeight, 9999, 12345}, {7, 7, 7, 7, 7, 7, 7, 3}} {
 		for _, max := range []int{1460, 65536} {
@@ -52,7 +52,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// send pushes, picks among ready and acknowledges until n bytes went out.
+// send pushes, picks among ready and acknowledges until n bytes were sent.
 func send(t *testing.T, s *Sender, n, max int, ready ...Carrier) map[Carrier]int {
 	t.Helper()
 	given := map[Carrier]int{}
@@ -79,8 +79,8 @@ func up(t *testing.T, s *Sender, id Carrier, weight uint32) {
 	}
 }
 
-// TestCatchUp holds one of two equal carriers back: what it makes up for then
-// is at most a window, and a newcomer is owed nothing.
+// TestCatchUp holds one of two equal carriers back: it then catches up by at most a window, and a
+// newcomer has no credit.
 func TestCatchUp(t *testing.T) {
 	const window, max = 1 << 16, 1 << 10
 	s := NewSender(window)

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// A world is two ends joined by carriers, with a dumb oracle beside each half:
-// for every byte of a stream where it is (at the sender) and whether it has
-// come (at the receiver), in plain arrays. All methods that move something
-// compare the two and return an error that says what is wrong. The exhaustive
-// model and the random one both run on it.
+// A world is two ends joined by carriers, with a simple oracle for each half: for every byte of a
+// stream where it is (at the sender) and whether it has arrived (at the receiver), in plain arrays.
+// All methods that move something compare the two and return an error that says what is wrong. The
+// exhaustive model and the random one both use it.
 type world struct {
 	ends   [2]end
-	wires  []wire  // those which are not closed at both ends, oldest first
+	wires  []wire  // those not closed at both ends, oldest first
 	births Carrier // carriers made so far: the last id
 	widest uint64  // no window is larger
 
@@ -25,15 +24,15 @@ type end struct {
 	s *Sender
 	r *Receiver
 
-	owner []Carrier // of each byte sent, and the fin: on which carrier, None: lost
+	owner []Carrier // of each byte sent, and the fin: its carrier, None: lost
 	acked uint64
-	free  uint64 // bytes below are forgotten: asking for them is an error
+	free  uint64 // bytes below are released: using them is an error
 
-	came      []bool // bytes that have come to the receiver
+	came      []bool // bytes that have arrived at the receiver
 	delivered uint64
 
-	promised uint64 // by the receiver: what is below is taken
-	edge     uint64 // that the sender knows of
+	promised uint64 // by the receiver: what is below is accepted
+	edge     uint64 // known to the sender
 
 	written, lostAtDeath, freedLost uint64 // bytes, the fin as one
 }
@@ -44,7 +43,7 @@ type wire struct {
 	weight [2]uint32
 	up     [2]bool      // the end has the peer's handshake
 	closed [2]bool      // the end has closed it or noticed its death
-	queue  [2][]message // on their way to this end
+	queue  [2][]message // in flight to this end
 }
 
 // message is a frame on a wire.
@@ -54,11 +53,11 @@ type message struct {
 	n     int
 	fin   bool
 	value byte   // of the first payload byte: see valueAt
-	edge  uint64 // of an acknowledgement: the promise along with it
+	edge  uint64 // of an acknowledgement: the promise that comes with it
 }
 
-// valueAt is the byte at an offset of every stream. 251 is no divisor of any
-// size in use, so that displaced bytes show.
+// valueAt returns the byte at an offset of every stream. 251 divides no size in use, so that
+// displaced bytes show.
 func valueAt(off uint64) byte { return byte(off % 251) }
 
 func newWorld(window, granule int) *world {
@@ -71,7 +70,7 @@ func newWorld(window, granule int) *world {
 	return w
 }
 
-// copyFrom makes w equal to another world, in the memory that w has already.
+// copyFrom makes w equal to another world, reusing w's memory.
 func (w *world) copyFrom(o *world) {
 	w.births = o.births
 	for e := range w.ends {
@@ -100,7 +99,7 @@ func (w *world) copyFrom(o *world) {
 	}
 }
 
-// connect makes a carrier: both handshakes are on their way.
+// connect makes a carrier: both handshakes are in flight.
 func (w *world) connect(weight [2]uint32) {
 	w.births++
 	l := wire{id: w.births, weight: weight}
@@ -110,8 +109,8 @@ func (w *world) connect(weight [2]uint32) {
 	w.wires = append(w.wires, l)
 }
 
-// close lets one end close a carrier or notice its death: what was on its way
-// to this end is lost, the rest is on its way until the other end does so too.
+// close makes one end close a carrier or notice its death: what was in flight to this end is lost,
+// the rest is in flight until the other end does so too.
 func (w *world) close(e, i int) error {
 	l := &w.wires[i]
 	if err := w.ends[e].down(l.id); err != nil {
@@ -150,8 +149,8 @@ func (w *world) send(e, i int, m message) {
 	}
 }
 
-// deliver hands an end the first message that is on its way to it. The end
-// closes the carrier if it cannot store any more.
+// deliver hands an end the first message in flight to it. The end closes the carrier if it cannot
+// store any more.
 func (w *world) deliver(e, i int) error {
 	l := &w.wires[i]
 	m := l.queue[e][0]
@@ -231,7 +230,7 @@ func (n *end) abandon(id Carrier) error {
 	return n.sameSender()
 }
 
-// lose notes that what a carrier carries is to be sent again.
+// lose records that what a carrier carries must be sent again.
 func (n *end) lose(id Carrier) (bytes uint64) {
 	for b := n.acked; b < uint64(len(n.owner)); b++ {
 		if n.owner[b] == id {
@@ -259,7 +258,7 @@ func (n *end) ackTaken(off, free uint64, err error) error {
 	return n.sameSender()
 }
 
-// promise has the receiver take so much more than it needs to.
+// promise makes the receiver accept more than it must.
 func (n *end) promise(more uint64) {
 	n.promised = max(n.promised, n.delivered+n.r.window+more)
 	n.r.Allow(n.promised)
@@ -346,7 +345,7 @@ func (n *end) take(m message) error {
 	return n.sameReceiver()
 }
 
-// deliver is the dumb queue's exit: each byte once, in order, none missing.
+// deliver checks the receiver's output: each byte once, in order, none missing.
 func (n *end) deliver(off uint64, k int) error {
 	if off != n.delivered {
 		return fmt.Errorf("[%d,+%d) delivered, but next is %d", off, k, n.delivered)
@@ -380,8 +379,8 @@ func (n *end) sameReceiver() error {
 	return nil
 }
 
-// settle runs the world until nothing moves any more: nothing dies, and an end
-// whose peer closed a carrier closes it too.
+// settle runs the world until nothing moves any more: nothing dies, and an end whose peer closed a
+// carrier closes it too.
 func (w *world) settle(max int) error {
 	for moved := true; moved; {
 		moved = false
@@ -427,7 +426,7 @@ func (w *world) settle(max int) error {
 	return nil
 }
 
-// open reports whether a wire is there and closed at neither end.
+// open reports whether a wire exists and is closed at neither end.
 func (w *world) open(i int) bool {
 	return i < len(w.wires) && !w.wires[i].closed[0] && !w.wires[i].closed[1]
 }
@@ -444,7 +443,7 @@ func (w *world) served(e int) bool {
 
 var errUnfinished = errors.New("not finished")
 
-// finished reports whether the stream from an end came whole and both know.
+// finished returns an error unless the stream from an end arrived whole and both ends know it.
 func (w *world) finished(e int) error {
 	n, peer := &w.ends[e], &w.ends[1-e]
 	switch {

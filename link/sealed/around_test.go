@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is said in plain text before the server's part of the handshake is read
-// in Between; the handshake goes on behind it.
+// Plain text that precedes the server's part of the handshake is read in Between; the handshake
+// continues after it.
 func TestBetween(t *testing.T) {
 	k := newKey(t, "demo")
 	a, b := dial(t)
@@ -36,8 +36,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// The error of a function of Around is the handshake's, unchanged, and conn is
-// closed.
+// The handshake returns the error of a function of Around unchanged, and conn is closed.
 func TestAroundEnds(t *testing.T) {
 	k := newKey(t, "demo")
 	refused := errors.New("refused in plain text")
@@ -80,7 +79,7 @@ func TestAroundEnds(t *testing.T) {
 	}
 }
 
-// A stray that nobody can tell is an error in TLS's own words.
+// Unrecognised stray data is a TLS error.
 func TestUnknownStray(t *testing.T) {
 	a, b := dial(t)
 	b.Write([]byte("HTTP/1.1 400 Bad Request\r\n"))

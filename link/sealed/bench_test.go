@@ -14,14 +14,13 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// The benchmark compares, interleaved in one run, a sealed connection with a
-// bare crypto/tls one and with plain TCP over loopback, both ends in this
-// process:
+// The benchmark compares, interleaved in one run, an encrypted connection with a crypto/tls one and
+// with plain TCP over loopback, both ends in this process:
 //
 //	go test ./link/sealed -run '^$' -bench Sealed -benchtime 1x
 
-// repetitions are many and each is short, so that a busy moment of the machine
-// meets neighbours alike: the ratio is the median of those of neighbours.
+// There are many short repetitions, so that a busy moment of the machine affects neighbours alike:
+// the ratio is the median of the ratios of neighbours.
 const repetitions = 61
 
 // contestant is one kind of connection.
@@ -106,7 +105,7 @@ func pingPong(a, b net.Conn, size, times int) (float64, error) {
 	return float64(took.Nanoseconds()) / 2e3 / float64(times), <-failed
 }
 
-// stream returns megabytes per second one way, to the last byte's arrival.
+// stream returns megabytes per second one way, until the last byte's arrival.
 func stream(a, b net.Conn, size, times int) (float64, error) {
 	failed := make(chan error, 1)
 	p, q := make([]byte, size), make([]byte, size)
@@ -129,8 +128,7 @@ func stream(a, b net.Conn, size, times int) (float64, error) {
 	return float64(size) * float64(times) / 1e6 / took.Seconds(), <-failed
 }
 
-// processor returns microseconds of processor time, of both ends, per message
-// of a stream.
+// processor returns microseconds of processor time, of both ends, per message of a stream.
 func processor(a, b net.Conn, size, times int) (float64, error) {
 	before := used()
 	_, err := stream(a, b, size, times)
@@ -157,7 +155,7 @@ func BenchmarkSealed(b *testing.B) {
 			for _, c := range conns {
 				cases = append(cases, func(context.Context) (float64, error) { return m.run(c.a, c.b, m.size, m.times) })
 			}
-			if _, err := bench.Interleave(b.Context(), 1, cases...); err != nil { // warm
+			if _, err := bench.Interleave(b.Context(), 1, cases...); err != nil { // warm up
 				b.Fatal(err)
 			}
 			values, err := bench.Interleave(b.Context(), repetitions, cases...)
@@ -172,7 +170,7 @@ func BenchmarkSealed(b *testing.B) {
 	}
 }
 
-// rows are sealed against each of the others, with the aims of the package:
+// rows compares the encrypted connection with each of the others, with the targets of the package:
 // 1.7 times crypto/tls with large messages, and no slower with small ones.
 func (m measure) rows(values [][]float64) []bench.Row {
 	var rows []bench.Row

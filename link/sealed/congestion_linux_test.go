@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unpaced takes the pacing from a connection where the system's congestion
-// control would pace it, which a benchmark over loopback would measure instead
-// of what it is about. Where cubic is not to be had, nothing changes.
+// unpaced disables the pacing of a connection where the system's congestion control would pace it,
+// because a benchmark over loopback would measure the pacing. Where cubic is not available, nothing
+// changes.
 func unpaced(c net.Conn) {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// scripted is a carrier on which the peer says what is written in a script,
-// and then nothing more.
+// scripted is a carrier on which the peer sends what is in a script, and then nothing more.
 type scripted struct {
 	net.Conn // nil: nothing else may be called
 	script   *bytes.Reader
@@ -31,7 +30,7 @@ func script(b []byte, chunk int) *scripted {
 	return &scripted{script: bytes.NewReader(b), chunk: chunk}
 }
 
-// FuzzBeforeHandshake: whatever a stranger says, both roles end with an error.
+// FuzzBeforeHandshake: whatever an unauthenticated peer sends, both roles end with an error.
 func FuzzBeforeHandshake(f *testing.F) {
 	k, err := jobkey.New("demo")
 	if err != nil {
@@ -62,10 +61,9 @@ func FuzzBeforeHandshake(f *testing.F) {
 	})
 }
 
-// FuzzRecords: a peer that holds the keys and says anything, in any pieces:
-// records of any type and content, damaged in any place, read into memory of
-// any size. The reader delivers what was written and intact, in order, then
-// an error that stays.
+// FuzzRecords: a peer that holds the keys and sends anything, in any pieces: records of any type
+// and content, damaged in any place, read into memory of any size. The reader delivers what was
+// written and intact, in order, then a permanent error.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte{23, 5, 23, 0, 21, 2}, uint16(0), uint16(1000), uint16(100))
 	f.Add([]byte{23, 255, 22, 5, 23, 255}, uint16(0), uint16(1), uint16(3))
@@ -82,7 +80,7 @@ func FuzzRecords(f *testing.F) {
 			t.Fatal(err)
 		}
 		var wire, want []byte
-		intact := true // nothing but data and changes of keys so far
+		intact := true // only data and changes of keys so far
 		for ; len(plan) >= 2; plan = plan[2:] {
 			kind, n := contentType(plan[0]), int(plan[1])*70
 			content := random(uint64(n), n)

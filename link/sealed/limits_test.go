@@ -43,8 +43,8 @@ func TestConcurrentWriters(t *testing.T) {
 	all.Wait()
 }
 
-// A stream makes the reader take a large buffer; small messages make it give
-// that back; and nothing is lost on either occasion.
+// A stream makes the reader use a large buffer; small messages make it return that; and nothing is
+// lost in either case.
 func TestReadBufferFollowsTraffic(t *testing.T) {
 	a, b := sealedPair(t)
 	exchange(t, a, b, random(1, 1000), []int{10}, []int{10})
@@ -70,7 +70,7 @@ func TestReadBufferFollowsTraffic(t *testing.T) {
 	exchange(t, a, b, random(3, 100_000), []int{100_000}, []int{100_000})
 }
 
-// send seals a record of any kind, as a peer that breaks the protocol would.
+// send seals a record of any kind, as a peer that violates the protocol would.
 func send(t *testing.T, c *Conn, kind contentType, content []byte) {
 	t.Helper()
 	if _, err := c.conn.Write(c.w.half.appendRecord(nil, kind, &cursor{bufs: [][]byte{content}}, len(content))); err != nil {
@@ -78,7 +78,7 @@ func send(t *testing.T, c *Conn, kind contentType, content []byte) {
 	}
 }
 
-// What a peer with the right keys may not do ends the connection.
+// Protocol violations of an authenticated peer end the connection.
 func TestBrokenPeers(t *testing.T) {
 	padded := func(content []byte, kind contentType, zeros int) []byte {
 		return append(append(bytes.Clone(content), byte(kind)), make([]byte, zeros)...)
@@ -130,8 +130,8 @@ func TestBrokenPeers(t *testing.T) {
 	}
 }
 
-// Padding (RFC 8446, section 5.4) is taken off, whether or not the record fits
-// into the caller's memory.
+// Padding (RFC 8446, section 5.4) is removed, whether or not the record fits into the caller's
+// buffer.
 func TestPadding(t *testing.T) {
 	a, b := sealedPair(t)
 	for _, content := range []int{1, 100, maxContent} {
@@ -158,7 +158,7 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// No number is used twice, and none under old keys after a renewal.
+// No record number is used twice, and none under old keys after a renewal.
 func TestNonces(t *testing.T) {
 	s, err := suiteOf(0x1301)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// patience bounds what should come soon, also under -race on a busy machine.
+// patience bounds what should happen soon, also under -race on a busy machine.
 const patience = time.Minute
 
 func newKey(t testing.TB, name string) jobkey.Key {
@@ -65,7 +65,7 @@ type outcome struct {
 	err  error
 }
 
-// shake runs both roles over two ends and returns what each came to.
+// shake runs both roles over two ends and returns the result of each.
 func shake(t testing.TB, a, b net.Conn, ca, cb Credentials, wantB, wantA *overlay.ProcessName, early []byte) (client, server outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -106,8 +106,8 @@ func random(seed uint64, n int) []byte {
 	return b
 }
 
-// exchange sends data one way in writes of the given sizes, in turn, while the
-// other end reads in pieces of other sizes, and compares.
+// exchange sends data one way in writes of the given sizes, in turn, while the other end reads in
+// pieces of other sizes, and compares.
 func exchange(t *testing.T, from, to io.ReadWriter, data []byte, writes, reads []int) {
 	t.Helper()
 	failed := make(chan error, 1)
@@ -142,7 +142,7 @@ func exchange(t *testing.T, from, to io.ReadWriter, data []byte, writes, reads [
 	}
 }
 
-// plainTLS is the configuration of a peer that is crypto/tls itself.
+// plainTLS is the configuration of a peer that uses crypto/tls.
 func plainTLS(t testing.TB, creds Credentials) *tls.Config {
 	t.Helper()
 	own, err := creds.Certificate()

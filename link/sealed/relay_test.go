@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// relay is somebody on the way: it sees every record, and may change what it
-// passes on. Records are numbered per direction from 0.
+// relay is an attacker on the way: it sees every record, and may change what it passes on. Records
+// are numbered per direction from 0.
 type relay struct {
 	mu   sync.Mutex
 	seen [2]bytes.Buffer // of direction 0, from the client, and 1
@@ -70,8 +70,8 @@ func (r *relay) saw(direction int) []byte {
 	return bytes.Clone(r.seen[direction].Bytes())
 }
 
-// A recording relay sees neither data nor who talks: ranks and job are in the
-// certificates, which travel sealed.
+// A recording relay sees neither data nor identities: ranks and job are in the certificates, which
+// are encrypted.
 func TestRelayIsBlind(t *testing.T) {
 	r := &relay{}
 	a, b := r.between(t)
@@ -102,9 +102,9 @@ func TestRelayIsBlind(t *testing.T) {
 	}
 }
 
-// dataRecord is the number, per direction, of the first record behind the
-// handshake: change of cipher and hello, and what is sealed of the handshake,
-// come before it. It is counted rather than assumed.
+// dataRecord returns the number, per direction, of the first record after the handshake: change of
+// cipher and hello, and the sealed part of the handshake, come before it. It is counted rather than
+// assumed.
 func dataRecord(t *testing.T) (first [2]int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -123,8 +123,8 @@ func dataRecord(t *testing.T) (first [2]int) {
 	return first
 }
 
-// Whatever somebody on the way does to the records, the reader gets what was
-// written up to there, and then an error: never other bytes, never the end.
+// Whatever an attacker on the way does to the records, the reader gets what was written up to
+// there, and then an error: never other bytes, never the end.
 func TestTampering(t *testing.T) {
 	first := dataRecord(t)
 	for name, c := range map[string]struct {
@@ -212,7 +212,7 @@ func TestTampering(t *testing.T) {
 				if _, again := to.Read(make([]byte, 1)); again != err {
 					t.Errorf("then %v", again)
 				}
-				// The other end is told, and does not take it for a proper end.
+				// The other end receives an alert, and does not consider it a regular end.
 				to.Close()
 				if got, err := io.ReadAll(from); err == nil || len(got) > 0 {
 					t.Errorf("the other end read %d bytes and %v", len(got), err)
@@ -222,8 +222,8 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// The first records fit into a packet each, so that what has come of the first flight can
-// be read; those behind them are full.
+// The first records fit into a packet each, so that what has arrived of the first flight can be
+// read; later ones are full.
 func TestFirstRecordsAreSmall(t *testing.T) {
 	first := dataRecord(t)
 	var mu sync.Mutex
@@ -258,8 +258,8 @@ func TestFirstRecordsAreSmall(t *testing.T) {
 	}
 }
 
-// A bit flipped anywhere in the handshake: none of the ends has a connection
-// that delivers anything but what the other wrote.
+// A bit flipped anywhere in the handshake: neither end has a connection that delivers anything but
+// what the other wrote.
 func TestTamperedHandshake(t *testing.T) {
 	k := newKey(t, "demo")
 	first := dataRecord(t)
@@ -292,7 +292,7 @@ func TestTamperedHandshake(t *testing.T) {
 	}
 }
 
-// Somebody with a certificate of another job cannot stand in the middle.
+// An attacker with a certificate of another job cannot be a man in the middle.
 func TestManInTheMiddle(t *testing.T) {
 	k, foreign := newKey(t, "demo"), newKey(t, "demo")
 	a, left := dial(t)

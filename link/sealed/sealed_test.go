@@ -17,8 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// sizes are around everything that changes the way: a record, a small buffer,
-// a large one.
+// sizes are around everything that changes the processing: a record, a small buffer, a large one.
 var sizes = []int{1, 5, 16, 1000, maxContent - 1, maxContent, maxContent + 1, 2 * maxContent, smallSize, gather * maxContent, gather*maxContent + 1, largeSize, 1 << 20}
 
 func TestBothWays(t *testing.T) {
@@ -39,8 +38,7 @@ func TestBothWays(t *testing.T) {
 	exchange(t, a, b, random(1, 5<<20), []int{1, 100000, 17, 16384, 300000}, []int{3, 70000, 16384, 16385, 1})
 }
 
-// What is gathered from several buffers arrives as if it had been one, and is
-// scattered likewise.
+// What is gathered from several buffers arrives as if it had been one, and is scattered likewise.
 func TestVectors(t *testing.T) {
 	a, b := sealedPair(t)
 	data := random(7, 300_000)
@@ -67,8 +65,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// The server's first words come with its flight, before the client has said
-// who it is.
+// The server's early data comes with its flight, before the client has authenticated itself.
 func TestEarly(t *testing.T) {
 	a, b := dial(t)
 	k := newKey(t, "demo")
@@ -91,8 +88,8 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// The early words are on the wire before the client has answered anything: one
-// flight of each end is enough to read them.
+// The early data is on the wire before the client has answered anything: one flight of each end is
+// enough to read it.
 func TestEarlyComesWithTheFlight(t *testing.T) {
 	a, b := dial(t)
 	k := newKey(t, "demo")
@@ -123,7 +120,7 @@ func TestEarlyComesWithTheFlight(t *testing.T) {
 	}
 }
 
-// holdSecondWrite keeps everything behind the first write until flush.
+// holdSecondWrite holds everything after the first write until flush.
 type holdSecondWrite struct {
 	net.Conn
 	writes int
@@ -178,7 +175,7 @@ func TestStrangers(t *testing.T) {
 		name           string
 		client, server Credentials
 		wantS, wantC   *overlay.ProcessName
-		clientSays     string // may be learned from the first Read
+		clientSays     string // the client may learn it from the first Read
 		serverSays     string
 	}{
 		{"client of another job", member(t, other, 0), member(t, k, 1), nil, nil, "belongs to job", otherKey},
@@ -218,8 +215,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Clocks that differ by less than the slack, at either end and however old the
-// certificate is by then, keep nobody from anybody.
+// Clocks that differ by less than the slack, at either end and however old the certificate is by
+// then, do not prevent a connection.
 func TestClockSkew(t *testing.T) {
 	k := newKey(t, "demo")
 	for _, ahead := range []time.Duration{-jobkey.ClockSlack, -10 * time.Minute, 10 * time.Minute, jobkey.ClockSlack} {
@@ -241,12 +238,12 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-// believer takes every certificate for one of its own job.
+// believer accepts every certificate as one of its own job.
 type believer struct{ *jobkey.Certificates }
 
 func (b believer) Verify([][]byte) (jobkey.Member, error) { return b.Self(), nil }
 
-// holder presents another certificate than its own.
+// holder presents a certificate that is not its own.
 type holder struct {
 	*jobkey.Certificates
 	cert *tls.Certificate
@@ -334,8 +331,8 @@ func TestPeersThatAreNot(t *testing.T) {
 	})
 }
 
-// crypto/tls speaks to this package in both roles, through changes of keys
-// that it is asked to follow, and to its own end.
+// crypto/tls communicates with this package in both roles, through changes of keys that it is asked
+// to follow, and to a regular end.
 func TestStandardPeer(t *testing.T) {
 	k := newKey(t, "demo")
 	for _, role := range []string{"client", "server"} {
@@ -345,7 +342,7 @@ func TestStandardPeer(t *testing.T) {
 			done := make(chan outcome, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if role == "client" { // crypto/tls is
+			if role == "client" { // crypto/tls is the client
 				std = tls.Client(a, plainTLS(t, member(t, k, 0)))
 				go func() {
 					c, err := Server(ctx, b, member(t, k, 1), name(k, 0), []byte("early"), Around{})
@@ -382,7 +379,7 @@ func TestStandardPeer(t *testing.T) {
 			}
 			exchange(t, std, ours, data, []int{1, 40000}, []int{30000})
 
-			// Ask crypto/tls to change its own keys, too, which it then asks of us.
+			// Ask crypto/tls to change its own keys, too, which it then requests from us.
 			request := keyUpdate
 			request[len(request)-1] = 1
 			if _, err := ours.conn.Write(ours.w.half.appendRecord(nil, typeHandshake, &cursor{bufs: [][]byte{request[:]}}, len(request))); err != nil {
@@ -419,7 +416,7 @@ func TestStandardPeer(t *testing.T) {
 	}
 }
 
-// When the peer asks us to change our keys, we do, before the next data.
+// When the peer asks for a change of keys, this end changes them before the next data.
 func TestAskedToRenew(t *testing.T) {
 	a, b := sealedPair(t)
 	request := keyUpdate
@@ -519,7 +516,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// A read deadline that passes, also in the midst of a record, loses nothing.
+// A read deadline that passes, even in the middle of a record, loses nothing.
 func TestReadDeadline(t *testing.T) {
 	a, b := sealedPair(t)
 	past := func() {
@@ -538,7 +535,7 @@ func TestReadDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.r.mu.Lock()
-	err := b.r.fill() // waits for the half that came
+	err := b.r.fill() // waits for the half that arrived
 	b.r.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -66,8 +66,8 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// A processor without AES makes crypto/tls choose ChaCha20: the tests with
-// crypto/tls as the peer run again, in a process that believes to have such.
+// A processor without AES makes crypto/tls choose ChaCha20: the tests with crypto/tls as the peer
+// run again, in a process that assumes such a processor.
 func TestWithoutAES(t *testing.T) {
 	if os.Getenv("GODEBUG") == "cpu.aes=off" {
 		if a, _ := sealedPair(t); a.CipherSuite() != "TLS_CHACHA20_POLY1305_SHA256" {

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 )
 
-// miser is a connection that takes without waiting what take says, and of which
-// it is known how much it was given in what way.
+// miser is a connection that takes without blocking as much as take says, and counts how it was
+// given bytes.
 type miser struct {
 	net.Conn
 	take          func(n int) int
@@ -46,8 +46,8 @@ func miserly(t testing.TB, take func(n int) int) (a, b *Conn, m *miser) {
 func nothing(int) int      { return 0 }
 func everything(n int) int { return n }
 
-// TestTryWriteOverAMiser: whatever the carrier takes at a time, every byte that was
-// taken or written again arrives once and in order, across changes of keys too.
+// TestTryWriteOverAMiser: however much the carrier takes at a time, every byte that was taken or
+// written again arrives once and in order, across changes of keys too.
 func TestTryWriteOverAMiser(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTryWriteOverAMiser(t *testing.T) {
 			a.w.renew = 50
 			data := random(seed, 200<<10)
 			read := make(chan []byte)
-			go func() { // ends with a's goodbye
+			go func() { // ends with a's close_notify
 				got, err := io.ReadAll(b)
 				if err != nil {
 					t.Error(err)
@@ -109,7 +109,7 @@ func TestTryWriteOverAMiser(t *testing.T) {
 	}
 }
 
-// TestTryWriteTakesAllOrNothing also of a socket that has room for all of it.
+// TestTryWriteTakesAllOrNothing: also for a socket that has room for all of it.
 func TestTryWriteTakesAllOrNothing(t *testing.T) {
 	take := everything
 	a, b, m := miserly(t, func(n int) int { return take(n) })
@@ -152,8 +152,7 @@ func TestTryWriteTakesAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestTryWriteWantsItsRest: after a TryWrite that took nothing, nothing else can be
-// written.
+// TestTryWriteWantsItsRest: after a TryWrite that took nothing, nothing else can be written.
 func TestTryWriteWantsItsRest(t *testing.T) {
 	for name, write := range map[string]func(*Conn) (int, error){
 		"try":   func(c *Conn) (int, error) { return c.TryWriteVec([]byte("worse")) },
@@ -173,8 +172,8 @@ func TestTryWriteWantsItsRest(t *testing.T) {
 	}
 }
 
-// TestGoodbyeBehindTheRest: what is left of a record goes before the goodbye, or the
-// peer could make nothing of that.
+// TestGoodbyeBehindTheRest: the rest of a record goes before the close_notify, or the peer could
+// not decode that.
 func TestGoodbyeBehindTheRest(t *testing.T) {
 	for name, end := range map[string]func(*Conn) error{"close": (*Conn).Close, "half": (*Conn).CloseWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +192,8 @@ func TestGoodbyeBehindTheRest(t *testing.T) {
 	}
 }
 
-// TestCloseDoesNotWait for a carrier that can be asked: its goodbye is tried.
+// TestCloseDoesNotWait: Close does not wait for a carrier with TryWrite: it only tries to send
+// close_notify.
 func TestCloseDoesNotWait(t *testing.T) {
 	a, b, m := miserly(t, nothing)
 	if err := a.Close(); err != nil {
@@ -207,8 +207,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestTryWriteOnASocket that nobody reads: in the end it takes nothing, and what it
-// took arrives.
+// TestTryWriteOnASocket: a socket that is not read takes nothing in the end, and what it took
+// arrives.
 func TestTryWriteOnASocket(t *testing.T) {
 	x, y := dial(t)
 	s, err := spin.New(x, spin.Options{})
@@ -242,7 +242,7 @@ func TestTryWriteOnASocket(t *testing.T) {
 	}
 }
 
-// TestTryWriteDoesNotAllocate where the carrier takes all.
+// TestTryWriteDoesNotAllocate: nothing is allocated where the carrier takes everything.
 func TestTryWriteDoesNotAllocate(t *testing.T) {
 	x, y := dial(t)
 	s, err := spin.New(x, spin.Options{})

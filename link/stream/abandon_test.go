@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestLeftCarrierHoldsNothingBack: what a carrier has not brought over soon after the
-// stream moved to another goes again on that one, at both ends and though the first
-// lives; what comes twice is delivered once.
+// TestLeftCarrierHoldsNothingBack: what a carrier has not delivered soon after the stream moved to
+// another is sent again on that one, at both ends and although the first lives; duplicates are
+// delivered once.
 func TestLeftCarrierHoldsNothingBack(t *testing.T) {
 	w := newWorld(t)
 	slow := w.with("middle")
 	const n = 8 << 20 // more than sockets hold
-	slow.mute()       // and by what it takes meanwhile it is as slow as can be
+	slow.mute()       // what it accepts meanwhile makes it as slow as can be
 	fast := w.with("tcp")
 	done := make(chan error, 4)
 	for i, e := range w.ends {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNoAllocations: in a steady state a message allocates nothing at either
-// end, small or large, copied or lent, echoed or one after the other.
+// TestNoAllocations: in a steady state a message allocates nothing at either end, small or large,
+// copied or lent, echoed or in sequence.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Log("the race detector allocates; other runs tell")
@@ -23,7 +23,7 @@ func TestNoAllocations(t *testing.T) {
 					if size > 1<<10 {
 						messages = 800
 					}
-					most := 0.2 // the tests' own, and what a pool lost to the collector
+					most := 0.2 // the test's own, and what the collector took from a pool
 					if got := allocations(t, size, messages, lent, echo); got > most {
 						t.Errorf("%.3f allocations per message", got)
 					}
@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// allocations is how many there are in the whole process per message.
+// allocations returns the number per message in the whole process.
 func allocations(t *testing.T, size, messages int, lent, echo bool) float64 {
 	w := newWorld(t)
 	w.with("tcp")
@@ -76,7 +76,7 @@ func allocations(t *testing.T, size, messages int, lent, echo bool) float64 {
 			}
 		}
 	}
-	run(messages) // until all that is needed is there
+	run(messages) // warm up
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	run(messages)

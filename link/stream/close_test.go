@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// What an end may do. Each sends as much as it says and returns what it read.
+// What an end may do. Each sends a number of bytes and returns what it read.
 var habits = []struct {
 	name   string
 	sends  int
 	reads  bool
 	closes bool
-	ends   bool // says where its stream ends before it reads
+	ends   bool // ends its stream before it reads
 }{
 	{"closes", 0, false, true, false},
 	{"sends, closes", 5 << 20, false, true, false},
@@ -26,14 +26,14 @@ var habits = []struct {
 	{"does nothing", 0, false, false, false},
 }
 
-// TestClose: whatever the two ends do, with a carrier that holds or one that is
-// cut at the worst time, both streams end; who reads gets all that was sent and
-// then io.EOF, and who closed is told net.ErrClosed.
+// TestClose: whatever the two ends do, with a carrier that survives or one that is cut at the worst
+// time, both streams end; a reader gets all that was sent and then io.EOF, and an end that closed
+// gets net.ErrClosed.
 func TestClose(t *testing.T) {
 	for i, x := range habits {
 		for j, y := range habits[i:] {
 			if x.reads && y.reads && !x.ends && !y.ends || !y.closes && (x.reads || !x.closes) {
-				continue // one waits for the other for ever, as it should
+				continue // each waits for the other for ever, as it should
 			}
 			for _, cut := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s; %s; cut=%v", x.name, habits[i+j].name, cut), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// mend gives the streams another carrier whenever they want one.
+// mend gives the streams another carrier whenever they request one.
 func (w *world) mend() {
 	for {
 		select {
@@ -67,7 +67,7 @@ func (w *world) mend() {
 		case <-w.stop:
 			return
 		}
-		if !w.attach(w.road("unix")) { // one is over, which the handshake tells the other
+		if !w.attach(w.road("unix")) { // one is over, which the handshake reports to the other
 			for _, e := range w.ends {
 				e.Fail(fmt.Errorf("the peer knows it no more: %w", net.ErrClosed))
 			}
@@ -76,7 +76,7 @@ func (w *world) mend() {
 	}
 }
 
-// act carries out a habit at one end, where the other sends some bytes.
+// act carries out a habit at one end, where the other sends a number of bytes.
 func (w *world) act(k, habit, others int) {
 	h, s, t := habits[habit], w.ends[k].Stream, w.t
 	buf := make([]byte, 1<<20)
@@ -117,8 +117,8 @@ func (w *world) act(k, habit, others int) {
 	}
 }
 
-// TestCloseWithoutACarrier: what was written while there was none arrives when
-// there is one again, though the stream was closed meanwhile.
+// TestCloseWithoutACarrier: what was written without a carrier arrives when there is one again,
+// although the stream was closed meanwhile.
 func TestCloseWithoutACarrier(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
@@ -142,8 +142,8 @@ func TestCloseWithoutACarrier(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutAPath: a stream that has no carrier when it is closed, and gets
-// none, ends nevertheless.
+// TestCloseWithoutAPath: a stream that has no carrier when it is closed, and gets none, ends
+// nevertheless.
 func TestCloseWithoutAPath(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
@@ -155,13 +155,13 @@ func TestCloseWithoutAPath(t *testing.T) {
 	<-a.over
 }
 
-// TestCloseOnAStuckCarrier: a carrier that takes nothing any more does not keep
-// a closed stream, even where it is stuck in the last word.
+// TestCloseOnAStuckCarrier: a carrier that accepts nothing any more does not keep a closed stream
+// alive, even if it is stuck in the LinkAbort.
 func TestCloseOnAStuckCarrier(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, sent := range []int{0, 1, 5 << 20} {
-		w := newWorld(t) // nobody watches
+		w := newWorld(t) // no watch
 		w.lasts()
 		r := w.road("unix")
 		c := &stuck{Conn: r.ends[0], closed: make(chan struct{})}
@@ -181,7 +181,7 @@ func TestCloseOnAStuckCarrier(t *testing.T) {
 	}
 }
 
-// stuck is a connection that takes nothing until it is closed.
+// stuck is a connection that accepts nothing until it is closed.
 type stuck struct {
 	net.Conn
 	once   sync.Once
@@ -198,7 +198,7 @@ func (c *stuck) Close() error {
 	return c.Conn.Close()
 }
 
-// TestLeave: the peer is told why, and both are over at once.
+// TestLeave: the peer receives the reason, and both are over at once.
 func TestLeave(t *testing.T) {
 	w := newWorld(t)
 	w.with("tcp")
@@ -218,8 +218,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestLastAcknowledgementIsWritten before a stream ends, also where the socket took
-// but a part of it at once.
+// TestLastAcknowledgementIsWritten: the last acknowledgement is written before a stream ends, even
+// if the socket took only a part of it at once.
 func TestLastAcknowledgementIsWritten(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
@@ -239,7 +239,7 @@ func TestLastAcknowledgementIsWritten(t *testing.T) {
 	if err := y.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	for all := false; !all; time.Sleep(time.Millisecond) { // all that is left for x is to read, and to say so
+	for all := false; !all; time.Sleep(time.Millisecond) { // x only has to read, and to acknowledge
 		x.mu.Lock()
 		all = x.send.Finished() && x.recv.Ended()
 		x.mu.Unlock()
@@ -257,20 +257,20 @@ func TestLastAcknowledgementIsWritten(t *testing.T) {
 	}
 }
 
-// stingy is a connection that takes a byte without waiting.
+// stingy is a connection that takes one byte without blocking.
 type stingy struct{ Conn }
 
 func (s stingy) TryWriteVec(bufs ...[]byte) (int, error) {
 	return s.Conn.(tryWriter).TryWriteVec(bufs[0][:1])
 }
 
-// TestPeerIsFasterThanTheLastWrite: the peer has heard the last acknowledgement and
-// is gone before the call that writes it returns here.
+// TestPeerIsFasterThanTheLastWrite: the peer has received the last acknowledgement and is gone
+// before the call that writes it returns here.
 func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		err  error // that the call returns
-		lost int   // carriers that this end says it has lost
+		err  error // error of the call
+		lost int   // carriers that this end reports as lost
 	}{{"written", nil, 0}, {"who knows", net.ErrClosed, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -309,14 +309,14 @@ func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 	}
 }
 
-// tardy is a connection whose writes, once they are late, return after reading has
-// ended and the reader has had time to look around.
+// tardy is a connection whose writes, once they are late, return only after reading has ended and
+// the reader has had time to check the state.
 type tardy struct {
 	Conn
 	late atomic.Bool
 	err  error
 	once sync.Once
-	over chan struct{} // reading is
+	over chan struct{} // closed when reading ends
 }
 
 func (c *tardy) ReadVec(bufs ...[]byte) (int, error) {

@@ -24,8 +24,7 @@ func containsAll(s string, parts ...string) bool {
 	return true
 }
 
-// lone returns a stream whose only carrier leads to the connection that it
-// returns, and ends with it.
+// lone returns a stream whose only carrier leads to the returned connection, and ends with it.
 func lone(t testing.TB) (*end, net.Conn) {
 	w := newWorld(t)
 	w.lasts()
@@ -37,8 +36,7 @@ func lone(t testing.TB) (*end, net.Conn) {
 	return w.ends[0], b
 }
 
-// TestFaultsOfThePeer: what no correct peer sends ends the stream with an error
-// that says what it was.
+// TestFaultsOfThePeer: what no correct peer sends ends the stream with an error that names it.
 func TestFaultsOfThePeer(t *testing.T) {
 	for _, tc := range []struct {
 		name, frames string // hex
@@ -96,8 +94,8 @@ func TestFaultsOfThePeer(t *testing.T) {
 	}
 }
 
-// FuzzCarrier: whatever a carrier brings, nothing panics or hangs, the stream
-// is over when the carrier is, and no more is kept than a window.
+// FuzzCarrier: whatever a carrier brings, nothing panics or hangs, the stream is over when the
+// carrier is, and no more is kept than a window.
 func FuzzCarrier(f *testing.F) {
 	var all []byte
 	for _, h := range []wire.LinkHeader{
@@ -130,7 +128,7 @@ func FuzzCarrier(f *testing.F) {
 			n, err := e.Read(buf)
 			total += n
 			e.Watch()
-			if err == io.EOF { // the peer's stream has ended, and the carrier may go on
+			if err == io.EOF { // the peer's stream has ended, and the carrier may continue
 				e.Close()
 				break
 			}
@@ -149,8 +147,8 @@ func FuzzCarrier(f *testing.F) {
 	})
 }
 
-// A stream that is lost because something timed out does not say that its owner's own
-// deadline has passed.
+// The error of a stream that is lost because of a timeout does not match that of its owner's own
+// deadline.
 func TestLostByTimeout(t *testing.T) {
 	e, _ := lone(t)
 	e.Fail(fmt.Errorf("not restored: %w: %w", overlay.ErrUnreachable, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}))

@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// mirror is a connection at whose other end everything that is written comes
-// back as data of the peer, who takes all at once.
+// mirror is a connection whose other end returns everything written as data of the peer, which
+// takes everything at once.
 type mirror struct {
 	net.Conn
 	off, sent uint64
@@ -33,8 +33,7 @@ func (m *mirror) ReadVec(bufs ...[]byte) (int, error) {
 
 func (*mirror) Close() error { return nil }
 
-// BenchmarkOwnWork is what a round trip of a small message costs beside the
-// system calls.
+// BenchmarkOwnWork is the cost of a round trip of a small message without the system calls.
 func BenchmarkOwnWork(b *testing.B) {
 	s := New(Options{Peer: "a mirror", Lost: func(*Carrier, error, int) error { return io.EOF }, Silent: func(bool) {}, Ended: func() {}})
 	if _, err := s.Attach(&mirror{size: 16}, nil, 0, 0); err != nil {

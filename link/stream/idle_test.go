@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// pass lets so many ticks pass, without the time that they stand for.
+// pass makes n ticks pass, without the time that they stand for.
 func (w *world) pass(n int) {
 	for range n {
 		w.tick()
 	}
 }
 
-// counted waits until an end has sent and received so many bytes on its only carrier.
+// counted waits until an end has sent and received the given bytes on its only carrier.
 func (e *end) counted(t *testing.T, sent, received uint64) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d bytes to be sent and %d to come", sent, received), func() bool {
@@ -28,8 +28,8 @@ func (e *end) counted(t *testing.T, sent, received uint64) {
 	})
 }
 
-// An idle carrier carries one question and one answer in each period of the end
-// that asks sooner, and nothing else.
+// An idle carrier carries one question and one answer in each period of the end that asks sooner,
+// and nothing else.
 func TestIdleCarriersAreAsked(t *testing.T) {
 	const period, periods = 1500 * time.Millisecond, 25 // more than two of AskIdle
 	w := newWorld(t)
@@ -47,8 +47,8 @@ func TestIdleCarriersAreAsked(t *testing.T) {
 	}
 }
 
-// A carrier that dies at the first word after it was idle is lost with an error that says for
-// how long; one that dies otherwise is not.
+// A carrier that dies at the first traffic after it was idle is lost with an error that gives the
+// idle time; one that dies otherwise is not.
 func TestDeathAfterIdling(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -94,8 +94,8 @@ func TestDeathAfterIdling(t *testing.T) {
 	}
 }
 
-// Where a carrier and the one that stands by fall silent at once, another is called for as soon as
-// the first is in doubt.
+// Where a carrier and the standby fall silent at the same time, another is requested as soon as the
+// first is in doubt.
 func TestCarriersFallSilentTogether(t *testing.T) {
 	w := newWorld(t)
 	used, spare := w.with("middle"), w.with("middle")
@@ -117,8 +117,7 @@ func TestCarriersFallSilentTogether(t *testing.T) {
 	}
 }
 
-// The same where something came on the one that stands by a moment before, for it was
-// under way.
+// The same if something arrived on the standby just before, because it was in flight.
 func TestCarriersFallSilentOneAfterTheOther(t *testing.T) {
 	w := newWorld(t)
 	used, spare := w.with("middle"), w.with("middle")
@@ -148,7 +147,7 @@ func TestCarriersFallSilentOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A carrier that comes while all others are silent takes over at once: what those carried
+// A carrier that is attached while all others are silent takes over at once: what those carried
 // goes first on it, before anything newer.
 func TestNewCarrierDismissesSilent(t *testing.T) {
 	w := newWorld(t)
@@ -172,8 +171,8 @@ func TestNewCarrierDismissesSilent(t *testing.T) {
 	}
 }
 
-// What is at hand for a link is made use of before its path is so long silent that
-// another is looked for.
+// A link uses what it has ready before its path has been silent for long enough to look for
+// another.
 func TestLate(t *testing.T) {
 	w := newWorld(t)
 	var said []string

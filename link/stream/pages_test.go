@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPages: at any distance between what is freed and what is put, every byte
-// that is kept is there, and no page is kept that is free.
+// TestPages: at any distance between what is freed and what is put, every stored byte is there, and
+// no free page is kept.
 func TestPages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 4 {
@@ -15,7 +15,7 @@ func TestPages(t *testing.T) {
 		var low, high uint64
 		for range 2000 {
 			switch rng.IntN(3) {
-			case 0: // bytes that are kept elsewhere
+			case 0: // bytes that are stored elsewhere
 				high = min(high+rng.Uint64N(1<<20), low+Window)
 			case 1:
 				n := min(rng.Uint64N(100<<10), low+Window-high)

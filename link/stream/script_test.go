@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// FuzzScript: two streams and their carriers, driven by a string of one letter
-// and one digit for each step, against nothing but a count of bytes.
+// FuzzScript: two streams and their carriers, driven by a string of one letter and one digit for
+// each step, checked only against a count of bytes.
 //
 //	w, v  end 0 or 1 writes a size of 4^digit bytes or a few more
-//	r, q  end 0 or 1 reads at most so much, if anything is under way
+//	r, q  end 0 or 1 reads at most that size, if anything is in flight
 //	a     attach a carrier of the digit's kind; c, d, m cut, drop, silence the digit-th
 //	u     give the digit-th carrier a weight; t a tick of the watch
 //	e, f  end 0 or 1 ends its direction
@@ -24,7 +24,7 @@ func FuzzScript(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, script string) {
 		w := newWorld(t)
-		w.watch() // without which nobody reads where the script does not
+		w.watch() // without it no data is read where the script does not read
 		var roads []*road
 		var sent, got [2]uint64
 		var ended [2]bool
@@ -109,12 +109,12 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// alive gives the streams a fresh carrier in place of all others.
+// alive gives the streams a new carrier in place of all others.
 func (w *world) alive(roads *[]*road, digit int) {
 	for _, r := range *roads {
 		r.cut()
 	}
-	for _, e := range w.ends { // the muted ones too
+	for _, e := range w.ends { // including the muted ones
 		for _, c := range e.Carriers() {
 			e.Drop(c.Carrier, errors.New("replaced"))
 		}
@@ -123,7 +123,7 @@ func (w *world) alive(roads *[]*road, digit int) {
 	w.add(roads, kinds[digit%2])
 }
 
-// add attaches a carrier, unless both directions are through and the streams over.
+// add attaches a carrier, unless both directions have ended and the streams are over.
 func (w *world) add(roads *[]*road, kind string) {
 	if r := w.road(kind); w.attach(r) {
 		*roads = append(*roads, r)

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// sink is a connection that takes everything, at once or once it is let, and brings
-// nothing.
+// sink is a connection that accepts everything, at once or once it is released, and brings nothing.
 type sink struct {
 	net.Conn
 	mu     sync.Mutex
@@ -47,8 +46,8 @@ func lonely(t *testing.T) *Stream {
 	return s
 }
 
-// TestHeld: a stream is held up when nearly a window is under way, though the
-// carrier has taken it all.
+// TestHeld: a stream is held up when nearly a window is in flight, although the carrier has
+// accepted it all.
 func TestHeld(t *testing.T) {
 	s := lonely(t)
 	if _, err := s.Attach(newSink(), nil, 0, 0); err != nil {
@@ -75,8 +74,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestBandwidth: only what was acknowledged between two ticks that both found bytes
-// waiting says what the carriers take.
+// TestBandwidth: only what was acknowledged between two ticks that both found waiting bytes counts
+// as the carriers' rate.
 func TestBandwidth(t *testing.T) {
 	var l load
 	now := time.Unix(1, 0)
@@ -94,8 +93,8 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// TestFreeCarriersShare: of carriers that take everything at once, each with a weight
-// gets some of it, and one that stands by nothing.
+// TestFreeCarriersShare: of carriers that accept everything at once, each with a weight gets some
+// of it, and a standby nothing.
 func TestFreeCarriersShare(t *testing.T) {
 	s := lonely(t)
 	var sinks []*sink
@@ -126,7 +125,7 @@ func TestFreeCarriersShare(t *testing.T) {
 	}
 }
 
-// TestSocketOf: the socket is found under whatever lies above it.
+// TestSocketOf: the socket is found under any wrappers.
 func TestSocketOf(t *testing.T) {
 	near, _ := tcpPair(t)
 	if got := SocketOf(wrapped{wrapped{near}}); got != near {

@@ -10,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// ledger is a connection that writes down what each WriteVec was given, and to which
-// nothing comes.
+// ledger is a connection that records what each WriteVec was given, and receives nothing.
 type ledger struct {
 	net.Conn
 	writes chan []byte
@@ -31,11 +30,11 @@ func (l *ledger) ReadVec(...[]byte) (int, error) {
 
 func (l *ledger) Close() error { close(l.closed); return nil }
 
-// TestTail: what an envelope makes more than a frame goes out with the frame.
+// TestTail: what an envelope adds to a frame goes out with the frame.
 func TestTail(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		bufs   []int   // what is lent at once
+		bufs   []int   // lent at once
 		frames [][]int // of each write
 	}{
 		{"an envelope and as much as a frame", []int{24, wire.MaxLinkData}, [][]int{{wire.MaxLinkData, 24}}},

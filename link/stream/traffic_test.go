@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// size is one of all orders of magnitude up to 3 MiB.
+// size returns a random size of any order of magnitude up to 3 MiB.
 func size(rng *rand.Rand) int { return 1 + rng.IntN(min(3<<20, 1<<(1+rng.IntN(23)))) }
 
-// send writes n bytes of a direction by all the ways there are, and overwrites
-// the buffers as soon as they are its own again.
+// send writes n bytes of a direction with all the write methods, and overwrites the buffers as soon
+// as they are its own again.
 func send(s *Stream, direction, n int, rng *rand.Rand) error {
 	type debt struct {
 		buf  []byte
@@ -87,8 +87,8 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 	return nil
 }
 
-// receive reads n bytes of a direction by reads of all sizes, some with a
-// deadline. With n < 0 it reads to the end and says how many came.
+// receive reads n bytes of a direction by reads of all sizes, some with a deadline. With n < 0 it
+// reads to the end and returns how many arrived.
 func receive(s *Stream, direction, n int, rng *rand.Rand) (int, error) {
 	buf := make([]byte, 3<<20)
 	off := 0
@@ -122,8 +122,7 @@ func receive(s *Stream, direction, n int, rng *rand.Rand) (int, error) {
 	return off, nil
 }
 
-// both has each end send n bytes, then end its direction, and read the other's
-// to the end.
+// both makes each end send n bytes, end its direction, and read the other's to the end.
 func (w *world) both(n int, seed uint64) {
 	w.t.Helper()
 	var all sync.WaitGroup
@@ -163,14 +162,14 @@ func TestEveryKind(t *testing.T) {
 			w.with(kind)
 			w.both(20<<20, 1)
 			for _, e := range w.ends {
-				<-e.over // both directions are through
+				<-e.over // both directions have ended
 			}
 		})
 	}
 }
 
-// TestUnderFire: carriers come, are cut, dropped, silenced, and weighed while
-// both ends send. Every byte arrives once and in order.
+// TestUnderFire: carriers are attached, cut, dropped, silenced, and weighted while both ends send.
+// Every byte arrives once and in order.
 func TestUnderFire(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// until waits for something that comes without being told.
+// until polls for a condition.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(watchdog / 2); !is(); time.Sleep(time.Millisecond) {
@@ -22,7 +22,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// ticks waits until an end was watched n times more.
+// ticks waits until an end was watched n more times.
 func (w *world) ticks(n int64) {
 	e := w.ends[0]
 	from := e.ticks.Load()
@@ -31,7 +31,7 @@ func (w *world) ticks(n int64) {
 	}
 }
 
-// sent is how many bytes an end has given to the system on all its carriers.
+// sent returns how many bytes an end has given to the system on all its carriers.
 func (e *end) sent() (n uint64) {
 	for _, c := range e.Carriers() {
 		n += c.Sent
@@ -45,8 +45,8 @@ func (e *end) losses() int {
 	return len(e.lost)
 }
 
-// TestNobodyReads: an end that reads nothing takes a window, and no more; the
-// other direction and the carriers are none the worse for it.
+// TestNobodyReads: an end that does not read accepts a window, and no more; the other direction and
+// the carriers are not affected.
 func TestNobodyReads(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
@@ -64,7 +64,7 @@ func TestNobodyReads(t *testing.T) {
 	if n != Window || !isTimeout(err) {
 		t.Fatalf("an end that reads nothing took %d bytes: %v", n, err)
 	}
-	w.ticks(60) // far longer than an unanswered question takes to be believed
+	w.ticks(60) // far longer than the time after which an unanswered question counts
 	var other sync.WaitGroup
 	other.Go(func() {
 		if err := send(b.Stream, 1, 2*Window, random(1)); err != nil {
@@ -88,8 +88,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// TestWaitingIsQuiet: who waits for an acknowledgement or for room, while the
-// peer takes nothing, asks for it now and then, and not as often as it can.
+// TestWaitingIsQuiet: an end that waits for an acknowledgement or for room, while the peer takes
+// nothing, asks for it occasionally, and not as often as it can.
 func TestWaitingIsQuiet(t *testing.T) {
 	for name, wait := range map[string]func(*Stream) error{
 		"Await": func(s *Stream) error {
@@ -132,8 +132,7 @@ func TestWaitingIsQuiet(t *testing.T) {
 	}
 }
 
-// TestTwoReaders: where two calls of Read wait, each gets what comes, without
-// help from the watch.
+// TestTwoReaders: where two calls of Read are pending, each gets data, without help from the watch.
 func TestTwoReaders(t *testing.T) {
 	w := newWorld(t)
 	w.with("tcp")
@@ -161,10 +160,10 @@ func TestTwoReaders(t *testing.T) {
 	}
 }
 
-// slow is a connection whose writes take until they are let go.
+// slow is a connection whose writes take until they are released.
 type slow struct {
 	net.Conn
-	before  bool        // they are held before anything is written, or else after
+	before  bool        // they are held before anything is written, otherwise after
 	holds   atomic.Bool // or has
 	entered chan [][]byte
 	release chan struct{}
@@ -191,8 +190,8 @@ func (c *slow) WriteVec(bufs ...[]byte) (n int, err error) {
 	return n, err
 }
 
-// TestDroppedWhileWriting: bytes are not their owner's before a carrier which
-// was dropped has stopped writing them.
+// TestDroppedWhileWriting: bytes are not returned to their owner before a dropped carrier has
+// stopped writing them.
 func TestDroppedWhileWriting(t *testing.T) {
 	for _, how := range []string{"Write", "Await"} {
 		t.Run(how, func(t *testing.T) {
@@ -256,8 +255,8 @@ func (w *world) slow(before bool) *slow {
 	return c
 }
 
-// TestSlowWriterOfManyBytes: pages are not used for other bytes while a carrier
-// is slow to say that it has written them, however much goes on beside it.
+// TestSlowWriterOfManyBytes: pages are not reused for other bytes while a carrier has not reported
+// that it has written them, however much is sent meanwhile.
 func TestSlowWriterOfManyBytes(t *testing.T) {
 	for _, dropped := range []bool{false, true} {
 		t.Run(fmt.Sprint("dropped=", dropped), func(t *testing.T) {
@@ -287,9 +286,9 @@ func TestSlowWriterOfManyBytes(t *testing.T) {
 				if _, err := receive(b.Stream, 0, Window, random(1)); err != nil {
 					t.Error(err)
 				}
-				w.ticks(10) // in which as much is written as can be
+				w.ticks(10) // in which as much is written as possible
 				close(held.release)
-				other.cut() // all that is not acknowledged is needed again
+				other.cut() // all unacknowledged data is needed again
 				w.with("unix")
 				rest := make([]byte, 1<<20)
 				for off := uint64(Window); off < n; off += uint64(len(rest)) {
@@ -307,8 +306,8 @@ func TestSlowWriterOfManyBytes(t *testing.T) {
 	}
 }
 
-// questions returns how many questions an end has put on its first carrier, and whether
-// each has its answer.
+// questions returns how many questions an end has sent on its first carrier, and whether each was
+// answered.
 func (e *end) questions() (n uint64, answered bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -316,14 +315,14 @@ func (e *end) questions() (n uint64, answered bool) {
 	return q.number, q.since == 0
 }
 
-// TestReceiverAsksOnce: an end to which data came, and then no more, asks once whether
-// that was all, and not again until more has come.
+// TestReceiverAsksOnce: an end to which data arrived, and then no more, asks once whether that was
+// all, and not again until more has arrived.
 func TestReceiverAsksOnce(t *testing.T) {
 	w := newWorld(t)
 	w.with("tcp")
 	a, b := w.ends[0], w.ends[1]
 	for want := range uint64(3) {
-		if want > 0 { // the first time nothing has come
+		if want > 0 { // the first time nothing has arrived
 			if _, err := a.Write([]byte("a word")); err != nil {
 				t.Fatal(err)
 			}
@@ -343,13 +342,13 @@ func TestReceiverAsksOnce(t *testing.T) {
 			t.Fatalf("%d questions after %d words and a second", n, want)
 		}
 	}
-	if n, _ := a.questions(); n > 2 { // while a word was not acknowledged
+	if n, _ := a.questions(); n > 2 { // while a frame was not acknowledged
 		t.Errorf("the end that wrote asked %d times", n)
 	}
 }
 
-// TestReceiverNoticesSilence: where data came until the path and the one that stands by
-// died, the receiver calls for another one as soon as the sender does.
+// TestReceiverNoticesSilence: where data arrived until the path and the standby died, the receiver
+// requests another carrier as soon as the sender does.
 func TestReceiverNoticesSilence(t *testing.T) {
 	w := newWorld(t)
 	used, spare := w.with("middle"), w.with("middle")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestJudge: the peer is asked only when it must be, and a path counts as dead
-// only when it had time to answer.
+// TestJudge: the peer is asked only when necessary, and a path counts as dead only when it had time
+// to answer.
 func TestJudge(t *testing.T) {
 	const none = -1
 	for _, tc := range []struct {
@@ -30,7 +30,7 @@ func TestJudge(t *testing.T) {
 		{time.Second, 600 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, late},
 		{time.Second, 790 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, late},
 		{time.Second, 800 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, doubtful},
-		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine}, // something came since
+		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine}, // something arrived since
 		{3 * time.Second, 2 * time.Second, 0, AskIdle, true, gone},
 		{3 * time.Second, 1990 * time.Millisecond, time.Second, AskIdle, true, late},
 		{16 * time.Second, 2 * time.Second, 0, AskIdle, false, gone},
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNextFrame: frames grow where writes are quick and shrink where they are slow.
+// TestNextFrame: frames grow where writes are fast and shrink where they are slow.
 func TestNextFrame(t *testing.T) {
 	for _, tc := range []struct {
 		size, n int

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestWindowFor: a window holds windowGain times what comes in a round trip, in whole units and
+// TestWindowFor: a window holds windowGain times the data of a round trip, in whole units and
 // within the limits.
 func TestWindowFor(t *testing.T) {
 	const mbit = 1e6 / 8
@@ -21,7 +21,7 @@ func TestWindowFor(t *testing.T) {
 	}{
 		{0, 0, Window},
 		{100 * mbit, 200 * time.Millisecond, Window}, // 10 MB
-		{10_000 * mbit, time.Millisecond, Window},    // a fast short path needs none
+		{10_000 * mbit, time.Millisecond, Window},    // a fast short path needs no larger one
 		{200 * mbit, 200 * time.Millisecond, 306 * wire.WindowUnit},
 		{1000 * mbit, 200 * time.Millisecond, 1526 * wire.WindowUnit},
 		{10_000 * mbit, 200 * time.Millisecond, MaxWindow},
@@ -33,7 +33,7 @@ func TestWindowFor(t *testing.T) {
 	}
 }
 
-// TestBudget: streams get whole units, and together no more than there is.
+// TestBudget: streams get whole units, and together no more than the budget.
 func TestBudget(t *testing.T) {
 	b := budget{left: 5*wire.WindowUnit + 7}
 	for _, tc := range []struct{ want, got uint64 }{
@@ -49,8 +49,8 @@ func TestBudget(t *testing.T) {
 }
 
 // TestLargerWindow: an end that measures much over a long path promises more than Window, and the
-// other sends as much ahead; every byte comes, over two carriers and after one has died. A peer
-// that does not know of windows is told of none. What was taken from the budget is given back.
+// other sends that much ahead; every byte arrives, over two carriers and after one has died. A peer
+// without support for windows is sent none. What was taken from the budget is returned.
 func TestLargerWindow(t *testing.T) {
 	for _, knows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("peer knows windows: %v", knows), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestLargerWindow(t *testing.T) {
 				c.least, c.served = time.Second, b.ticks.Load()
 			}
 			b.windows.took, b.windows.at = b.took-1<<20, time.Unix(0, 0)
-			b.rightSize(time.Unix(0, 0).Add(50 * time.Millisecond)) // too soon to say
+			b.rightSize(time.Unix(0, 0).Add(50 * time.Millisecond)) // too soon to tell
 			soon := b.windows.in
 			b.rightSize(time.Unix(1, 0))
 			unmoved := b.windows.in
@@ -85,13 +85,13 @@ func TestLargerWindow(t *testing.T) {
 			if soon != Window || unmoved != Window || window != grown {
 				t.Fatalf("windows of %d, %d and %d, want %d, %[4]d and %d", soon, unmoved, window, Window, grown)
 			}
-			if err := swap(a, b, 1<<20, 2<<20); err != nil { // and the promise goes over with the acknowledgement
+			if err := swap(a, b, 1<<20, 2<<20); err != nil { // the acknowledgement carries the promise
 				t.Fatal(err)
 			}
 			b.mu.Lock()
 			b.lead.queueSignal(sayAck)
 			b.mu.Unlock()
-			w.watch() // so that b takes in what nobody reads
+			w.watch() // so that b receives what no Read takes
 			const more = 40 << 20
 			buf := make([]byte, more)
 			want(buf, 0, 3<<20)
@@ -129,7 +129,7 @@ func TestLargerWindow(t *testing.T) {
 				e.mu.Unlock()
 			}
 			a.SetWriteDeadline(time.Time{})
-			if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // what was promised can still be used
+			if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // a promise can still be used
 				t.Fatal(err)
 			}
 			for _, e := range w.ends {
@@ -144,7 +144,7 @@ func TestLargerWindow(t *testing.T) {
 	}
 }
 
-// swap sends bytes of the first end's stream, from off on, and receives them.
+// swap sends bytes of the first end's stream, starting at off, and receives them.
 func swap(from, to *end, off uint64, n int) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -159,7 +159,7 @@ func swap(from, to *end, off uint64, n int) error {
 	return <-sent
 }
 
-// receiveAt reads n bytes of an end's stream from off on.
+// receiveAt reads n bytes of an end's stream starting at off.
 func receiveAt(e *end, from int, off uint64, n int) (int, error) {
 	buf := make([]byte, 1<<20)
 	for got := 0; got < n; {

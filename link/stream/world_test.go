@@ -17,11 +17,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// watchdog bounds everything that a test waits for. A busy machine stretches tests of
-// seconds to a minute.
+// watchdog bounds all waits of a test. A busy machine stretches tests of seconds to a minute.
 const watchdog = 4 * time.Minute
 
-// hangs has a test that takes longer than the watchdog say where it is.
+// hangs makes a test that takes longer than the watchdog report where it is.
 func hangs(t testing.TB) {
 	w := time.AfterFunc(watchdog, func() {
 		panic(fmt.Sprintf("%s hangs:\n%s", t.Name(), leak.Goroutines()))
@@ -44,8 +43,8 @@ type world struct {
 type end struct {
 	*Stream
 	over  chan struct{}
-	want  chan struct{} // another carrier is wanted
-	final bool          // the end of the last carrier is that of the stream
+	want  chan struct{} // another carrier is requested
+	final bool          // the stream ends with its last carrier
 
 	lostMu sync.Mutex // guards final and lost; not named mu, which is the stream's
 	lost   []error
@@ -58,11 +57,11 @@ type road struct {
 	ends     [2]net.Conn
 	carriers [2]*Carrier
 	cut      func() // ends it as a broken network does
-	mute     func() // swallows everything from now on; nil: cannot
+	mute     func() // drops everything from now on; nil: not supported
 }
 
-// newWorld returns two streams without carriers. Those that the test does not
-// end fail when it is over.
+// newWorld returns two streams without carriers. At the end of the test, it fails those that the
+// test has not ended.
 func newWorld(t testing.TB) *world {
 	leak.Check(t)
 	hangs(t)
@@ -99,7 +98,7 @@ func (e *end) wasLost(_ *Carrier, err error, left int) error {
 	return nil
 }
 
-// lasts says that a stream which has lost all its carriers is to end.
+// lasts says that a stream which has lost all its carriers must end.
 func (w *world) lasts() {
 	for _, e := range w.ends {
 		e.lostMu.Lock()
@@ -108,7 +107,7 @@ func (w *world) lasts() {
 	}
 }
 
-// watch has both streams watched until the world ends.
+// watch watches both streams until the world ends.
 func (w *world) watch() {
 	w.busy.Go(func() {
 		for tick := time.NewTicker(Tick); ; {
@@ -175,7 +174,7 @@ func (w *world) attach(r *road) bool {
 	return true
 }
 
-// close ends a road that the streams did not take.
+// close ends a road that the streams did not accept.
 func (r *road) close() {
 	r.cut()
 	for _, c := range r.ends {
@@ -195,9 +194,8 @@ func (w *world) with(kind string) *road {
 
 var kinds = []string{"tcp", "unix", "plain", "middle", "grudging"}
 
-// road makes a connection: of TCP, of a Unix socket, of something that is no
-// socket to look at, of two TCP connections with somebody in the middle, or of TCP
-// that takes little without waiting.
+// road makes a connection: TCP, a Unix socket, a connection without a visible socket, two TCP
+// connections with a process in the middle, or TCP that takes little without blocking.
 func (w *world) road(kind string) *road {
 	w.t.Helper()
 	network := "tcp"
@@ -221,11 +219,11 @@ func (w *world) road(kind string) *road {
 	return r
 }
 
-// hidden is a connection of which only net.Conn is known.
+// hidden is a connection that exposes only net.Conn.
 type hidden struct{ net.Conn }
 
-// grudging is a connection that takes in turn none, one, two and more bytes
-// without waiting, as a socket may that is nearly full.
+// grudging is a connection that takes in turn none, one, two and more bytes without blocking, as a
+// nearly full socket may.
 type grudging struct {
 	Conn
 	turn atomic.Int64
@@ -240,7 +238,7 @@ func (g *grudging) TryWriteVec(bufs ...[]byte) (int, error) {
 	return g.Conn.(tryWriter).TryWriteVec(p[:n])
 }
 
-// reset closes a connection without a goodbye where that can be.
+// reset closes a connection with a reset where possible.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
@@ -317,8 +315,8 @@ func (w *world) middle(r *road, b, c net.Conn) {
 	}
 }
 
-// want fills b with the bytes of a direction from off on. All are below 128:
-// what is above was written by an owner whose bytes they are no more.
+// want fills b with the bytes of a direction starting at off. All are below 128: larger values were
+// written by an owner after the bytes were returned to it.
 func want(b []byte, direction int, off uint64) {
 	for i := range b {
 		b[i] = byte(at(direction, off+uint64(i)))
@@ -330,7 +328,7 @@ func at(direction int, off uint64) byte {
 	return byte(x>>57) & 0x7f
 }
 
-// wrong says where b is not what a direction has from off on, or returns "".
+// wrong says where b differs from a direction's bytes starting at off, or returns "".
 func wrong(b []byte, direction int, off uint64) string {
 	for i, got := range b {
 		if w := at(direction, off+uint64(i)); got != w {
@@ -340,7 +338,7 @@ func wrong(b []byte, direction int, off uint64) string {
 	return ""
 }
 
-// spoil marks bytes that are their owner's again.
+// spoil marks bytes that were returned to their owner.
 func spoil(b []byte) {
 	for i := range b {
 		b[i] = 0xee
