@@ -6,7 +6,7 @@ func TestEncryptionWants(t *testing.T) {
 	trusting := Encryption{OtherSites: true, PlainWith: []SiteID{"b"}}
 	for _, tc := range []struct {
 		policy Encryption
-		peer   SiteID // seen from site a
+		peer   SiteID // as seen from site a
 		want   bool
 	}{
 		{DefaultEncryption(), "b", true},
@@ -24,7 +24,7 @@ func TestEncryptionWants(t *testing.T) {
 			t.Errorf("%+v, to %q: %v", tc.policy, tc.peer, got)
 		}
 	}
-	// A process that does not know where it is may be anywhere.
+	// A process that does not know its site may be anywhere.
 	if !DefaultEncryption().Wants("", "") {
 		t.Error("two unknown sites are taken for one")
 	}

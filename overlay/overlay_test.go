@@ -54,7 +54,7 @@ func TestParseNodeID(t *testing.T) {
 	}
 }
 
-// Every enumeration must read back what it prints, and refuse other words.
+// Every enumeration must parse what it prints, and reject other words.
 func TestTextForms(t *testing.T) {
 	for _, tech := range Techniques() {
 		b, err := tech.MarshalText()
@@ -127,7 +127,7 @@ func TestProfileIdle(t *testing.T) {
 		{Path{Technique: Direct, Peer: far}, 110 * time.Second},
 		{Path{Technique: Direct, Peer: far, Via: ViaAsker}, 110 * time.Second},
 		{Path{Technique: Relay, Proxy: "p1", Peer: far}, 110 * time.Second},
-		{Path{Technique: Relay, Proxy: "p1"}, 110 * time.Second}, // nobody says where the peer is
+		{Path{Technique: Relay, Proxy: "p1"}, 110 * time.Second}, // the peer's site is unknown
 		{Path{Technique: HolePunching, Peer: far}, 25 * time.Second},
 		{Path{Technique: Direct, Peer: near}, 0},
 		{Path{Peer: near}, 0},
@@ -153,8 +153,7 @@ func TestPathString(t *testing.T) {
 	}
 }
 
-// The text form of a launch service's job names its node, and nothing else is read
-// as one.
+// The text form of a launch service's job names its node, and nothing else is parsed as one.
 func TestGateJob(t *testing.T) {
 	a1 := NodeID{"sitea", "a-1.x"}
 	id := GateJob(a1)
@@ -162,15 +161,15 @@ func TestGateJob(t *testing.T) {
 		t.Errorf("%s: %v, %v, %q", id, back, ok, id.Name())
 	}
 	for _, bad := range []JobID{"gate:", "gate:sitea", "gate:sitea:", "gate::a1", "gate:sitea:a1:a2", "gate:sitea/a1", "Gate:sitea:a1", "gate:sitea:a1-27ce6cf407a4806050cf7ce0f69f4473"} {
-		// The last is a node's name like any other.
+		// The last is an ordinary node name.
 		if node, ok := bad.Gate(); ok != (CheckJobID(bad) == nil) || ok && GateJob(node) != bad {
 			t.Errorf("%q is read as that of %v", bad, node)
 		}
 	}
 }
 
-// A generation of the future is refused, whatever its size, and a new one is later
-// than the one before it.
+// A generation of the future is rejected, whatever its size, and a new one is later than the
+// previous one.
 func TestGeneration(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	latest := Generation(now.Add(MaxAhead).UnixMicro())

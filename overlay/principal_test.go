@@ -11,8 +11,8 @@ func TestPrincipals(t *testing.T) {
 	for _, tc := range []struct {
 		p     Principal
 		text  string
-		fault string // of Check
-		not   string // of CheckVouched by sitea, where Check has none
+		fault string // error of Check
+		not   string // error of CheckVouched by sitea, if Check has none
 	}{
 		{Principal{}, "unknown", "", ""},
 		{Principal{User: "alice"}, "alice", "", "sitea vouches for accounts of its own, ACCOUNT@sitea, not for alice"},

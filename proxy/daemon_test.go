@@ -77,7 +77,7 @@ func TestOpenFiles(t *testing.T) {
 	}
 }
 
-// fakeBroker keeps the offers that proxies make.
+// fakeBroker keeps the offers of proxies.
 type fakeBroker struct {
 	controlpb.UnimplementedRelaysServer
 	offers chan *controlpb.OfferRequest
@@ -132,8 +132,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// startDaemon runs the whole daemon against a broker's address and returns its
-// own.
+// startDaemon runs the whole daemon with a broker's address and returns its own.
 func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) (addr string, result <-chan error) {
 	t.Helper()
 	files, err := grid.Write(t.TempDir(), id, time.Now().Add(time.Hour))
@@ -169,9 +168,9 @@ func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) 
 	}
 }
 
-// The life of a proxy beside its broker: it starts without one, offers itself
-// when it comes, honours its tickets, reports load, serves on while it is
-// away, and offers the same key when it is back.
+// A proxy and its broker: the proxy starts without a broker, offers itself when the broker is up,
+// honours its tickets, reports load, continues to serve while the broker is away, and offers the
+// same key when it is back.
 func TestBrokerComesAndGoes(t *testing.T) {
 	grid, _, err := ca.New("test", time.Hour)
 	if err != nil {
@@ -182,7 +181,7 @@ func TestBrokerComesAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	broker := ln.Addr().String()
-	ln.Close() // nobody is there when the proxy starts
+	ln.Close() // no broker listens when the proxy starts
 	addr, _ := startDaemon(t, grid, control.Identity{Role: control.RoleProxy, Name: "p1"}, broker)
 
 	b := &fakeBroker{offers: make(chan *controlpb.OfferRequest), peers: make(chan *control.Session)}
@@ -219,7 +218,7 @@ func TestBrokerComesAndGoes(t *testing.T) {
 	issued := r.tickets()
 	stop()
 	echoes(t, asker, target)
-	late, later := r.show(issued[0]), r.show(issued[1]) // tickets issued before are still good
+	late, later := r.show(issued[0]), r.show(issued[1]) // tickets issued before are still valid
 	echoes(t, late, later)
 
 	b.serveAt(t, grid, listen())
@@ -263,7 +262,7 @@ func TestDaemonRefusesToStart(t *testing.T) {
 	}
 }
 
-// A ticket made by the broker's side of the package passes the wire unharmed.
+// A ticket made by the broker's side of the package survives encoding.
 func TestTicketSurvivesTheWire(t *testing.T) {
 	r := start(t, Settings{})
 	issued := r.tickets()[0]

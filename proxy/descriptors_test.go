@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// idleDescriptors is how many the stock of idle pipes may hold.
+// idleDescriptors is the maximum number of descriptors in the pool of idle pipes.
 const idleDescriptors = 64
 
 func countDescriptors(t testing.TB) int {

@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A proxy that drains honours the tickets that are out, ends when its links
-// have, and moves them when there are other proxies.
+// A draining proxy honours the outstanding tickets, ends when its links have ended, and moves them
+// when there are other proxies.
 func TestDrain(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		r := start(t, Settings{})
@@ -48,8 +48,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Neither who only observes keeps a proxy that drains, nor who leaves without
-// having shown a ticket.
+// A draining proxy waits neither for a peer that only observes, nor for one that leaves without
+// having presented a ticket.
 func TestDrainWaitsForNobody(t *testing.T) {
 	r := start(t, Settings{})
 	asks := r.dial(wire.Append(nil, &wire.Observe{}))
@@ -71,8 +71,8 @@ func TestDrainWaitsForNobody(t *testing.T) {
 	drain.Wait()
 }
 
-// A successor passes on what has a ticket of its predecessor, which joins it with
-// what came before; what neither knows is refused, once.
+// A successor passes on connections with a ticket of its predecessor, which joins them with earlier
+// ones; what neither knows is refused, once.
 func TestPassOn(t *testing.T) {
 	returned := make(chan daemon.Returned)
 	old := start(t, Settings{})
@@ -94,14 +94,14 @@ func TestPassOn(t *testing.T) {
 	mine := next.tickets()
 	c, d := next.show(mine[0]), next.show(mine[1])
 	echoes(t, c, d)
-	next.key[0]++ // of nobody
+	next.key[0]++ // of no proxy
 	if no := next.refused(next.show(next.tickets()[0])); no.By != "proxy p1" {
 		t.Errorf("%+v", no)
 	}
 	if o, n := old.Status(), next.Status(); o.Links != 1 || n.Links != 1 || o.Refused["ticket-forged"] != 1 || n.Refused["ticket-forged"] != 0 {
 		t.Errorf("old %+v\nnext %+v", o, n)
 	}
-	if no := next.refused(next.show(pair[1])); no.Text != "the ticket was used before" { // asked of the predecessor
+	if no := next.refused(next.show(pair[1])); no.Text != "the ticket was used before" { // the predecessor's answer
 		t.Errorf("a ticket that was used: %+v", no)
 	}
 	if err := errors.Join(a.Close(), b.Close(), c.Close(), d.Close()); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// credentials returns those of proxy p1 of a new grid.
+// credentials returns the credentials of proxy p1 of a new grid.
 func credentials(t *testing.T) *control.Credentials {
 	t.Helper()
 	grid, _, err := ca.New("test", time.Hour)
@@ -36,8 +36,8 @@ func credentials(t *testing.T) *control.Credentials {
 	return creds
 }
 
-// An end inside of TLS or of a WebSocket is linked to a plain one: what passes is the
-// same, each direction ends by itself, and the log tells the forms.
+// An end inside TLS or a WebSocket is linked to a plain one: the data is the same, each direction
+// ends separately, and the log names the forms.
 func TestLinkInsideOfTLS(t *testing.T) {
 	creds := credentials(t)
 	r := start(t, Settings{TLS: creds.DataServer})
@@ -73,7 +73,7 @@ func TestLinkInsideOfTLS(t *testing.T) {
 	}
 }
 
-// A link that is cut is cut off inside of TLS, too: nobody takes it for whole.
+// A link that is cut is cut off inside TLS, too: neither end takes it for complete.
 func TestCutInsideOfTLS(t *testing.T) {
 	creds := credentials(t)
 	r := start(t, Settings{TLS: creds.DataServer})
@@ -95,8 +95,8 @@ func TestCutInsideOfTLS(t *testing.T) {
 	}
 }
 
-// Whoever begins a handshake and does not go on is a connection without a ticket: it
-// takes a place, for as long as such may, and is refused with the reason.
+// A connection that begins a handshake and does not finish it counts as one without a ticket: it
+// takes a place, for the permitted time, and is refused with the reason.
 func TestUnfinishedHandshakes(t *testing.T) {
 	creds := credentials(t)
 	r := start(t, Settings{TLS: creds.DataServer, TicketTime: 300 * time.Millisecond, Limits: Limits{Handshakes: 4, PerSource: 3}})
@@ -104,7 +104,7 @@ func TestUnfinishedHandshakes(t *testing.T) {
 		r.dial([]byte(begun))
 	}
 	r.until("three to wait", func(Status) bool { return r.half.Stats().Used == 3 })
-	r.dial([]byte("\x16")) // one more of the same source
+	r.dial([]byte("\x16")) // one more from the same source
 	r.until("one to lose its place", func(st Status) bool { return st.Refused[TooManyHandshakes] == 1 })
 	r.until("all to be refused", func(st Status) bool {
 		return st.Refused[NoTicket]+st.Refused[NoHandshake] == 3 && r.half.Stats().Used == 0

@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// The ends come in either order, and what the first sends before the second
-// is there reaches it.
+// The ends arrive in either order, and what the first sends before the second has arrived reaches
+// it.
 func TestPairsInEitherOrder(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		t.Run(fmt.Sprintf("end %d first", first), func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestHalfCloseAndAccounting(t *testing.T) {
 	}
 }
 
-// A reader that stands still stops its sender; the proxy keeps nothing but a
-// pipe and socket buffers meanwhile, and nothing is lost.
+// A reader that does not read stops its sender; the proxy keeps only a pipe and socket buffers
+// meanwhile, and nothing is lost.
 func TestStuckReader(t *testing.T) {
 	r := start(t, Settings{})
 	asker, target := r.link()
@@ -131,7 +131,7 @@ func TestBoundsAreKept(t *testing.T) {
 		if no.Code != wire.CodeOverloaded || no.Text != "1 links wait for their second end already" {
 			t.Errorf("%+v", no)
 		}
-		echoes(t, first, r.show(pair[1])) // the second end of one that waits is always let in
+		echoes(t, first, r.show(pair[1])) // the second end of a waiting one is always admitted
 	})
 	t.Run("links", func(t *testing.T) {
 		r := start(t, Settings{Limits: Limits{Links: 1}})
@@ -167,7 +167,7 @@ func TestBoundsAreKept(t *testing.T) {
 	})
 }
 
-// The end of the proxy is told to who waits and seen as a cut by links.
+// At the end of the proxy, waiting ends get a refusal and links are cut.
 func TestShutdown(t *testing.T) {
 	r := start(t, Settings{})
 	a, b := r.link()
@@ -194,7 +194,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A listener that breaks ends Serve with its address in the error.
+// A failing listener ends Serve with its address in the error.
 func TestListenerFails(t *testing.T) {
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -207,7 +207,7 @@ func TestListenerFails(t *testing.T) {
 	}
 }
 
-// Many links come and go at once, some of them badly; nothing stays.
+// Many links start and end at once, some of them with errors; nothing leaks.
 func TestThousandLinksLeakNothing(t *testing.T) {
 	warm := start(t, Settings{})
 	a, b := warm.link()

@@ -32,8 +32,8 @@ type rig struct {
 	log  *logBuffer
 }
 
-// start serves with the given settings, over fitting defaults, until the test
-// ends or stop is called.
+// start serves with the given settings, over suitable defaults, until the test ends or stop is
+// called.
 func start(t testing.TB, set Settings) *rig {
 	t.Helper()
 	if set.Name == "" {
@@ -87,7 +87,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// tickets returns a broker's pair for a new link from rank 3 to rank 5.
+// tickets returns a broker's pair of tickets for a new link from rank 3 to rank 5.
 func (r *rig) tickets(change ...func(*wire.Ticket)) [2]*wire.Ticket {
 	claims := wire.Ticket{Job: job, Asker: 3, Target: 5, Proxy: "p1", Expires: uint64(time.Now().Add(time.Minute).UnixMilli())}
 	rand.Read(claims.Link[:])
@@ -131,7 +131,7 @@ func (r *rig) link(change ...func(*wire.Ticket)) (asker, target *net.TCPConn) {
 	return r.show(pair[0]), r.show(pair[1])
 }
 
-// refused reads the refusal that a connection gets, up to its proper end.
+// refused reads the refusal that a connection gets, up to its regular end.
 func (r *rig) refused(c *net.TCPConn) *wire.Refuse {
 	r.t.Helper()
 	f, err := wire.Read(c)

@@ -29,7 +29,7 @@ func ofJob(name string) func(*wire.Ticket) {
 	return func(t *wire.Ticket) { t.Job = job[:len(job)-1] + overlay.JobID(name) }
 }
 
-// Both ends of a link too many are told why; other jobs have theirs.
+// Both ends of a link over the quota get the reason; other jobs have their own.
 func TestQuotaOfLinks(t *testing.T) {
 	r := startWith(t, quota.Rules{Job: quota.Limits{Links: 1}})
 	a, b := r.link()
@@ -53,7 +53,7 @@ func TestQuotaOfLinks(t *testing.T) {
 	}
 }
 
-// A link is its asker's, and so are the limits that hold for it.
+// A link counts for its asker, and so do the limits that apply to it.
 func TestQuotaOfUser(t *testing.T) {
 	r := startWith(t, quota.Rules{User: quota.Limits{Links: 1}})
 	by := func(name string) func(*wire.Ticket) {
@@ -74,8 +74,7 @@ func TestQuotaOfUser(t *testing.T) {
 	}
 }
 
-// A reader that stands still takes nothing from the others of its job: they
-// get the whole rate.
+// A reader that does not read takes nothing from the others of its job: they get the whole rate.
 func TestQuotaStuckReader(t *testing.T) {
 	const rate, volume = 80e6, 4 << 20
 	r := startWith(t, quota.Rules{Rate: 2 * rate, Job: quota.Limits{Rate: rate}})
@@ -108,8 +107,8 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// What a site's policy allows is kept beside the proxy's own quota, and who
-// meets it is told whose it is.
+// A site's policy is enforced in addition to the proxy's own quota, and an owner that reaches it is
+// told whose it is.
 func TestPolicyLimits(t *testing.T) {
 	r := startWith(t, quota.Rules{})
 	within := func(t *wire.Ticket) {

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Whatever is wrong with what a client shows, it reads the reason, and the
-// proxy counts it under one.
+// Whatever is wrong with what a client presents, it gets the reason, and the proxy counts it under
+// one.
 func TestRefusals(t *testing.T) {
 	foreign := ticket.NewKey()
 	for name, tc := range map[string]struct {
@@ -83,7 +83,7 @@ func TestReplayedTicket(t *testing.T) {
 			t.Errorf("while the link is up: %+v", no)
 		}
 	}
-	echoes(t, asker, target) // and nobody disturbed it
+	echoes(t, asker, target) // and the link was not disturbed
 	asker.Close()
 	target.Close()
 	r.until("the link's end", func(st Status) bool { return st.Links == 0 })
@@ -92,7 +92,7 @@ func TestReplayedTicket(t *testing.T) {
 	}
 }
 
-// Tickets that are each good but not of one pair do not join.
+// Tickets that are each valid but not of one pair do not join.
 func TestMismatchedTickets(t *testing.T) {
 	r := start(t, Settings{})
 	one := r.tickets()
@@ -103,8 +103,8 @@ func TestMismatchedTickets(t *testing.T) {
 	if no.Code != wire.CodeForbidden || !strings.Contains(no.Text, "do not belong together") {
 		t.Errorf("refused with %+v", no)
 	}
-	// End 1 of the link is used up, so the first end waits in vain; that it is
-	// still there is what counts.
+	// End 1 of the link is used up, so the first end waits in vain; what counts is that it is still
+	// there.
 	if st := r.Status(); st.Waiting != 1 || st.Refused[Mismatch] != 1 {
 		t.Errorf("%+v", st)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// What a link moves counts for the sites that a broker names, also what it moved
-// before the broker was asked, and after it has ended.
+// What a link moves counts for the sites that a broker names, including what it moved before the
+// broker was asked, and after it has ended.
 func TestTraffic(t *testing.T) {
 	r := startWith(t, quota.Rules{Job: quota.Limits{Rate: 80e6}})
 	a, b := r.link()
@@ -49,7 +49,7 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 
-	// Links that end before anybody was asked.
+	// Links that end before a broker was asked.
 	for _, end := range []func() (traffic.Pair, *controlpb.SitePair){
 		func() (traffic.Pair, *controlpb.SitePair) {
 			return ab, &controlpb.SitePair{Asker: "sitea", Target: "siteb"}

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A proxy that is revoked ends what it carries and takes no more, and serves again
-// once it has a certificate that counts.
+// A revoked proxy ends what it carries and accepts nothing more, and serves again once it has a
+// valid certificate.
 func TestDisown(t *testing.T) {
 	r := start(t, Settings{})
 	a, b := r.link()

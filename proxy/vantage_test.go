@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// An observe frame in place of a ticket is answered with the address it came
-// from; nothing of a link is held for it.
+// An observe frame in place of a ticket is answered with its source address; no link resources are
+// held for it.
 func TestObserve(t *testing.T) {
 	r := start(t, Settings{})
 	c := r.dial(wire.Append(nil, &wire.Observe{}))
@@ -29,7 +29,7 @@ func TestObserve(t *testing.T) {
 		}
 		c.Write(wire.Append(nil, &wire.Observe{}))
 	}
-	st := r.until("two answers", func(st Status) bool { return st.Observer.Answered >= 2 }) // counted once they are out
+	st := r.until("two answers", func(st Status) bool { return st.Observer.Answered >= 2 }) // counted once they are sent
 	if st.Links != 0 || st.Handshakes != 0 || len(st.Refused) != 0 {
 		t.Errorf("status %+v", st)
 	}
@@ -39,7 +39,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// The broker, and nobody else, has the proxy call back.
+// Only the broker can make the proxy call back.
 func TestCallBack(t *testing.T) {
 	grid, _, err := ca.New("test", time.Hour)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestCallBack(t *testing.T) {
 		t.Errorf("a link-local address: %v", err)
 	}
 
-	// The STUN server is where the offer says; its TCP port answers frames.
+	// The STUN server is at the offered address; its TCP port answers frames.
 	c, err := net.Dial("tcp", offer.Stun)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestCallBack(t *testing.T) {
 	}
 }
 
-// Without a free port the proxy relays on; without one set it has no server.
+// Without a free port the proxy continues to relay; without a configured one it has no server.
 func TestSTUNOff(t *testing.T) {
 	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 
 const job = overlay.JobID("demo-00112233445566778899aabbccddeeff")
 
-// samples holds one frame of every type with every field set, so that a field
-// that is left out of the layout cannot go unnoticed. Their encodings are kept
-// in testdata/golden.hex; a change there is a change of the protocol.
+// samples holds one frame of every type with every field set, so that a field that is left out of
+// the layout is noticed. Their encodings are kept in testdata/golden.hex; a change there is a
+// change of the protocol.
 func samples() []Frame {
 	var id ID
 	var secret [32]byte
@@ -109,7 +109,7 @@ func TestGolden(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	for _, f := range samples() {
-		// What follows the frame must stay unread: it belongs to somebody else.
+		// What follows the frame must stay unread: it belongs to the next reader.
 		in := bytes.NewReader(append(Append(nil, f), "rest"...))
 		back, err := Read(in)
 		if err != nil || !reflect.DeepEqual(back, f) {
@@ -131,7 +131,7 @@ func TestEveryShorterPrefixIsRefused(t *testing.T) {
 			if n < HeaderLen {
 				continue
 			}
-			// The same with a header that agrees with the shorter body.
+			// The same with a header that matches the shorter body.
 			short := append([]byte(nil), whole[:n]...)
 			short[4], short[5] = byte((n-HeaderLen)>>8), byte(n-HeaderLen)
 			if _, err := Read(bytes.NewReader(short)); !errors.Is(err, ErrMalformed) {
@@ -243,8 +243,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// FuzzRead checks that whatever is accepted encodes to the same bytes, so no
-// frame has two encodings, and that nothing makes the reader panic.
+// FuzzRead checks that every accepted frame encodes to the same bytes, so no frame has two
+// encodings, and that no input makes the reader panic.
 func FuzzRead(f *testing.F) {
 	for _, s := range samples() {
 		f.Add(Append(nil, s))

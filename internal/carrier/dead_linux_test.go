@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// stuck runs a joint with a quick pulse, of which the left side sent as much as
-// fits while the right does not read.
+// stuck runs a joint with a fast pulse, of which the left side sent as much as fits while the right
+// does not read.
 func stuck(t *testing.T) (left, right *net.TCPConn, sent int, result chan error) {
 	t.Helper()
 	left, a := pair(t)
@@ -48,8 +48,8 @@ func ended(t *testing.T, result chan error) error {
 	}
 }
 
-// The sender is gone by a reset, while its bytes wait for a reader that stands
-// still: neither flow touches the sender's socket, and yet the join ends.
+// The sender ends with a reset, while its bytes wait for a reader that does not read: neither flow
+// touches the sender's socket, and yet the join ends.
 func TestResetBehindAStuckReader(t *testing.T) {
 	left, _, _, result := stuck(t)
 	left.SetLinger(0)
@@ -59,8 +59,7 @@ func TestResetBehindAStuckReader(t *testing.T) {
 	}
 }
 
-// The sender closed properly, so its socket is closed too; the reader still
-// gets everything.
+// The sender closed regularly, so its socket is closed too; the reader still gets everything.
 func TestProperEndBehindAStuckReader(t *testing.T) {
 	left, right, sent, result := stuck(t)
 	left.Close()
@@ -97,7 +96,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// A socket whose two directions ended properly is closed, but not dead.
+// A socket whose two directions ended regularly is closed, but not dead.
 func TestProperlyClosedIsNotDead(t *testing.T) {
 	c, peer := pair(t)
 	c.CloseWrite() // first, so that c ends in TIME_WAIT, which its socket shows as closed

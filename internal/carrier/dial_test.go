@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// script serves one connection: it reads a CONNECT request, which it returns,
-// and answers with raw bytes; no answer at all leaves it silent.
+// script serves one connection: it reads a CONNECT request, which it returns, and answers with raw
+// bytes; an empty answer leaves it silent.
 func script(t *testing.T, answer string) (addr string, request <-chan *http.Request) {
 	t.Helper()
 	ln, err := ListenIn(context.Background(), loopback, overlay.Ports{})
@@ -103,7 +103,7 @@ func TestConnectInvalidAddress(t *testing.T) {
 	}
 }
 
-// timed is a context whose time is over when a test says so.
+// timed is a context that ends when the test says so.
 type timed struct {
 	context.Context
 	over chan struct{}
@@ -120,7 +120,7 @@ func (c timed) Err() error {
 	}
 }
 
-// A proxy that accepts and says nothing costs the context's time, no more.
+// A proxy that accepts and sends nothing costs the context's time, no more.
 func TestConnectSilent(t *testing.T) {
 	proxy, asked := script(t, "")
 	late := timed{t.Context(), make(chan struct{})}
@@ -145,7 +145,7 @@ func TestConnectSilent(t *testing.T) {
 	}
 }
 
-// A time that is over before the proxy was asked is no refusal.
+// A deadline that passes before the proxy was asked is no refusal.
 func TestConnectTooLate(t *testing.T) {
 	proxy, _ := script(t, "")
 	c, err := net.Dial("tcp", proxy)
@@ -185,7 +185,7 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// The classes of what cannot be provoked on loopback.
+// The error classes that cannot be provoked on loopback.
 func TestDialErrorClasses(t *testing.T) {
 	op := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}, Err: err}

@@ -34,8 +34,8 @@ func random(w io.Writer, n int) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// Both directions at once, of different length: the shorter ends first and
-// the longer goes on through a half-closed joint.
+// Both directions at once, of different length: the shorter ends first and the longer continues
+// through a half-closed joint.
 func TestBothWaysAndHalfClose(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
 	const there, back = 7_000_001, 20_000_003
@@ -78,7 +78,7 @@ func TestBothWaysAndHalfClose(t *testing.T) {
 	}
 }
 
-// A question and its answer after the asker half-closed, as request protocols do.
+// A question and its answer after the asker half-closed, as in request protocols.
 func TestAnswerAfterHalfClose(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
 	io.WriteString(j.left, "question")
@@ -97,8 +97,7 @@ func TestAnswerAfterHalfClose(t *testing.T) {
 	}
 }
 
-// A reader that stands still stops the writer, and everything arrives once it
-// goes on.
+// A reader that does not read stops the writer, and everything arrives once it reads again.
 func TestBackPressure(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
 	j.left.SetWriteDeadline(time.Now().Add(30 * time.Second))
@@ -145,8 +144,8 @@ func TestResetStaysReset(t *testing.T) {
 	}
 }
 
-// A side that goes away while the other still sends: what it sent before
-// arrives, and the sender learns.
+// A side that goes away while the other still sends: what it sent before arrives, and the sender
+// gets an error.
 func TestWriterLearnsOfDeadReader(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
 	io.WriteString(j.right, "last words")
@@ -182,7 +181,7 @@ func TestEndsWithContext(t *testing.T) {
 	}
 }
 
-// The limit counts both directions together, and passes exactly as much.
+// The limit counts both directions together, and passes exactly that much.
 func TestLimit(t *testing.T) {
 	for _, limit := range []uint64{1, 1000, 3_000_000} {
 		j := startJoin(t, context.Background(), Options{Limit: limit})
@@ -228,7 +227,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A deadline of the hand-shake before does not end the join.
+// A deadline left by the handshake does not end the join.
 func TestOldDeadlinesAreLifted(t *testing.T) {
 	left, a := pair(t)
 	right, b := pair(t)
@@ -261,7 +260,7 @@ func TestMeterIsLive(t *testing.T) {
 	io.ReadFull(j.right, make([]byte, 4))
 	io.WriteString(j.right, "4")
 	io.ReadFull(j.left, make([]byte, 1))
-	// Counted right after the bytes left, so it may come a moment later.
+	// Bytes are counted right after they left, so the count may come a moment later.
 	for end := time.Now().Add(30 * time.Second); j.meter.Stats().Total() != 5; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("%+v while the join runs", j.meter.Stats())
@@ -269,7 +268,7 @@ func TestMeterIsLive(t *testing.T) {
 	}
 }
 
-// The portable copy keeps every promise that is not about the kernel.
+// The portable copy fulfils every guarantee that is not about the kernel.
 func TestCopyThrough(t *testing.T) {
 	left, a := pair(t)
 	right, b := pair(t)

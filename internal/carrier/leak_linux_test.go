@@ -29,8 +29,8 @@ func settle(t *testing.T, what string, want int, count func() int) {
 	}
 }
 
-// A thousand joins, of which many end badly with bytes in their pipes, leave
-// nothing but the stock of idle pipes.
+// A thousand joins, many of which end with errors and bytes in their pipes, leave nothing but the
+// pool of idle pipes.
 func TestNothingLeaks(t *testing.T) {
 	t.Run("warm up", func(t *testing.T) { startJoin(t, context.Background(), Options{}) })
 	fds, goroutines := descriptors(t), runtime.NumGoroutine()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLossWatchChangesControl: a connection that is found to lose data gets the congestion control
-// that bears it, where the system has that, and keeps its own otherwise.
+// TestLossWatchChangesControl: a connection that is found to lose data gets the loss-tolerant
+// congestion control, where the system has it, and keeps its own otherwise.
 func TestLossWatchChangesControl(t *testing.T) {
 	c, _ := pair(t)
 	if err := Tune(c, Tuning{Congestion: []string{"reno"}}); err != nil {

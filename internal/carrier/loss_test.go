@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLosses: connections on paths of many kinds. Those that lose data at random on a long path
-// are found, and soon; those that lose none, or fill a queue, or lose it in one burst, are not.
+// TestLosses: connections on paths of many kinds. Those that lose data at random on a long path are
+// found, and soon; those that lose none, fill a queue, or lose data in one burst are not.
 func TestLosses(t *testing.T) {
 	const long = 200 * time.Millisecond
 	for _, tc := range []struct {
@@ -16,9 +16,9 @@ func TestLosses(t *testing.T) {
 		segments int // a second
 		part     float64
 		rtt      time.Duration
-		queue    time.Duration // that waits on top of it
+		queue    time.Duration // queueing delay on top of it
 		burst    int           // lost in the third second
-		within   int           // seconds until it is to be found; 0: never
+		within   int           // seconds until it must be found; 0: never
 	}{
 		{name: "one in a hundred at 1 Mb/s", segments: 90, part: 0.01, rtt: long, within: 20},
 		{name: "one in a hundred at 50 Mb/s", segments: 4000, part: 0.01, rtt: long, within: 4},

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// segment is the largest segment that a connection sends.
+// segment returns the largest segment that a connection sends.
 func segment(t *testing.T, c *net.TCPConn) (size int) {
 	t.Helper()
 	raw, err := c.SyscallConn()
@@ -24,7 +24,7 @@ func segment(t *testing.T, c *net.TCPConn) (size int) {
 	return size
 }
 
-// TestSegmentsFit: whichever end is limited, both send no more.
+// TestSegmentsFit: whichever end is limited, neither sends more.
 func TestSegmentsFit(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		ip := netip.MustParseAddr(host)

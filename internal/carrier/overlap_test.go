@@ -30,8 +30,7 @@ func TestInterleaved(t *testing.T) {
 	}
 }
 
-// Other sources come after all addresses, are looked for only then, and all in all
-// there is a bound.
+// Other sources come after all addresses, are looked for only then, and the total is bounded.
 func TestAttempts(t *testing.T) {
 	asked := 0
 	next := attempts(ports("192.0.2.1:1", "192.0.2.2:1"), multihome.Source{}, func(netip.Addr) []multihome.Source {
@@ -49,7 +48,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// A source by which dials got through lately goes first, where it is one, and once.
+// A source by which recent dials succeeded goes first, if it is one, and once.
 func TestAttemptsVia(t *testing.T) {
 	source := func(last byte) multihome.Source {
 		return multihome.Source{Addr: netip.AddrFrom4([4]byte{198, 51, 100, last})}
@@ -96,7 +95,7 @@ func TestDetour(t *testing.T) {
 	}
 }
 
-// fakes are dials that do what is said of the interface of their source.
+// fakes are dials that behave as given for the interface of their source.
 type fakes map[string]error
 
 var errSilent = errors.New("it stays silent")
@@ -146,7 +145,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// Attempts that nobody answers are made anew until the time is over.
+// Attempts without an answer are repeated until the deadline.
 func TestOverlapBeginsAnew(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	made := 0
@@ -185,8 +184,8 @@ func (c fakeConn) Close() error {
 	return nil
 }
 
-// Of several addresses the first to answer wins, and who answers later is closed; an
-// error names all.
+// Of several addresses the first to answer wins, and later connections are closed; an error names
+// all.
 func TestFirstOf(t *testing.T) {
 	late := fakeConn{make(chan struct{})}
 	got, err := FirstOf(t.Context(), []string{"gone", "silent", "alive"}, func(ctx context.Context, addr string) (fakeConn, error) {
@@ -213,7 +212,7 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-// A dial that is urgent is made so through all that makes it.
+// The urgency of a dial reaches everything that is involved in it.
 func TestUrgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(Urgent(WithSmallPackets(t.Context())))
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// gate is a Pacer that lets pass what the test hands in.
+// gate is a Pacer that passes as much as the test allows.
 type gate struct {
-	open     atomic.Bool // nothing has to be asked
+	open     atomic.Bool // Take need not be called
 	bytes    chan int
-	asked    chan int // what was asked for
+	asked    chan int // arguments of Take
 	returned atomic.Int64
 	stop     sync.Once
 	stopped  chan struct{}
@@ -38,7 +38,7 @@ func (g *gate) Take(_, n int) int {
 	}
 }
 
-// turn waits until somebody asks for a turn, and returns for how many bytes.
+// turn waits until a flow asks for a turn, and returns for how many bytes.
 func (g *gate) turn(t *testing.T) (n int) {
 	t.Helper()
 	select {
@@ -53,7 +53,7 @@ func (g *gate) Return(_, n int) { g.returned.Add(int64(n)) }
 
 func (g *gate) Stop() { g.stop.Do(func() { close(g.stopped) }) }
 
-// Only what may pass does, in order, and the end of the stream costs no turn.
+// Only what may pass does, in order, and the end of the stream needs no turn.
 func TestPaced(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
@@ -72,7 +72,7 @@ func TestPaced(t *testing.T) {
 	}
 	j.right.SetReadDeadline(time.Time{})
 	j.left.CloseWrite()
-	j.right.CloseWrite() // asks for nothing
+	j.right.CloseWrite() // needs no turn
 	go func() {
 		for range 18 { // more turns than it can take
 			select {
@@ -91,7 +91,7 @@ func TestPaced(t *testing.T) {
 	g.Stop()
 }
 
-// A join that is held to a rate for a while, and then is not, loses nothing.
+// A join that is rate-limited for a while, and then is not, loses nothing.
 func TestPacedThenNot(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
@@ -115,10 +115,10 @@ func TestPacedThenNot(t *testing.T) {
 			}
 		}
 		g.open.Store(true)
-		select { // the turn that was asked for before
+		select { // the turn that was requested before
 		case <-g.asked:
 			g.bytes <- 1
-		case <-time.After(time.Second): // there is none if it looked later
+		case <-time.After(time.Second): // there is none if it checked later
 		}
 	})
 	h := sha256.New()
@@ -134,8 +134,7 @@ func TestPacedThenNot(t *testing.T) {
 	}
 }
 
-// A join that waits for its turn ends at once when it is told to, and is not
-// taken for idle.
+// A join that waits for its turn ends at once when it is cut, and does not count as idle.
 func TestPacedIsCut(t *testing.T) {
 	g := newGate()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -154,7 +153,7 @@ func TestPacedIsCut(t *testing.T) {
 	}
 }
 
-// A reset stays one though the pacer looked at the socket before it was read.
+// A reset stays a reset although the pacer checked the socket before it was read.
 func TestPacedReset(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
@@ -169,8 +168,8 @@ func TestPacedReset(t *testing.T) {
 	g.Stop()
 }
 
-// A side that died while the other direction waits for its turn: the join ends
-// within the time that direction has to deliver.
+// If a side died while the other direction waits for its turn, the join ends within the time that
+// direction has to deliver.
 func TestPacedDeadSide(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})

@@ -33,7 +33,7 @@ func pair(t testing.TB) (dialled, accepted *net.TCPConn) {
 	return dialled, accepted
 }
 
-// joined is a join under test: what is written to left comes out of right.
+// joined is a join under test: what is written to left arrives at right.
 type joined struct {
 	left, right *net.TCPConn
 	meter       *Meter
@@ -62,7 +62,7 @@ func startJoin(t testing.TB, ctx context.Context, o Options) *joined {
 	return j
 }
 
-// wait returns how the join ended; that it ends at all is bounded.
+// wait returns how the join ended, within a bound.
 func (j *joined) wait(t testing.TB) outcome {
 	t.Helper()
 	select {

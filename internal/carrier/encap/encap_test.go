@@ -24,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// patience bounds what hangs.
+// patience bounds what might hang.
 const patience = 20 * time.Second
 
 // grid is a CA with a proxy and a helper.
@@ -55,12 +55,11 @@ func newGrid(t testing.TB) grid {
 
 func (g grid) clientTLS() *tls.Config { return g.helper.DataClient(control.RoleProxy) }
 
-// server accepts connections in every form, answers observe frames and echoes what
-// comes in place of one.
+// server accepts connections in every form, answers observe frames and echoes everything else.
 type server struct {
 	addr string
 	mu   sync.Mutex
-	got  []Form // that showed a first frame other than observe
+	got  []Form // forms with a first frame other than observe
 	errs []error
 }
 
@@ -118,8 +117,8 @@ func (s *server) forms() []Form {
 	return s.got
 }
 
-// talk sends a frame and some bytes over c and checks that the bytes come back, and
-// that each direction ends by itself.
+// talk sends a frame and some bytes over c and checks that the bytes are echoed, and that each
+// direction ends separately.
 func talk(t *testing.T, c carrier.Stream) {
 	t.Helper()
 	defer c.Close()
@@ -159,13 +158,12 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// inspector passes on connections to a server, except those whose first client
-// byte it does not like.
+// inspector passes on connections to a server, except those whose first client byte is not allowed.
 type inspector struct {
 	addr   string
 	mu     sync.Mutex
 	likes  string // first bytes that pass
-	resets bool   // others are cut off; else they are swallowed
+	resets bool   // others are reset; otherwise they are swallowed
 	dials  int
 }
 
@@ -236,8 +234,8 @@ const (
 	all      = "I\x16G"
 )
 
-// Whatever an inspection lets through, a dial gets through with it; the next dial
-// goes straight there; and when the inspection changes, one dial later it is known.
+// Whatever an inspection lets through, a dial succeeds in that form; the next dial uses it
+// directly; and a change of the inspection is detected one dial later.
 func TestDialFindsTheForm(t *testing.T) {
 	g := newGrid(t)
 	for _, c := range []struct {
@@ -285,8 +283,8 @@ func TestDialFindsTheForm(t *testing.T) {
 	}
 }
 
-// However many dial a proxy of which nothing is known yet, one finds out the form: a
-// connection for that, and one for each. While none has come about no other form is tried.
+// However many dials there are to a proxy of which nothing is known yet, one determines the form:
+// one connection for that, and one for each. No other form is tried before one has connected.
 func TestManyFindTheForm(t *testing.T) {
 	const dials = 8
 	g := newGrid(t)
@@ -315,7 +313,7 @@ func TestManyFindTheForm(t *testing.T) {
 	}
 }
 
-// Who gives up finding out the form does not fail those that wait for it.
+// A dial that gives up determining the form does not fail those that wait for it.
 func TestGivenUpFindingTheForm(t *testing.T) {
 	g := newGrid(t)
 	s := serve(t, g.proxy.DataServer())
@@ -334,7 +332,7 @@ func TestGivenUpFindingTheForm(t *testing.T) {
 		}
 	})
 	<-begun
-	asked, mine := d.joinRace(place{s.addr, ""}) // as who dials now
+	asked, mine := d.joinRace(place{s.addr, ""}) // as a concurrent dial would
 	giveUp()
 	if <-asked.over; mine || asked.err != nil {
 		t.Errorf("who waits is told %v", asked.err)
@@ -347,7 +345,7 @@ func TestGivenUpFindingTheForm(t *testing.T) {
 	c.Close()
 }
 
-// What was found out beforehand is not found out when a connection is needed.
+// What was determined in advance is not determined again when a connection is needed.
 func TestPrepare(t *testing.T) {
 	g := newGrid(t)
 	for _, likes := range []string{all, onlyTLS, onlyHTTP} {
@@ -375,7 +373,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A profile that says so has plain connections not tried at all.
+// With a profile that says so, plain connections are not tried at all.
 func TestOnlyTLS(t *testing.T) {
 	g := newGrid(t)
 	s := serve(t, g.proxy.DataServer())
@@ -393,11 +391,10 @@ func TestOnlyTLS(t *testing.T) {
 	}
 }
 
-// When nothing gets through the error names every form, its cause, and the class of
-// the first.
+// When nothing gets through the error names every form, its cause, and the class of the first.
 func TestNothingGetsThrough(t *testing.T) {
 	g := newGrid(t)
-	s := serve(t, nil) // which answers plain and HTTP
+	s := serve(t, nil) // answers plain and HTTP
 	swallows, resets := inspect(t, s.addr, "", false), inspect(t, s.addr, "", true)
 	for _, c := range []struct {
 		to    string
@@ -428,8 +425,7 @@ func TestNothingGetsThrough(t *testing.T) {
 	}
 }
 
-// Who terminates TLS in between shows another certificate, or that of somebody who
-// is no proxy.
+// A middlebox that terminates TLS presents another certificate, or that of a host that is no proxy.
 func TestWrongCertificate(t *testing.T) {
 	g, other := newGrid(t), newGrid(t)
 	for _, c := range []struct {
@@ -448,7 +444,7 @@ func TestWrongCertificate(t *testing.T) {
 	}
 }
 
-// A handshake that does not come about is one, to whoever counts reasons.
+// A failed handshake is reported as such, for counting by reason.
 func TestAcceptSaysWhy(t *testing.T) {
 	g := newGrid(t)
 	for _, c := range []struct{ name, send, want string }{
@@ -483,7 +479,7 @@ func TestAcceptSaysWhy(t *testing.T) {
 	}
 }
 
-// Another's client and another's server understand this WebSocket.
+// Another implementation's client and server understand this WebSocket.
 func TestWebSocketInterworks(t *testing.T) {
 	s := serve(t, nil)
 	cfg, err := websocket.NewConfig("ws://"+s.addr+webSocketPath, "http://"+s.addr)
@@ -498,7 +494,7 @@ func TestWebSocketInterworks(t *testing.T) {
 	defer theirs.Close()
 	theirs.PayloadType = websocket.BinaryFrame
 	theirs.SetDeadline(time.Now().Add(patience))
-	words := bytes.Repeat([]byte("isthmus "), 10_000) // longer than 16 bits of length hold
+	words := bytes.Repeat([]byte("isthmus "), 10_000) // longer than a 16-bit length
 	theirs.Write(append(wire.Append(nil, &wire.Refuse{By: "test"}), words...))
 	got := make([]byte, len(words))
 	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, words) {

@@ -23,7 +23,7 @@ func read(sent []byte) *webSocket {
 	return &webSocket{Stream: &recorded{}, r: bufio.NewReader(bytes.NewReader(sent))}
 }
 
-// recorded is a connection to which one can only write.
+// recorded is a write-only connection.
 type recorded struct {
 	carrier.Stream
 	bytes.Buffer
@@ -33,7 +33,7 @@ func (r *recorded) Write(p []byte) (int, error)      { return r.Buffer.Write(p) 
 func (r *recorded) Read(p []byte) (int, error)       { return r.Buffer.Read(p) }
 func (r *recorded) SetWriteDeadline(time.Time) error { return nil }
 
-// frame is a masked frame; the mask is the one of RFC 6455 section 5.7.
+// frame returns a masked frame; the mask is the one of RFC 6455 section 5.7.
 func frame(first byte, payload string) []byte {
 	key := [4]byte{0x37, 0xfa, 0x21, 0x3d}
 	b := append([]byte{first, 0x80 | byte(len(payload))}, key[:]...)
@@ -50,7 +50,7 @@ func TestWebSocketFrames(t *testing.T) {
 		name string
 		sent []byte
 		want string
-		err  string // empty: a proper end
+		err  string // empty: a regular end
 	}{
 		{"one message", join(frame(0x82, "Hello"), end), "Hello", ""},
 		{"fragments, an empty one among them", join(frame(0x02, "Hel"), frame(0x00, ""), frame(0x80, "lo"), end), "Hello", ""},
@@ -90,8 +90,8 @@ func TestWebSocketAnswersPing(t *testing.T) {
 	}
 }
 
-// What one end writes, in writes of any size, the other reads, and what it does
-// not end properly does not end properly there.
+// What one end writes, in writes of any size, the other reads, and what it does not end regularly
+// does not end regularly there.
 func TestWebSocketRoundTrip(t *testing.T) {
 	for _, masks := range []bool{false, true} {
 		var conn recorded
@@ -123,7 +123,7 @@ func TestWebSocketRoundTrip(t *testing.T) {
 	}
 }
 
-// Every shorter prefix of a stream is cut off.
+// Every shorter prefix of a stream is reported as cut off.
 func FuzzWebSocket(f *testing.F) {
 	f.Add(append(frame(0x82, "Hello"), frame(0x82, "")...))
 	f.Add(append(frame(0x89, "?"), frame(0x88, "\x03\xe8")...))
@@ -135,8 +135,8 @@ func FuzzWebSocket(f *testing.F) {
 	})
 }
 
-// forwarder is an HTTP proxy that knows no CONNECT. It passes requests for an
-// upgrade on, by their absolute address, if the credentials are right.
+// forwarder is an HTTP proxy without CONNECT. It forwards upgrade requests, by their absolute URL,
+// if the credentials are right.
 func forwarder(t *testing.T) (addr string, forwarded *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

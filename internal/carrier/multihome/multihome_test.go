@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// On a host that has one way out there is no other.
+// On a host with one route out there is no other source.
 func TestOthersOfNeighbours(t *testing.T) {
 	if got := Others(netip.MustParseAddr("127.0.0.1")); got != nil {
 		t.Errorf("other sources for this host: %v", got)

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// TestBearingsCache: a failure is told to whoever asked and forgotten, one
-// answer serves all, and whoever gives up does not wait for another's question.
+// TestBearingsCache: a failure is returned to its caller and not cached, one answer serves all, and
+// a caller that gives up does not wait for another's question.
 func TestBearingsCache(t *testing.T) {
 	c := NewBearingsCache()
 	gone := errors.New("the broker is away")

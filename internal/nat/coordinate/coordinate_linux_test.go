@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	for _, arg := range os.Args {
 		if strings.HasPrefix(arg, "-test.fuzzworker") {
-			os.Exit(m.Run()) // which does not survive being started again
+			os.Exit(m.Run()) // does not survive a re-execution
 		}
 	}
 	lab.Main()
@@ -42,7 +42,7 @@ type world struct {
 	ctx      context.Context // ends before the lab does
 	serving  *sync.WaitGroup
 	sides    map[string]*Side
-	carry    func(offer int, b []byte) // if set, told of each offer before it is carried; they count from 1
+	carry    func(offer int, b []byte) // if set, called with each offer before it is carried; they count from 1
 }
 
 func newWorld(t *testing.T, presets ...string) *world {
@@ -73,7 +73,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 	return w
 }
 
-// side returns the one end at a site's node, with its port pool and its engine.
+// side returns the end at a site's node, with its port pool and its engine.
 func (w *world) side(name string) (*Side, *lab.Host) {
 	h := w.Host(name + "/n1")
 	if s := w.sides[name]; s != nil {
@@ -101,16 +101,16 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	return s, h
 }
 
-// met is what a meeting led to.
+// met is the result of a traversal.
 type met struct {
 	asker, target net.Conn
-	offers        int    // that were carried
+	offers        int    // carried offers
 	last          []byte // offer
 }
 
-// meet has two sites meet, each offer carried at once.
+// meet lets two sites meet, each offer carried at once.
 //
-// Of the target's errors, that of the last answer is told.
+// It returns the target's error of the last answer.
 func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
@@ -204,12 +204,12 @@ func TestMeetings(t *testing.T) {
 	}
 }
 
-// mustMeet has two sites meet, and closes what that led to when data has passed.
+// mustMeet lets two sites meet, and closes the connections when data has passed.
 func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, port uint16) met {
 	w.t.Helper()
 	var m met
 	var err error
-	for range 3 { // a busy machine may miss an instant; the helper tries again, too
+	for range 3 { // a busy machine may miss an instant; the helper retries, too
 		if m, err = w.meet(technique, a, b, port); err == nil {
 			break
 		}
@@ -225,8 +225,8 @@ func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, 
 	return m
 }
 
-// TestMeetingOverIPv6: what NATs forbid over IPv4 is possible over IPv6, with and
-// without a promise.
+// TestMeetingOverIPv6: what NATs prevent over IPv4 is possible over IPv6, with and without a
+// promise.
 func TestMeetingOverIPv6(t *testing.T) {
 	w := newWorld(t, "nat-symmetric-ipv6")
 	a, b := "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6"
@@ -264,8 +264,8 @@ func TestMeetingOverIPv6(t *testing.T) {
 	}
 }
 
-// TestPromises: what the target prepared after one meeting serves the next, once,
-// and one that is not kept any more costs an offer and no more.
+// TestPromises: what the target prepared after one traversal serves the next, once, and one that is
+// no longer kept costs only an offer.
 func TestPromises(t *testing.T) {
 	w := newWorld(t, "stateful", "nat", "stateful-reject", "syn-drop")
 	for _, tc := range []struct {
@@ -307,7 +307,7 @@ func TestPromises(t *testing.T) {
 			t.Errorf("%s: %d offers for a meeting by promise", name, m.offers)
 		}
 		promise(m)
-		for id := range sb.PortPool.given { // nobody else is at work
+		for id := range sb.PortPool.given { // nothing else is running
 			sb.PortPool.mu.Lock()
 			sb.PortPool.given[id].ready.port.Close()
 			delete(sb.PortPool.given, id)
@@ -319,9 +319,9 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestManyBehindPort443: meetings with peers that reach nothing but port 443 of
-// this host all come about, though they must take turns there; and a host whose
-// turn does not come says so, in words that do not blame the path.
+// TestManyBehindPort443: traversals with peers that reach only port 443 of this host all succeed,
+// though they must take turns there; and a host whose turn does not come reports that, without
+// blaming the path.
 func TestManyBehindPort443(t *testing.T) {
 	w := newWorld(t, "stateful", "egress-443")
 	a, b := "a-stateful", "b-egress-443"
@@ -374,7 +374,7 @@ func TestManyBehindPort443(t *testing.T) {
 	}
 	release()
 
-	// A port that could not be observed is given up, too.
+	// A port that could not be observed is released, too.
 	deaf := *sa
 	deaf.Bearings = func(context.Context) (Bearings, error) {
 		return Bearings{TCP: []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}}, nil
@@ -387,7 +387,7 @@ func TestManyBehindPort443(t *testing.T) {
 	}
 }
 
-// TestOnlyPort: a site that opens one port keeps it for no later meeting.
+// TestOnlyPort: a site that opens one port keeps it for no later traversal.
 func TestOnlyPort(t *testing.T) {
 	s := &Side{PortPool: NewPortPool(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
 	if p := s.Promise(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
@@ -399,8 +399,8 @@ func TestOnlyPort(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBe: sites that no instant and no datagram joins are told so,
-// within the bounds.
+// TestWhatCannotBe: sites that no instant and no datagram can join get that error, within the
+// bounds.
 func TestWhatCannotBe(t *testing.T) {
 	w := newWorld(t, "syn-drop", "nat-symmetric", "no-udp")
 	for _, tc := range []struct {
@@ -418,8 +418,8 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLyingPeers: what a peer sends cannot make this end dial where it must
-// not, wait long, or fall over.
+// TestLyingPeers: what a peer sends cannot make this end dial where it must not, wait long, or
+// crash.
 func TestLyingPeers(t *testing.T) {
 	w := newWorld(t, "stateful")
 	side, host := w.side("b-stateful")
@@ -464,7 +464,7 @@ func TestLyingPeers(t *testing.T) {
 	}
 }
 
-// FuzzOffer: no offer makes the reader panic, and what it accepts is whole.
+// FuzzOffer: no offer makes the reader panic, and what it accepts is complete.
 func FuzzOffer(f *testing.F) {
 	f.Add(marshal(&coordinatepb.OpenOffer{Local: "10.0.0.1:1", Outside: "10.0.0.1:1", Server: "10.0.0.2:443"}))
 	f.Fuzz(func(t *testing.T, in []byte) {

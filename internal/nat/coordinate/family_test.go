@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// From where an end meets others, by what it knows of itself and of the grid.
+// From which address an end meets others, given what it knows about itself and the grid.
 func TestFamilies(t *testing.T) {
 	four, six := netip.MustParseAddr("10.1.0.11"), netip.MustParseAddr("2001:db8:1::b")
 	v4, v6 := netip.MustParseAddrPort("203.0.113.2:443"), netip.MustParseAddrPort("[2001:db8:ffff::2]:443")
@@ -24,8 +24,8 @@ func TestFamilies(t *testing.T) {
 		address, other netip.Addr
 		profile        overlay.SiteProfile
 		vantages       []netip.AddrPort
-		usual          netip.Addr // over the version of IP that the profile is about
-		over6          netip.Addr // not valid: there is no IPv6
+		usual          netip.Addr // over the IP version that the profile is about
+		over6          netip.Addr // not valid: no IPv6
 	}{
 		{"IPv4 alone", four, none, plain, []netip.AddrPort{v4}, four, none},
 		{"both", four, six, dual, []netip.AddrPort{v4, v6}, four, six},

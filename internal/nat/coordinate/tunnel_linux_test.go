@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// mustPunch is one meeting by hole punching; the connections stay.
+// mustPunch makes one traversal by hole punching; the connections stay open.
 func (w *world) mustPunch(what, a, b string, offers int) met {
 	w.t.Helper()
 	m, err := w.meet(overlay.HolePunching, a, b, 0)
@@ -39,14 +39,14 @@ func (m met) abort() {
 // id names the tunnel of a meeting's connection.
 func (m met) id() [punch.TokenLen]byte { return m.asker.(*punch.Conn).Tunnel().ID() }
 
-// byStream reports whether the last offer was of a stream.
+// byStream reports whether the last offer was for a stream.
 func (m met) byStream() bool {
 	var o coordinatepb.PunchOffer
 	return unmarshal(m.last, &o) == nil && len(o.Tunnel) > 0
 }
 
-// TestTunnels: two hosts that have a tunnel open streams in it, whoever asks, for
-// as long as both keep it.
+// TestTunnels: two hosts that have a tunnel open streams in it, whichever asks, for as long as both
+// keep it.
 func TestTunnels(t *testing.T) {
 	w := newWorld(t, "syn-drop", "nat")
 	const a, b = "a-nat", "b-syn-drop"
@@ -68,7 +68,7 @@ func TestTunnels(t *testing.T) {
 		t.Error("the tunnel was not kept")
 	}
 
-	// A target that has lost the tunnel says so, and the asker makes another.
+	// A target that has lost the tunnel reports that, and the asker makes another.
 	sb, _ := w.side(b)
 	sb.PortPool.mu.Lock()
 	sb.PortPool.removeTunnel(first.id())
@@ -81,8 +81,7 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// TestDeadTunnel: a tunnel whose path has died, which nobody has noticed yet,
-// costs an offer.
+// TestDeadTunnel: a tunnel whose path has died without either end noticing costs an offer.
 func TestDeadTunnel(t *testing.T) {
 	w := newWorld(t, "syn-drop")
 	const a, b = "a-syn-drop", "b-syn-drop"
@@ -106,8 +105,8 @@ func TestDeadTunnel(t *testing.T) {
 	}
 }
 
-// TestWhoMayUseTunnels: an offer that does not name a tunnel to its sender, or no
-// token that the sender's stream shows, gets no stream.
+// TestWhoMayUseTunnels: an offer that names neither a tunnel to its sender nor a token that the
+// sender's stream presents gets no stream.
 func TestWhoMayUseTunnels(t *testing.T) {
 	w := newWorld(t, "syn-drop")
 	const a, b = "a-syn-drop", "b-syn-drop"
@@ -156,8 +155,8 @@ func waitFor(t *testing.T, end *punch.Tunnel) {
 	}
 }
 
-// TestPortPoolReleasesTunnels: with the port pool, tunnels without streams end, and the
-// others with their streams.
+// TestPortPoolReleasesTunnels: with the port pool, tunnels without streams end, and the others with
+// their streams.
 func TestPortPoolReleasesTunnels(t *testing.T) {
 	w := newWorld(t, "syn-drop", "stateful")
 	idle := w.mustPunch("idle", "a-syn-drop", "b-syn-drop", 1)
@@ -185,8 +184,8 @@ func TestPortPoolReleasesTunnels(t *testing.T) {
 	}
 }
 
-// TestFullPortPool: what a port pool has no room for ends with its streams, and it
-// makes room for those that have ended.
+// TestFullPortPool: a tunnel for which a port pool has no room ends with its streams, and the pool
+// makes room when tunnels have ended.
 func TestFullPortPool(t *testing.T) {
 	w := newWorld(t, "syn-drop")
 	const a, b = "a-syn-drop", "b-syn-drop"

@@ -41,7 +41,7 @@ func TestCross(t *testing.T) {
 	}
 }
 
-// crossed measures nothing else, with or without UDP.
+// crossed measures only this, with or without UDP.
 func crossed(ctx context.Context, g *labGrid, opts Options) (Cross, error) {
 	b, err := g.Bearings(ctx, &controlpb.BearingsRequest{})
 	if err != nil {

@@ -18,7 +18,7 @@ var (
 	proxySTUN  = netip.MustParseAddrPort("192.0.2.2:3478")
 )
 
-// local is the address of socket n of a node, outside what a NAT makes of it.
+// local is the address of socket n of a node, before translation.
 func local(n int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("10.0.0.9"), uint16(40000+n))
 }
@@ -27,8 +27,8 @@ func outside(port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("198.51.100.9"), port)
 }
 
-// views of socket 1, which asked all; seen says what each vantage point saw,
-// an invalid address that it did not answer.
+// views are those of socket 1, which asked all; seen is what each vantage point saw, an invalid
+// address meaning that it did not answer.
 func views(seen map[netip.AddrPort]netip.AddrPort) []View {
 	var all []View
 	for _, to := range []netip.AddrPort{brokerTCP, brokerSTUN, proxyTCP, proxySTUN} {
@@ -43,7 +43,7 @@ func views(seen map[netip.AddrPort]netip.AddrPort) []View {
 	return all
 }
 
-// everywhere is that all vantage points saw the same.
+// everywhere is the map in which all vantage points saw the same.
 func everywhere(seen netip.AddrPort) map[netip.AddrPort]netip.AddrPort {
 	return map[netip.AddrPort]netip.AddrPort{brokerTCP: seen, brokerSTUN: seen, proxyTCP: seen, proxySTUN: seen}
 }
@@ -52,7 +52,7 @@ func bySTUN(a, b netip.AddrPort) []View {
 	return views(map[netip.AddrPort]netip.AddrPort{brokerSTUN: a, proxySTUN: b})
 }
 
-// withOptions has connections agree on options.
+// withOptions sets the options that connections agreed on.
 func withOptions(views []View, o TCPOptions) []View {
 	views = slices.Clone(views)
 	for i := range views {
@@ -234,7 +234,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// text is a profile as comparable text.
+// text formats a profile for comparison.
 func text(p overlay.SiteProfile) string {
 	var b strings.Builder
 	for _, f := range Fields() {

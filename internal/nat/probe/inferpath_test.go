@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// step is a run of 100 datagrams at a pace, of which so much got through.
+// step is a run of 100 datagrams at a pace, of which the given rate got through.
 func step(pace uint64, echoed bool, through uint64) RateStep {
 	return RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: int(through * 100 / pace), Offered: pace, Through: through}
 }
@@ -22,7 +22,7 @@ func TestInferPath(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		o    Observations
-		want string // as in TestInfer, and a word that the reason has, behind /
+		want string // as in TestInfer, plus a word of the reason, after /
 	}{
 		{"no UDP", Observations{UDP: bySTUN(nobody, nobody)}, "udp_rate=/answered mtu=/answered"},
 		{"not tried", Observations{UDP: stun}, "udp_rate=/paces mtu=/answered ipv6=/IPv6 privileged=/tried idle_tcp=/minutes"},
@@ -101,8 +101,8 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// What a profile says less than was measured is the admin's choice; what it
-// says more is wrong.
+// A profile that declares less than was measured is the admin's choice; one that declares more is
+// wrong.
 func TestBoundsDiffer(t *testing.T) {
 	for _, tc := range []struct {
 		p    overlay.SiteProfile
@@ -175,8 +175,8 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-// A run through a limiter that drops, one that queues and one that does
-// neither is told apart by when its answers come.
+// Runs through a limiter that drops, one that queues and one that does neither differ in when the
+// answers arrive.
 func TestJudgeRun(t *testing.T) {
 	const n, size = 100, 1000 // 100 kB
 	every := func(d time.Duration) []time.Time {
@@ -194,11 +194,11 @@ func TestJudgeRun(t *testing.T) {
 		}
 	}
 	drained := every(interval)
-	for i := 30; i < n; i++ { // what a bucket holds at once, then a queue at 500 kb/s
+	for i := 30; i < n; i++ { // a bucket's burst at once, then a queue at 500 kb/s
 		drained[i] = drained[29].Add(time.Duration(i-29) * 16 * time.Millisecond)
 	}
 	asleep := every(interval)
-	for i := 60; i < 95; i++ { // nobody took answers for a while
+	for i := 60; i < 95; i++ { // no answers were read for a while
 		asleep[i] = asleep[95]
 	}
 	for _, tc := range []struct {

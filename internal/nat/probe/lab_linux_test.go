@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// labGrid is a broker and a proxy of a lab, as far as a measurement needs them.
-// Sockets are made in the hosts' namespaces.
+// labGrid is a broker and a proxy of a lab, as far as a measurement needs them. It makes sockets in
+// the hosts' namespaces.
 type labGrid struct {
 	broker, proxy *lab.Host
 	seen          *reflector.Seen
@@ -100,9 +100,8 @@ func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 	return resp, err
 }
 
-// cannotTell are the fields in which a measurement differs from the profile of
-// a preset, with the value it must have instead; empty is unknown. The package
-// comment says why.
+// cannotTell returns the fields in which a measurement differs from the profile of a preset, with
+// the value it must have instead; empty is unknown. The package comment says why.
 func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	other := map[string]string{}
 	base, hidden := strings.CutPrefix(preset, "no-route/")
@@ -115,7 +114,7 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	other[IdleTCP], other[IdleUDP] = "", "" // see TestIdle
 	other[Stripped] = none
 	switch preset {
-	case "ipv6-only": // what is about IPv4 cannot be told
+	case "ipv6-only": // IPv4 properties are unknown
 		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, Stripped} {
 			other[field] = ""
 		}
@@ -131,14 +130,14 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 		}
 	}
 	switch base {
-	case "egress-443": // nor does a SYN get to a quiet port
+	case "egress-443": // a SYN does not reach a quiet port either
 		other[Filter] = ""
 	case "http-proxy":
 		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Stripped} {
 			other[field] = ""
 		}
 	case "nat", "nat-answers", "nat-fullcone", "nat-1to1", "nat-ipv6":
-		if hidden { // the gateway translates its own packets to what they are
+		if hidden { // the gateway translates its own packets to themselves
 			other[NATMapping], other[NATFiltering], other[NATKeepsPort] = "none", "none", "false"
 			other[NATUDPMapping], other[NATUDPFiltering], other[NATUDPKeepsPort] = "none", "none", "false"
 			if base == "nat-1to1" {
@@ -149,7 +148,7 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	return other
 }
 
-// want returns the value of a field of a profile as a finding has it.
+// want returns the value of a field of a profile in the form of a finding.
 func want(p overlay.SiteProfile, field string) string {
 	return map[string]string{
 		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
@@ -160,8 +159,8 @@ func want(p overlay.SiteProfile, field string) string {
 	}[field]
 }
 
-// TestPresets measures every kind of gateway of the lab, from a node or from the
-// gateway itself, and compares with the preset's profile.
+// TestPresets measures every kind of gateway of the lab, from a node or from the gateway itself,
+// and compares with the preset's profile.
 func TestPresets(t *testing.T) {
 	spec := lab.Spec{
 		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
@@ -196,7 +195,7 @@ func checkPresets(t *testing.T, spec lab.Spec, presets []string, truths map[stri
 	g := newLabGrid(t, l)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	places := make(chan struct{}, 12) // all at once would be too much for a machine that is busy
+	places := make(chan struct{}, 12) // all at once would be too much for a busy machine
 	for i, preset := range presets {
 		site := fmt.Sprintf("s%d", i)
 		places <- struct{}{}
@@ -278,8 +277,8 @@ func newLab(t *testing.T, sites ...lab.Site) (*lab.Lab, *labGrid) {
 	return l, newLabGrid(t, l)
 }
 
-// TestRate tells what is throttled, at which rate, from what is not; that the
-// throttle is for datagrams alone, or for everything, makes no difference.
+// TestRate distinguishes what is throttled, and at which rate, from what is not; whether the
+// throttle applies to datagrams only, or to everything, makes no difference.
 func TestRate(t *testing.T) {
 	sites := []lab.Site{
 		{Preset: "stateful"}, {Preset: "udp-slow"}, {Preset: "nat", Uplink: 1_000_000}, {Preset: "no-route/udp-slow"},
@@ -319,8 +318,8 @@ func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) 
 	t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
 }
 
-// TestIdle leaves mappings alone for longer than gateways remember them, which
-// they are told to do for three seconds, and for less.
+// TestIdle leaves mappings idle for longer than gateways keep them, which are configured to three
+// seconds, and for less.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	sites := []lab.Site{
@@ -354,7 +353,7 @@ func TestIdle(t *testing.T) {
 	wg.Wait()
 }
 
-// forgetful sets how long a gateway remembers what is idle.
+// forgetful sets how long a gateway keeps idle state.
 func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
 	t.Helper()
 	err := gateway.Do(func() error {
@@ -370,8 +369,8 @@ func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
 	}
 }
 
-// TestToldMTU: where a router says how large packets may be, it is believed to
-// the byte, unlike where they vanish (mtu-1400, among TestPresets).
+// TestToldMTU: where a router reports the maximum packet size, the result is exact to the byte,
+// unlike where large packets vanish (mtu-1400, among TestPresets).
 func TestToldMTU(t *testing.T) {
 	t.Parallel()
 	l, g := newLab(t, lab.Site{Preset: "stateful"})
@@ -380,7 +379,7 @@ func TestToldMTU(t *testing.T) {
 	}
 	for _, tc := range []struct{ host, want, word string }{
 		{"s0/n1", "1410", "router"},
-		{"s0/gw", none, "interface of 1410"}, // which knows by itself
+		{"s0/gw", none, "interface of 1410"}, // which knows it without a router
 	} {
 		o, err := Measure(t.Context(), Options{Grid: g, Do: l.Host(tc.host).Do, Paces: paces[:1]})
 		if err != nil {
@@ -392,8 +391,7 @@ func TestToldMTU(t *testing.T) {
 	}
 }
 
-// TestDoubleNATForgets: a carrier's NAT that forgets after a while counts, not
-// the gateway before it.
+// TestDoubleNATForgets: the timeout of a carrier's NAT counts, not the gateway before it.
 func TestDoubleNATForgets(t *testing.T) {
 	t.Parallel()
 	l, g := newLab(t, lab.Site{Preset: "nat-double", UDPLife: 3 * time.Second})
@@ -406,8 +404,7 @@ func TestDoubleNATForgets(t *testing.T) {
 	}
 }
 
-// A measurement that is ended ends at once, and says nothing that it does not
-// know.
+// A cancelled measurement ends at once, and reports nothing that it does not know.
 func TestIdleEndsWithItsContext(t *testing.T) {
 	l, g := newLab(t, lab.Site{Preset: "open"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -437,7 +434,7 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// promising tells of each promise.
+// promising reports each promise.
 type promising struct {
 	*labGrid
 	made chan struct{}

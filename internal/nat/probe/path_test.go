@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a path by itself tells is what the same observations tell of a site.
+// The findings for a path alone equal those from the same observations for a site.
 func TestPathFindings(t *testing.T) {
 	limited := RateStep{Pace: 1_000_000, Sent: 40, Answered: 20, Offered: 1_000_000, Through: 500_000}
 	echoed := limited

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// unforeseen are profiles of presets that have none of their own, for a
-// measurement is all that anybody has of them.
+// unforeseen returns profiles of presets that have none of their own, because only a measurement
+// describes them.
 func unforeseen() map[string]overlay.SiteProfile {
 	stateful := overlay.SiteProfile{Filter: overlay.FilterStateful, UDP: true, Privileged: true}
 	cone := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}

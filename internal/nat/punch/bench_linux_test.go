@@ -17,9 +17,9 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// BenchmarkSetup connects two sites behind port-keeping NATs at a round trip of
-// 20 ms. It reports the medians in milliseconds: gathering, ICE's checks and the
-// QUIC handshake at the controlling end, and the last two together.
+// BenchmarkSetup connects two sites behind port-preserving NATs at a round trip of 20 ms. It
+// reports the medians in milliseconds: gathering, ICE's checks and the QUIC handshake at the
+// controlling end, and the last two together.
 func BenchmarkSetup(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -60,14 +60,14 @@ func report(b *testing.B, d []time.Duration, unit string) {
 	b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, unit)
 }
 
-// BenchmarkThroughput moves blocks one way between two open sites: through a
-// Conn, as a process sees it through Bridges and pairs of sockets, through a
-// stream of quic-go on bare sockets and through a TCP connection of the kernel.
-// These take turns. It reports the medians in Mb/s and what each is to quic-go.
+// BenchmarkThroughput moves blocks one way between two open sites: through a Conn, as a process
+// sees it through Bridges and socket pairs, through a stream of quic-go on plain sockets and
+// through a TCP connection of the kernel. These alternate. It reports the medians in Mb/s and the
+// ratios to quic-go.
 //
-// The figures say as much about the machine as about QUIC: both ends, the
-// bridges and the emulator share its cores. A burst that the path drops, in slow
-// start above all, costs quic-go's congestion control (Cubic) seconds at 20 ms.
+// The figures say as much about the machine as about QUIC: both ends, the bridges and the emulator
+// share its cores. A burst that the path drops, above all in slow start, costs quic-go's congestion
+// control (Cubic) seconds at 20 ms.
 func BenchmarkThroughput(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -104,7 +104,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// way makes a connection: what to write to, what to read from and how to end it.
+// way makes a connection: the writer, the reader and a function that ends it.
 type way func(b *testing.B, from, to string) (io.Writer, deadlineReader, func())
 
 type deadlineReader interface {
@@ -112,7 +112,7 @@ type deadlineReader interface {
 	SetReadDeadline(time.Time) error
 }
 
-// ways are what is compared; each makes a new connection.
+// ways returns what is compared; each makes a new connection.
 func (l *testLab) ways() map[string]way {
 	return map[string]way{"punch": l.conn, "bridged": l.bridged, "bare": l.bare, "tcp": l.tcp}
 }
@@ -152,8 +152,8 @@ func (l *testLab) bridged(b *testing.B, from, to string) (io.Writer, deadlineRea
 	}
 }
 
-// bare connects two open sites by quic-go with the same settings and nothing of
-// this package's but the certificates.
+// bare connects two open sites by quic-go with the same settings, using only the certificates of
+// this package.
 func (l *testLab) bare(b *testing.B, from, to string) (io.Writer, deadlineReader, func()) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -202,7 +202,7 @@ func (l *testLab) bare(b *testing.B, from, to string) (io.Writer, deadlineReader
 	}
 }
 
-// tcp connects two open sites.
+// tcp connects two open sites by TCP.
 func (l *testLab) tcp(b *testing.B, from, to string) (io.Writer, deadlineReader, func()) {
 	b.Helper()
 	h := l.Host(to + "/n1")
@@ -225,8 +225,7 @@ func (l *testLab) tcp(b *testing.B, from, to string) (io.Writer, deadlineReader,
 	}
 }
 
-// rate sends 96 MiB and returns the Mb/s
-// from the first write to the last read.
+// rate sends 96 MiB and returns the Mb/s from the first write to the last read.
 func rate(b *testing.B, from io.Writer, to deadlineReader) float64 {
 	b.Helper()
 	const block, blocks = 256 << 10, 384

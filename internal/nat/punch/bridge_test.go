@@ -36,11 +36,11 @@ func socketPair(t testing.TB) (a, b *net.UnixConn) {
 	return conns[0], conns[1]
 }
 
-// bridged is a stream whose two ends are Unix sockets: process - Bridge - Conn -
-// Conn - Bridge - process.
+// bridged is a stream whose two ends are Unix sockets: process - Bridge - Conn - Conn - Bridge -
+// process.
 type bridged struct {
-	left, right *net.UnixConn // what the processes have
-	ended       [2]chan error // what the Bridges returned
+	left, right *net.UnixConn // the processes' ends
+	ended       [2]chan error // results of the Bridges
 	stop        context.CancelCauseFunc
 }
 
@@ -88,7 +88,7 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-// One direction ends early; the other goes on.
+// One direction ends early; the other continues.
 func TestBridgeHalfClose(t *testing.T) {
 	b := bridge(t)
 	if err := b.left.CloseWrite(); err != nil {
@@ -132,8 +132,7 @@ func TestBridgeCancelled(t *testing.T) {
 	}
 }
 
-// A process that dies with data unread ends the stream as a failure at both
-// ends.
+// A process that dies with unread data ends the stream as a failure at both ends.
 func TestBridgeProcessDies(t *testing.T) {
 	b := bridge(t)
 	b.right.Close()

@@ -22,7 +22,7 @@ func sample() Description {
 	return d
 }
 
-// What it looks like on the wire, and that every shorter prefix is refused.
+// The encoding, and that every shorter prefix is rejected.
 func TestDescription(t *testing.T) {
 	const golden = "0101" + "0461626364" + "16303132333435363738392b2f4142434445464748494a" +
 		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" +
@@ -76,7 +76,7 @@ func TestDescriptionRefused(t *testing.T) {
 	}
 }
 
-// No input makes the parser panic, and what it takes it writes back as it was.
+// No input makes the parser panic, and it encodes what it accepts to the same bytes.
 func FuzzParseDescription(f *testing.F) {
 	f.Add(sample().Append(nil))
 	f.Add(Description{Ufrag: "abcd", Password: strings.Repeat("p", 22)}.Append(nil))

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// silent returns the address of a loopback socket that reads nothing.
+// silent returns the address of a loopback socket that is not read.
 func silent(t *testing.T) netip.AddrPort {
 	t.Helper()
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func TestDescribeFails(t *testing.T) {
 	})
 }
 
-// One server that answers is enough, and the other is not waited for.
+// One server that answers is enough; the test does not wait for the other.
 func TestDescribeWithOneDeadServer(t *testing.T) {
 	stun := []netip.AddrPort{silent(t), loopbackSTUN(t, "udp4", "127.0.0.1:0")}
 	a := newAttempt(t, Config{STUN: stun, GatherTimeout: time.Hour})
@@ -102,7 +102,7 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-// A peer that never answers, at each role.
+// A peer that never answers, in each role.
 func TestSilentPeer(t *testing.T) {
 	for _, controlling := range []bool{false, true} {
 		a := newAttempt(t, Config{Controlling: controlling, Timeout: 100 * time.Millisecond})
@@ -149,7 +149,7 @@ func pair(t *testing.T, timeout time.Duration) (a, b *Attempt, da, db []byte) {
 	return a, b, describe(t, a), describe(t, b)
 }
 
-// forge changes a description that is carried from one end to the other.
+// forge changes a description on the way from one end to the other.
 func forge(t *testing.T, b []byte, change func(*Description)) []byte {
 	t.Helper()
 	d, err := ParseDescription(b)
@@ -162,7 +162,7 @@ func forge(t *testing.T, b []byte, change func(*Description)) []byte {
 
 func otherFingerprint(d *Description) { d.Fingerprint[0] ^= 1 }
 
-// The dialling end sees at once that the other is somebody else.
+// The dialling end detects at once that the other is not the peer.
 func TestWrongFingerprintOfListener(t *testing.T) {
 	a, b, da, db := pair(t, 2*time.Second)
 	ca, cb, errA, errB := connectBoth(context.Background(), a, b, forge(t, db, otherFingerprint), da)
@@ -170,7 +170,7 @@ func TestWrongFingerprintOfListener(t *testing.T) {
 		t.Fatal("connected all the same")
 	}
 	check(t, errA, overlay.ErrForbidden, "QUIC with 127.0.0.1:", "certificate is not the one of its description")
-	check(t, errB, overlay.ErrTimeout, "QUIC with 127.0.0.1:") // nobody came
+	check(t, errB, overlay.ErrTimeout, "QUIC with 127.0.0.1:") // no connection arrived
 }
 
 // The listening end refuses, and the dialling end learns it from its first Read.
@@ -191,7 +191,7 @@ func TestWrongFingerprintOfDialler(t *testing.T) {
 	ca.Abort()
 }
 
-// Without the ICE password nobody gets as far as QUIC.
+// Without the ICE password no end gets as far as QUIC.
 func TestWrongPassword(t *testing.T) {
 	a, b, da, db := pair(t, 200*time.Millisecond)
 	wrong := func(d *Description) { d.Password = strings.Repeat("x", 32) }
@@ -222,7 +222,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Close ends what is running, from outside.
+// Close ends what is running, from another goroutine.
 func TestCloseWhileBusy(t *testing.T) {
 	a := newAttempt(t, Config{STUN: []netip.AddrPort{silent(t)}, GatherTimeout: time.Hour})
 	time.AfterFunc(10*time.Millisecond, func() { a.Close() })

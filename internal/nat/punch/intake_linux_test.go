@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel delivers in one piece comes out as the datagrams that were
-// sent, the shorter last one too.
+// Datagrams that the kernel delivers in one piece are split as they were sent, including the
+// shorter last one.
 func TestIntakeSplitsRows(t *testing.T) {
 	in, c := intakePair(t)
 	const size = 1200
-	cut := func(n int) []byte { // one write that leaves as datagrams of size
+	cut := func(n int) []byte { // one write that is sent as datagrams of size
 		raw, err := c.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestIntakeSplitsRows(t *testing.T) {
 			}
 		}
 	}
-	// The kernel did join them: one call brought them all.
+	// The kernel did join them: one call returned them all.
 	cut(10 * size)
 	in.drain(t, 1, 1)
 	if in.got != 1 || in.rows[0].N != 10*size {

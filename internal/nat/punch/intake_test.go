@@ -30,7 +30,7 @@ func intakePair(t *testing.T) (*intake, *net.UDPConn) {
 	return newIntake(pc), c
 }
 
-// batch is what quic-go gives to ReadBatch.
+// batch is the argument that quic-go passes to ReadBatch.
 func batch(n int) []ipv4.Message {
 	ms := make([]ipv4.Message, n)
 	for i := range ms {
@@ -58,7 +58,7 @@ func (in *intake) drain(t *testing.T, n, most int) (got [][]byte) {
 	return got
 }
 
-// Datagrams come out one by one as they were sent, whatever their sizes.
+// Datagrams are returned one by one as they were sent, whatever their sizes.
 func TestIntakeKeepsDatagrams(t *testing.T) {
 	in, c := intakePair(t)
 	for _, most := range []int{1, 3, 8} {
@@ -78,15 +78,14 @@ func TestIntakeKeepsDatagrams(t *testing.T) {
 	}
 }
 
-// progress is a connection whose processing a test decides.
+// progress is a connection whose processing the test controls.
 func progress(c *net.UDPConn) (*watched, *atomic.Uint64, chan struct{}) {
 	var processed atomic.Uint64
 	done := make(chan struct{})
 	return &watched{peer: addrPort(c.LocalAddr()), processed: processed.Load, done: done}, &processed, done
 }
 
-// A connection that has not processed what it was given gets no more before it
-// has, or is over.
+// A connection that has not processed what it was given gets no more before it has, or is over.
 func TestIntakeHoldsBack(t *testing.T) {
 	in, c := intakePair(t)
 	w, processed, done := progress(c)
@@ -108,7 +107,7 @@ func TestIntakeHoldsBack(t *testing.T) {
 	var released atomic.Bool
 	looks := 0
 	w.processed = func() uint64 {
-		if looks++; looks == 5 { // that often it is asked and no more handed out
+		if looks++; looks == 5 { // it is asked that often without more being handed out
 			released.Store(true)
 			processed.Store(size)
 		}
@@ -119,7 +118,7 @@ func TestIntakeHoldsBack(t *testing.T) {
 		t.Error("a datagram was handed out although too many wait")
 	}
 
-	// What makes no progress at all is not waited for without end.
+	// A connection that makes no progress at all is not waited for indefinitely.
 	send(1)
 	in.drain(t, 1, 1)
 	if n := in.waiting.count(processed.Load()); n != 1 {
@@ -133,7 +132,7 @@ func TestIntakeHoldsBack(t *testing.T) {
 	in.drain(t, 1, 1)
 }
 
-// Nobody but the peer fills the peer's share, and handshakes do not.
+// Only the peer's datagrams count against the peer's share, and handshakes do not.
 func TestIntakeCountsThePeer(t *testing.T) {
 	in, c := intakePair(t)
 	w, _, _ := progress(c)

@@ -17,9 +17,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The gateways in groups that behave alike towards hole punching.
+// The gateways in groups that behave alike in hole punching.
 var (
-	public   = []string{"open", "syn-drop", "syn-reset", "nat-fullcone", "nat-1to1"} // anybody's datagram gets in, once there is a mapping
+	public   = []string{"open", "syn-drop", "syn-reset", "nat-fullcone", "nat-1to1"} // datagrams from any host get in, once there is a mapping
 	filtered = []string{
 		"stateful", "stateful-reject", "stateful-strict", "stateful-strict-new", "stateful-noloose",
 		"port-range", "nat", "nat-answers", "nat-random",
@@ -28,13 +28,13 @@ var (
 	silenced  = []string{"no-udp", "egress-443", "http-proxy"}
 )
 
-// punchable says whether two gateways let hole punching through.
+// punchable reports whether two gateways allow hole punching.
 func punchable(a, b string) bool {
 	if slices.Contains(silenced, a) || slices.Contains(silenced, b) {
 		return false
 	}
-	// A symmetric NAT's port is not the one that the STUN servers saw, so its
-	// peer must let in a datagram from any port.
+	// A symmetric NAT's port is not the one that the STUN servers saw, so its peer must accept a
+	// datagram from any port.
 	if slices.Contains(symmetric, a) {
 		return slices.Contains(public, b)
 	}
@@ -98,8 +98,8 @@ func (l *testLab) attempt(site string, cfg Config) (*Attempt, error) {
 	return a, err
 }
 
-// punch connects two sites as a broker would: each end's description takes
-// delay to the other, and a becomes the controlling end. The Attempts are closed.
+// punch connects two sites as a broker would: each end's description takes delay to the other, and
+// a becomes the controlling end. The Attempts are closed.
 func (l *testLab) punch(ctx context.Context, a, b string, cfg Config, delay time.Duration) (ca, cb *Conn, err error) {
 	var ends [2]*Attempt
 	var descriptions [2][]byte
@@ -136,7 +136,7 @@ func (l *testLab) punch(ctx context.Context, a, b string, cfg Config, delay time
 	return ca, cb, nil
 }
 
-// wanted says what one pair of the matrix must come to.
+// wanted returns the expected result of one pair of the matrix.
 func wanted(ok bool) string {
 	if ok {
 		return "connected"
@@ -144,11 +144,11 @@ func wanted(ok bool) string {
 	return "not connected"
 }
 
-// parallel is how many pairs of the matrix are at work at once.
+// parallel is how many pairs of the matrix run at once.
 const parallel = 16
 
-// Every ordered pair of gateways, 10 ms apart, the first one controlling:
-// exactly those connect that can, and data passes both ways.
+// Every ordered pair of gateways, 10 ms apart, the first one controlling: exactly those connect
+// that can, and data passes both ways.
 func TestMatrix(t *testing.T) {
 	presets := slices.Concat(public, filtered, symmetric, silenced)
 	const oneWay = 10 * time.Millisecond
@@ -172,7 +172,7 @@ func TestMatrix(t *testing.T) {
 	}
 	all.Wait()
 	for _, c := range l.Traffic() {
-		// Sites -a talk to sites -b and both to the STUN servers.
+		// Sites -a communicate with sites -b and both with the STUN servers.
 		if c.Packets > 0 && (strings.HasSuffix(c.From, "-a") && strings.HasSuffix(c.To, "-a") ||
 			strings.HasSuffix(c.From, "-b") && strings.HasSuffix(c.To, "-b")) {
 			t.Errorf("%d packets went from %s to %s, which have nothing to do with each other", c.Packets, c.From, c.To)
@@ -210,7 +210,7 @@ func (l *testLab) sniff(t *testing.T, host string) sniffer {
 	t.Helper()
 	s := sniffer{}
 	err := l.Host(host).Do(func() (err error) {
-		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.ETH_P_ALL<<8) // in network order
+		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.ETH_P_ALL<<8) // in network byte order
 		return err
 	})
 	if err != nil {
@@ -220,7 +220,7 @@ func (l *testLab) sniff(t *testing.T, host string) sniffer {
 	return s
 }
 
-// destinations returns where packets went and how many.
+// destinations returns where packets went, and how many.
 func (s sniffer) destinations(t *testing.T) map[netip.Addr]int {
 	t.Helper()
 	to := make(map[netip.Addr]int)
@@ -239,9 +239,8 @@ func (s sniffer) destinations(t *testing.T) map[netip.Addr]int {
 	}
 }
 
-// Seen at the sending hosts, packets go to the STUN servers and the peer's
-// address in the world only; not to the private address that it told, either,
-// which may be somebody else's here.
+// As seen at the sending hosts, packets go only to the STUN servers and the peer's public address;
+// not to the private address that it named, either, which may belong to another host here.
 func TestNoThirdParty(t *testing.T) {
 	l := labUp(t, time.Millisecond, "nat", "nat-symmetric", "open")
 	for _, p := range [][2]string{{"nat", "nat"}, {"nat-symmetric", "open"}, {"nat", "nat-symmetric"}} {
@@ -276,7 +275,7 @@ func TestNoThirdParty(t *testing.T) {
 	}
 }
 
-// inWorld returns the address under which the world sees the node of a site.
+// inWorld returns the public address of the node of a site.
 func (l *testLab) inWorld(site string) netip.Addr {
 	if strings.HasPrefix(site, "nat") {
 		return l.Host(site + "/gw").WANAddr()
@@ -284,10 +283,9 @@ func (l *testLab) inWorld(site string) netip.Addr {
 	return l.Host(site + "/n1").Addr()
 }
 
-// A gateway that lets in unasked datagrams for itself remembers them, and then
-// gives its own side another port. With LowTTL that does not happen, however
-// unequal the starts (within HoldOff); without, it does when the other end is
-// first.
+// A gateway that lets in unsolicited datagrams for itself records them, and then gives its own side
+// another port. With LowTTL that does not happen, however unequal the starts (within HoldOff);
+// without, it does when the other end is first.
 func TestLowTTL(t *testing.T) {
 	l := labUp(t, 0, "nat", "nat-answers", "stateful-strict")
 	for _, p := range [][2]string{
@@ -334,7 +332,7 @@ func (l *testLab) packets(from, to string) uint64 {
 	return 0
 }
 
-// ends are two attempts that know of each other.
+// ends are two attempts that have each other's description.
 type ends struct {
 	attempts     [2]*Attempt
 	descriptions [2][]byte

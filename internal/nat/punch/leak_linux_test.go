@@ -21,7 +21,7 @@ func descriptors(t testing.TB) int {
 	return len(dir)
 }
 
-// However an attempt or a stream ends, nothing is left of it.
+// However an attempt or a stream ends, nothing leaks.
 func TestNothingLeaks(t *testing.T) {
 	stun := []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")}
 	nobody := silent(t)
@@ -33,7 +33,7 @@ func TestNothingLeaks(t *testing.T) {
 			}
 			closeBoth(t, a, b)
 		},
-		"aborted": func(t *testing.T) { connectedTo(t, stun) }, // by its clean-up
+		"aborted": func(t *testing.T) { connectedTo(t, stun) }, // ended by its clean-up
 		"never used": func(t *testing.T) {
 			newAttempt(t, Config{STUN: stun})
 		},
@@ -56,7 +56,7 @@ func TestNothingLeaks(t *testing.T) {
 			}
 		},
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector must not close what we forgot
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector must not close what the code forgot
 	round := func() {
 		for name, f := range ends {
 			t.Run(name, f)
@@ -71,16 +71,16 @@ func TestNothingLeaks(t *testing.T) {
 	settle(t, "descriptors", fds, func() int { return descriptors(t) })
 }
 
-// However tunnels end, nothing is left of them.
+// However tunnels end, nothing leaks.
 func TestTunnelsLeaveNothing(t *testing.T) {
 	stun := []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")}
 	round := func(i int) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			a, b := connectedTo(t, stun)
 			a.Tunnel().Keep(time.Millisecond)
-			b.Tunnel().Keep(time.Hour) // which a's end cuts short
+			b.Tunnel().Keep(time.Hour) // a's end cuts this short
 			ca, cb := mustReopen(t, a, b)
-			o, err := a.Tunnel().Open(newToken()) // that nobody accepts
+			o, err := a.Tunnel().Open(newToken()) // never accepted
 			if err != nil {
 				t.Fatal(err)
 			}

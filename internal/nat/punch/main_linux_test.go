@@ -11,8 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// refused is why no lab can be built here, or nil. Tests that need none run all
-// the same.
+// refused is why no lab can be built here, or nil. Tests that need none run anyway.
 var refused error
 
 func TestMain(m *testing.M) {

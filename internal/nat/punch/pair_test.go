@@ -169,7 +169,7 @@ func TestConnect(t *testing.T) {
 	closeBoth(t, a, b)
 }
 
-// One wildcard socket serves both IP versions; with IPv6 alone it works, too.
+// One wildcard socket serves both IP versions; it also works with IPv6 alone.
 func TestConnectIPv6(t *testing.T) {
 	pc, err := net.ListenPacket("udp6", "[::1]:0")
 	if err != nil {
@@ -201,7 +201,7 @@ func TestConnectIPv6(t *testing.T) {
 	}
 }
 
-// What was written before Close arrives, even when the writer is gone by then.
+// What was written before Close arrives, even if the writer is gone by then.
 func TestCloseDeliversAll(t *testing.T) {
 	a, b := connected(t)
 	want := make([]byte, 4<<20)
@@ -220,7 +220,7 @@ func TestCloseDeliversAll(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := b.Write([]byte("x")); !isGone(err) {
-		// The peer's refusal may take a moment to arrive, but only that.
+		// The peer's refusal may take a moment to arrive, but no more.
 		b.SetWriteDeadline(time.Now().Add(patience))
 		for err == nil {
 			_, err = b.Write(make([]byte, 64<<10))
@@ -278,7 +278,7 @@ func TestDeadlineAndClosedErrors(t *testing.T) {
 	}
 }
 
-// An aborted stream is no complete one.
+// An aborted stream is not a complete one.
 func TestAbort(t *testing.T) {
 	a, b := connected(t)
 	if _, err := a.Write([]byte("half")); err != nil {
@@ -294,7 +294,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// isGone reports whether a socket would fail so when its peer is gone.
+// isGone reports whether the error is one that a socket returns when its peer is gone.
 func isGone(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

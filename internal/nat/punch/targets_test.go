@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// cands reads "host 10.0.0.1:5, mapped 192.0.2.1:5".
+// cands parses "host 10.0.0.1:5, mapped 192.0.2.1:5".
 func cands(t *testing.T, s string) (list []Candidate) {
 	t.Helper()
 	for word := range strings.SplitSeq(s, ", ") {

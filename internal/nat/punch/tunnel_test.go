@@ -73,8 +73,8 @@ func alive(t testing.TB, tunnels ...*Tunnel) {
 	}
 }
 
-// Streams of both ends, opened and closed all at once, lose nothing and get
-// nothing of each other, and the tunnel outlives all but the last.
+// Streams of both ends, opened and closed concurrently, lose nothing and get nothing of each other,
+// and the tunnel outlives all but the last.
 func TestStreams(t *testing.T) {
 	a, b := connected(t)
 	if a.Tunnel().ID() != b.Tunnel().ID() || a.Tunnel().ID() == [TokenLen]byte{} {
@@ -132,8 +132,8 @@ func deliver(a, b *Conn) error {
 	return errors.Join(errs...)
 }
 
-// What was written before Close arrives although the tunnel ends with it, for
-// several streams that end at once and with a reader that begins late.
+// What was written before Close arrives although the tunnel ends with it, for several streams that
+// end at once and with a reader that starts late.
 func TestCloseOfLastStreamsDeliversAll(t *testing.T) {
 	a, b := connected(t)
 	pairs := [][2]*Conn{{a, b}}
@@ -191,7 +191,7 @@ func TestHalfCloseOfOneStream(t *testing.T) {
 	}
 }
 
-// A stream that is aborted is no complete one, and the others do not notice.
+// An aborted stream is not a complete one, and the others are not affected.
 func TestAbortOfOneStream(t *testing.T) {
 	a, b := connected(t)
 	ca, cb := mustReopen(t, a, b)
@@ -208,7 +208,7 @@ func TestAbortOfOneStream(t *testing.T) {
 	}
 }
 
-// Abort ends a Close that waits for a peer who reads nothing.
+// Abort ends a Close that waits for a peer that does not read.
 func TestAbortDuringClose(t *testing.T) {
 	a, b := connected(t)
 	ca, _ := mustReopen(t, a, b)
@@ -232,7 +232,7 @@ func TestAbortDuringClose(t *testing.T) {
 	alive(t, a.Tunnel())
 }
 
-// A stream that nobody reads fills its own window and nobody else's.
+// An unread stream fills only its own window.
 func TestUnreadStreamHoldsNobodyUp(t *testing.T) {
 	a, b := connected(t)
 	for range 3 {
@@ -247,7 +247,7 @@ func TestUnreadStreamHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A kept tunnel outlives its streams, and then its time.
+// A kept tunnel outlives its streams, and ends when its time is over.
 func TestKeep(t *testing.T) {
 	a, b := connected(t)
 	for _, c := range []*Conn{a, b} {
@@ -259,7 +259,7 @@ func TestKeep(t *testing.T) {
 	if err := exchange(ca, cb, 100_000); err != nil {
 		t.Fatal(err)
 	}
-	ca.Tunnel().Keep(time.Millisecond) // does not matter while ca is open
+	ca.Tunnel().Keep(time.Millisecond) // has no effect while ca is open
 	if err := deliver(ca, cb); err != nil {
 		t.Error(err)
 	}
@@ -314,7 +314,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("welcomed with a token that nobody waited for: %v", err)
 	}
 
-	// Who waits first gets it as well, and a second one does not.
+	// The first waiter gets it as well, and a second one does not.
 	token := newToken()
 	got := make(chan *Conn, 1)
 	go func() {
@@ -344,7 +344,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Streams that nobody accepts are few, and what is beyond is refused at once.
+// Few streams wait for an Accept, and further ones are refused at once.
 func TestUnacceptedStreamsAreFew(t *testing.T) {
 	a, b := connected(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -384,7 +384,7 @@ func TestUnacceptedStreamsAreFew(t *testing.T) {
 	}
 }
 
-// What does not begin as a stream should is refused and hurts nobody.
+// A stream with a wrong beginning is refused and does no harm.
 func TestBadBeginnings(t *testing.T) {
 	a, b := connected(t)
 	for name, head := range map[string][]byte{
@@ -403,7 +403,7 @@ func TestBadBeginnings(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
 	}
-	// Marks of no stream, and marks that are none.
+	// Marks of no stream, and malformed marks.
 	for _, mark := range [][]byte{{}, {1}, bytes.Repeat([]byte{0xff}, 8), make([]byte, 100)} {
 		s, err := a.Tunnel().quic.OpenUniStream()
 		if err != nil {
@@ -418,7 +418,7 @@ func TestBadBeginnings(t *testing.T) {
 	}
 }
 
-// There are only so many streams, and each that ends makes room.
+// The number of streams is limited, and each that ends makes room.
 func TestTooManyStreams(t *testing.T) {
 	a, b := connected(t)
 	var last [2]*Conn
@@ -442,10 +442,10 @@ func TestTooManyStreams(t *testing.T) {
 	o.Abort()
 }
 
-// A path that is dead is found so by Await, within the caller's bound.
+// Await detects a dead path, within the caller's bound.
 func TestDeadPath(t *testing.T) {
 	a, b := connected(t)
-	// The socket alone goes; no word of it reaches the peer.
+	// Only the socket is closed; the peer is not notified.
 	b.Tunnel().release()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -458,7 +458,7 @@ func TestDeadPath(t *testing.T) {
 	}
 }
 
-// A tunnel that dies ends its streams with an error, and whoever waits.
+// A tunnel that dies ends its streams and pending calls with an error.
 func TestDeathOfTunnel(t *testing.T) {
 	a, b := connected(t)
 	a.Tunnel().Keep(time.Hour)

@@ -38,8 +38,7 @@ func later(to net.Addr, udp bool, after time.Duration) Target {
 	return Target{To: addrPort(to), UDP: udp, Nonce: [NonceLen]byte([]byte("0123456789abcdef")), After: after}
 }
 
-// A connection that asked gets its nonce when the time has come, after which
-// it is closed, and not before.
+// A connection that asked gets its nonce when it is due and not before, and is closed after that.
 func TestPromiseTCP(t *testing.T) {
 	p, at := newPoint(t, 0)
 	c := dial(t, at.String())
@@ -67,8 +66,8 @@ func TestPromiseTCP(t *testing.T) {
 	}
 }
 
-// A connection may be behind a Front, and its promise may be longer than it
-// would be held else.
+// A connection may be behind a Front, and its promise may be longer than it would otherwise be
+// held.
 func TestPromiseThroughFront(t *testing.T) {
 	o := NewObserver("broker main", nil, 50*time.Millisecond, nil)
 	f := NewFront(listen(t), o, accept.NewHalfOpen(accept.Bounds{}, nil), nil)
@@ -83,7 +82,7 @@ func TestPromiseThroughFront(t *testing.T) {
 	}
 }
 
-// A promise ends with the one who gave it, and is not kept early.
+// A promise ends with the vantage point that made it, and is not kept early.
 func TestPromiseIsBroken(t *testing.T) {
 	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
@@ -114,10 +113,10 @@ func TestPromiseIsBroken(t *testing.T) {
 	}
 }
 
-// A datagram comes from the port that was asked.
+// The datagram comes from the port that was asked.
 func TestPromiseUDP(t *testing.T) {
 	p, at := newPoint(t, 0)
-	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at)) // takes datagrams of that port only
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at)) // receives only datagrams of that port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +202,7 @@ func wait(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// silentConn notes whether its keep-alive was turned off.
+// silentConn records whether its keep-alive was turned off.
 type silentConn struct {
 	net.Conn
 	off bool
@@ -212,8 +211,8 @@ type silentConn struct {
 func (c *silentConn) SetKeepAlive(on bool) error  { c.off = !on; return nil }
 func (c *silentConn) SetDeadline(time.Time) error { return nil }
 
-// Whoever waits for a promise hears nothing before: a keep-alive would keep the
-// NAT's memory alive, too. More than so many do not wait.
+// A host that waits for a promise receives nothing before: a keep-alive would also keep the NAT's
+// state alive. The number of waiting connections is bounded.
 func TestPromiseKeepsQuiet(t *testing.T) {
 	o := NewObserver("broker main", nil, 0, nil)
 	at := func(i int) netip.AddrPort {

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A quiet port takes two connections, is silent to the next, and calls whom it was kept for,
-// once.
+// A quiet port accepts two connections, is silent to the next, and calls the address it was kept
+// for, once.
 func TestQuietPort(t *testing.T) {
 	p, _ := newPoint(t, 0)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,8 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// patience bounds every wait of the tests. It decides only how long a broken
-// one takes.
+// patience bounds every wait of the tests. It only determines how long a broken test takes.
 const patience = 20 * time.Second
 
 func listen(t *testing.T) *net.TCPListener {
@@ -133,12 +132,12 @@ func TestObserverLetsGo(t *testing.T) {
 	}
 }
 
-// Frames and everything else share a port; not a byte of the others is lost.
+// Frames and everything else share a port; no byte of the others is lost.
 func TestFront(t *testing.T) {
 	f := NewFront(listen(t), NewObserver("broker main", nil, 0, nil), accept.NewHalfOpen(accept.Bounds{}, nil), slog.New(slog.DiscardHandler))
 	run(t, f.Serve)
 	wantObserved(t, dial(t, f.Addr().String()))
-	dial(t, f.Addr().String()) // says nothing, and stops nobody
+	dial(t, f.Addr().String()) // sends nothing, and blocks no other connection
 
 	c := dial(t, f.Addr().String())
 	io.WriteString(c, "\x16hello")
@@ -326,7 +325,7 @@ func TestRates(t *testing.T) {
 	if wait := r.Take("a", now.Add(time.Second)); wait == 0 {
 		t.Error("one a second became two")
 	}
-	for i := range 3 { // after a long rest the burst is back, and no more
+	for i := range 3 { // after a long pause the burst is available again, and no more
 		if wait := r.Take("a", now.Add(time.Hour)); wait != 0 {
 			t.Errorf("rested, take %d: wait %v", i, wait)
 		}

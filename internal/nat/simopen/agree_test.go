@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// reported makes an end behind a preset, as its report would be: 10 ms from the
-// server, its clock behind by offset.
+// reported makes an end behind a preset, as its report would be: 10 ms from the server, its clock
+// behind by offset.
 func reported(t *testing.T, site, preset string, offset time.Duration) End {
 	t.Helper()
 	p, err := lab.Profile(preset)
@@ -34,13 +34,13 @@ func reported(t *testing.T, site, preset string, offset time.Duration) End {
 func TestAgreeChoosesInstants(t *testing.T) {
 	for _, tc := range []struct {
 		a, b      string
-		later     time.Duration // B's instant after A's
+		later     time.Duration // B's instant relative to A's
 		tolerance time.Duration
 	}{
 		{"stateful", "stateful", 0, -1},
 		{"nat", "nat-random", 0, -1},
 		{"open", "stateful", 0, -1},
-		{"stateful", "syn-drop", 20 * ms, 40 * ms}, // the side with state first
+		{"stateful", "syn-drop", 20 * ms, 40 * ms}, // the stateful side first
 		{"syn-drop", "nat", -20 * ms, 40 * ms},
 		{"stateful-reject", "stateful", 20 * ms, 40 * ms}, // the side that would answer first
 		{"stateful", "nat-answers", -20 * ms, 40 * ms},
@@ -154,8 +154,8 @@ func TestNextTryStaysOnTheGrid(t *testing.T) {
 	}
 }
 
-// TestHurryFitsEveryPair: whatever the direct way takes, up to that by way of
-// the server, no SYN draws a reset and one of them gets through.
+// TestHurryFitsEveryPair: whatever the direct path takes, up to that through the server, no SYN
+// triggers a reset and one of them gets through.
 func TestHurryFitsEveryPair(t *testing.T) {
 	tried := 0
 	for _, from := range lab.Presets() {

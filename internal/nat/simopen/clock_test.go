@@ -20,7 +20,7 @@ func TestClockTakesTheShortestRoundTrip(t *testing.T) {
 	if _, ok := c.Estimate(epoch); ok {
 		t.Error("an estimate without a sample")
 	}
-	c.Add(ask(epoch, 700*ms, 10*ms, 90*ms)) // a queue on the way back: off by 40 ms
+	c.Add(ask(epoch, 700*ms, 10*ms, 90*ms)) // a queue on the way back: an error of 40 ms
 	c.Add(ask(epoch.Add(time.Second), 700*ms, 11*ms, 9*ms))
 	c.Add(ask(epoch.Add(2*time.Second), 700*ms, 50*ms, 10*ms))
 	e, ok := c.Estimate(epoch.Add(2 * time.Second))
@@ -50,8 +50,7 @@ func TestClockIgnoresASampleThatEndsBeforeItBegan(t *testing.T) {
 	}
 }
 
-// The truth lies within the error that the estimate names, whatever the paths
-// did, and the memory stays bounded.
+// The truth is within the estimate's error, whatever the paths did, and the memory stays bounded.
 func TestClockErrorIsABound(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -41,7 +41,7 @@ type endpoint struct {
 	port *Port
 }
 
-// prepare readies a port of a site's node.
+// prepare prepares and observes a port of a site's node.
 func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, error) {
 	e := &endpoint{host: g.Node(site, preset)}
 	profile, err := lab.Profile(preset)
@@ -94,8 +94,8 @@ func (m *meeting) close() {
 	}
 }
 
-// meet prepares both ends and lets them open; B fires skew after the instant
-// agreed on. Pairs for which there is no agreement are tried all the same.
+// meet prepares both ends and lets them open; B starts skew after the agreed instant. Pairs without
+// an agreement are tried anyway.
 func (g *grid) meet(a, b string, ports overlay.Ports, skew time.Duration, o Options) (*meeting, error) {
 	m := new(meeting)
 	var err error
@@ -136,7 +136,7 @@ func (e *endpoint) open(ctx context.Context, s Start, o Options) (conn *net.TCPC
 	return conn, err
 }
 
-// err says why the meeting did not bring a working connection, or returns nil.
+// err returns why the meeting did not yield a working connection, or nil.
 func (m *meeting) err() error {
 	m.check.Do(func() {
 		if m.result = errors.Join(m.errA, m.errB); m.result == nil {
@@ -146,10 +146,9 @@ func (m *meeting) err() error {
 	return m.result
 }
 
-// again makes a fresh agreement, up to twice, for two ends that should meet and
-// did not: whoever uses the package does so, too. A machine with more work than
-// CPUs wakes an end so late that its instant is past, and where a site answers
-// with resets, one late end fails the attempt.
+// again makes a new agreement, up to twice, for two ends that should meet and did not: users of the
+// package do so, too. An overloaded machine wakes an end so late that its instant is past, and
+// where a site answers with resets, one late end fails the attempt.
 func (g *grid) again(m *meeting, err error, a, b string, ports overlay.Ports, skew time.Duration, o Options) (*meeting, error) {
 	for range 2 {
 		if err == nil && m.err() == nil {
@@ -162,7 +161,7 @@ func (g *grid) again(m *meeting, err error, a, b string, ports overlay.Ports, sk
 	return m, err
 }
 
-// possible says which pairs can meet.
+// possible reports which pairs can meet.
 func possible(a, b string) bool {
 	in := slices.Contains[[]string]
 	switch {
@@ -174,8 +173,8 @@ func possible(a, b string) bool {
 	return !in(gridtest.ByFlags, a) || !in(gridtest.ByFlags, b)
 }
 
-// TestEveryPair tries all 15 x 15 pairs at 10 ms one way, the impossible ones as
-// well: they must fail for good, and Agree must know beforehand.
+// TestEveryPair tries all 15 x 15 pairs at 10 ms one way, including the impossible ones: they must
+// fail for good, and Agree must know beforehand.
 func TestEveryPair(t *testing.T) {
 	g := newGrid(t, gridtest.All...)
 	begin := time.Now()

@@ -27,8 +27,8 @@ func prepared(t *testing.T, ports overlay.Ports) *Port {
 	return p
 }
 
-// Sharing a port among its own sockets must not make a Port share it with
-// another, which would take its connections.
+// Sharing a port among its own sockets must not make a Port share it with another, which would take
+// its connections.
 func TestPortsAreNotShared(t *testing.T) {
 	two := overlay.Ports{First: 20100, Last: 20101}
 	a, b := prepared(t, two), prepared(t, two)
@@ -53,8 +53,7 @@ func TestPrepareNeedsAnAddress(t *testing.T) {
 	}
 }
 
-// With nothing in between, over both families: whoever wins, there is one
-// connection.
+// With nothing in between, over both IP versions: whichever socket wins, there is one connection.
 func TestOpenOnOneHost(t *testing.T) {
 	for _, addr := range []netip.Addr{loopback, netip.IPv6Loopback()} {
 		for range 50 {
@@ -83,8 +82,7 @@ func TestOpenOnOneHost(t *testing.T) {
 	}
 }
 
-// Connections of others to the port are reset, and the awaited one is found
-// among them.
+// Connections of other hosts to the port are reset, and the expected one is found among them.
 func TestStrangersAreReset(t *testing.T) {
 	p, friend := prepared(t, overlay.Ports{}), prepared(t, overlay.Ports{})
 	stranger, err := net.Dial("tcp", p.Local().String())
@@ -212,8 +210,8 @@ func TestAnswerRefusesOtherFrames(t *testing.T) {
 	}
 }
 
-// Two ports that are connected cannot be once more; the error must not send
-// people after firewalls.
+// Two connected ports cannot be connected once more; the error must not make users suspect
+// firewalls.
 func TestPortsThatAreConnected(t *testing.T) {
 	a, b := prepared(t, overlay.Ports{}), prepared(t, overlay.Ports{})
 	c, err := a.Dial(t.Context(), b.Local())
@@ -227,8 +225,7 @@ func TestPortsThatAreConnected(t *testing.T) {
 	}
 }
 
-// Whatever becomes of an Open, its sockets and goroutines end with it, except the
-// connection and the Port.
+// However an Open ends, its sockets and goroutines end with it, except the connection and the Port.
 func TestNothingIsLeft(t *testing.T) {
 	descriptors := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -258,7 +255,7 @@ func TestNothingIsLeft(t *testing.T) {
 		peer.Close()
 		c.Close()
 	}
-	once() // what is made once for all
+	once() // what is initialised once
 	files, routines := descriptors(), runtime.NumGoroutine()
 	for range 100 {
 		once()

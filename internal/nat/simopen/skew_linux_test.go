@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TestSkew lets ends start apart from each other. Silent sites do not mind,
-// those that answer with a reset need tries that cross.
+// TestSkew lets ends start apart from each other. For silent sites that does not matter; those that
+// answer with a reset need attempts that cross.
 func TestSkew(t *testing.T) {
 	g := newGrid(t, "open", "syn-drop", "syn-reset", "stateful", "stateful-reject", "stateful-strict", "nat", "nat-answers", "nat-random")
 	const seed = 7
@@ -34,10 +34,10 @@ func TestSkew(t *testing.T) {
 		{"stateful", "open", 10, upTo(30 * ms)},
 		{"stateful", "stateful", 3, exactly(500 * ms)}, // longer than Patience
 		{"nat", "nat", 3, exactly(-500 * ms)},
-		{"syn-drop", "stateful", 5, exactly(70 * ms)}, // the SYN that should meet a hole comes too early
+		{"syn-drop", "stateful", 5, exactly(70 * ms)}, // the SYN that should pass a hole arrives too early
 		{"stateful", "stateful-reject", 10, exactly(15 * ms)},
 		{"stateful-reject", "stateful-reject", 10, upTo(30 * ms)},
-		{"stateful-reject", "stateful-reject", 10, exactly(60 * ms)}, // off the grid by half a step: no retry without jitter crosses
+		{"stateful-reject", "stateful-reject", 10, exactly(60 * ms)}, // off the grid by half a step: without jitter no retry crosses
 		{"nat-answers", "nat-answers", 10, exactly(60 * ms)},
 		{"syn-reset", "stateful", 10, upTo(30 * ms)},
 	} {
@@ -65,8 +65,8 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestLimitedEgress: sites that let out only port 443 meet peers that dial from
-// it; sites that let out nothing never do.
+// TestLimitedEgress: sites that let out only port 443 meet peers that dial from it; sites that let
+// out nothing never do.
 func TestLimitedEgress(t *testing.T) {
 	g := newGrid(t, "egress-443", "stateful", "no-udp", "nat")
 	port443 := overlay.Ports{First: 443, Last: 443}
@@ -89,7 +89,7 @@ func TestLimitedEgress(t *testing.T) {
 	}
 }
 
-// A node that may only talk to an HTTP proxy reaches no vantage point.
+// A node that may only reach an HTTP proxy reaches no vantage point.
 func TestNoEgress(t *testing.T) {
 	g := newGrid(t, "http-proxy")
 	if e, err := g.prepare("a", "http-proxy", overlay.Ports{}); !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "no vantage point answered") {
@@ -97,13 +97,13 @@ func TestNoEgress(t *testing.T) {
 	}
 }
 
-// TestErrors: what a person reads when it does not work.
+// TestErrors: the error texts when it does not work.
 func TestErrors(t *testing.T) {
 	g := newGrid(t, "nat-symmetric", "stateful", "stateful-reject")
 	at := time.Now()
 	for _, tc := range []struct {
 		preset string
-		remote string // the lab's, or an address where nobody dials
+		remote string // the lab's, or an address from which no peer dials
 		class  error
 		text   string
 	}{

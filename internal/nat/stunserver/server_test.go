@@ -25,8 +25,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The answers on the wire. The addresses and the transaction are those of the
-// test vectors of RFC 5769, so the XORed values are the ones printed there.
+// The encoded answers. The addresses and the transaction are those of the test vectors of RFC 5769,
+// so the XORed values are the ones printed there.
 func TestReply(t *testing.T) {
 	v4 := netip.MustParseAddrPort("192.0.2.1:32853")
 	v6 := netip.MustParseAddrPort("[2001:db8:1234:5678:11:2233:4455:6677]:32853")
@@ -88,8 +88,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// start serves a loopback socket and returns its address; the test fails unless
-// Serve returns nil at its end.
+// start serves a loopback socket and returns its address; the test fails unless Serve returns nil
+// when it ends.
 func start(t *testing.T, s *Server) *net.UDPAddr {
 	t.Helper()
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -180,8 +180,8 @@ func TestServeClosedSocket(t *testing.T) {
 	}
 }
 
-// No input makes it panic, answer what is no request, or answer with more than
-// an empty request draws; what is padded draws no more than it has.
+// No input makes it panic, answer what is no request, or answer with more than an empty request
+// gets; what is padded gets no more than its own size.
 func FuzzJudge(f *testing.F) {
 	for _, s := range []string{
 		"0001 0000 2112a442 " + transaction,

@@ -24,16 +24,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// childEnv makes the test binary play a helper: "asker ADDRESS TARGET-PORT" or
-// "target ADDRESS", behind how many capabilities it is to keep ("raw" or "none").
+// childEnv makes the test binary act as a helper: "asker ADDRESS TARGET-PORT" or "target ADDRESS",
+// after the capabilities that it keeps ("raw" or "none").
 const childEnv = "ISTHMUS_TRAVERSE_TEST_CHILD"
 
-// nobody is a user that the machine has even when nobody made one.
+// nobody is a uid that needs no entry in the user database.
 const nobody = 65534
 
-// TestMain starts a child before the lab can take the process elsewhere. It
-// leaves fuzzing where it is, because that hands descriptors to processes that it
-// starts; choose no test of the lab together with -fuzz.
+// TestMain starts a child before the lab can re-execute the process. It does not interfere with
+// fuzzing, which passes descriptors to the processes that it starts; select no test of the lab
+// together with -fuzz.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childEnv); role != "" {
 		if err := child(strings.Fields(role)); err != nil {
@@ -49,10 +49,10 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// child is a helper that has one capability, or none. What a broker would carry
-// goes by its standard streams.
+// child is a helper that has one capability, or none. Its standard streams carry what a broker
+// would carry.
 func child(words []string) error {
-	runtime.LockOSThread() // capabilities are a thread's
+	runtime.LockOSThread() // capabilities belong to a thread
 	if err := keep(words[0]); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func child(words []string) error {
 	return err
 }
 
-// target injects one SYN and echoes what the connection brings.
+// target injects one SYN and echoes the connection's data.
 func target(ctx context.Context, e *Engine, port *simopen.Port, lines *bufio.Reader) error {
 	fmt.Println(port.Local())
 	var source, packet string
@@ -135,8 +135,8 @@ func keep(which string) error {
 	return os.NewSyscallError("capset", unix.Capset(&header, &data[0]))
 }
 
-// helper starts a child on a host, as another user where this one may become
-// one, with no capability but, ambient, CAP_NET_RAW.
+// helper starts a child on a host, as another user where this one may become one, with no
+// capability but, ambient, CAP_NET_RAW.
 func helper(t *testing.T, h *lab.Host, role string) (say io.Writer, hear *bufio.Reader) {
 	t.Helper()
 	c := h.Command(t.Context(), "/proc/self/exe")
@@ -163,8 +163,8 @@ func helper(t *testing.T, h *lab.Host, role string) (say io.Writer, hear *bufio.
 	return in, bufio.NewReader(output)
 }
 
-// canBecomeNobody reports whether this process may change to another user: in a
-// user namespace of an ordinary user there is only one.
+// canBecomeNobody reports whether this process may change to another user: the user namespace of an
+// ordinary user has only one.
 func canBecomeNobody() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -184,8 +184,8 @@ func line(t *testing.T, r *bufio.Reader) string {
 	return strings.TrimSpace(s)
 }
 
-// TestOneCapability: CAP_NET_RAW is all that both helpers need, at the most
-// demanding level, over either version of IP.
+// TestOneCapability: CAP_NET_RAW is all that both helpers need, at the most demanding level, over
+// either IP version.
 func TestOneCapability(t *testing.T) {
 	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, WAN: lab.WAN{Default: wan.Shape{Delay: oneWay}}, Sites: []lab.Site{
 		{Name: "a", Preset: "stateful-strict", Nodes: lab.Nodes(1)}, {Name: "b", Preset: "stateful-strict", Nodes: lab.Nodes(1)},

@@ -15,8 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TestEngineErrors: what a person reads when it does not work, and that nothing
-// hangs.
+// TestEngineErrors: the error texts when it does not work, and that nothing hangs.
 func TestEngineErrors(t *testing.T) {
 	g := newGrid(t, "open", "syn-reset")
 	a, b := g.Node("a", "open"), g.Node("b", "open")
@@ -73,7 +72,7 @@ func TestEngineErrors(t *testing.T) {
 	check("carrying fails", connect("open", true, boom), boom, "broker is down")
 }
 
-// The same SYN twice is one connection request; another is another.
+// The same SYN twice is one connection request; a different SYN is another.
 func TestDuplicatesAreSuppressed(t *testing.T) {
 	e := &Engine{flows: make(map[endpoints]*flow)}
 	now := time.Unix(1000, 0)
@@ -108,7 +107,7 @@ func TestDuplicatesAreSuppressed(t *testing.T) {
 	}
 }
 
-// The table of connections is bounded, and places of old ones are used again.
+// The table of connections is bounded, and the places of old ones are reused.
 func TestFlowsAreBounded(t *testing.T) {
 	e := &Engine{flows: make(map[endpoints]*flow)}
 	local := netip.MustParseAddr("10.0.0.1")
@@ -130,8 +129,8 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 }
 
-// SYNs on the loopback interface are not seen, or an injected one would be taken
-// for one of this host's own.
+// SYNs on the loopback interface are ignored; otherwise an injected one would be taken for one of
+// this host's own.
 func TestLoopbackIsNotWatched(t *testing.T) {
 	g := newGrid(t, "open")
 	a, b := g.Node("a", "open"), g.Node("b", "open")

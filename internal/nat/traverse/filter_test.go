@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// TestFilter runs the filter's parts that read the packet in a virtual machine;
-// the extensions in front (protocol and kind of link) are the kernel's.
+// TestFilter runs the filter's parts that read the packet in a virtual machine; the preceding
+// extensions (protocol and kind of link) are the kernel's.
 func TestFilter(t *testing.T) {
 	raw, err := synFilter()
 	if err != nil {

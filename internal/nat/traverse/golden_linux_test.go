@@ -20,19 +20,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TestPaperLevel is the table of what traversing TCP without additions passes:
-// one line for each kind of filter, its failures included. Three lines are about a
-// TUN device, into which the SYN used to be written and which reverse path
-// filtering (RFC 3704) makes drop it; a raw socket sends it over the loopback
-// interface instead, which no setting of rp_filter minds.
+// TestPaperLevel is the table of what traversing TCP without additions passes: one line for each
+// kind of filter, including its failures. Three lines are about a TUN device, into which the SYN
+// used to be written and which reverse path filtering (RFC 3704) makes drop it; a raw socket sends
+// it over the loopback interface instead, which no setting of rp_filter affects.
 func TestPaperLevel(t *testing.T) {
 	type line struct {
 		what    string
 		preset  string // of the target's gateway
 		rules   func(l *lab.Lab, target *lab.Host) []chain
-		onNode  bool // the rules are the target's own
+		onNode  bool // the rules are on the target itself
 		asker   string
-		source  string // in the carried SYN: "" is right, or the host whose address it is
+		source  string // in the carried SYN: "" is correct, or the host whose address it is
 		outside bool   // the target is dialled at its gateway's address
 		sysctl  string
 		plain   bool // a plain connect gets through
@@ -161,8 +160,8 @@ func (g *grid) plain(a, b *lab.Host, at netip.Addr) error {
 	return err
 }
 
-// The last line: where a tracker at the target's side stops the paper's
-// level, a simultaneous open passes, half a second apart even.
+// The last line: where a tracker at the target's side stops the paper's level, a simultaneous open
+// passes, even half a second apart.
 func TestSimultaneousOpenInstead(t *testing.T) {
 	g := newGrid(t, "open", "stateful")
 	a, err := g.place(g.Node("a", "open"), true)

@@ -68,15 +68,15 @@ func engine(t *testing.T, h *lab.Host) *Engine {
 	return e
 }
 
-// A place is a port of a host, and where the others see it.
+// A place is a port of a host, and its public address.
 type place struct {
 	host    *lab.Host
 	port    *simopen.Port
 	outside netip.AddrPort
 }
 
-// place takes a port of a host. With observe it finds out its mapping, as a
-// helper behind a NAT must.
+// place opens a port of a host. With observe it determines the mapping, as a helper behind a NAT
+// must.
 func (g *grid) place(h *lab.Host, observe bool) (*place, error) {
 	p := &place{host: h}
 	return p, h.Do(func() (err error) {
@@ -102,9 +102,8 @@ type attempt struct {
 	carry  time.Duration  // each way; 0: by a broker as far from both as they are from each other
 }
 
-// negative returns an attempt that ought to fail within a bound. Where a reset
-// is to be the cause, the SYN is carried slowly enough that on a busy machine, too,
-// the reset is first.
+// negative returns an attempt that should fail within a bound. Where a reset is the expected cause,
+// the SYN is carried slowly enough that the reset is first even on a busy machine.
 func negative(level Level, target string, bound time.Duration) attempt {
 	a := attempt{level: level, bound: bound}
 	if slices.Contains([]string{"syn-reset", "stateful-reject", "nat-answers"}, target) {
@@ -113,9 +112,9 @@ func negative(level Level, target string, bound time.Duration) attempt {
 	return a
 }
 
-// again makes an attempt that ought to succeed, and twice more if it did not: on a
-// machine that stops for a second now and then, one in a hundred comes too late
-// for every timer. It counts those that needed more than one in again.
+// again makes an attempt that should succeed, and twice more if it did not: on a machine that
+// stalls for a second occasionally, one in a hundred is too late for every timer. It counts in
+// again those that needed more than one.
 func (g *grid) again(a, b *lab.Host, try attempt, again *atomic.Int32) (time.Duration, error) {
 	took, err := g.run(a, b, try)
 	for more := 2; err != nil && more > 0; more-- {
@@ -128,7 +127,7 @@ func (g *grid) again(a, b *lab.Host, try attempt, again *atomic.Int32) (time.Dur
 	return took, err
 }
 
-// fewAgain fails the test when second tries were not the exception.
+// fewAgain fails the test when second attempts were not the exception.
 func fewAgain(t *testing.T, again *atomic.Int32, of int) {
 	t.Helper()
 	if n := int(again.Load()); n*20 > of {
@@ -136,8 +135,8 @@ func fewAgain(t *testing.T, again *atomic.Int32, of int) {
 	}
 }
 
-// run makes the attempt between two nodes and exchanges data. The error is of
-// the attempt; what fails before it fails the test.
+// run makes the attempt between two nodes and exchanges data. It returns the error of the attempt;
+// an earlier failure fails the test.
 func (g *grid) run(a, b *lab.Host, try attempt) (time.Duration, error) {
 	client, err := g.place(a, !try.source.IsValid())
 	if err != nil {
@@ -207,7 +206,7 @@ func (g *grid) connect(ctx context.Context, client, server *place, try attempt) 
 	return conn, err
 }
 
-// pass lets the time of a delivery pass.
+// pass waits for the duration of a delivery.
 func pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -219,15 +218,15 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// targets says at which gateways a level reaches a listener.
+// targets lists the gateways behind which a level reaches a listener.
 var targets = map[Level][]string{
 	Trav:     {"open", "nat-fullcone", "nat-1to1", "syn-drop"},
 	TravAck:  {"open", "nat-fullcone", "nat-1to1", "syn-drop", "stateful", "port-range"},
 	TravEcho: {"open", "nat-fullcone", "nat-1to1", "syn-drop", "stateful", "port-range", "stateful-strict", "stateful-strict-new", "stateful-noloose", "nat", "nat-random"},
 }
 
-// TestLevels tries every level from eight gateways to all that are not
-// symmetric, those it cannot pass as well.
+// TestLevels tries every level from eight gateways to all that are not symmetric, including those
+// it cannot pass.
 func TestLevels(t *testing.T) {
 	g := newGrid(t, gridtest.All...)
 	var second atomic.Int32
@@ -266,8 +265,8 @@ func TestLevels(t *testing.T) {
 	fewAgain(t, &second, 168)
 }
 
-// TestLevelsOverIPv6: every level reaches over IPv6, where nothing is translated, the
-// filters that it reaches over IPv4, and no other.
+// TestLevelsOverIPv6: every level reaches over IPv6, where nothing is translated, the filters that
+// it reaches over IPv4, and no other.
 func TestLevelsOverIPv6(t *testing.T) {
 	kinds := []string{"open", "syn-drop", "stateful", "stateful-strict", "stateful-strict-new", "stateful-noloose"}
 	spec := lab.Spec{IPv6: true, WAN: lab.WAN{Default: wan.Shape{Delay: oneWay}}}
@@ -343,8 +342,8 @@ func TestChoose(t *testing.T) {
 			case ok:
 				jobs = append(jobs, func() { check(attempt{level: level, bound: 3 * time.Second}, patient) })
 			case a == "syn-reset" && b != "syn-reset" && b != "stateful-reject" && b != "nat-answers" && b != "nat-symmetric":
-				// Whether the asker's repeated SYN or its site's reset is first at the
-				// target's firewall is a matter of milliseconds.
+				// Whether the asker's repeated SYN or its site's reset is first at the target's
+				// firewall is a matter of milliseconds.
 			default:
 				for _, level := range Levels() {
 					jobs = append(jobs, func() { check(negative(level, b, 500*ms), g.run) })

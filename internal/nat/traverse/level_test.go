@@ -109,7 +109,7 @@ func TestConversationOfSimplerLevels(t *testing.T) {
 	}
 }
 
-// Nothing but a bare SYN, from another host, to a listener here, is injected.
+// Only a bare SYN, from another host, to a listener here, is injected.
 func TestConversationRefuses(t *testing.T) {
 	syn := linuxSYN(t)
 	withFlags := func(f uint8) Segment { s := syn; s.Flags = f; return s }

@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// The firewalls that no preset of the lab has are made of these parts, added to
-// the rules of a gateway that lets everything through, or to a node.
+// The firewalls that no preset of the lab has are made of these parts, added to the rules of a
+// gateway that lets everything through, or to a node.
 
 // A rule is a list of expressions.
 type rule []expr.Any
@@ -64,8 +64,8 @@ const (
 	untracked   = expr.CtStateBitNEW
 )
 
-// addr matches an address, at offset 12 (source) or 16 (destination) of the
-// header; setAddr overwrites one, without any memory of the connection.
+// addr matches an address, at offset 12 (source) or 16 (destination) of the header; setAddr
+// overwrites one, without connection tracking.
 func addr(offset uint32, a netip.Addr) rule {
 	return rule{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
@@ -90,7 +90,7 @@ var (
 	drop   = rule{&expr.Verdict{Kind: expr.VerdictDrop}}
 )
 
-// A chain is where rules apply.
+// A chain says where rules apply.
 type chain struct {
 	hook     *nftables.ChainHook
 	priority *nftables.ChainPriority

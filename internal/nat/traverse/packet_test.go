@@ -28,15 +28,15 @@ var (
 	server6 = netip.MustParseAddrPort("[2001:db8:2::b]:42323")
 )
 
-// linuxOptions are what Linux puts into a SYN: MSS 1460, SACK permitted, a
-// timestamp, window scale 7.
+// linuxOptions are the options of Linux's SYN: MSS 1460, SACK permitted, a timestamp, window scale
+// 7.
 const linuxOptions = "020405b4 0402 080a 11223344 55667788 01 030307"
 
 func linuxSYN(t testing.TB) Segment {
 	return Segment{Src: client, Dst: server, Seq: 0xe1294704, Flags: flagSYN, Window: 64240, Options: unhex(t, linuxOptions)}
 }
 
-// The bytes of every segment that is ever made, checksums included.
+// The bytes of every segment that is ever made, including checksums.
 func TestGoldenPackets(t *testing.T) {
 	syn := linuxSYN(t)
 	synack := Segment{Src: server, Dst: client, Seq: 0xefb155c7, Ack: syn.Seq + 1, Flags: flagSYN | flagACK, Window: 65160, Options: unhex(t, linuxOptions)}
@@ -79,8 +79,8 @@ func same(a, b Segment) bool {
 	return equal && reflect.DeepEqual(a, b)
 }
 
-// checkSums adds the checksums up the plain way: with the checksum itself, the
-// sum of all words is all ones.
+// checkSums verifies the checksums the simple way: including the checksum itself, the sum of all
+// words is all ones.
 func checkSums(t testing.TB, p []byte) {
 	t.Helper()
 	add := func(words ...[]byte) (n uint64) {
@@ -166,7 +166,7 @@ func TestOption(t *testing.T) {
 		{linuxOptions, 3, "07"},
 		{linuxOptions, 8, "1122334455667788"},
 		{linuxOptions, 5, ""},
-		{"00030307", 3, ""}, // behind the end
+		{"00030307", 3, ""}, // after the end
 		{"0300", 3, ""},     // a length of nothing
 		{"0309ffff", 3, ""}, // a length beyond the end
 		{"010103", 3, ""},   // no length
@@ -177,8 +177,8 @@ func TestOption(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that whatever is taken for a segment survives being sent, and
-// that no segment made from it panics.
+// FuzzParse checks that everything accepted as a segment survives encoding, and that no segment
+// made from it panics.
 func FuzzParse(f *testing.F) {
 	syn := linuxSYN(f)
 	f.Add(syn.Append(nil))

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever a service manager takes away is a lack of privilege, without which the
-// daemons serve on.
+// Whatever a service manager takes away counts as a missing privilege, without which the daemons
+// continue to serve.
 func TestPrivilege(t *testing.T) {
 	for errno, want := range map[syscall.Errno]bool{unix.EPERM: true, unix.EACCES: true, unix.EAFNOSUPPORT: true, unix.ENFILE: false} {
 		err := privilege("packet socket", os.NewSyscallError("socket", errno))
