@@ -57,8 +57,9 @@ func boundText[T uint16 | uint32 | uint64](v T, zero string) string {
 	return strconv.FormatUint(uint64(v), 10)
 }
 
-// together is the share of the outbound rate that gets through when the same amount is returned, if
-// one limit applies to both directions: a half in theory, less as measured.
+// together is the lower bound of the share of the outbound rate that gets through when as much is
+// returned, if one limit applies to both directions: the measured share is a half, and shares from
+// together to twice that count.
 const together = 0.35
 
 // implausible is the fraction of a rate that got through unhindered shortly before, below which a
