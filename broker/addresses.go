@@ -8,9 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// checkTarget refuses addresses that no other site may be sent to: who
-// registers one would have foreign helpers dial their own host or their own
-// network's management services.
+// checkTarget refuses addresses that the broker must not give to other sites: a site that registers
+// one would make foreign helpers dial their own host or their own network's management services.
 func checkTarget(what string, addr netip.AddrPort, loopback bool) error {
 	ip := addr.Addr().Unmap()
 	why := ""

@@ -18,26 +18,26 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Status is what a broker tells an admin, as JSON.
+// Status is the broker's state as the admin service returns it, in JSON.
 type Status struct {
 	Broker   string          `json:"broker"`
 	Epoch    uint64          `json:"epoch"`
 	Started  time.Time       `json:"started"`
 	Sessions int             `json:"sessions"` // open now
-	Waiting  int             `json:"waiting"`  // callers that wait for a process or a name
-	Names    int             `json:"names"`    // that are published
+	Waiting  int             `json:"waiting"`  // callers waiting for a process or a name
+	Names    int             `json:"names"`    // published
 	Sites    []SiteStatus    `json:"sites"`
 	Jobs     []JobStatus     `json:"jobs"`
 	Proxies  []ProxyStatus   `json:"proxies"`
 	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
-	Traffic  []traffic.Flow  `json:"traffic"`  // what passed proxies and gateways between sites, by who carried it
-	Vantage  VantageStatus   `json:"vantage"`  // what the broker did as a vantage point
+	Traffic  []traffic.Flow  `json:"traffic"`  // bytes between sites that passed proxies and gateways, by carrier
+	Vantage  VantageStatus   `json:"vantage"`  // the broker's activity as a vantage point
 	Counters CounterStatus   `json:"counters"`
 	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
-	Store    *store.Status   `json:"store,omitempty"` // where what must last is kept, if anywhere
+	Store    *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere
 }
 
-// SiteStatus is one site. Since is when its frontal joined or, if it is away,
+// SiteStatus is one site. Since is when its frontal joined or, if the frontal is away, when it
 // left.
 type SiteStatus struct {
 	Profile   overlay.SiteProfile `json:"profile"`
@@ -45,11 +45,11 @@ type SiteStatus struct {
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
 	Hosts     offer.Counts        `json:"hosts"`            // nodes in the list of hosts
-	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site has none, and permits no link with others
+	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site has no policy and permits no link with others
 	RTTMS     float64             `json:"rtt_ms,omitempty"` // of the frontal's session with the broker
 
-	// Measured is what the site's probes found, if they ran, and Differs where
-	// that is not what the profile says.
+	// Measured is what the site's probes found, if they ran; Differs lists where that contradicts
+	// the profile.
 	Measured *probe.Measured    `json:"measured,omitempty"`
 	Differs  []probe.Difference `json:"differs,omitempty"`
 }
@@ -58,11 +58,10 @@ type SiteStatus struct {
 type JobStatus struct {
 	Job       overlay.JobID           `json:"job"`
 	Processes map[overlay.SiteID]int  `json:"processes"`
-	For       []registry.JobPrincipal `json:"for"` // on whose behalf it works
+	For       []registry.JobPrincipal `json:"for"` // principals on whose behalf it runs
 }
 
-// ProxyStatus is one proxy. Live counts the links assigned since it last
-// reported, too.
+// ProxyStatus is one proxy. Live includes the links assigned since the proxy's last report.
 type ProxyStatus struct {
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses"`
@@ -104,7 +103,7 @@ func (b *Broker) Status() Status {
 	return s
 }
 
-// admin answers admins.
+// admin implements the admin service.
 type admin struct {
 	controlpb.UnimplementedAdminServer
 	b *Broker
@@ -145,11 +144,11 @@ func (a admin) Decide(ctx context.Context, req *controlpb.DecideRequest) (*contr
 	return plan, nil
 }
 
-// maxWho bounds the principals of one question; a link has two.
+// maxWho bounds the principals of one query; a link has two.
 const maxWho = 16
 
-// within makes the plan for links of a job as policies permit, with what they
-// say. Nothing is counted: no link is asked for.
+// within returns the plan for links of a job under both sites' policies, and the policies' verdict.
+// It counts nothing, because no link is requested.
 func (a admin) within(asker, target *registry.Site, req *controlpb.DecideRequest) (*controlpb.Plan, error) {
 	if len(req.Who) > maxWho {
 		return nil, fmt.Errorf("%d principals, at most %d can be asked about", len(req.Who), maxWho)

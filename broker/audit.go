@@ -14,10 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// auditIntroduction records what was decided about two processes, and what
-// became of it. Sites and nodes are those that the registry knows, not what
-// the asker says; of a request that was refused before it was looked up they
-// are not known.
+// auditIntroduction records the decision about two processes and its outcome. Sites and nodes are
+// those that the registry knows, not those that the asker claims; they are empty for a request that
+// was refused before the lookup.
 func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err error) {
 	r := audit.Record{
 		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(),
@@ -44,8 +43,8 @@ func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err er
 	b.audit.Append(r)
 }
 
-// auditAddress records that a site is not told where a job's process is,
-// because policies refuse the link.
+// auditAddress records that a site does not get a process's address because policies refuse the
+// link.
 func (b *Broker) auditAddress(asker *registry.Site, e registry.Entry, rule string, err error) {
 	b.audit.Append(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, Peer: "frontal " + string(asker.Profile.Site), Job: string(e.Point.Process.Job),
@@ -53,8 +52,8 @@ func (b *Broker) auditAddress(asker *registry.Site, e registry.Entry, rule strin
 	})
 }
 
-// auditEnrolment records that a certificate was issued, or why it was not, and
-// for what: a token, an old certificate, or the word of an identity provider.
+// auditEnrolment records that a certificate was issued, or why it was not, and what authorised it:
+// a token, an old certificate, or an identity provider's token.
 func (b *Broker) auditEnrolment(identity, by, peer string, err error) {
 	r := audit.Record{Event: audit.Enrolment, Effect: audit.Permitted, Peer: peer, Rule: by, Reason: "a certificate for " + identity}
 	r.User, _ = strings.CutPrefix(identity, control.RoleUser.String()+" ")
@@ -68,7 +67,7 @@ func (b *Broker) auditEnrolment(identity, by, peer string, err error) {
 	b.audit.Append(r)
 }
 
-// auditSession records that a daemon or an admin came or left.
+// auditSession records the start or the end of a session of a daemon or an admin.
 func (b *Broker) auditSession(s *control.Session, what string) {
 	r := audit.Record{Event: audit.Session, Peer: s.Peer().String() + " " + s.RemoteAddr().String(), Reason: what}
 	if site := s.Peer().Site; site != "" {
@@ -77,24 +76,23 @@ func (b *Broker) auditSession(s *control.Session, what string) {
 	b.audit.Append(r)
 }
 
-// turnedAway tells of a connection that was closed before it proved who it is,
-// because there are too many.
+// turnedAway logs a connection that was closed before authentication because too many were open.
 func (b *Broker) turnedAway(from net.Addr, err error) {
 	b.log.Debug("connection closed", "from", from.String(), "error", err)
 	b.auditRefusal(from.String(), "half-open", err)
 }
 
-// auditOverBudget records what a peer was refused that is over its budget.
+// auditOverBudget records a refusal to a peer that exceeds its budget.
 func (b *Broker) auditOverBudget(s *control.Session, err error) {
 	b.auditRefusal(s.Peer().String()+" "+s.RemoteAddr().String(), "budget", err)
 }
 
-// auditCaller records who was turned away before there was a session.
+// auditCaller records a connection that was refused before it had a session.
 func (b *Broker) auditCaller(from net.Addr, err error) {
 	b.auditRefusal(from.String(), "session", err)
 }
 
-// auditRefusal records what somebody was refused.
+// auditRefusal records a refusal.
 func (b *Broker) auditRefusal(peer, rule string, err error) {
 	b.audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error()})
 }

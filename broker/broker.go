@@ -26,16 +26,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Broker answers frontals, proxies and admins. Safe for concurrent use.
+// Broker serves frontals, proxies and admins. Safe for concurrent use.
 type Broker struct {
 	name      string
 	epoch     uint64
-	cfg       Config                 // at the start
-	live      atomic.Pointer[Config] // see config
+	cfg       Config                 // as of the start
+	live      atomic.Pointer[Config] // current settings, see config
 	log       *slog.Logger
 	registry  *registry.Registry
 	proxies   *registry.Proxies
-	entering  func() // before a session is entered in either; nil but in tests
+	entering  func() // called before a session enters the registry or the proxies; nil except in tests
 	plans     planner
 	sessions  sessions
 	counters  counters
@@ -47,27 +47,26 @@ type Broker struct {
 	hosts     *hosts
 	traffic   traffic.Meter
 	endpoint  *control.Endpoint
-	audit     *audit.Log // nil is none; set before Serve
+	audit     *audit.Log // nil: no audit log; set before Serve
 	creds     *control.Credentials
 	enrolment *enrol.Server // nil: this broker does not enrol
 	store     *storeKeeper
 	names     *sharedNames
 	started   time.Time
 
-	half, observed *accept.HalfOpen // connections that have not proved who they are
+	half, observed *accept.HalfOpen // connections that have not authenticated yet
 
-	waits *limit.Counter[overlay.SiteID] // of its callers; Memory counts all together
+	waits *limit.Counter[overlay.SiteID] // callers waiting, by site; the registry bounds the sum
 
 	introductions *limit.Counter[overlay.SiteID] // in flight, by the asker's site
 	introduceMax  time.Duration                  // bound of one introduction
 }
 
-// introduceMax is how long one introduction takes at most: what the target's
-// helper does has shorter bounds, so this one is for peers that say nothing.
+// introduceMax bounds one introduction. The target's helper has shorter bounds for its part, so
+// this one is for peers that do not respond.
 const introduceMax = 15 * time.Second
 
-// New returns a broker. Its name is that of its credentials. It starts nothing;
-// call Serve, once.
+// New returns a broker, named as in its credentials. It starts nothing; call Serve, once.
 func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, error) {
 	id := creds.Identity()
 	if id.Role != control.RoleBroker {
@@ -114,8 +113,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	return b, nil
 }
 
-// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. It
-// returns when everything it started has ended.
+// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. It returns when every
+// goroutine it started has ended.
 func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var own sync.WaitGroup
@@ -138,7 +137,7 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	return b.endpoint.Serve(ctx, front, b.admit, b.joined)
 }
 
-// sweep drops what outlived its lease, until ctx ends.
+// sweep drops entries whose lease has expired, until ctx ends.
 func (b *Broker) sweep(ctx context.Context) {
 	tick := time.NewTicker(min(max(b.cfg.Lease/4, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
@@ -159,7 +158,7 @@ func (b *Broker) sweep(ctx context.Context) {
 	}
 }
 
-// admit says who may have a session with a broker.
+// admit decides which peers may have a session with a broker.
 func (b *Broker) admit(id control.Identity) error {
 	switch id.Role {
 	case control.RoleFrontal, control.RoleProxy, control.RoleAdmin:
@@ -174,7 +173,7 @@ func (b *Broker) admit(id control.Identity) error {
 	return nil
 }
 
-// joined follows one session to its end.
+// joined watches one session until it ends.
 func (b *Broker) joined(ctx context.Context, s *control.Session) {
 	b.counters.sessions.Add(1)
 	holder, err := b.sessions.holder(s)
@@ -184,7 +183,7 @@ func (b *Broker) joined(ctx context.Context, s *control.Session) {
 	b.log.Info("session began", "peer", s.Peer().String(), "from", s.RemoteAddr().String())
 	b.auditSession(s, "began")
 	<-ctx.Done()
-	s.Close() // so that no late call of it can join again
+	s.Close() // so that no late call on it can join again
 	b.sessions.remove(s)
 	b.leave(holder)
 	b.hosts.leave(holder, time.Now())
@@ -200,7 +199,7 @@ func (b *Broker) replaced(old registry.Holder, by control.Identity) {
 	}
 }
 
-// caller returns the session that a call came on, if its peer has the role.
+// caller returns the session of a call if the peer has the role want.
 func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Session, registry.Holder, error) {
 	s := control.SessionOf(ctx)
 	if got := s.Peer(); got.Role != want {
@@ -210,14 +209,14 @@ func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Sessio
 	return s, holder, err
 }
 
-// leave clears up what a session that has ended put into the registry.
+// leave removes from the registry what an ended session registered.
 func (b *Broker) leave(h registry.Holder) {
 	b.registry.Leave(h, time.Now())
 	b.proxies.Leave(h)
 }
 
-// entered is called after a session put itself into the registry. If it ended
-// meanwhile, joined may have cleared up too early, and this does it again.
+// entered is called after a session has entered something into the registry. If the session ended
+// meanwhile, joined may have cleaned up too early, and entered cleans up again.
 func (b *Broker) entered(s *control.Session, h registry.Holder) error {
 	if b.sessions.byHolder(h) != nil {
 		return nil
@@ -226,7 +225,7 @@ func (b *Broker) entered(s *control.Session, h registry.Holder) error {
 	return fmt.Errorf("%w: the session of %v has ended", overlay.ErrUnreachable, s.Peer())
 }
 
-// fail counts an error by its class and gives it to gRPC.
+// fail counts an error by its class and converts it for gRPC.
 func (b *Broker) fail(err error) error {
 	b.counters.fault(err)
 	return control.Status(err)

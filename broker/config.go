@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/oidc"
 )
 
-// Config are the settings of a broker. Its name is in its certificate.
+// Config holds the settings of a broker. Its name is in its certificate.
 type Config struct {
 	Listen        netip.AddrPort  `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites need no more than a way out to it."`
 	Advertise     netip.AddrPort  `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT makes it another than its own. They ask it, and the proxies, how they look from outside."`
@@ -40,12 +40,12 @@ type Config struct {
 	Limits        Limits          `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
 }
 
-// budget is what one peer may have under way.
+// budget returns the bounds on one peer's sessions, streams, calls and bytes.
 func (l Limits) budget() control.Budget {
 	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), AllBytes: int(l.PeerBytesTotal), Request: control.StandardBudget.Request}
 }
 
-// Check relates the keys to each other.
+// Check validates the keys against each other.
 func (c Config) Check() error {
 	if at := c.StatusListen; at.IsValid() && !at.Addr().IsLoopback() && !c.StatusOpen {
 		return daemon.Wrong("status_listen", "%v can be reached by others, and the page asks nobody who reads it; use 127.0.0.1 and a tunnel (ssh -L), or say status_open: true", at)
@@ -53,7 +53,7 @@ func (c Config) Check() error {
 	return c.checkStore()
 }
 
-// TLS are the files of a broker's credentials, all PEM.
+// TLS names the files of a broker's credentials, all PEM.
 type TLS struct {
 	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/broker.pem" help:"Certificate of this broker, issued by the grid's CA."`
 	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/broker.key" help:"Private key of the certificate."`
@@ -72,7 +72,7 @@ type Enrol struct {
 	OIDC    OIDC          `yaml:"oidc" help:"An identity provider outside the grid, whose tokens this broker takes in place of its own: ID tokens of OpenID Connect, WLCG tokens, SciTokens. They give users certificates for a short time, and nobody else any. Without an issuer, none is believed."`
 }
 
-// OIDC are the settings of who is believed outside the grid.
+// OIDC configures the identity provider that the broker trusts for enrolment.
 type OIDC struct {
 	Issuer   string      `yaml:"issuer" example:"https://idp.example.org/realms/science" help:"The provider, exactly as its tokens name it (iss)."`
 	Audience string      `yaml:"audience" example:"https://broker.example.org" help:"Whom the tokens must be for (aud): a name that no other service has, the client's name with OpenID Connect. A token for anybody is refused."`
@@ -92,10 +92,10 @@ type OIDC struct {
 	Once    bool          `yaml:"once" default:"true" help:"Whether each token works once at this broker."`
 }
 
-// enabled reports whether a provider is believed.
+// enabled reports whether a provider is configured.
 func (o OIDC) enabled() bool { return o.Issuer != "" }
 
-// rules returns what package oidc judges by.
+// rules returns the settings in the form of package oidc.
 func (o OIDC) rules() oidc.Rules {
 	return oidc.Rules{
 		Issuer: o.Issuer, Audience: o.Audience, Profile: oidc.Profile(o.Profile), Scope: o.Scope, Longest: o.Longest,
@@ -103,7 +103,7 @@ func (o OIDC) rules() oidc.Rules {
 	}
 }
 
-// Check relates the keys to each other.
+// Check validates the keys against each other.
 func (o OIDC) Check() error {
 	if !o.enabled() {
 		if o.Audience != "" {
@@ -120,7 +120,7 @@ func (o OIDC) Check() error {
 // enabled reports whether the broker enrols.
 func (e Enrol) enabled() bool { return e.Cert != "" }
 
-// Check relates the keys to each other.
+// Check validates the keys against each other.
 func (e Enrol) Check() error {
 	if e.Cert == "" && e.Key == "" && e.State == "" && !e.OIDC.enabled() {
 		return nil
@@ -165,12 +165,12 @@ type Limits struct {
 	PeerBytesTotal daemon.Size `yaml:"peer_bytes_total" default:"1GiB" min:"16MiB" max:"1TiB" help:"The same of all peers, a quarter of the unit's MemoryMax. Where there are more, the peer that has the most loses its sessions."`
 }
 
-// registry returns those of the registry.
+// registry returns the registry's share of the limits.
 func (l Limits) registry() registry.Limits {
 	return registry.Limits{Sites: l.Sites, Processes: l.Processes, PerSite: l.PerSite, Waiting: l.Waiting, NamesPerSite: l.NamesPerSite}
 }
 
-// DefaultConfig returns the settings of a broker that nobody configured.
+// DefaultConfig returns the settings of a broker without a configuration.
 func DefaultConfig() Config { return daemon.Defaults[Config]() }
 
 // Name is the program's name.
@@ -185,7 +185,7 @@ func Spec() daemon.Spec[Config] {
 	}
 }
 
-// Command returns the broker as a command, for a binary that holds several.
+// Command returns the broker as a command, for a binary that holds several daemons.
 func Command() *cli.Command { return daemon.Command(Spec()) }
 
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
@@ -234,7 +234,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	stopPage := page.Start(ctx)
 	defer stopPage()
 	facts = append(facts, page.Facts()...)
-	// Whatever a predecessor let go of it has let go of when ready returns.
+	// When ready returns, a predecessor has released everything that it hands over.
 	ready(append([]string{"listen=" + ln.Addr().String()}, facts...)...)
 	b.openSTUN(ctx)
 	if hooks.Succeeds() {
@@ -242,8 +242,8 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 			return err
 		}
 	}
-	// There is nothing to drain: whoever has a session makes another, with the
-	// successor or another broker, and tells it everything.
+	// There is nothing to drain: each peer opens another session, with the successor or another
+	// broker, and registers everything there again.
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	var drain sync.WaitGroup
@@ -256,7 +256,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		}
 	})
 	err = b.Serve(serving, ln)
-	end() // of what waits to drain, if it failed
+	end() // ends the wait for the drain, if serving failed
 	stop()
 	stopPage()
 	b.store.close()

@@ -8,16 +8,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// counters count since the broker's start. The zero value is ready.
+// counters count events since the broker's start. The zero value is ready.
 type counters struct {
 	sessions  atomic.Uint64 // begun
 	resolves  atomic.Uint64 // calls
-	questions atomic.Uint64 // in them
+	questions atomic.Uint64 // within the calls
 	awaits    atomic.Uint64
 	published atomic.Uint64 // names
 	lookups   atomic.Uint64 // of names
 	reports   atomic.Uint64
-	expired   atomic.Uint64 // processes dropped at the end of a lease
+	expired   atomic.Uint64 // processes dropped when a lease expired
 	bearings  atomic.Uint64
 
 	callBacks        [controlpb.CallBackResponse_PROMISED + 1]atomic.Uint64 // by outcome
@@ -44,7 +44,7 @@ type CounterStatus struct {
 	NameLookups   uint64                                      `json:"name_lookups"`
 	Expired       uint64                                      `json:"expired_processes"`
 	Introductions map[overlay.Technique]IntroductionsByResult `json:"introductions"`
-	Faults        map[string]uint64                           `json:"faults"` // by the text of their class
+	Faults        map[string]uint64                           `json:"faults"` // by the text of the error class
 }
 
 // IntroductionsByResult counts the introductions of one technique.

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// directory answers frontals.
+// directory implements the directory service, which frontals call.
 type directory struct {
 	controlpb.UnimplementedDirectoryServer
 	b *Broker
@@ -25,10 +25,10 @@ type directory struct {
 // Bounds of one call.
 const (
 	maxQuestions = 10_000          // their answers fit gRPC's 4 MiB
-	maxAwait     = 5 * time.Minute // who waits longer asks again
+	maxAwait     = 5 * time.Minute // a caller that waits longer calls again
 )
 
-// malformed gives an error of a conversion its class.
+// malformed wraps a conversion error as wire.ErrMalformed.
 func malformed(err error) error { return fmt.Errorf("%w: %w", wire.ErrMalformed, err) }
 
 // Register implements controlpb.DirectoryServer.
@@ -44,8 +44,8 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		d.b.auditRefusal(s.Peer().String(), "access-point", err)
 		resp.Faults = append(resp.Faults, control.Fault(err))
 	}
-	// Those between two refused points are registered together, so that the
-	// faults come in the order of the points.
+	// Consecutive acceptable points are registered together, so that the faults are in the order of
+	// the points.
 	points := make([]overlay.AccessPoint, 0, len(req.Points))
 	flush := func() {
 		for _, err := range d.b.registry.Register(holder, points) {
@@ -55,7 +55,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		}
 		points = points[:0]
 	}
-	var elsewhere map[netip.Addr]control.Identity // where other sites' sessions come from
+	var elsewhere map[netip.Addr]control.Identity // source addresses of other sites' sessions
 	granted, shown := make([]*controlpb.Principal, 0, len(req.Points)), false
 	for _, m := range req.Points {
 		point, err := control.PointFromPB(m)
@@ -66,7 +66,8 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		} else if err = point.Generation.Check(time.Now()); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
 		} else if err = jobkey.CheckPoint(point); err != nil {
-			// Not that a true process is refused, of which its peers would be told.
+			// Not remembered with Refused: a registration without the job's key must not make the
+			// genuine process look refused to its peers.
 		} else if err = d.b.read(&point, time.Now()); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
 			if errors.Is(err, overlay.ErrForbidden) {
@@ -90,7 +91,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	flush()
 	if shown && len(resp.Faults) == 0 {
 		for i, p := range granted {
-			if p == nil { // a list has no holes
+			if p == nil { // a list has no nil elements
 				granted[i] = &controlpb.Principal{}
 			}
 		}
@@ -100,9 +101,9 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	return resp, nil
 }
 
-// checkPublic refuses an address that is not believed to be the site's: its frontal's
-// session comes from elsewhere, and its settings do not declare it; or another site's
-// session comes from there. Other sites' nodes would dial it.
+// checkPublic refuses a public address that does not demonstrably belong to the site: the frontal's
+// session comes from another address and its settings do not declare this one, or another site's
+// session comes from it. Other sites' nodes would dial it.
 func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, elsewhere map[netip.Addr]control.Identity) error {
 	what := fmt.Sprintf("public address of %v", point.Process)
 	if err := checkTarget(what, point.Public, d.b.cfg.AllowLoopback); err != nil {
@@ -122,7 +123,7 @@ func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, el
 	return nil
 }
 
-// otherSites returns where the frontals of other sites come from.
+// otherSites returns the source addresses of other sites' frontals.
 func (d directory) otherSites(s *control.Session) map[netip.Addr]control.Identity {
 	from := make(map[netip.Addr]control.Identity)
 	for _, other := range d.b.sessions.all(control.RoleFrontal) {
@@ -167,7 +168,7 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 	d.b.counters.questions.Add(uint64(len(req.Questions)))
 	names := make([]overlay.ProcessName, len(req.Questions))
 	for i, q := range req.Questions {
-		// A name that cannot be is nobody's: it needs no check of its own.
+		// An invalid name is never registered, so it needs no check of its own.
 		names[i] = overlay.ProcessName{Job: overlay.JobID(q.GetProcess().GetJob()), Rank: q.GetProcess().GetRank()}
 	}
 	resp := &controlpb.ResolveResponse{Answers: make([]*controlpb.Answer, 0, len(names))}
@@ -191,8 +192,8 @@ func (d directory) asker(ctx context.Context) (*registry.Site, error) {
 	return d.b.registry.Site(s.Peer().Site)
 }
 
-// answer says where a process is and how the asker's site connects to it; the
-// plan is nil within one site.
+// answer returns where a process is and the plan by which the asker's site connects to it; the plan
+// is nil within one site.
 func (d directory) answer(asker *registry.Site, name overlay.ProcessName, e registry.Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
 		if err := d.noPlanError(asker, e, before); err != nil {
@@ -218,17 +219,17 @@ func (d directory) answer(asker *registry.Site, name overlay.ProcessName, e regi
 	if e.Point.Node.Site == asker.Profile.Site {
 		return &controlpb.Answer{Point: control.PointToPB(e.Point)}, nil
 	}
-	e.Point.Local = netip.AddrPort{} // it means something inside its own site only
+	e.Point.Local = netip.AddrPort{} // meaningful only inside its own site
 	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
 	p := d.b.plans.decide(d.b.log, asker, e.Site, g)
 	answer.Plan = p.msg.Digest
 	return answer, p.msg
 }
 
-// noPlanError says why there will be no link to a process that is not registered, if that
-// is known: it was refused, or it has left, and would get none if it came back. Of
-// the processes of a job that is refused the first that hears of it leaves, and the
-// others would wait for it. Nil: who asks is to wait.
+// noPlanError returns why no link to an unregistered process is possible, if that is known: its
+// registration was refused, or it has left and would be refused a link if it came back, because
+// its grant has expired or by policies. Otherwise, of a job that is refused, the first process to
+// learn of it leaves and the others would wait for it. Nil means that the asker should wait.
 func (d directory) noPlanError(asker *registry.Site, e registry.Entry, before judged) error {
 	switch {
 	case e.Refused != nil:
@@ -262,7 +263,7 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	start, site := time.Now(), control.SessionOf(ctx).Peer().Site
 	var found [1]registry.Entry
 	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
-	if e.Site == nil && d.noPlanError(asker, e, before) == nil { // else there is nothing to wait for
+	if e.Site == nil && d.noPlanError(asker, e, before) == nil { // otherwise there is nothing to wait for
 		if err = d.b.waits.Take(site, 1); err == nil {
 			e, err = d.b.registry.Await(waitCtx, name)
 			d.b.waits.Give(site, 1)
@@ -279,9 +280,8 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	return answer, nil
 }
 
-// Report implements controlpb.DirectoryServer. The broker only counts and
-// logs: what a site learned of a connection is no ground to forget what
-// another site registered.
+// Report implements controlpb.DirectoryServer. The broker only counts and logs: what one site
+// observed of a connection is no reason to remove another site's registration.
 func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
 	s, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {

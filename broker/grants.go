@@ -13,28 +13,28 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// All processes of a job show the same grant, one after the other, so a judged
-// one is remembered: for a short time, until it ends or something is revoked.
+// All processes of a job present the same grant, one after the other, so a verified grant is
+// cached: briefly, until it expires or until a revocation.
 const (
 	rememberGrant = 10 * time.Second
 	maxGrants     = 1024
 )
 
-// grants judges what processes show to prove for whom they work. Safe for
-// concurrent use.
+// grants verifies the grants by which processes prove on whose behalf they run. Safe for concurrent
+// use.
 type grants struct {
 	holder func(chain [][]byte) (grant.Holder, error)
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	judged map[[sha256.Size]byte]goodGrant
-	lists  uint64 // revocation lists that came
+	lists  uint64 // revocation lists received so far
 }
 
-// goodGrant is what a grant said that was good for its job.
+// goodGrant is the content of a grant that was valid for its job.
 type goodGrant struct {
 	job       overlay.JobID
 	principal overlay.Principal
-	ends      time.Time // of the grant
+	ends      time.Time // expiry of the grant
 	forget    time.Time
 }
 
@@ -45,8 +45,8 @@ func newGrants(creds *control.Credentials) *grants {
 	}}
 }
 
-// judge returns for whom a job works by a grant, and until when. With
-// grant.ErrExpired the principal is known.
+// judge returns the principal on whose behalf a job runs by its grant, and until when. With
+// grant.ErrExpired the principal is set.
 func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.Principal, time.Time, error) {
 	sum := sha256.Sum256([]byte(text))
 	g.mu.Lock()
@@ -66,7 +66,7 @@ func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.P
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lists != lists { // by one that came meanwhile it may be worth nothing
+	if g.lists != lists { // a list that arrived meanwhile may revoke the grant
 		return principal, parsed.Expires, nil
 	}
 	if len(g.judged) >= maxGrants {
@@ -76,7 +76,8 @@ func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.P
 	return principal, parsed.Expires, nil
 }
 
-// forget has all grants judged anew. Call it once a new revocation list counts.
+// forget drops the cache, so that all grants are verified anew. Call it after a new revocation list
+// takes effect.
 func (g *grants) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,9 +85,9 @@ func (g *grants) forget() {
 	clear(g.judged)
 }
 
-// read puts in the principal of an access point's grant, if it has one. A grant
-// that has expired is taken only from a process that is registered by it already:
-// its helper, or frontal, has come back, and its links are left alone.
+// read fills in the principal of an access point's grant, if it has one. An expired grant is
+// accepted only from a process that is already registered by it: its helper or frontal has
+// reconnected, and its links are left alone.
 func (b *Broker) read(point *overlay.AccessPoint, now time.Time) error {
 	if point.Grant == "" {
 		return nil
@@ -102,16 +103,14 @@ func (b *Broker) read(point *overlay.AccessPoint, now time.Time) error {
 	return nil
 }
 
-// registered reports whether the same life of the process is registered for the
-// principal.
+// registered reports whether the process is registered for the principal in the same generation.
 func (b *Broker) registered(point overlay.AccessPoint, principal overlay.Principal) bool {
 	var found [1]registry.Entry
 	e := b.registry.Lookup(found[:0], []overlay.ProcessName{point.Process})[0]
 	return e.Site != nil && e.Point.Generation == point.Generation && e.Point.Principal == principal
 }
 
-// inTime says that the process gets no new links because its grant is over, or
-// returns nil.
+// inTime returns an error if the process gets no new links because its grant has expired.
 func inTime(point overlay.AccessPoint, now time.Time) error {
 	if point.Until.IsZero() || now.Before(point.Until) {
 		return nil

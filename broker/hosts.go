@@ -14,23 +14,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// hostsKept is how long the hosts of a site whose frontal is away are listed.
+// hostsKept is how long the hosts of a site are listed while its frontal is away.
 const hostsKept = time.Hour
 
-// hosts is the grid's list of hosts: for each site what its frontal told last.
-// When the frontal goes away, they stay as they were for the lease, are
-// unknown after it, and forgotten after an hour. It has no clock and calls
-// nobody. Safe for concurrent use.
+// hosts is the grid's list of hosts: for each site the last list from its frontal. When the frontal
+// disconnects, the hosts keep their state for the lease, are unknown after it, and are removed
+// after an hour. hosts has no clock and makes no calls. Safe for concurrent use.
 type hosts struct {
 	lease, kept time.Duration
-	max         int // of all sites together
+	max         int // bound on the hosts of all sites together
 
 	mu    sync.Mutex // guards the fields below
 	sites map[overlay.SiteID]*siteHosts
 	count int
 }
 
-// countAll counts the nodes in the list, those that are away included.
+// countAll returns the number of nodes in the list, including those that are away.
 func (h *hosts) countAll() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +37,8 @@ func (h *hosts) countAll() int {
 }
 
 type siteHosts struct {
-	list   []offer.Host    // in order; as it was at heard
-	holder registry.Holder // the session that told it; 0 while the frontal is away
+	list   []offer.Host    // sorted; as it was at heard
+	holder registry.Holder // the session that sent it; 0 while the frontal is away
 	heard  time.Time
 	left   time.Time // when that session ended; zero before
 }
@@ -48,8 +47,7 @@ func newHosts(lease time.Duration, max int) *hosts {
 	return &hosts{lease: lease, kept: hostsKept, max: max, sites: make(map[overlay.SiteID]*siteHosts)}
 }
 
-// update puts a site's list, which belongs to hosts from then on, in the place of
-// the one before.
+// update replaces a site's list. The caller must not use list afterwards.
 func (h *hosts) update(site overlay.SiteID, holder registry.Holder, list []offer.Host, now time.Time) error {
 	for _, one := range list {
 		if one.Node.Site != site {
@@ -74,7 +72,7 @@ func (h *hosts) update(site overlay.SiteID, holder registry.Holder, list []offer
 	return nil
 }
 
-// leave says that a session ended.
+// leave marks the end of a session.
 func (h *hosts) leave(holder registry.Holder, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +83,7 @@ func (h *hosts) leave(holder registry.Holder, now time.Time) {
 	}
 }
 
-// all returns the list as it is now, in order.
+// all returns the current list, sorted.
 func (h *hosts) all(now time.Time) []offer.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +95,7 @@ func (h *hosts) all(now time.Time) []offer.Host {
 	return all
 }
 
-// bySite is all for one site.
+// bySite returns the current list of one site.
 func (h *hosts) bySite(site overlay.SiteID, now time.Time) []offer.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +106,7 @@ func (h *hosts) bySite(site overlay.SiteID, now time.Time) []offer.Host {
 	return s.listAt(now, h.lease)
 }
 
-// listAt is the site's list at a time.
+// listAt returns the site's list as of now.
 func (s *siteHosts) listAt(now time.Time, lease time.Duration) []offer.Host {
 	list := slices.Clone(s.list)
 	unknown := s.holder == 0 && now.Sub(s.left) >= lease
@@ -127,7 +125,7 @@ func (s *siteHosts) listAt(now time.Time, lease time.Duration) []offer.Host {
 	return list
 }
 
-// expire forgets the hosts of sites whose frontal has been away for too long.
+// expire removes the hosts of sites whose frontal has been away for too long.
 func (h *hosts) expire(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +155,7 @@ func (s sites) Hosts(ctx context.Context, req *controlpb.HostList) (*controlpb.H
 		return nil, s.b.fail(err)
 	}
 	if s.b.sessions.byHolder(holder) == nil {
-		s.b.hosts.leave(holder, time.Now()) // joined may have done so before there was anything to leave
+		s.b.hosts.leave(holder, time.Now()) // joined may have called leave before there was an entry
 	}
 	s.b.log.Debug("hosts told", "site", site, "hosts", len(list))
 	return &controlpb.HostsTaken{}, nil

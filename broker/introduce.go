@@ -24,11 +24,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// ticketLife is how long a relay's tickets are good that both ends dial at once:
-// a minute is for slow clocks and slow networks.
+// ticketLife is the lifetime of tickets for a relay that both ends dial at once: a minute allows
+// for clock skew and slow networks.
 const ticketLife = time.Minute
 
-// introduction is one request for the target's help, checked.
+// introduction is one validated request for the target's help.
 type introduction struct {
 	link       wire.ID
 	technique  overlay.Technique
@@ -37,12 +37,12 @@ type introduction struct {
 	principal  overlay.Principal // the asker's; the target's is in entry
 	target     overlay.ProcessName
 	generation overlay.Generation
-	address    string // where a reversed dial goes
+	address    string // the address that the target dials in a reversed connection
 	connectID  []byte
 	small      bool          // packets, IntroduceRequest.small_packets
-	life       time.Duration // of a relay's tickets
+	life       time.Duration // lifetime of the relay's tickets
 	reserved   bool          // the relay is not dialled now
-	offer      []byte        // the asker's half of a negotiation, which the broker does not read
+	offer      []byte        // the asker's half of a negotiation, opaque to the broker
 
 	askerSite *registry.Site
 	entry     registry.Entry // the target's
@@ -52,13 +52,13 @@ type introduction struct {
 	askerLife overlay.Generation
 	rule      string              // of the sites' policies (policy.Agreement.Rule); empty within a site
 	denied    bool                // rule refuses it
-	allowed   []overlay.Allowance // that the relay is to keep
+	allowed   []overlay.Allowance // that the relay enforces
 	proxy     string
 	assigned  bool // the asker was sent ASSIGNED
 }
 
-// Introduce implements controlpb.DirectoryServer. What fails before the asker
-// was sent ASSIGNED fails the call; what fails later is sent as FAILED.
+// Introduce implements controlpb.DirectoryServer. An error before the asker was sent ASSIGNED fails
+// the call; a later one is sent as FAILED.
 func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	in, err := d.introduce(req, stream)
 	result := "connected"
@@ -79,8 +79,8 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
 }
 
-// introduce checks the request, tells the asker its relay and lets the
-// target's side do its part. The introduction is never nil.
+// introduce validates the request, sends the asker its relay assignment and calls the target's
+// side. The returned introduction is never nil.
 func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) (*introduction, error) {
 	session, _, err := d.b.caller(stream.Context(), control.RoleFrontal)
 	if err != nil {
@@ -114,8 +114,8 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return in, nil
 }
 
-// enterIntroduction takes one of the asker's site's places among the introductions in
-// flight, until leave is called.
+// enterIntroduction reserves one of the places of the asker's site for introductions in flight;
+// leave releases it.
 func (b *Broker) enterIntroduction(asker overlay.SiteID) (leave func(), err error) {
 	if err := b.audit.Ready(); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (b *Broker) enterIntroduction(asker overlay.SiteID) (leave func(), err erro
 	return func() { b.introductions.Give(asker, 1) }, nil
 }
 
-// parseIntroduction checks the request's form. The result is never nil.
+// parseIntroduction validates the request's form. The result is never nil.
 func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	in := &introduction{
 		generation: overlay.Generation(req.GetTargetGeneration()),
@@ -167,8 +167,8 @@ func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	return in, nil
 }
 
-// permit says whether a frontal of site may ask for the introduction, and fills
-// in what is known of both ends.
+// permit reports as an error why a frontal of site may not request the introduction, and fills in
+// what the registry knows of both ends.
 func (d directory) permit(site overlay.SiteID, in *introduction) error {
 	if in.asker.Job != in.target.Job {
 		return fmt.Errorf("%w: %v asks for %v, which is a process of another job", overlay.ErrForbidden, in.asker, in.target)
@@ -234,9 +234,9 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 	return nil
 }
 
-// checkConnectAddress lets the target be sent only to the host where the asker
-// registered for its kind of caller, one inside its site or one outside: an
-// asker must not make other helpers dial whom it likes.
+// checkConnectAddress restricts the address that the target dials to the host that the asker
+// registered for this kind of caller, inside or outside its site: an asker must not make other
+// helpers dial arbitrary hosts.
 func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoint) error {
 	addr, err := netip.ParseAddrPort(in.address)
 	if err != nil {
@@ -256,9 +256,9 @@ func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoi
 	return checkTarget("connect address", addr, d.b.cfg.AllowLoopback)
 }
 
-// arrange makes what each side is told: the introduction for the target and,
-// with a relay, the asker's assignment. The other techniques need none, and a
-// connect address is passed on only with the one that was checked for it.
+// arrange builds the message for each side: the introduction for the target and, with a relay, the
+// asker's assignment. The other techniques need no assignment. A connect address is passed on only
+// with the technique it was checked for.
 func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlpb.Assignment, error) {
 	message := &controlpb.Introduction{
 		Link: in.link[:], Technique: uint32(in.technique),
@@ -279,8 +279,8 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 	asker, target := in.askerSite.Profile, in.entry.Site.Profile
 	need := registry.Need{Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only}
 	if len(in.allowed) > 0 {
-		// Where both ends have one, that of the site whose name comes first, so that
-		// it does not matter who asks.
+		// If both ends have an allowance, the owner of the site whose name sorts first, so that the
+		// choice does not depend on which end asks.
 		need.Owner = slices.MinFunc(in.allowed, func(a, b overlay.Allowance) int { return cmp.Compare(a.Site, b.Site) }).Owner
 	}
 	offer, err := d.b.proxies.Assign(d.b.config().ProxyChoice, need)
@@ -296,7 +296,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 	return message, in.assignment(offer, 0, expires, uint64(d.b.config().RelayLimit)), nil
 }
 
-// assignment makes the ticket for one end of the link.
+// assignment issues the ticket for one end of the link.
 func (in *introduction) assignment(offer registry.Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
 	claims := wire.Ticket{
 		Link: in.link, End: end, Job: in.asker.Job, Asker: in.asker.Rank, Target: in.target.Rank,
@@ -314,7 +314,7 @@ func (in *introduction) assignment(offer registry.Offer, end uint8, expires time
 	return a
 }
 
-// limit is the lowest rate that the proxy will hold the link to.
+// limit returns the lowest rate that the proxy will hold the link to.
 func (in *introduction) limit(offer registry.Offer) *controlpb.RateLimit {
 	low := offer.Limit
 	if in.principal.Project != "" && offer.Named {
@@ -328,8 +328,8 @@ func (in *introduction) limit(offer registry.Offer) *controlpb.RateLimit {
 	return low
 }
 
-// pass calls the target's frontal and sends its events to the asker, until one
-// of them is the last. The error is for the asker to be told.
+// pass calls the target's frontal and forwards its events to the asker up to the final one. The
+// error is the one to report to the asker.
 func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEvent], in *introduction, message *controlpb.Introduction) error {
 	ctx, cancel := context.WithTimeout(stream.Context(), d.b.introduceMax)
 	defer cancel()
@@ -362,15 +362,14 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
 }
 
-// plain reports whether a call failed with the code by gRPC's own judgement,
-// not by a fault that its handler found: the far end may notice a deadline
-// first.
+// plain reports whether gRPC itself ended a call with the code, rather than an error of the
+// handler: the far end may notice a deadline first.
 func plain(err error, code codes.Code) bool {
 	st := status.Convert(err)
 	return st.Code() == code && len(st.Details()) == 0
 }
 
-// failure is what the target's side reported.
+// failure converts the fault that the target's side reported.
 func failure(who control.Identity, f *controlpb.Fault) error {
 	if f == nil {
 		return fmt.Errorf("%w: %v gave no reason", overlay.ErrRefused, who)

@@ -8,16 +8,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// measurements are what sites measured of themselves, for people to compare
-// with their profiles; no decision is made by them. There is at most one for
-// each site that the registry knows. The zero value is ready.
+// measurements are what sites measured of themselves, for admins to compare with the profiles; no
+// decision uses them. There is at most one for each site that the registry knows. The zero value is
+// ready.
 type measurements struct {
 	mu sync.Mutex // guards of
 	of map[overlay.SiteID]probe.Measured
 }
 
-// note keeps what a site told when it joined, instead of what it told before.
-// Nil forgets that.
+// note stores the measurement that a site sent when it joined, in place of the previous one. Nil
+// removes it.
 func (m *measurements) note(site overlay.SiteID, pb *controlpb.Measurement) error {
 	measured, err := probe.FromPB(pb)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *measurements) note(site overlay.SiteID, pb *controlpb.Measurement) erro
 	return nil
 }
 
-// get returns what a site told last; nil if nothing.
+// get returns the last measurement of a site, or nil.
 func (m *measurements) get(site overlay.SiteID) *probe.Measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (m *measurements) get(site overlay.SiteID) *probe.Measured {
 	return nil
 }
 
-// keep forgets the sites that known does not know.
+// keep removes the sites for which known is false.
 func (m *measurements) keep(known func(overlay.SiteID) bool) {
 	m.mu.Lock()
 	var sites []overlay.SiteID

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// sites takes in what frontals say of their sites.
+// sites implements the sites service, by which frontals join.
 type sites struct {
 	controlpb.UnimplementedSitesServer
 	b *Broker
@@ -59,13 +59,13 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch, Policy: true, Limits: true}, nil
 }
 
-// relays takes in what proxies offer.
+// relays implements the relays service, by which proxies offer themselves.
 type relays struct {
 	controlpb.UnimplementedRelaysServer
 	b *Broker
 }
 
-// maxAddresses bounds what a link's ends have to try.
+// maxAddresses bounds the addresses that a link's ends try.
 const maxAddresses = 8
 
 // Offer implements controlpb.RelaysServer.
@@ -103,7 +103,7 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 	return resp, nil
 }
 
-// offer checks an offer.
+// offer validates an offer.
 func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (registry.Offer, error) {
 	o := registry.Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets(),
 		Limit: req.GetLimit(), ProjectLimit: req.GetProjectLimit()}

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The families of a broker.
+// The metric families of a broker.
 var (
 	metricSites        = metrics.Gauge("isthmus_broker_sites", "Sites that are known, by whether their frontal is connected.", "state")
 	metricProcesses    = metrics.Gauge("isthmus_broker_processes", "Registered processes, by site.", "site")
@@ -27,7 +27,7 @@ var (
 	metricFaults       = metrics.Counter("isthmus_broker_faults_total", "Calls and questions that were answered with an error, by its class.", "cause")
 )
 
-// metrics says what Prometheus reads of the broker.
+// metrics returns the broker's Prometheus metrics.
 func (b *Broker) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "broker", NotAfter: creds.NotAfter, Limits: b.limits,

@@ -11,19 +11,18 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// outcomes counts how the techniques did between pairs of sites, as frontals
-// report it. The broker decides nothing by it; an admin sees which pairs fall
-// back to the relay, and why. Bounded by maxOutcomes; what is over that is not
-// counted.
+// outcomes counts the results of techniques between pairs of sites, as frontals report them. No
+// decision uses them; they show an admin which pairs fall back to the relay, and why. maxOutcomes
+// bounds them; outcomes beyond it are not counted.
 type outcomes struct {
 	mu    sync.Mutex
 	pairs map[outcomeKey]*OutcomeStatus
 
-	ring []outcome // the latest of all pairs
-	next int       // where the next one goes
+	ring []outcome // the latest of all pairs together
+	next int       // index of the next write
 
-	setup    [overlay.Relay + 1]metrics.Distribution // of those that connected
-	failures metrics.Causes                          // of those that did not
+	setup    [overlay.Relay + 1]metrics.Distribution // of successful attempts
+	failures metrics.Causes                          // of failed attempts
 }
 
 const maxOutcomes = 100_000
@@ -33,39 +32,38 @@ type outcomeKey struct {
 	technique     overlay.Technique
 }
 
-// OutcomeStatus is how one technique did between two sites.
+// OutcomeStatus is the record of one technique between two sites.
 type OutcomeStatus struct {
 	Asker     overlay.SiteID    `json:"asker"`
 	Target    overlay.SiteID    `json:"target"`
 	Technique overlay.Technique `json:"technique"`
 	Connected uint64            `json:"connected"`
 	Failed    uint64            `json:"failed"`
-	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last that connected
-	Reason    string            `json:"reason,omitempty"`   // of the last that failed
+	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last success
+	Reason    string            `json:"reason,omitempty"`   // of the last failure
 
-	ConnectedAt time.Time `json:"connected_at,omitzero"` // when the last one did
+	ConnectedAt time.Time `json:"connected_at,omitzero"` // time of the last success
 	FailedAt    time.Time `json:"failed_at,omitzero"`
 }
 
-// outcome is a single one.
+// outcome is the result of one attempt.
 type outcome struct {
 	outcomeKey
 	At      time.Time
 	SetupMS float64
-	Reason  string // empty: it connected
+	Reason  string // empty: success
 }
 
-// Technique is which one it was of.
+// Technique returns the technique of the attempt.
 func (o outcome) Technique() overlay.Technique { return o.technique }
 
-// maxLatest bounds the outcomes that are kept one by one, and maxReason the
-// text of each, in bytes.
+// maxLatest bounds the individual outcomes kept, and maxReason the text of each, in bytes.
 const (
 	maxLatest = 1000
 	maxReason = 2 << 10
 )
 
-// latest returns the kept outcomes of a pair, the last first, maxRows at most.
+// latest returns the kept outcomes of a pair, newest first, at most maxRows.
 func (o *outcomes) latest(asker, target overlay.SiteID) []outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +77,7 @@ func (o *outcomes) latest(asker, target overlay.SiteID) []outcome {
 	return found
 }
 
-// keep puts one in the place of the oldest. The lock is held.
+// keep stores an outcome in place of the oldest. The caller must hold mu.
 func (o *outcomes) keep(one outcome) {
 	if len(o.ring) < maxLatest {
 		o.ring = append(o.ring, one)
@@ -90,8 +88,7 @@ func (o *outcomes) keep(one outcome) {
 	o.next = (o.next + 1) % maxLatest
 }
 
-// note counts one outcome; reason is empty for a success, and code is the class
-// of a failure.
+// note counts one outcome; reason is empty for a success, and code is the class of a failure.
 func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, code wire.Code, reason string, now time.Time) {
 	if reason == "" {
 		o.setup[t].Observe(time.Duration(setupMS * float64(time.Millisecond)))

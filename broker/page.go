@@ -14,10 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The status page is plain HTML that a template writes, so that whatever
-// strangers called their sites or wrote into an error is escaped where it
-// stands. It only shows: there is nothing to press. It has no authentication,
-// so it is for this host's own users unless the admin says otherwise.
+// The status page is plain HTML from a template, so that site names and error texts from untrusted
+// peers are escaped in their context. It is read-only. It has no authentication, so only users of
+// this host can open it unless the admin configures otherwise.
 
 //go:embed page
 var pageFiles embed.FS
@@ -30,13 +29,11 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 }).ParseFS(pageFiles, "page/*.html"))
 
-// pageSecurity lets the page load nothing but its own style and script, from
-// here, and nobody put it into a frame.
+// pageSecurity lets the page load only its own style and script, and forbids framing it.
 const pageSecurity = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// page returns the handler of the status page. Unless it is open to others, it
-// answers only requests for this host by one of its own names: a page of
-// somebody else's must not read it through a name that leads here.
+// page returns the handler of the status page. Unless open is true, it answers only requests that
+// name this host by a loopback name, so that a foreign page cannot read it by DNS rebinding.
 func (b *Broker) page(open bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +78,7 @@ func ownName(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// render writes a whole page or none.
+// render writes a whole page, or an error.
 func (b *Broker) render(w http.ResponseWriter, name string, view any) {
 	var text bytes.Buffer
 	if err := pageTemplates.ExecuteTemplate(&text, name, view); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// planner keeps the plans for pairs of sites, and what policies leave of them,
-// that were asked for. A plan holds for the two Site values it was made from; when one of them is replaced, the
-// next question makes it anew. The zero value is ready.
+// planner caches the plans for pairs of sites, as restricted by policies. A plan is valid for the
+// two Site values it was made from; after one of them is replaced, the next query computes it anew.
+// The zero value is ready.
 type planner struct {
 	mu    sync.RWMutex
 	plans map[sitePair]*plan
@@ -26,20 +26,19 @@ type sitePair struct {
 	policy        string // what policies withhold, and why (policy.Agreement.Key)
 }
 
-// plan is a decision with its message, which is shared: not to be changed.
+// plan is a decision with its message. The message is shared: do not modify it.
 type plan struct {
 	asker, target *registry.Site
 	overlay.Plan
 	msg *controlpb.Plan
 }
 
-// maxPlans bounds the pairs kept. Beyond it all are forgotten: making a plan
-// takes microseconds.
+// maxPlans bounds the cached pairs. At the bound the whole cache is dropped: computing a plan takes
+// microseconds.
 const maxPlans = 1 << 14
 
-// decide returns the plan for the pair, of the techniques that policies leave;
-// g may be nil. A plan that is new, or differs from
-// the one before, is logged.
+// decide returns the plan for the pair, with the techniques that policies permit; g may be nil. It
+// logs a plan that is new or differs from the previous one.
 func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *policy.Agreement) *plan {
 	pair := sitePair{asker: asker.Profile.Site, target: target.Profile.Site}
 	if g != nil {
@@ -65,7 +64,7 @@ func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *pol
 	return made
 }
 
-// step returns the plan's step of a technique, or nil.
+// step returns the plan's step for a technique, or nil.
 func (p *plan) step(t overlay.Technique) *overlay.Step {
 	for i := range p.Steps {
 		if p.Steps[i].Technique == t {

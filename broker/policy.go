@@ -12,9 +12,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// policies are what sites permit, as their frontals told with Join. A site's
-// stays while the registry knows the site, also when its frontal is away. There
-// is at most one for each site. The zero value is ready.
+// policies are the sites' policies, as their frontals sent them with Join. A site's policy is kept
+// while the registry knows the site, even when its frontal is away. There is at most one for each
+// site. The zero value is ready.
 type policies struct {
 	mu sync.RWMutex // guards of
 	of map[overlay.SiteID]*sitePolicy
@@ -26,9 +26,8 @@ type sitePolicy struct {
 	permitted, refused, would atomic.Uint64
 }
 
-// note keeps a site's policy instead of the one before; no text is none. A text
-// that this broker cannot read is an error: a rule must not be read without one
-// of its conditions.
+// note replaces a site's policy; an empty text removes it. A text that this broker cannot parse is
+// an error: a rule must not be applied without one of its conditions.
 func (ps *policies) note(site overlay.SiteID, text []byte) error {
 	var p *policy.Policy
 	if len(text) > 0 {
@@ -45,20 +44,20 @@ func (ps *policies) note(site overlay.SiteID, text []byte) error {
 	switch old := ps.of[site]; {
 	case p == nil:
 		delete(ps.of, site)
-	case old == nil || old.text != string(text): // else it goes on counting
+	case old == nil || old.text != string(text): // otherwise the unchanged policy keeps its counters
 		ps.of[site] = &sitePolicy{Policy: p, text: string(text)}
 	}
 	return nil
 }
 
-// pair returns the policies of two sites, nil for none.
+// pair returns the policies of two sites, nil for a site without one.
 func (ps *policies) pair(a, b overlay.SiteID) (*sitePolicy, *sitePolicy) {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
 	return ps.of[a], ps.of[b]
 }
 
-// keep forgets the sites that known does not know.
+// keep removes the sites for which known is false.
 func (ps *policies) keep(known func(overlay.SiteID) bool) {
 	ps.mu.RLock()
 	var sites []overlay.SiteID
@@ -75,7 +74,7 @@ func (ps *policies) keep(known func(overlay.SiteID) bool) {
 	}
 }
 
-// PolicyStatus is a site's policy, and how often it decided.
+// PolicyStatus is a site's policy and the counts of its decisions.
 type PolicyStatus struct {
 	Mode      string `json:"mode"`
 	Rules     int    `json:"rules"`
@@ -85,7 +84,7 @@ type PolicyStatus struct {
 	Would     uint64 `json:"would_refuse"` // in dry-run mode
 }
 
-// status returns the policy of a site, nil for none.
+// status returns the policy of a site, or nil.
 func (ps *policies) status(site overlay.SiteID) *PolicyStatus {
 	p, _ := ps.pair(site, site)
 	if p == nil {
@@ -94,7 +93,7 @@ func (ps *policies) status(site overlay.SiteID) *PolicyStatus {
 	return &PolicyStatus{p.Mode, len(p.Rules), p.Contact, p.permitted.Load(), p.refused.Load(), p.would.Load()}
 }
 
-// text describes the policy in a log.
+// text describes the policy for a log.
 func (s *PolicyStatus) text() string {
 	if s == nil {
 		return "none: the site permits no link with other sites"
@@ -102,8 +101,8 @@ func (s *PolicyStatus) text() string {
 	return fmt.Sprintf("%s, %d rules", s.Mode, s.Rules)
 }
 
-// consult asks the policies of two sites about links of a job between them, and
-// counts and logs what they say. It returns nil within a site, where all is permitted.
+// consult evaluates the policies of two sites for links of a job between them, and counts and logs
+// the result. It returns nil within a site, where everything is permitted.
 func (ps *policies) consult(log *slog.Logger, asker, target overlay.SiteID, job overlay.JobID, who []overlay.Principal) *policy.Agreement {
 	if asker == target {
 		return nil
@@ -130,7 +129,7 @@ func (ps *policies) consult(log *slog.Logger, asker, target overlay.SiteID, job 
 	return g
 }
 
-// agree is policy.Agree for what the broker keeps.
+// agree calls policy.Agree with the policies that the broker keeps.
 func agree(asker overlay.SiteID, a *sitePolicy, target overlay.SiteID, t *sitePolicy, job string, who []overlay.Principal, at time.Time) *policy.Agreement {
 	sides := [2]policy.Side{{Site: asker}, {Site: target}}
 	for i, p := range []*sitePolicy{a, t} {
@@ -142,8 +141,7 @@ func agree(asker overlay.SiteID, a *sitePolicy, target overlay.SiteID, t *sitePo
 	return &g
 }
 
-// judged is what policies say of links that a call asks about: the same is
-// asked once.
+// judged caches the policies' decisions within one call, so that each is evaluated once.
 type judged map[judgement]*policy.Agreement
 
 type judgement struct {
@@ -152,9 +150,8 @@ type judgement struct {
 	target overlay.Principal
 }
 
-// consult asks about links of the asker's site with an entry. Who asks for an
-// address is not known, and the answer is for every process of the job there:
-// all of them must be permitted.
+// consult evaluates policies for links of the asker's site with an entry. The asking process is not
+// known, and the answer applies to every process of the job there: all of them must be permitted.
 func (d directory) consult(asker *registry.Site, e registry.Entry, before judged) (*policy.Agreement, error) {
 	here, there := asker.Profile.Site, e.Point.Node.Site
 	if here == there {

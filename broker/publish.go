@@ -23,7 +23,7 @@ func (d directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (
 		}
 	}
 	good := make([]overlay.Publication, 0, len(list))
-	var index []int // of good in list
+	var index []int // positions of list's elements in the request
 	for i, p := range list {
 		if bad[i] == nil {
 			good, index = append(good, p), append(index, i)
@@ -63,7 +63,7 @@ func (d directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReques
 	return &controlpb.UnpublishResponse{Faults: control.Verdicts(bad)}, nil
 }
 
-// publications checks what a frontal says of its site's names.
+// publications validates the publications that a frontal sends for its site.
 func (d directory) publications(ctx context.Context, names []*controlpb.Publication) (list []overlay.Publication, bad []error, holder registry.Holder, err error) {
 	if _, holder, err = d.b.caller(ctx, control.RoleFrontal); err != nil {
 		return nil, nil, 0, err

@@ -1,6 +1,6 @@
 package broker
 
-// liveKeys are the settings that take effect while the broker serves.
+// liveKeys are the settings that a reload changes while the broker serves.
 var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
 	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.names_per_site", "limits.half_open", "limits.half_open_per_source",
@@ -8,11 +8,11 @@ var liveKeys = []string{
 	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total", "limits.introductions", "limits.introductions_per_site",
 }
 
-// config returns the settings in effect, which do not change; later ones replace
-// them. Keys that are not live are in cfg.
+// config returns the settings in effect. They are immutable; a reload replaces them. Keys that are
+// not live are in cfg.
 func (b *Broker) config() *Config { return b.live.Load() }
 
-// reload returns what puts the live keys of new settings into effect.
+// reload returns a function that puts the live keys of new settings into effect.
 func (b *Broker) reload(next Config) (apply func(), err error) {
 	return func() {
 		b.live.Store(&next)

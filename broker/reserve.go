@@ -11,12 +11,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// reserveLife is how long the tickets of a reserve relay are good. Both ends keep them
-// for the time when they can ask nobody.
+// reserveLife is the lifetime of a reserve relay's tickets. Both ends keep them for the time when
+// no broker is reachable.
 const reserveLife = ticket.MaxLife
 
-// Reserve implements controlpb.DirectoryServer. What holds of a relay that is dialled at
-// once holds of one that may be dialled later.
+// Reserve implements controlpb.DirectoryServer. The rules for a relay that is dialled at once apply
+// to one that may be dialled later.
 func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
 	in, r, err := d.reserve(ctx, req)
 	result := "reserved"
@@ -33,8 +33,8 @@ func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 	return r, nil
 }
 
-// reserve checks the request, assigns the relay and has the target's side keep its end.
-// The introduction is never nil.
+// reserve validates the request, assigns the relay and makes the target's side store its end. The
+// returned introduction is never nil.
 func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*introduction, *controlpb.Reserved, error) {
 	session, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {

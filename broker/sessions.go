@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// sessions numbers the open sessions, so that the registry need not know what
-// a session is. The zero value is ready.
+// sessions numbers the open sessions, so that the registry does not depend on the session type. The
+// zero value is ready.
 type sessions struct {
 	mu   sync.Mutex // guards the fields below
 	next registry.Holder
@@ -18,8 +18,8 @@ type sessions struct {
 	open map[registry.Holder]*control.Session
 }
 
-// holder returns the session's number, and numbers it if it has none. It fails
-// for a session that has ended: nothing would ever remove it.
+// holder returns the session's number, and assigns one if it has none. It fails for a session that
+// has ended: nothing would ever remove the number.
 func (t *sessions) holder(s *control.Session) (registry.Holder, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,14 +39,14 @@ func (t *sessions) holder(s *control.Session) (registry.Holder, error) {
 	return t.next, nil
 }
 
-// byHolder returns the open session of that number, or nil.
+// byHolder returns the open session with that number, or nil.
 func (t *sessions) byHolder(h registry.Holder) *control.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.open[h]
 }
 
-// remove forgets a session that has ended.
+// remove deletes a session that has ended.
 func (t *sessions) remove(s *control.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

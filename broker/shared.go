@@ -20,38 +20,38 @@ const (
 	keyLease = "lease/"
 )
 
-// sharedNames are the published names as they are in the store: they outlive the
-// broker, and brokers that share the store have the same. A name goes when its
-// process says so or ends, or when no broker has renewed the lease of its site.
-// Safe for concurrent use; without a store all its methods do nothing.
+// sharedNames are the published names in the store: they outlive the broker, and all brokers that
+// share the store have the same names. A name is deleted when its process unpublishes it or ends,
+// or when no broker has renewed the lease of its site. Safe for concurrent use; without a store all
+// methods do nothing.
 //
-// The registry has the names of the sites that have sessions here. This is what
-// is known of them beyond that.
+// The registry has the names of the sites with sessions here; sharedNames has the names beyond
+// those.
 type sharedNames struct {
 	store *storeKeeper
-	lease time.Duration // setting lease
+	lease time.Duration // the setting "lease"
 	log   *slog.Logger
-	wake  chan struct{} // something is to be deleted
+	wake  chan struct{} // signals that there are names to delete
 
-	mu      sync.Mutex // guards the fields below; never held while the store is asked
+	mu      sync.Mutex // guards the fields below; never held during a call to the store
 	names   map[string]sharedName
-	owners  map[overlay.ProcessName]map[string]bool // whose names those are
-	gone    map[string]sharedName                   // to be deleted, and taken for deleted
-	waiters map[string]*nameWaiters                 // for names that are not there
+	owners  map[overlay.ProcessName]map[string]bool // names by their owner
+	gone    map[string]sharedName                   // to be deleted from the store; treated as deleted
+	waiters map[string]*nameWaiters                 // callers waiting for names that do not exist
 
-	// Of serve alone.
+	// Used only by serve.
 	renewed time.Time // when leases were last renewed
-	fine    time.Time // since when all that was to be renewed was; zero: it was not
+	fine    time.Time // since when all renewals have succeeded; zero: the last one failed
 	leases  map[overlay.SiteID]seenLease
 }
 
-// seenLease is the lease of a site that is away, as it was when this broker first saw it so.
+// seenLease is the lease of an absent site, as this broker first saw it in that version.
 type seenLease struct {
 	version int64
 	at      time.Time
 }
 
-// sharedName is one name. Its JSON is the value in the store.
+// sharedName is one published name. Its JSON is the value in the store.
 type sharedName struct {
 	Job        overlay.JobID      `json:"job"`
 	Rank       uint32             `json:"rank"`
@@ -79,7 +79,7 @@ func newSharedNames(s *storeKeeper, lease time.Duration, log *slog.Logger) *shar
 	}
 }
 
-// publish puts a name of a process at a site into the store, if nobody else has it.
+// publish writes a name of a process at a site to the store, unless another process owns it.
 func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overlay.Publication) error {
 	if !n.store.enabled() {
 		return nil
@@ -102,7 +102,7 @@ func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overla
 		r, err := n.store.Get(ctx, keyName+p.Name)
 		switch {
 		case err == nil:
-		case known && has.equal(want): // it was published, and is said again; the store is away
+		case known && has.equal(want): // published before and repeated now, while the store is unavailable
 			return nil
 		default:
 			return fmt.Errorf("%q is not published: %w", p.Name, err)
@@ -142,7 +142,7 @@ func (n *sharedNames) isGone(name string, has sharedName) bool {
 	return ok && gone.equal(has)
 }
 
-// learn notes that a name is published, and lets those go that wait for it.
+// learn records that a name is published, and wakes its waiters.
 func (n *sharedNames) learn(name string, one sharedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,19 +165,19 @@ func (n *sharedNames) learn(name string, one sharedName) {
 	}
 }
 
-// unpublish has a process's name be deleted.
+// unpublish schedules the deletion of a process's name.
 func (n *sharedNames) unpublish(name string, process overlay.ProcessName) {
 	n.drop(process, func(has string, _ sharedName) bool { return has == name })
 }
 
-// ended has the names of a process at a site be deleted, which is over up to that
-// generation.
+// ended schedules the deletion of the names of a process at a site, for generations up to the given
+// one.
 func (n *sharedNames) ended(site overlay.SiteID, process overlay.ProcessName, generation overlay.Generation) {
 	n.drop(process, func(_ string, one sharedName) bool { return one.Site == site && one.Generation <= generation })
 }
 
-// drop has names of a process be deleted, at once for who asks here, and in the store as soon as
-// that can be written.
+// drop deletes names of a process: at once for lookups at this broker, and in the store as soon as
+// it can be written.
 func (n *sharedNames) drop(process overlay.ProcessName, is func(name string, one sharedName) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,7 +194,8 @@ func (n *sharedNames) drop(process overlay.ProcessName, is func(name string, one
 	}
 }
 
-// lookup returns a name, or what is closed when it comes, to be left with leave.
+// lookup returns a name, or waiters whose channel is closed when the name is published; the caller
+// must pass them to leave.
 func (n *sharedNames) lookup(name string) (p overlay.Publication, w *nameWaiters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -210,8 +211,7 @@ func (n *sharedNames) lookup(name string) (p overlay.Publication, w *nameWaiters
 	return p, w
 }
 
-// count returns how many names are published: in the store, if there is one, and
-// else in the registry.
+// count returns how many names are published: in the store if there is one, else in the registry.
 func (n *sharedNames) count(registered int) int {
 	if !n.store.enabled() {
 		return registered
@@ -221,7 +221,7 @@ func (n *sharedNames) count(registered int) int {
 	return len(n.names) - len(n.gone)
 }
 
-// nameWaiters wait for one name; done is closed when it comes.
+// nameWaiters are the callers waiting for one name; done is closed when it is published.
 type nameWaiters struct {
 	done  chan struct{}
 	count int
@@ -235,7 +235,7 @@ func (n *sharedNames) leave(name string, w *nameWaiters) {
 	}
 }
 
-// follow learns what is in the store, until ctx ends.
+// follow watches the store's names until ctx ends.
 func (n *sharedNames) follow(ctx context.Context) {
 	if !n.store.enabled() {
 		return
@@ -277,7 +277,7 @@ func (n *sharedNames) forget(name string) {
 	delete(n.gone, name)
 }
 
-// remove takes a name out of names and owners. n.mu is held.
+// remove deletes a name from names and owners. The caller must hold n.mu.
 func (n *sharedNames) remove(name string) {
 	had, ok := n.names[name]
 	if !ok {
@@ -289,8 +289,8 @@ func (n *sharedNames) remove(name string) {
 	}
 }
 
-// serve renews the leases of sites that have a session here, and deletes what is
-// over, until ctx ends.
+// serve renews the leases of sites that have a session here, and deletes expired names, until ctx
+// ends.
 func (n *sharedNames) serve(ctx context.Context, reg *registry.Registry) {
 	if !n.store.enabled() {
 		return
@@ -309,7 +309,7 @@ func (n *sharedNames) serve(ctx context.Context, reg *registry.Registry) {
 	}
 }
 
-// all returns the names by site, as they are now.
+// all returns the current names by site.
 func (n *sharedNames) all() map[overlay.SiteID]map[string]sharedName {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -323,7 +323,7 @@ func (n *sharedNames) all() map[overlay.SiteID]map[string]sharedName {
 	return sites
 }
 
-// sweep does what time asks for.
+// sweep does the periodic work: renewals and deletions.
 func (n *sharedNames) sweep(ctx context.Context, reg *registry.Registry, now time.Time) {
 	sites := n.all()
 	var here []overlay.SiteID
@@ -341,7 +341,7 @@ func (n *sharedNames) sweep(ctx context.Context, reg *registry.Registry, now tim
 	}
 	if now.Sub(n.renewed) >= n.lease/3 {
 		if err := n.renew(ctx, here, now); err != nil || n.store.Status().Error != "" {
-			n.fine = time.Time{} // nobody could renew: nothing is over
+			n.fine = time.Time{} // no broker could renew, so nothing is expired
 			return
 		}
 		n.renewed = now
@@ -356,8 +356,8 @@ func (n *sharedNames) sweep(ctx context.Context, reg *registry.Registry, now tim
 	}
 }
 
-// notRenewed has the names be deleted that the frontal of their site, which has had
-// a session here for a lease, did not publish here in all that time.
+// notRenewed schedules the deletion of names that their site's frontal has not published here
+// although it has had a session here for a whole lease.
 func (n *sharedNames) notRenewed(ctx context.Context, reg *registry.Registry, names map[string]sharedName, now time.Time) {
 	for name, one := range names {
 		if now.Sub(one.seen) < n.lease {
@@ -388,8 +388,8 @@ func (n *sharedNames) renew(ctx context.Context, sites []overlay.SiteID, now tim
 	return nil
 }
 
-// prune deletes the names of sites whose lease is over: that nobody has renewed in the
-// time of a lease, by the clock of this broker alone.
+// prune deletes the names of sites whose lease has expired: no broker has renewed it for the
+// duration of a lease, by this broker's clock alone.
 func (n *sharedNames) prune(ctx context.Context, sites map[overlay.SiteID]map[string]sharedName, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCall)
 	defer cancel()
@@ -421,7 +421,7 @@ func (n *sharedNames) prune(ctx context.Context, sites map[overlay.SiteID]map[st
 	return nil
 }
 
-// deleteGone deletes what is taken for deleted, as far as the store can be written.
+// deleteGone deletes the names in gone from the store, as far as it can be written.
 func (n *sharedNames) deleteGone(ctx context.Context) {
 	n.mu.Lock()
 	gone := make(map[string]sharedName, len(n.gone))
@@ -439,7 +439,7 @@ func (n *sharedNames) deleteGone(ctx context.Context) {
 	}
 }
 
-// delete deletes a name if it is still that publication, and the conditions hold.
+// delete deletes a name if it is still that publication and the conditions hold.
 func (n *sharedNames) delete(ctx context.Context, name string, one sharedName, conditions ...store.Record) error {
 	r, err := n.store.Get(ctx, keyName+name)
 	if err != nil {
@@ -458,7 +458,7 @@ func (n *sharedNames) delete(ctx context.Context, name string, one sharedName, c
 	return nil
 }
 
-// publish publishes names of processes at a site, with one error for each.
+// publish publishes names of processes at a site, and returns one error for each.
 func (b *Broker) publish(ctx context.Context, site overlay.SiteID, holder registry.Holder, list []overlay.Publication) []error {
 	had := make([]bool, len(list))
 	for i, p := range list {
@@ -505,7 +505,7 @@ func (b *Broker) lookupName(ctx context.Context, name string, wait bool) (overla
 		watching.Wait()
 		b.names.leave(name, w)
 		select {
-		case <-w.done: // it may have come to the store
+		case <-w.done: // it may have been published in the store
 			if err == nil || ctx.Err() != nil {
 				return p, err
 			}

@@ -20,18 +20,18 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/store"
 )
 
-// What a broker has in its store: used tokens (package enrol), and
+// The keys of a broker's store, besides the used tokens (package enrol):
 //
 //	revocations   the newest revocation list, DER
-//	name/NAME     who has published a name, and its text (shared.go)
+//	name/NAME     the publisher and text of a name (shared.go)
 //	lease/SITE    until when the site's names are kept
-//	probe/BROKER  nothing: that it can be written
+//	probe/BROKER  empty: tests that the store can be written
 const (
 	keyRevocations = "revocations"
 	keyProbe       = "probe/"
 )
 
-// StoreTLS are the files by which a broker and an etcd know each other.
+// StoreTLS names the files by which a broker and an etcd authenticate each other.
 type StoreTLS struct {
 	CA   daemon.Path `yaml:"ca" path:"file" example:"/etc/isthmus/etcd-ca.pem" help:"Certificates of the authorities by which the etcd's members are judged. Without it, only an etcd at addresses of this host is talked with, in clear text."`
 	Cert daemon.Path `yaml:"cert" path:"file" example:"/etc/isthmus/etcd.pem" help:"Certificate that is shown to the etcd."`
@@ -41,7 +41,7 @@ type StoreTLS struct {
 // sharedStore reports whether the settings name an etcd.
 func (c Config) sharedStore() bool { return strings.Contains(string(c.Store), "://") }
 
-// checkStore relates the keys of the store.
+// checkStore validates the keys of the store against each other.
 func (c Config) checkStore() error {
 	if !c.sharedStore() {
 		if c.StoreTLS != (StoreTLS{}) {
@@ -61,7 +61,7 @@ func (c Config) checkStore() error {
 	return nil
 }
 
-// storeFile is where a broker's own store is; "" nowhere.
+// storeFile returns the path of a broker's own store, or "".
 func (c Config) storeFile() string {
 	file := enrol.InState(string(c.Store), "broker.db")
 	if file == "" && c.Enrol.State != "" {
@@ -70,8 +70,7 @@ func (c Config) storeFile() string {
 	return file
 }
 
-// newStore returns the store of the settings, nil if there is none. That of a file
-// is not open yet.
+// newStore returns the store of the settings, nil if there is none. A file store is not open yet.
 func newStore(cfg Config) (store.Store, error) {
 	if !cfg.sharedStore() {
 		if file := cfg.storeFile(); file != "" {
@@ -90,7 +89,7 @@ func newStore(cfg Config) (store.Store, error) {
 	return store.OpenEtcd(at, conf)
 }
 
-// config is what is said to an etcd's TLS; nil is none.
+// config returns the TLS configuration towards an etcd, or nil for none.
 func (t StoreTLS) config() (*tls.Config, error) {
 	if t.CA == "" {
 		return nil, nil
@@ -113,31 +112,31 @@ func (t StoreTLS) config() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// Bounds of the store's use.
+// Bounds on the use of the store.
 const (
-	storeCall   = 3 * time.Second  // one look or write, without tokens
-	keepEvery   = 5 * time.Second  // between two looks at what is to be written again
-	probeEvery  = time.Minute      // between two tries whether a store can be written that could be
-	pruneEvery  = 10 * time.Minute // between two deletions of what has expired
-	takeOverFor = 10 * time.Second // for a predecessor to give up its file
+	storeCall   = 3 * time.Second  // one read or write, except of tokens
+	keepEvery   = 5 * time.Second  // between two checks for pending writes
+	probeEvery  = time.Minute      // between two write probes of a store that could be written
+	pruneEvery  = 10 * time.Minute // between two deletions of expired entries
+	takeOverFor = 10 * time.Second // for a predecessor to release its file
 )
 
-// storeKeeper has a broker's store and what the broker does in it besides
-// answering. All methods do nothing on one without a store.
+// storeKeeper maintains a broker's store, besides what calls read and write. All methods do nothing
+// without a store.
 type storeKeeper struct {
 	store.Store
 	name      string // of the broker
 	log       *slog.Logger
 	creds     *control.Credentials
-	enrolment *enrol.Server // nil is none; set before serve
-	old       string        // file of the revocation list of an older version; "" is none
-	kept      uint64        // number of a list that is known to be in the store
+	enrolment *enrol.Server // nil: none; set before serve
+	old       string        // file of an older version's revocation list; "": none
+	kept      uint64        // number of a revocation list that is known to be in the store
 	probed    time.Time
 	pruned    time.Time
-	failed    bool // as of the last time it was logged
+	failed    bool // state when it was last logged
 }
 
-// newStoreKeeper returns that of the settings' store, which is not open yet.
+// newStoreKeeper returns the keeper of the settings' store, which is not open yet.
 func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*storeKeeper, error) {
 	s, err := newStore(cfg)
 	if err != nil {
@@ -148,7 +147,7 @@ func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*
 	if _, own := s.(*store.Bolt); own {
 		k.old = revokedFile
 	} else if revokedFile != "" {
-		// Also with an etcd: who is revoked must be known while it cannot be reached.
+		// Also with an etcd: revocations must be known while it is unreachable.
 		if err := creds.Revocations().Keep(revokedFile); err != nil {
 			return nil, err
 		}
@@ -159,8 +158,8 @@ func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*
 // enabled reports whether there is a store.
 func (k *storeKeeper) enabled() bool { return k.Store != nil }
 
-// open opens the store and takes from it, and from the file of an older version,
-// what is revoked. If there is a predecessor, it has the file for a moment still.
+// open opens the store and loads the revocations from it and from the file of an older version. A
+// predecessor may hold the file for a moment longer.
 func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
 	if !k.enabled() {
 		return nil
@@ -168,7 +167,7 @@ func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
 	if file, own := k.Store.(*store.Bolt); own {
 		err := file.Open()
 		for end := time.Now().Add(takeOverFor); succeeds && errors.Is(err, store.ErrLocked) && time.Now().Before(end) && ctx.Err() == nil; {
-			err = file.Open() // it waits
+			err = file.Open() // waits for the file's lock
 		}
 		if err != nil {
 			return err
@@ -185,15 +184,14 @@ func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
 	return nil
 }
 
-// loadRevocations takes the list of the store and the one of an older version's
-// file. A list that cannot be understood is an error, since what it said is not
-// known.
+// loadRevocations loads the list in the store and the one in an older version's file. A list that
+// cannot be parsed is an error, because its content is not known.
 func (k *storeKeeper) loadRevocations(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCall)
 	defer cancel()
 	r, err := k.Get(ctx, keyRevocations)
 	if errors.Is(err, store.ErrUnavailable) {
-		return nil // an etcd is away; Open has told the same of a file
+		return nil // an etcd is unreachable; for a file, Open has already reported the same
 	}
 	if err == nil && r.Version != 0 {
 		_, err = k.creds.Revocations().Take(r.Value)
@@ -249,8 +247,7 @@ func (k *storeKeeper) KeepRevocations(number uint64, der []byte) error {
 // Where implements control.Keeper.
 func (k *storeKeeper) Where() string { return k.Status().Where }
 
-// serve keeps the store in order, and takes over what other brokers put there,
-// until ctx ends.
+// serve maintains the store, and applies what other brokers write to it, until ctx ends.
 func (k *storeKeeper) serve(ctx context.Context) {
 	if !k.enabled() {
 		return
@@ -267,7 +264,7 @@ func (k *storeKeeper) serve(ctx context.Context) {
 	}
 }
 
-// follow takes lists that other brokers put into the store, until ctx ends.
+// follow applies revocation lists that other brokers write to the store, until ctx ends.
 func (k *storeKeeper) follow(ctx context.Context) {
 	if !k.enabled() {
 		return
@@ -287,7 +284,7 @@ func (k *storeKeeper) follow(ctx context.Context) {
 	})
 }
 
-// keep does what is due.
+// keep does the periodic work that is due.
 func (k *storeKeeper) keep(ctx context.Context, now time.Time) {
 	if k.failed || now.Sub(k.probed) >= probeEvery {
 		k.probed = now
@@ -317,8 +314,8 @@ func (k *storeKeeper) keep(ctx context.Context, now time.Time) {
 	}
 }
 
-// takeOver puts into the store what came from elsewhere: the list that counts
-// here, if it could not be kept when it came, and files of an older version.
+// takeOver writes to the store what it lacks: the effective revocation list, if it could not be
+// stored on arrival, and files of an older version.
 func (k *storeKeeper) takeOver(ctx context.Context) error {
 	if der, number := k.creds.Revocations().DER(); number > k.kept {
 		if err := k.KeepRevocations(number, der); err != nil {
@@ -340,7 +337,7 @@ func (k *storeKeeper) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// status is that of the store, nil without one.
+// status returns the store's status, nil without one.
 func (k *storeKeeper) status() *store.Status {
 	if !k.enabled() {
 		return nil
@@ -349,7 +346,7 @@ func (k *storeKeeper) status() *store.Status {
 	return &s
 }
 
-// close ends the store.
+// close closes the store.
 func (k *storeKeeper) close() {
 	if k.enabled() {
 		k.Store.Close()

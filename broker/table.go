@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// WriteTable writes what the status page shows as tables for a terminal. Texts
-// of strangers are shown without the characters that a terminal obeys.
+// WriteTable writes the content of the status page as tables for a terminal. Untrusted texts are
+// stripped of terminal control characters.
 func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	v := viewGrid(s, now)
 	t := &table{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
@@ -82,7 +82,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	return t.w.Flush()
 }
 
-// A table writes columns, each line through printable.
+// table writes columns, each line through printable.
 type table struct{ w *tabwriter.Writer }
 
 func (t *table) line(format string, args ...any) {
@@ -108,7 +108,7 @@ func (t *table) moreRows(n int, what string) {
 	}
 }
 
-// printable takes out what a terminal would obey.
+// printable removes control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -12,7 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// carriers takes in what frontals and proxies say of the links that pass them.
+// carriers implements the traffic service, by which frontals and proxies report the links that they
+// carry.
 type carriers struct {
 	controlpb.UnimplementedTrafficServer
 	b *Broker
@@ -45,7 +46,7 @@ func (c carriers) Carried(ctx context.Context, req *controlpb.CarriedRequest) (*
 	return resp, nil
 }
 
-// ofSite refuses a frontal's word on links that cannot have passed it.
+// ofSite refuses a frontal's report on links that cannot have passed through it.
 func ofSite(r traffic.Report, peer control.Identity) error {
 	for p := range r.Counts {
 		if p.From != peer.Site && p.To != peer.Site && p != (traffic.Pair{From: traffic.Unknown, To: traffic.Unknown}) {
@@ -58,8 +59,7 @@ func ofSite(r traffic.Report, peer control.Identity) error {
 	return nil
 }
 
-// sites returns where the ends of a link are; empty names if either is not
-// registered.
+// sites returns the sites of a link's ends; empty names if either end is not registered.
 func (c carriers) sites(e traffic.Ends) *controlpb.SitePair {
 	var found [2]registry.Entry
 	both := c.b.registry.Lookup(found[:0], []overlay.ProcessName{{Job: e.Job, Rank: e.Asker}, {Job: e.Job, Rank: e.Target}})

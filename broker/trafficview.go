@@ -10,17 +10,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// trafficView is what is known of the bytes that go from one site to another.
+// trafficView is the known traffic from one site to another.
 type trafficView struct {
-	Told   bool    // some daemon carried some
+	Told   bool    // at least one daemon reported traffic
 	Rate   float64 // bit/s
 	Bytes  uint64
 	Waits  uint64
-	Held   string // "quota.per_job.rate 16Mbit/s at proxy p1": what holds links back now; "" if nothing does
-	Direct bool   // links of the pair pass no daemon besides
+	Held   string // "quota.per_job.rate 16Mbit/s at proxy p1": the current bottleneck; "" if there is none
+	Direct bool   // some links of the pair pass no daemon
 }
 
-// addTraffic fills in what passed between the sites of each row.
+// addTraffic fills in the traffic between the sites of each row.
 func addTraffic(rows []pairRow, flows []traffic.Flow) {
 	of := map[direction][]traffic.Flow{}
 	for _, f := range flows {
@@ -31,7 +31,7 @@ func addTraffic(rows []pairRow, flows []traffic.Flow) {
 	for i := range rows {
 		r := &rows[i]
 		r.Traffic = sumFlows(of[direction{r.Asker, r.Target}])
-		if r.passesNobody() { // bytes go both ways, whoever asked
+		if r.passesNobody() { // bytes go both ways, whichever end asked
 			direct[direction{r.Asker, r.Target}], direct[direction{r.Target, r.Asker}] = true, true
 		}
 	}
@@ -40,9 +40,9 @@ func addTraffic(rows []pairRow, flows []traffic.Flow) {
 	}
 }
 
-// sumFlows sums what daemons carried from one site to another. A link through a
-// proxy and gateways is counted by each: the proxies together, the one gateway
-// and the other are three views of it, and the greatest misses least.
+// sumFlows sums what daemons carried from one site to another. A link through a proxy and gateways
+// is counted by each: the proxies together and the two gateways are three views of it, and the
+// greatest of them misses the least.
 func sumFlows(flows []traffic.Flow) trafficView {
 	views := map[string]*trafficView{}
 	var v trafficView
@@ -68,22 +68,22 @@ func sumFlows(flows []traffic.Flow) trafficView {
 	return v
 }
 
-// heldBy says what holds a flow back, and where.
+// heldBy says which limit holds a flow back, and where.
 func heldBy(f traffic.Flow) string {
 	return fmt.Sprintf("%s %v at %s", f.Rule, f.RuleRate, f.By)
 }
 
-// passesNobody reports whether links as the one that connected last pass neither
-// a proxy nor a gateway.
+// passesNobody reports whether links like the one that connected last pass neither a proxy nor a
+// gateway.
 func (p pairRow) passesNobody() bool {
 	i := slices.IndexFunc(p.plan.Steps, func(s overlay.Step) bool { return s.Technique.String() == p.Now })
 	return i >= 0 && p.plan.Steps[i].Technique != overlay.Relay && p.plan.Steps[i].Via == 0
 }
 
-// notCounted stands where a figure would mislead.
+// notCounted replaces a figure that would mislead.
 const notCounted = "direct: not counted here"
 
-// Text is the rate and the bytes in words.
+// Text returns the rate and the bytes in words.
 func (v trafficView) Text() string {
 	switch {
 	case !v.Told && v.Direct:
@@ -98,12 +98,12 @@ func (v trafficView) Text() string {
 	return text
 }
 
-// add is the traffic of both directions.
+// add returns the traffic of both directions.
 func (v trafficView) add(other trafficView) trafficView {
 	return trafficView{v.Told || other.Told, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
 }
 
-// short is what the map has room for.
+// short returns a text that fits on the map.
 func (v trafficView) short() string {
 	switch {
 	case v.Held != "":
@@ -114,10 +114,10 @@ func (v trafficView) short() string {
 	return ""
 }
 
-// bitRate is a measured rate for people.
+// bitRate formats a measured rate.
 func bitRate(bits float64) string { return scaled(bits, "bit/s") }
 
-// byteSize is a number of bytes for people.
+// byteSize formats a number of bytes.
 func byteSize(n uint64) string { return scaled(float64(n), "B") }
 
 // scaled writes three digits with a prefix for powers of 1000.

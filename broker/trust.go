@@ -19,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// openEnrolment opens the server that issues certificates, if the settings have one.
-// It is called before Serve.
+// openEnrolment opens the server that issues certificates, if it is configured. Call it before
+// Serve.
 func (b *Broker) openEnrolment() (err error) {
 	if !b.cfg.Enrol.enabled() {
 		return nil
@@ -47,12 +47,12 @@ func (b *Broker) openEnrolment() (err error) {
 	return nil
 }
 
-// openOutside has the enrolment server believe the identity provider of the settings.
+// openOutside makes the enrolment server trust the configured identity provider.
 func (b *Broker) openOutside(o OIDC) error {
 	if !o.enabled() {
 		return nil
 	}
-	var roots *x509.CertPool // nil: the system's
+	var roots *x509.CertPool // nil: the system's roots
 	if o.CA != "" {
 		text, err := os.ReadFile(string(o.CA))
 		if err != nil {
@@ -72,7 +72,7 @@ func (b *Broker) openOutside(o OIDC) error {
 	return nil
 }
 
-// renew gives the peer of a session, or a helper of its site, a new certificate.
+// renew issues a new certificate to a session's peer, or to a helper of its site.
 func (b *Broker) renew(_ context.Context, s *control.Session, chain [][]byte) ([][]byte, error) {
 	p, err := b.creds.Verify(chain)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *Broker) renew(_ context.Context, s *control.Session, chain [][]byte) ([
 	return fresh, err
 }
 
-// renewOwn is renew for this broker itself.
+// renewOwn renews this broker's own certificate.
 func (b *Broker) renewOwn(_ context.Context, chain [][]byte) ([][]byte, error) {
 	return b.renewed(chain)
 }
@@ -119,17 +119,17 @@ func (a admin) Revoke(ctx context.Context, req *controlpb.RevocationList) (*cont
 	return &controlpb.RevokeResponse{Number: number, Newer: newer, Kept: lists.Kept()}, nil
 }
 
-// cutBound is how long a frontal or proxy has to end links.
+// cutBound is how long a frontal or proxy may take to end links.
 const cutBound = 4 * time.Second
 
-// followRevocations ends the links of whoever is new in the revocation list,
-// until ctx ends. The sessions of the revoked end by themselves.
+// followRevocations ends the links of identities newly on the revocation list, until ctx ends. The
+// sessions of the revoked end by themselves.
 func (b *Broker) followRevocations(ctx context.Context) {
 	before, _ := b.creds.Revocations().Now()
 	for {
 		list, changed := b.creds.Revocations().Now()
 		if ids := list.Since(before); len(ids) > 0 {
-			b.grants.forget() // or who is cut off would register again by a grant that was good
+			b.grants.forget() // otherwise a cut-off process could register again by a cached grant
 			b.cut(ctx, ids)
 		}
 		before = list
@@ -141,7 +141,8 @@ func (b *Broker) followRevocations(ctx context.Context) {
 	}
 }
 
-// cut has the links end of all processes that work at the revoked or for them.
+// cut ends the links of all processes that run at a revoked site or node, or for a revoked
+// principal.
 func (b *Broker) cut(ctx context.Context, ids []string) {
 	gone := make(map[string]bool, len(ids))
 	for _, id := range ids {

@@ -16,26 +16,26 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A broker is a vantage point, and knows the others: its proxies.
+// A broker is a vantage point, and knows the other vantage points: its proxies.
 
-// Bounds of call-backs. A site that measures itself needs some twenty at once,
-// and measures once an hour.
+// Bounds of call-backs. A site that measures itself needs some twenty at once, and measures once an
+// hour.
 const (
 	callBackBurst   = 64              // of one site, at once
-	callBackEvery   = 5 * time.Second // of one site, after that
+	callBackEvery   = 5 * time.Second // of one site, beyond the burst
 	callBacksAtOnce = 256             // of all sites
-	callBackMax     = 5 * time.Second // for a proxy to carry one out
-	seenMax         = 1 << 16         // addresses that may be called back
+	callBackMax     = 5 * time.Second // for a proxy to carry out one
+	seenMax         = 1 << 16         // addresses eligible for a call-back
 	seenLife        = 10 * time.Minute
-	maxVantages     = 16 // told in one answer
+	maxVantages     = 16 // in one answer
 )
 
-// vantagePoint is what the broker needs to be one.
+// vantagePoint is the broker's state as a vantage point.
 type vantagePoint struct {
 	observer *reflector.Observer
-	seen     *reflector.Seen // addresses that asked the broker over TCP
+	seen     *reflector.Seen // addresses that contacted the broker over TCP
 	rates    *reflector.Rates[overlay.SiteID]
-	inFlight chan struct{} // a place for each call-back
+	inFlight chan struct{} // one place for each call-back
 	stun     *stunserver.Server
 	sockets  *reflector.Sockets // nil: no STUN
 }
@@ -51,13 +51,13 @@ func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vanta
 	return v
 }
 
-// point is what the broker itself calls back from.
+// point returns what the broker itself calls back from.
 func (v *vantagePoint) point() reflector.Point {
 	return reflector.Point{Observer: v.observer, Sockets: v.sockets}
 }
 
-// openSTUN opens the sockets of stun_listen. A broker without them serves all
-// but those who ask for them, so that it is no reason not to start.
+// openSTUN opens the sockets of stun_listen. If that fails, the broker still starts: it serves
+// everything but STUN.
 func (b *Broker) openSTUN(ctx context.Context) {
 	if !b.cfg.STUNListen.IsValid() {
 		return
@@ -70,7 +70,7 @@ func (b *Broker) openSTUN(ctx context.Context) {
 	b.vantage.sockets = s
 }
 
-// serveSTUN serves the sockets of openSTUN, if there are any, until ctx ends.
+// serveSTUN serves the sockets of openSTUN, if any, until ctx ends.
 func (b *Broker) serveSTUN(ctx context.Context) {
 	if b.vantage.sockets == nil {
 		return
@@ -80,12 +80,12 @@ func (b *Broker) serveSTUN(ctx context.Context) {
 	}
 }
 
-// ownAddresses are the broker's as a vantage point, as a peer on session s
-// reaches them; stun is not valid without a STUN server.
+// ownAddresses returns the broker's addresses as a vantage point, as a peer on session s reaches
+// them; stun is invalid without a STUN server.
 func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	tcp = b.cfg.Advertise
 	if own := s.LocalAddr(); !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
-		tcp = own // a peer that came by the other version of IP may have no other way
+		tcp = own // a peer that connected over the other IP version may have no other route
 	}
 	if b.vantage.sockets != nil {
 		stun = netip.AddrPortFrom(tcp.Addr(), b.vantage.sockets.Port())
@@ -117,7 +117,7 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 			resp.Tcp6 = append(resp.Tcp6, p.Addresses[1+i].String())
 		}
 	}
-	resp.Time = time.Now().UnixNano() // last, so that what came before does not age it
+	resp.Time = time.Now().UnixNano() // last, so that the work before it does not age the value
 	return resp, nil
 }
 
@@ -162,7 +162,7 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 	return d.callBackFrom(ctx, s, target, req)
 }
 
-// callBackFrom lets the vantage point that the request names do it.
+// callBackFrom makes the vantage point that the request names call back.
 func (d directory) callBackFrom(ctx context.Context, s *control.Session, target reflector.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	if req.GetFrom() == "" {
 		return d.b.vantage.point().CallBack(ctx, target), nil
@@ -180,7 +180,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		proxy := d.b.sessions.byHolder(p.Holder)
 		if proxy == nil {
-			break // it left just now
+			break // it has just left
 		}
 		ctx, cancel := context.WithTimeout(ctx, callBackMax)
 		defer cancel()
@@ -193,7 +193,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	return nil, fmt.Errorf("%w: no vantage point has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
 }
 
-// VantageStatus is what the broker did as a vantage point.
+// VantageStatus is the broker's activity as a vantage point.
 type VantageStatus struct {
 	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
 	Observer  reflector.ObserverStats `json:"observer"`

@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// What the status page shows, as functions of the broker's Status and of the
-// time. Bounds keep a page readable, and cheap to make, however large the grid.
+// The content of the status page, as functions of the broker's Status and the time. Bounds keep a
+// page readable, and cheap to render, however large the grid is.
 const (
 	maxMapSites = 24
 	maxRows     = 200 // of each table
@@ -29,12 +29,12 @@ type gridView struct {
 	Up        int // sites
 	Map       mapView
 	Pairs     []pairRow
-	MorePairs int // that are not in Pairs
+	MorePairs int // pairs beyond those in Pairs
 	SiteRows  []siteRow
 	MoreSites int
 	JobRows   []jobRow
 	MoreJobs  int
-	MoreFlows int // in the tables of the terminal
+	MoreFlows int // flows beyond those in the tables of the terminal
 	Faults    []countRow
 }
 
@@ -58,15 +58,15 @@ type countRow struct {
 // pairRow is an ordered pair of sites.
 type pairRow struct {
 	Asker, Target overlay.SiteID
-	Kind          string  // of the line on the map: open, met, relay, planned, failing, none
-	Now           string  // the technique that connected last; "" if none did
-	SetupMS       float64 // of that
-	Plan          string  // what is tried first
-	Why           string  // why that
+	Kind          string  // class of the line on the map: open, met, relay, planned, failing, none
+	Now           string  // the technique that connected last; "": none did
+	SetupMS       float64 // setup time of that
+	Plan          string  // the technique tried first
+	Why           string  // the reason for it
 	Connected     uint64  // attempts
 	Failed        uint64
-	Trouble       string // the last failure, if nothing is known to connect since
-	Beside        string // what failed beside the technique that connected
+	Trouble       string // the last failure, if no success is known since
+	Beside        string // failures of other techniques than the one that connected
 	Traffic       trafficView
 	plan          overlay.Plan
 }
@@ -99,7 +99,7 @@ func viewGrid(s Status, now time.Time) gridView {
 	return v
 }
 
-// firstOf returns the first maxRows, and how many are left.
+// firstOf returns the first maxRows, and sets more to the number of the rest.
 func firstOf[T any](all []T, more *int) []T {
 	if len(all) <= maxRows {
 		return all
@@ -128,7 +128,7 @@ func rowOfJob(j JobStatus) jobRow {
 	return row
 }
 
-// firewall says in a line what a profile lets through.
+// firewall describes in a line what a profile lets through.
 func firewall(p overlay.SiteProfile) string {
 	in := "nothing in"
 	switch p.Inbound {
@@ -147,9 +147,9 @@ func firewall(p overlay.SiteProfile) string {
 	return text
 }
 
-// pairRows returns the ordered pairs of sites: those that told an outcome, then
-// those that are only planned, both by name. Beyond maxMapSites sites the planned
-// ones are left out: there would be too many to make a plan for each.
+// pairRows returns the ordered pairs of sites: those with outcomes first, then those that are only
+// planned, both by name. Beyond maxMapSites sites the planned ones are left out: there would be too
+// many plans to compute.
 func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 	known := map[overlay.SiteID]SiteStatus{}
 	for _, s := range sites {
@@ -185,13 +185,13 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 	for _, pair := range pairs {
 		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], told[pair]))
 		if len(rows) >= 4*maxRows {
-			break // a page shows fewer
+			break // a page shows no more
 		}
 	}
 	return rows
 }
 
-// rowOfPair says how one site connects to another.
+// rowOfPair describes how one site connects to another.
 func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
 	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: decide.Decide(asker.Profile, target.Profile)}
 	if len(row.plan.Steps) > 0 {
@@ -211,9 +211,9 @@ func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
 	if !good.ConnectedAt.IsZero() {
 		row.Now, row.SetupMS = good.Technique.String(), good.SetupMS
 	}
-	// A link's techniques are tried side by side, and later successes of the one
-	// that connected are not told. So only its own failure is trouble; that of
-	// another one cost the link nothing.
+	// A link tries its techniques concurrently, and later successes of the one that connected are
+	// not reported. So only that technique's own failure is trouble; a failure of another one cost
+	// the link nothing.
 	switch trouble := fmt.Sprintf("%v: %s", bad.Technique, bad.Reason); {
 	case bad.FailedAt.IsZero():
 	case good.ConnectedAt.IsZero():
@@ -236,8 +236,7 @@ func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
 	return row
 }
 
-// kindOf groups techniques by what they need: an open port, both ends at once,
-// or a proxy.
+// kindOf classifies techniques by what they need: an open port, both ends at once, or a proxy.
 func kindOf(t overlay.Technique) string {
 	switch t.Kind() {
 	case overlay.AskerDials, overlay.TargetDials:
@@ -248,7 +247,7 @@ func kindOf(t overlay.Technique) string {
 	return "met"
 }
 
-// mapView is the drawing: sites on a circle, lines between them.
+// mapView is the drawing: sites on a circle, with lines between them.
 type mapView struct {
 	Width, Height int
 	Nodes         []mapNode
@@ -259,13 +258,12 @@ type mapView struct {
 type mapNode struct {
 	X, Y, NameY, TextY int
 	Site               overlay.SiteID
-	Short              string // of the name, so that it fits
+	Short              string // the name, clipped to fit
 	Text               string // "8 processes"
 	Kind               string // up or away
 }
 
-// mapLine is one unordered pair: what the one side says, or the other if that
-// is worse.
+// mapLine is one unordered pair: the worse of its two directions.
 type mapLine struct {
 	X1, Y1, X2, Y2, TX, TY int
 	Asker, Target          overlay.SiteID
@@ -274,11 +272,11 @@ type mapLine struct {
 	TrafficY               int    // under the label
 }
 
-// severity orders what two directions of a pair say: the line shows the worse.
+// severity orders the states of a pair's two directions: the line shows the worse.
 var severity = map[string]int{"planned": 0, "open": 1, "met": 2, "relay": 3, "none": 4, "failing": 5}
 
-// drawMap lays the sites on a circle, the first at the top. With more than
-// maxMapSites those with the most processes are drawn.
+// drawMap places the sites on a circle, the first at the top. Beyond maxMapSites it draws those
+// with the most processes.
 func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 	m := mapView{Width: 560, Height: 420}
 	if len(sites) > maxMapSites {
@@ -302,7 +300,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 		if s.Connected {
 			n.Kind, n.Text = "up", plural(s.Processes, "process", "processes")
 		}
-		if math.Sin(angle) < -0.2 { // above the middle: the name stands above, clear of the lines
+		if math.Sin(angle) < -0.2 { // upper half: the name is above the circle, clear of the lines
 			n.NameY, n.TextY = n.Y-45, n.Y-28
 		}
 		at[n.Site] = n
@@ -325,7 +323,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 		i, drawn := index[key]
 		switch {
 		case !drawn:
-			// From the first by name, so that the label stands still.
+			// Always from the site whose name sorts first, so that the label does not move.
 			if p.Asker > p.Target {
 				a, b = b, a
 			}
@@ -337,10 +335,10 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 			}
 			l.TrafficY = l.TY + 16
 			if a.Y == b.Y {
-				l.TrafficY = l.TY + 26 // under the line
+				l.TrafficY = l.TY + 26 // below the label
 			}
 			if p.Kind == "planned" || len(sites) > 8 {
-				l.Label, l.Traffic = "", "" // too many words
+				l.Label, l.Traffic = "", "" // too crowded
 			}
 			index[key] = len(m.Lines)
 			m.Lines = append(m.Lines, l)
@@ -355,7 +353,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 	return m
 }
 
-// summary tells the row in words, for those who do not see the line.
+// summary describes the row in words, for readers who cannot see the line.
 func (p pairRow) summary() string {
 	switch {
 	case p.Kind == "none":
@@ -383,14 +381,14 @@ type pairView struct {
 	Rejected      []overlay.Rejection
 	Flows         []traffic.Flow // both directions
 	Latest        []outcome
-	Kept          int // outcomes of all pairs that the broker remembers
+	Kept          int // outcomes of all pairs that the broker keeps
 }
 
 type stepRow struct {
 	overlay.Step
 	Way     string        // "via both gateways"
-	Outcome OutcomeStatus // what was told of it
-	Told    bool          // anything was
+	Outcome OutcomeStatus // as reported
+	Told    bool          // an outcome was reported
 }
 
 // viewPair returns the page of a pair; false if either site is not known.
@@ -441,7 +439,7 @@ func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time
 	return v, true
 }
 
-// milliseconds is a duration for people.
+// milliseconds formats a duration given in ms.
 func milliseconds(ms float64) string {
 	switch {
 	case ms == 0:
@@ -454,7 +452,7 @@ func milliseconds(ms float64) string {
 	return fmt.Sprintf("%.1f s", ms/1000)
 }
 
-// ago is how long ago something was, for people.
+// ago formats an elapsed time.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -474,10 +472,10 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// short is a name that fits under its site on the map.
+// short returns a name clipped to fit under its site on the map.
 func short(name string) string { return clip(name, 18) }
 
-// clip cuts a text to n characters.
+// clip truncates a text to n characters.
 func clip(text string, n int) string {
 	r := []rune(text)
 	if len(r) <= n {
