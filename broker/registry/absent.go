@@ -7,21 +7,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// absence is what is known of a rank that is not registered: that it was, or why it
-// may not.
+// absence is what is known of a rank that is not registered: its former registration, or why it was
+// refused.
 type absence struct {
 	former  *overlay.AccessPoint
 	refused error
 }
 
-// waiters wait for one process; done is closed when it registers or is refused.
+// waiters are the callers waiting for one process; done is closed when it registers or is refused.
 type waiters struct {
 	done  chan struct{}
-	entry Entry // as it was then: it may have left again before they look
+	entry Entry // the entry at that time: the process may leave again before the waiters read it
 	count int
 }
 
-// end lets those who wait for a rank go. The lock is held.
+// end wakes the callers that wait for a rank. The caller must hold mu.
 func (j *jobState) end(rank uint32, e Entry) {
 	if w := j.waiters[rank]; w != nil {
 		w.entry = e
@@ -30,9 +30,9 @@ func (j *jobState) end(rank uint32, e Entry) {
 	}
 }
 
-// Refused says that a process was not let register for good, and why. That is
-// known, of a job of which somebody is registered, until the process registers or
-// nobody of its job is left; who awaits it is told at once.
+// Refused records that a process's registration was refused permanently, and why. The record is
+// kept, for a job with registered processes, until the process registers or the job has no
+// registered process left; callers of Await for the process return at once.
 func (m *Registry) Refused(name overlay.ProcessName, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +44,7 @@ func (m *Registry) Refused(name overlay.ProcessName, why error) {
 	job.end(name.Rank, Entry{Refused: why})
 }
 
-// missing remembers why a rank is not registered, in place of what was known.
+// missing records why a rank is not registered, in place of the previous record.
 func (m *Registry) missing(job *jobState, rank uint32, a absence) {
 	m.present(job, rank)
 	if m.absent >= m.limits.Processes {
@@ -57,7 +57,7 @@ func (m *Registry) missing(job *jobState, rank uint32, a absence) {
 	m.absent++
 }
 
-// present forgets why a rank was not registered.
+// present removes the record of why a rank is not registered.
 func (m *Registry) present(job *jobState, rank uint32) {
 	if _, known := job.absent[rank]; known {
 		delete(job.absent, rank)
@@ -65,10 +65,9 @@ func (m *Registry) present(job *jobState, rank uint32) {
 	}
 }
 
-// Await returns the process's entry as soon as there is one, or what Refused
-// told of it. It fails with
-// ErrUnknownProcess when ctx ends, with ErrEnded at once for one that died, and with ErrOverloaded at once when too
-// many wait.
+// Await returns the process's entry as soon as there is one, or the error that Refused recorded. It
+// fails with ErrUnknownProcess when ctx ends, with ErrEnded at once for a process that died, and
+// with ErrOverloaded at once when too many callers wait.
 func (m *Registry) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
 	e, w, err := m.wait(name)
 	if w == nil {
@@ -83,7 +82,7 @@ func (m *Registry) Await(ctx context.Context, name overlay.ProcessName) (Entry, 
 	}
 }
 
-// wait returns the entry, or joins those who wait for it.
+// wait returns the entry, or adds the caller to the waiters for it.
 func (m *Registry) wait(name overlay.ProcessName) (Entry, *waiters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

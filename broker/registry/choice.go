@@ -7,27 +7,26 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Choice is how a proxy is chosen for a link.
+// Choice is a method of choosing a proxy for a link.
 type Choice string
 
 // The choices.
 const (
 	RoundRobin  Choice = "round-robin"  // each in turn, as QCG-OMPI does
-	LeastLoaded Choice = "least-loaded" // the smallest part of its capacity in use; equals in turn
+	LeastLoaded Choice = "least-loaded" // the smallest used part of its capacity; ties in turn
 )
 
-// candidate is a proxy as a choice sees it.
+// candidate is the input of a choice: one proxy.
 type candidate struct {
 	name     string
-	load     int    // links it has, and those assigned since it said so
-	capacity int    // links it takes
-	draining bool   // wants no new links
-	last     uint64 // the turn in which it was last chosen; 0 for never
+	load     int    // its links when it last reported, and those assigned since
+	capacity int    // maximum number of links
+	draining bool   // accepts no new links
+	last     uint64 // the turn in which it was last chosen; 0: never
 }
 
-// choose returns the index of the proxy for the next link. Both choices skip
-// proxies that drain or are full. Turns make both fair: with equal proxies any
-// two counts differ by at most one.
+// choose returns the index of the proxy for the next link. Both choices skip proxies that drain or
+// are full. Turns make both fair: with equal proxies any two counts differ by at most one.
 func choose(how Choice, proxies []candidate) (int, error) {
 	best := -1
 	for i, c := range proxies {
@@ -47,11 +46,10 @@ func choose(how Choice, proxies []candidate) (int, error) {
 	return best, nil
 }
 
-// owners returns the index of the proxy that carries all links of an owner who
-// is held to policies' allowances: only one that sees all of them can count
-// them. Every broker that knows the same proxies makes the same choice, and one
-// that leaves changes it for those alone whom it had (highest random weight). A proxy that is full is chosen all the
-// same: another one would begin to count from zero.
+// owners returns the index of the proxy that carries all links of an owner with policy allowances:
+// only a proxy that sees all of them can count them. Brokers that know the same proxies make the
+// same choice, and when a proxy leaves, the choice changes only for the owners it had (highest
+// random weight). A full proxy is chosen all the same: another one would count from zero.
 func owners(owner string, proxies []candidate) (int, error) {
 	best, most := -1, uint64(0)
 	for i, c := range proxies {
@@ -66,15 +64,15 @@ func owners(owner string, proxies []candidate) (int, error) {
 	}
 	switch {
 	case best < 0:
-		return choose(RoundRobin, proxies) // which says why
+		return choose(RoundRobin, proxies) // for its error
 	case proxies[best].load >= proxies[best].capacity:
 		return -1, fmt.Errorf("%w: proxy %s, which counts the links of %s for policies, is full", overlay.ErrOverloaded, proxies[best].name, owner)
 	}
 	return best, nil
 }
 
-// mix spreads a hash over all its bits: names that differ in their last letter
-// differ in few of FNV's.
+// mix spreads a hash over all its bits: FNV hashes of names that differ only in the last letter
+// differ in few bits.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -82,10 +80,10 @@ func mix(h uint64) uint64 {
 	return h
 }
 
-// before reports whether a is to be chosen rather than b.
+// before reports whether a is preferred to b.
 func before(how Choice, a, b candidate) bool {
 	if how == LeastLoaded {
-		// a.load/a.capacity against b.load/b.capacity, without rounding
+		// compares a.load/a.capacity with b.load/b.capacity, without rounding
 		left, right := uint64(a.load)*uint64(b.capacity), uint64(b.load)*uint64(a.capacity)
 		if left != right {
 			return left < right

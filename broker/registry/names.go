@@ -9,15 +9,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of published names besides those of package overlay.
+// Bounds on published names, besides those of package overlay.
 const (
-	MaxNames    = 100_000 // published at once, of all jobs
-	maxObituary = 1024    // names of which it is still known that their publisher died
+	MaxNames    = 100_000 // published at once, in all jobs
+	maxObituary = 1024    // names kept after their publisher died
 )
 
-// names are what processes have published for those of other jobs, and who
-// waits for a name. Memory's lock guards them, and calls whatever changes them
-// when a process goes. Nothing here waits.
+// names are the names that processes have published for other jobs, and the callers waiting for a
+// name. Registry.mu guards them. The registry calls ended and notRenewed when a process leaves or
+// is not renewed. No method blocks.
 //
 //	           publish                    unpublish, or its process leaves
 //	(unknown) ---------> published by p ----------------------------------> (unknown)
@@ -32,14 +32,14 @@ type names struct {
 	waiters   map[string]*waiters
 
 	obituaries map[string]overlay.ProcessName
-	oldest     []string // keys of obituaries, the oldest first; some may be gone from there
+	oldest     []string // keys of obituaries, the oldest first; some may have been deleted there
 }
 
 // publication is a published name.
 type publication struct {
 	overlay.Publication
 	site   overlay.SiteID
-	holder Holder // the session that published it last
+	holder Holder // the last session that published it
 }
 
 func newNames(perSite int) names {
@@ -55,8 +55,8 @@ func newNames(perSite int) names {
 	}
 }
 
-// publish enters p of a process at a site, or gives the process's own name its new text.
-// Whoever waits for the name is woken.
+// publish enters p for a process at a site, or replaces the text if the process already owns the
+// name. It wakes the callers waiting for the name.
 func (n *names) publish(p overlay.Publication, site overlay.SiteID, holder Holder) error {
 	old := n.published[p.Name]
 	switch {
@@ -87,7 +87,7 @@ func (n *names) publish(p overlay.Publication, site overlay.SiteID, holder Holde
 	return nil
 }
 
-// unpublish takes a process's name back.
+// unpublish removes a process's name.
 func (n *names) unpublish(process overlay.ProcessName, name string) error {
 	p := n.published[name]
 	switch {
@@ -111,7 +111,7 @@ func (n *names) remove(p *publication) {
 	}
 }
 
-// ended removes all names of a process that is not registered any more.
+// ended removes all names of a process that is no longer registered.
 func (n *names) ended(process overlay.ProcessName, died bool) {
 	for name, p := range n.perOwner[process] {
 		n.remove(p)
@@ -129,8 +129,8 @@ func (n *names) ended(process overlay.ProcessName, died bool) {
 	}
 }
 
-// notRenewed removes those names of a process that only an earlier session than
-// holder has published.
+// notRenewed removes the names of a process that were last published by an earlier session than
+// holder.
 func (n *names) notRenewed(process overlay.ProcessName, holder Holder) {
 	for _, p := range n.perOwner[process] {
 		if p.holder != holder {
@@ -139,7 +139,7 @@ func (n *names) notRenewed(process overlay.ProcessName, holder Holder) {
 	}
 }
 
-// unknown is the error of who asks for a name that is not published.
+// unknown returns the error for a name that is not published.
 func (n *names) unknown(name string) error {
 	if who, died := n.obituaries[name]; died {
 		return fmt.Errorf("%w: %q; %v, which had published it, has died", overlay.ErrUnknownName, name, who)
@@ -147,11 +147,10 @@ func (n *names) unknown(name string) error {
 	return fmt.Errorf("%w: %q", overlay.ErrUnknownName, name)
 }
 
-// Publish gives names of registered processes of holder's site a text. The
-// result has one error for each, nil where it was taken: ErrNameTaken for
-// another process's, ErrOverloaded over the limits. A name goes with its
-// process; one that the frontal does not publish again when it joins anew, with
-// the lease.
+// Publish sets the texts of names of registered processes of holder's site. The result has one
+// error for each, nil where it was accepted: ErrNameTaken if another process owns the name,
+// ErrOverloaded over the limits. A name is removed with its process; one that the frontal does not
+// publish again after it rejoins is removed when the lease expires.
 func (m *Registry) Publish(holder Holder, list []overlay.Publication) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,8 +163,8 @@ func (m *Registry) Publish(holder Holder, list []overlay.Publication) []error {
 	return errs
 }
 
-// Unpublish takes a name back, whose port does not matter. ErrUnknownName if the
-// process has not published it.
+// Unpublish removes a name; the port is ignored. ErrUnknownName if the process has not published
+// it.
 func (m *Registry) Unpublish(holder Holder, p overlay.Publication) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +174,7 @@ func (m *Registry) Unpublish(holder Holder, p overlay.Publication) error {
 	return m.names.unpublish(p.Process, p.Name)
 }
 
-// speaksFor says why holder may not publish for a process, or returns nil.
+// speaksFor returns why holder may not publish for a process, or nil.
 func (m *Registry) speaksFor(holder Holder, p overlay.Publication) error {
 	site, job := m.holders[holder], m.jobs[p.Process.Job]
 	var owner *process
@@ -193,9 +192,8 @@ func (m *Registry) speaksFor(holder Holder, p overlay.Publication) error {
 	return nil
 }
 
-// LookupName returns a published name. Without wait it fails with
-// ErrUnknownName at once when there is none, else when ctx ends, or with
-// ErrOverloaded at once when too many wait.
+// LookupName returns a published name. If there is none, it fails with ErrUnknownName at once
+// without wait, else when ctx ends; with ErrOverloaded at once when too many callers wait.
 func (m *Registry) LookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
 	for {
 		p, w, err := m.awaitName(name, wait)
@@ -211,7 +209,7 @@ func (m *Registry) LookupName(ctx context.Context, name string, wait bool) (over
 	}
 }
 
-// awaitName returns the publication, or joins those who wait for it.
+// awaitName returns the publication, or adds the caller to the waiters for it.
 func (m *Registry) awaitName(name string, wait bool) (overlay.Publication, *waiters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,7 +231,7 @@ func (m *Registry) awaitName(name string, wait bool) (overlay.Publication, *wait
 	return overlay.Publication{}, w, nil
 }
 
-// leaveNameQueue ends a wait, and returns the error of one that was in vain.
+// leaveNameQueue ends an unsuccessful wait and returns its error.
 func (m *Registry) leaveNameQueue(name string, w *waiters) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

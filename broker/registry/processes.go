@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Memory is the embedded Registry: maps under one lock, which is never held
-// while anything else is waited for. A process costs about 250 bytes, and as much again once it has left,
-// until its job is over.
+// Registry is the record of sites, processes and published names: maps under one lock, which is
+// never held during anything that blocks. A process costs about 250 bytes, and as much again after
+// it has left, until its job is over.
 type Registry struct {
 	lease  time.Duration
 	limits Limits
@@ -27,12 +27,12 @@ type Registry struct {
 	names     names
 	processes int
 	waiting   int
-	absent    int // of all jobs; as many as there may be processes, further ones are not remembered
+	absent    int // of all jobs; bounded by the limit on processes, further ones are not recorded
 }
 
 type siteState struct {
-	now       *Site     // replaced, never changed
-	sweep     time.Time // when processes of other sessions than now.Holder go; zero: never
+	now       *Site     // replaced, never modified
+	sweep     time.Time // when processes of sessions other than now.Holder are dropped; zero: never
 	processes int
 }
 
@@ -40,23 +40,23 @@ type jobState struct {
 	id      overlay.JobID // the one copy that all entries of the job share
 	ranks   map[uint32]*process
 	waiters map[uint32]*waiters
-	dead    map[uint32]bool // ranks that have died and did not come back
+	dead    map[uint32]bool // ranks that died and have not come back
 	absent  map[uint32]absence
 }
 
-// process is an access point without what its place in the maps says already.
+// process is an access point without the fields that its place in the maps implies.
 type process struct {
 	generation overlay.Generation
 	node       unique.Handle[string]
 	local      netip.AddrPort
 	public     netip.AddrPort
 	principal  unique.Handle[overlay.Principal]
-	until      int64 // Unix time in seconds; 0: without end
+	until      int64 // Unix time in seconds; 0: unlimited
 	site       *siteState
-	holder     Holder // the session that registered it last
+	holder     Holder // the last session that registered it
 }
 
-// SetLimits changes the bounds for what comes from now on. What is over them stays.
+// SetLimits changes the bounds for new entries. Existing entries beyond them stay.
 func (m *Registry) SetLimits(l Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,8 +64,8 @@ func (m *Registry) SetLimits(l Limits) {
 	m.names.perSite.SetMax(MaxNames, l.NamesPerSite)
 }
 
-// New returns an empty registry. The lease is how long the processes of
-// a site outlive its frontal's session.
+// New returns an empty registry. The lease is how long the processes of a site outlive its
+// frontal's session.
 func New(lease time.Duration, limits Limits) *Registry {
 	return &Registry{
 		lease: lease, limits: limits,
@@ -76,9 +76,8 @@ func New(lease time.Duration, limits Limits) *Registry {
 	}
 }
 
-// Join makes holder the session of the profile's site and returns the one
-// it replaces, zero if none. Processes of the site that are not registered
-// again within the lease are dropped.
+// Join makes holder the session of the profile's site and returns the session it replaces, zero if
+// none. Processes of the site that are not registered again within the lease are dropped.
 func (m *Registry) Join(profile overlay.SiteProfile, holder Holder, now time.Time) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,11 +101,10 @@ func (m *Registry) Join(profile overlay.SiteProfile, holder Holder, now time.Tim
 	return previous.Holder, nil
 }
 
-// Register adds or renews processes of the site that holder joined with.
-// The result has one error for each point, nil where it was taken:
-// ErrStale for an older life of a process, ErrForbidden for another site's
-// node, ErrOverloaded over the limits. If holder is not the session of a
-// site, all fail with ErrUnknownSite.
+// Register adds or renews processes of the site that holder joined with. The result has one error
+// for each point, nil where it was accepted: ErrStale for an older generation of a process,
+// ErrForbidden for another site's node, ErrOverloaded over the limits. If holder is not the session
+// of a site, all fail with ErrUnknownSite.
 func (m *Registry) Register(holder Holder, points []overlay.AccessPoint) []error {
 	errs := make([]error, len(points))
 	m.mu.Lock()
@@ -154,7 +152,7 @@ func (m *Registry) register(site *siteState, point overlay.AccessPoint) error {
 	} else {
 		p.site.processes--
 		if p.generation != point.Generation {
-			m.names.ended(point.Process, false) // they were an earlier life's
+			m.names.ended(point.Process, false) // they belonged to an earlier generation
 		}
 	}
 	*p = process{
@@ -169,10 +167,9 @@ func (m *Registry) register(site *siteState, point overlay.AccessPoint) error {
 	return nil
 }
 
-// replaceable says whether point may take the place of p. Between two sites
-// the generations must differ: the same life of a process cannot be in two
-// places. Who is in the job of a launch service stays where it is, since everybody
-// has its key.
+// replaceable returns why point may not take the place of p, or nil. Between two sites the
+// generations must differ: one generation of a process cannot be in two places. A process in the
+// job of a launch service cannot move, since every process has that job's key.
 func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
 	if _, gate := point.Process.Job.Gate(); gate && (p.site != site || p.node.Value() != point.Node.Name) {
 		return fmt.Errorf("%w: %v is registered at %s/%s; draw another rank", overlay.ErrForbidden, point.Process, p.site.now.Profile.Site, p.node.Value())
@@ -190,14 +187,13 @@ func (m *Registry) newJob(id overlay.JobID) *jobState {
 	return job
 }
 
-// Withdraw removes a process of holder's site, if it is still in the given
-// generation.
+// Withdraw removes a process of holder's site, if it is still in the given generation.
 func (m *Registry) Withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
 	m.withdraw(holder, name, generation, false)
 }
 
-// Died is Withdraw of a process that did not say it leaves. That is known until
-// the process registers anew or nobody of its job is left.
+// Died is Withdraw for a process that ended without withdrawing. The registry remembers the death
+// until the process registers anew or its job has no registered process left.
 func (m *Registry) Died(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
 	m.withdraw(holder, name, generation, true)
 }
@@ -233,7 +229,8 @@ func (m *Registry) drop(job *jobState, rank uint32, p *process) {
 	m.tidy(job)
 }
 
-// tidy forgets a job of which nothing is left, and who was in it once nobody is.
+// tidy removes a job of which nothing is left, and the record of its absent ranks once no process
+// is registered.
 func (m *Registry) tidy(job *jobState) {
 	if len(job.ranks) == 0 {
 		m.absent -= len(job.absent)
@@ -244,8 +241,8 @@ func (m *Registry) tidy(job *jobState) {
 	}
 }
 
-// Lookup returns one entry for each process, in order, with a nil Site for
-// those that are not registered. It appends to dst.
+// Lookup returns one entry for each process, in order, with a nil Site for those that are not
+// registered. It appends to dst.
 func (m *Registry) Lookup(dst []Entry, names []overlay.ProcessName) []Entry {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -272,8 +269,8 @@ func (m *Registry) entry(name overlay.ProcessName) Entry {
 	}}
 }
 
-// Principals returns on whose behalf the job's processes at a site work,
-// each once, in no order; none if no process is registered there. It looks at every process of the job.
+// Principals returns on whose behalf the job's processes at a site run, without duplicates, in no
+// order; none if no process is registered there. It scans every process of the job.
 func (m *Registry) Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -306,7 +303,7 @@ func (p *process) ends() time.Time {
 	return time.Unix(p.until, 0)
 }
 
-// Site returns what is known of a site; ErrUnknownSite if nothing is.
+// Site returns the entry of a site, or ErrUnknownSite.
 func (m *Registry) Site(id overlay.SiteID) (*Site, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -316,8 +313,8 @@ func (m *Registry) Site(id overlay.SiteID) (*Site, error) {
 	return nil, fmt.Errorf("%w: %s has not joined; does its frontal run, and reach the broker?", overlay.ErrUnknownSite, id)
 }
 
-// Leave says that a session ended. The site's
-// processes stay for the lease, in which its frontal may join again.
+// Leave marks the end of a session. The site's processes stay for the lease, in which its frontal
+// may join again.
 func (m *Registry) Leave(holder Holder, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -328,8 +325,8 @@ func (m *Registry) Leave(holder Holder, now time.Time) {
 	}
 }
 
-// Points returns the access points of all processes that match picks, in no
-// order. Match must not call the registry.
+// Points returns the access points of all processes for which match is true, in no order. match
+// must not call the registry.
 func (m *Registry) Points(match func(overlay.AccessPoint) bool) (points []overlay.AccessPoint) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -343,8 +340,8 @@ func (m *Registry) Points(match func(overlay.AccessPoint) bool) (points []overla
 	return points
 }
 
-// Expire drops what outlived its lease, and returns how many processes. It looks at every process, but only when a
-// site's lease is over.
+// Expire drops entries whose lease has expired, and returns how many processes it dropped. It scans
+// every process, but only when a site's lease has expired.
 func (m *Registry) Expire(now time.Time) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -377,7 +374,7 @@ func (m *Registry) Expire(now time.Time) int {
 	return before - m.processes
 }
 
-// listed puts counts into their order.
+// listed returns the counts as a sorted list.
 func listed(counts map[JobPrincipal]int) []JobPrincipal {
 	list := make([]JobPrincipal, 0, len(counts))
 	for one, n := range counts {
@@ -390,7 +387,7 @@ func listed(counts map[JobPrincipal]int) []JobPrincipal {
 	return list
 }
 
-// Inventory returns what is registered.
+// Inventory returns a summary of what is registered.
 func (m *Registry) Inventory() Inventory {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

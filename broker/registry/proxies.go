@@ -14,37 +14,36 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Proxies are the proxies that have a session, and the links that were assigned to each. It
-// is safe for concurrent use, calls no peer and has no clock.
+// Proxies are the proxies that have a session, and the links that were assigned to each. It is safe
+// for concurrent use, makes no calls and has no clock.
 type Proxies struct {
 	mu      sync.RWMutex
 	max     int
 	proxies map[string]*proxyState
-	turn    uint64 // of the choice among them
+	turn    uint64 // number of the latest choice
 }
 
 type proxyState struct {
 	offer    Offer
 	holder   Holder
-	pending  int // links assigned since the offer
+	pending  int // links assigned since the last offer
 	assigned uint64
 	last     uint64
 }
 
-// NewProxies returns none, of max at most.
+// NewProxies returns an empty set of at most max proxies.
 func NewProxies(max int) *Proxies {
 	return &Proxies{max: max, proxies: make(map[string]*proxyState)}
 }
 
-// SetMax changes how many there may be from now on. What is over that stays.
+// SetMax changes the maximum number for new proxies. Proxies beyond it stay.
 func (x *Proxies) SetMax(max int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.max = max
 }
 
-// Offer adds or renews a proxy and returns the session it replaces, zero
-// if none.
+// Offer adds or renews a proxy and returns the session it replaces, zero if none.
 func (x *Proxies) Offer(offer Offer, holder Holder) (replaced Holder, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,9 +62,9 @@ func (x *Proxies) Offer(offer Offer, holder Holder) (replaced Holder, err error)
 	return replaced, nil
 }
 
-// Assign chooses a proxy for a new link and counts the link as the proxy's
-// until its next offer. It fails with ErrNoRelay when no proxy is there that
-// the link may use and ErrOverloaded when none takes another link.
+// Assign chooses a proxy for a new link and counts the link as the proxy's until its next offer. It
+// fails with ErrNoRelay when no proxy satisfies need, and with ErrOverloaded when none accepts
+// another link.
 func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,14 +120,14 @@ func (x *Proxies) List() []Proxy {
 	return all
 }
 
-// Leave says that a session ended: a proxy is gone with it.
+// Leave marks the end of a session: its proxy is removed.
 func (x *Proxies) Leave(holder Holder) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	maps.DeleteFunc(x.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
 }
 
-// Inventory returns what there is, by name.
+// Inventory returns a summary of the proxies, by name.
 func (x *Proxies) Inventory() (all []ProxyInventory) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -147,36 +146,37 @@ type Proxy struct {
 	Holder Holder
 }
 
-// Need is what a link asks of its proxy.
+// Need is what a link requires of its proxy.
 type Need struct {
-	Only443 bool   // an address of port 443
-	IPv4    bool   // an IPv4 address; looked at only with IPv6
+	Only443 bool   // an address with port 443
+	IPv4    bool   // an IPv4 address; considered only with IPv6
 	IPv6    bool   // an IPv6 address
-	Owner   string // that it keeps policies' allowances, those of this owner's links all alike; "" for a link without
+	Owner   string // that it enforces policy allowances, all links of this owner on one proxy; "": no allowance
 }
 
-// Offer is a proxy as it described itself.
+// Offer is a proxy's description of itself.
 type Offer struct {
 	Name      string
-	Addresses []netip.AddrPort // where nodes reach it, in order; not to be changed
-	STUN      netip.AddrPort   // of its STUN server; not valid if it has none
+	Addresses []netip.AddrPort // where nodes reach it, in order; read-only
+	STUN      netip.AddrPort   // of its STUN server; invalid if it has none
 	Key       ticket.Key
-	Live      int // links when it last said so
-	Capacity  int // links at most
+	Live      int // number of links at its last report
+	Capacity  int // maximum number of links
 	Draining  bool
-	Named     bool // it takes tickets that name a principal
-	Limited   bool // it takes tickets with allowances, and keeps those
+	Named     bool // it accepts tickets that name a principal
+	Limited   bool // it accepts tickets with allowances, and enforces them
 
-	// Clock is the proxy's, by which its tickets expire, when this broker's was Heard; zero
-	// of one of an older version, whose clock is taken for the broker's.
+	// Clock is the time by the proxy's clock, which decides when its tickets expire, at the
+	// broker's time Heard. Zero for an older version of the proxy, whose clock is assumed to equal
+	// the broker's.
 	Clock, Heard time.Time
 
-	// The lowest rates that its quota holds links to, those of no project and those
-	// of one; nil is none. For users to know; not to be changed.
+	// The lowest rates that its quota holds links to, without a project and with one; nil: none.
+	// For display; read-only.
 	Limit, ProjectLimit *controlpb.RateLimit
 }
 
-// renewedAt returns what the proxy's clock shows when the broker's is now.
+// ProxyTime returns the time by the proxy's clock at the broker's time now.
 func (o Offer) ProxyTime(now time.Time) time.Time {
 	if o.Clock.IsZero() {
 		return now
@@ -184,15 +184,15 @@ func (o Offer) ProxyTime(now time.Time) time.Time {
 	return o.Clock.Add(now.Sub(o.Heard))
 }
 
-// port443 is the one port that a site with restricted egress lets out.
+// port443 is the only port that a site with restricted egress lets out.
 const port443 = 443
 
-// on443 reports whether a site that lets only port 443 out reaches the proxy.
+// on443 reports whether a site that lets only port 443 out can reach the proxy.
 func (o Offer) on443() bool {
 	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == port443 })
 }
 
-// reaches reports whether the proxy has an address of each version of IP that the need names.
+// reaches reports whether the proxy has an address of each IP version that the need names.
 func (o Offer) reaches(n Need) bool {
 	has := func(is func(netip.Addr) bool) bool {
 		return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return is(a.Addr().Unmap()) })

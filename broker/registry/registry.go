@@ -7,48 +7,48 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Limits are how many there may be of what a registry holds.
+// Limits are the bounds on the contents of a registry.
 type Limits struct {
-	Sites        int // those whose frontal is away included
+	Sites        int // including those whose frontal is away
 	Processes    int // of all sites
 	PerSite      int // processes of one site
 	Waiting      int // callers of Await and LookupName
 	NamesPerSite int // published names of one site, of MaxNames in all
 }
 
-// Holder names the session of a frontal or a proxy. What a session put into
-// the registry is its own. Zero is no session.
+// Holder names the session of a frontal or a proxy, which owns what it entered into the registry.
+// Zero is no session.
 type Holder uint64
 
 // Entry is a registered process and its site. The zero Entry is no process.
 type Entry struct {
 	Point overlay.AccessPoint
 	Site  *Site
-	Died  bool // it is not registered because it died
+	Died  bool // not registered because it died
 
-	// Former is where a process was that is not registered any more, while somebody
-	// of its job is. Nil: it never was, or that was forgotten. Not to be changed.
+	// Former is the former access point of a process that is no longer registered, while another
+	// process of its job is. Nil: it never registered, or the record was dropped. Read-only.
 	Former *overlay.AccessPoint
-	// Refused is why it is not registered, as far as it was refused.
+	// Refused is why its registration was refused, if it was.
 	Refused error
 }
 
-// Site is what the registry knows of a site. A Site never changes: when a
-// frontal joins or leaves, there is a new one.
+// Site is the registry's entry of a site. A Site is immutable: when a frontal joins or leaves, a
+// new one replaces it.
 type Site struct {
 	Profile overlay.SiteProfile
 	Holder  Holder    // the frontal's session; zero while it is away
 	Since   time.Time // when it joined, or left if away
 }
 
-// Inventory is the registry's content in numbers, for status pages.
+// Inventory is a summary of the registry's content, for status pages.
 type Inventory struct {
 	Sites   []SiteInventory
 	Jobs    []JobInventory
 	Waiting int // callers of Await and LookupName
-	Names   int // that are published
+	Names   int // published names
 
-	NameLimits limit.Stats // how far those of one site and all are used
+	NameLimits limit.Stats // use of the limits on names, per site and in all
 }
 
 // SiteInventory is one site.
@@ -61,10 +61,10 @@ type SiteInventory struct {
 type JobInventory struct {
 	Job       overlay.JobID
 	Processes map[overlay.SiteID]int
-	For       []JobPrincipal // on whose behalf it works, by site
+	For       []JobPrincipal // on whose behalf it runs, by site
 }
 
-// JobPrincipal is on whose behalf a job works at a site.
+// JobPrincipal is on whose behalf a job runs at a site.
 type JobPrincipal struct {
 	Site overlay.SiteID `json:"site"`
 	overlay.Principal
