@@ -8,15 +8,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Decide says how processes of the asker's site connect to processes of the
-// target's: the techniques to try, in order, each with its reason, and why each
-// other one is left out. Every technique appears exactly once, in Steps or in
-// Rejected. It is a pure function of the two profiles; the reasons name the
-// site and its rule, so that an admin knows which line to change.
+// Decide returns how processes of the asker's site connect to processes of the target's: the
+// techniques to try, in order, each with its reason, and why each other one is left out. Every
+// technique appears exactly once, in Steps or in Rejected. It is a pure function of the two
+// profiles; the reasons name the site and its rule, so that an admin knows which line to change.
 //
-// Nodes of one site reach each other directly, and what an admin forbids there
-// is only the relay, because it takes data out of the site. The other ways are
-// for a node that found no free port in the site's range.
+// Nodes of one site reach each other directly, and the only technique that an admin can forbid
+// there is the relay, because it takes data out of the site. The other techniques are for a node
+// that found no free port in the site's range.
 func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 	plan := overlay.Plan{Asker: asker.Site, Target: target.Site}
 	p := pair{asker: asker, target: target}
@@ -33,19 +32,18 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 	return plan
 }
 
-// pair is what Decide knows while it goes through the techniques in their
-// order of preference.
+// pair is the state of Decide as it goes through the techniques in order of preference.
 type pair struct {
 	asker, target overlay.SiteProfile
 	dials         bool // a technique by which the asker dials the target was taken
-	reached       bool // one by which either end dials the other was
+	reached       bool // a technique by which either end dials the other was taken
 }
 
-// verdict says whether a technique is taken, and why or why not.
+// verdict is whether a technique is taken, and why or why not.
 type verdict struct {
 	take   bool
 	reason string
-	ipv6   bool // it is taken over IPv6
+	ipv6   bool // over IPv6
 }
 
 func take(format string, args ...any) verdict {
@@ -77,7 +75,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 	return six
 }
 
-// judgeOne is judge over the version of IP that the profiles are about.
+// judgeOne is judge for the IP version that the profiles describe.
 func (p pair) judgeOne(t overlay.Technique) verdict {
 	if t.Kind().Negotiated() {
 		if v := p.needsBoth(); !v.take {
@@ -90,8 +88,7 @@ func (p pair) judgeOne(t overlay.Technique) verdict {
 	return reject("not known to this broker")
 }
 
-// judges says for each technique whether a pair of sites can use it, from their profiles
-// alone.
+// judges decides for each technique whether a pair of sites can use it, from their profiles alone.
 var judges = map[overlay.Technique]func(pair) verdict{
 	overlay.Direct:           pair.direct,
 	overlay.PortRange:        pair.portRange,
@@ -102,8 +99,8 @@ var judges = map[overlay.Technique]func(pair) verdict{
 	overlay.Relay:            pair.relay,
 }
 
-// port is the port from which the asker must dial: a target that lets only
-// port 443 out reaches no other.
+// port returns the port from which the asker must dial, for a target that lets only port 443 out; 0
+// if any port will do.
 func (p pair) port(t overlay.Technique) uint16 {
 	if t == overlay.SimultaneousOpen && p.target.Egress == overlay.Egress443 {
 		return relayPort
@@ -125,8 +122,8 @@ func (p pair) judgeSameSite(t overlay.Technique) verdict {
 	return reject("both processes are in %s, where nodes reach each other directly", p.asker.Site)
 }
 
-// via names the gateways that carry the data. A node without a route out needs
-// its gateway for every technique that leaves the site, whichever end dials.
+// via returns the gateways that carry the data. A node without a route out needs its gateway for
+// every technique that leaves the site, whichever end dials.
 func (p pair) via(t overlay.Technique) overlay.Via {
 	var v overlay.Via
 	if p.sameSite() && t != overlay.Relay {
@@ -158,8 +155,8 @@ func (p pair) portRange() verdict {
 	return reject("%s opens no port range", p.target.Site)
 }
 
-// reversed is for the case that only the asker can be reached: where the asker
-// can dial, having the target dial back gains nothing.
+// reversed takes the technique if only the asker can be reached: where the asker can dial, a dial
+// back from the target gains nothing.
 func (p pair) reversed() verdict {
 	if p.dials {
 		return reject("%s can dial %s itself", p.asker.Site, p.target.Site)
@@ -173,13 +170,12 @@ func (p pair) reversed() verdict {
 	return v
 }
 
-// relayPort is where proxies listen, and the one port that a site with
-// restricted egress lets out.
+// relayPort is where proxies listen, and the only port that a site with restricted egress lets out.
 const relayPort = 443
 
-// dial says whether a connection from one site reaches a listener of another.
-// Helpers of an open site listen on ports that their kernel picks, so a site
-// that lets only port 443 out reaches none of them.
+// dial judges whether a connection from one site reaches a listener of another. Helpers of an open
+// site listen on ports that their kernel picks, so a site that lets only port 443 out reaches none
+// of them.
 func dial(from, to overlay.SiteProfile) verdict {
 	if to.Inbound != overlay.InboundOpen && to.Inbound != overlay.InboundPorts {
 		if to.NAT.Translates() {
@@ -236,7 +232,7 @@ func listener(s overlay.SiteProfile) string {
 
 // relay works wherever both sites can connect to port 443 of a public host.
 func (p pair) relay() verdict {
-	var inTLS []string // sites that let nothing else out
+	var inTLS []string // sites that let nothing but TLS out
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		switch s.Egress {
 		case overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy:

@@ -6,21 +6,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file judges what two sites can do over IPv6, where nothing is translated and
-// little is known of filters (overlay.SiteProfile.OverIPv6).
+// This file judges what two sites can do over IPv6, where addresses are not translated and little
+// is known of filters (overlay.SiteProfile.OverIPv6).
 
-// onlyIPv6 reports whether one of the sites has nothing but IPv6, so that the two meet
-// over that or not at all.
+// onlyIPv6 reports whether one of the sites has only IPv6, so that a connection is over IPv6 or
+// impossible.
 func (p pair) onlyIPv6() bool { return p.asker.IPv6Only || p.target.IPv6Only }
 
-// overIPv6 is the pair as it is over IPv6.
+// overIPv6 returns the pair as it is over IPv6.
 func (p pair) overIPv6() pair {
 	p.asker, p.target = p.asker.OverIPv6(), p.target.OverIPv6()
 	return p
 }
 
-// lacksIPv6 says why nodes or gateways of the two sites cannot meet over IPv6, or
-// returns "".
+// lacksIPv6 returns why nodes or gateways of the two sites cannot connect over IPv6, or "".
 func (p pair) lacksIPv6() string {
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		switch {
@@ -36,9 +35,9 @@ func (p pair) lacksIPv6() string {
 	return ""
 }
 
-// judgeOnlyIPv6 is judge, but for the relay, where one of the sites has nothing but IPv6.
-// Of a site that has both, the profile tells of IPv4's firewall, so that it is not known
-// whom it lets in over IPv6.
+// judgeOnlyIPv6 is judge where one of the sites has only IPv6, except for the relay. The profile of
+// a site with both versions describes its IPv4 firewall, so its inbound rules over IPv6 are not
+// known.
 func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
 	six, other := p.asker, p.target
 	if !six.IPv6Only {

@@ -5,10 +5,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file judges the techniques that need both ends at work, by what firewalls
-// and NATs let through.
+// This file judges the techniques that need both ends to act, by what firewalls and NATs let
+// through.
 
-// needsBoth says whether it is worth while to have both ends at work.
+// needsBoth rejects techniques that need both ends to act where one end alone can connect.
 func (p pair) needsBoth() verdict {
 	if p.reached {
 		return reject("%s and %s need no more than one of them to dial", p.asker.Site, p.target.Site)
@@ -16,21 +16,20 @@ func (p pair) needsBoth() verdict {
 	return verdict{take: true}
 }
 
-// symmetric reports whether a NAT gives a node another outside port for each
-// destination, so that nobody can know beforehand where to send.
+// symmetric reports whether a NAT gives a node a different outside port for each destination, so
+// that the port cannot be known in advance.
 func symmetric(n overlay.NAT) bool {
 	return n.Mapping == overlay.AddressDependent || n.Mapping == overlay.AddressAndPortDependent
 }
 
-// takesAnyone reports whether a packet from a port that nobody knew beforehand
-// reaches a node of the site: it is open, or its NAT, that of the packet's
-// protocol, filters for no endpoint.
+// takesAnyone reports whether a packet from a port not known in advance reaches a node of the site:
+// the site is open, or its NAT for the packet's protocol filters endpoint-independently.
 func takesAnyone(s overlay.SiteProfile, n overlay.NAT) bool {
 	return s.Inbound == overlay.InboundOpen || n.Filtering == overlay.EndpointIndependent
 }
 
-// sides calls judge with each site as self and the other as peer, and returns
-// the first reason against the technique, or else the one for it.
+// sides calls judge with each site as self and the other as peer, and returns the first verdict
+// against the technique, or else works.
 func (p pair) sides(works verdict, judge func(self, peer overlay.SiteProfile) *verdict) verdict {
 	if v := judge(p.asker, p.target); v != nil {
 		return *v
@@ -46,8 +45,8 @@ func rejectPointer(format string, args ...any) *verdict {
 	return &v
 }
 
-// simultaneousOpen needs both SYNs to leave and at least one to arrive, or both
-// to meet a tracker that saw the other's.
+// simultaneousOpen needs both SYNs to leave and at least one to arrive, or both to meet a
+// connection tracker that saw the other's.
 func (p pair) simultaneousOpen() verdict {
 	works := take("%s and %s each let their own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
 	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
@@ -72,8 +71,8 @@ func stateless(s overlay.SiteProfile) bool {
 	return s.Filter == overlay.FilterStateless && s.Inbound == overlay.InboundNone
 }
 
-// traversing needs raw sockets at both ends, a SYN that leaves the asker's site
-// and no reset that answers it before the target's helper can.
+// traversing needs raw sockets at both ends, a SYN that leaves the asker's site and no reset that
+// answers it before the target's helper can.
 func (p pair) traversing() verdict {
 	level, why, ok := traverse.Choose(p.asker, p.target)
 	if !ok {
@@ -82,12 +81,12 @@ func (p pair) traversing() verdict {
 	return take("%s, so that a carried SYN gets through (%v)", why, level)
 }
 
-// minUDPRate is what datagrams must get through, in bit/s, for hole punching to
-// be worth its while: below it a relay is faster.
+// minUDPRate is the lowest UDP rate, in bit/s, at which hole punching is eligible: below it a relay
+// is faster.
 const minUDPRate = 20_000_000
 
-// holePunching needs datagrams both ways and a mapping that the peer can aim at.
-// Filters without state refuse only TCP.
+// holePunching needs datagrams in both directions and a mapping that the peer can send to.
+// Stateless filters refuse only TCP.
 func (p pair) holePunching() verdict {
 	works := take("datagrams leave %s and %s, and open the way for the other's", p.asker.Site, p.target.Site)
 	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {

@@ -7,9 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Within is Decide without the techniques that policies withhold, as if
-// an admin had forbidden them; so those that would have been pointless beside
-// them are taken.
+// Within is Decide without the techniques that policies withhold, as if an admin had forbidden
+// them; so techniques that would have been pointless beside those are taken.
 func Within(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan {
 	if g == nil {
 		return Decide(asker, target)
@@ -28,7 +27,7 @@ func Within(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan
 		}
 	}
 	if within := g.Within(); within != "" {
-		for i := range plan.Steps { // the relay, which is all that limits leave
+		for i := range plan.Steps { // the relay, the only technique that limits leave
 			plan.Steps[i].Reason += ", within " + within
 		}
 	}
