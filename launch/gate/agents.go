@@ -15,26 +15,26 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 
-// A Starter starts job agents, each in an account that the keys of this node are safe
-// from. It is safe for concurrent use.
+// A Starter starts job agents, each in an account that cannot read the keys of this node. It is
+// safe for concurrent use.
 type Starter interface {
-	// Start has an agent run for who, with s.Listener as its socket. s.Group names it.
-	// The agent makes the job's folder in folder.
+	// Start starts an agent for who, with s.Listener as its socket and s.Group as its name. The
+	// agent creates the job's folder in folder.
 	Start(who Asker, folder string, s jobagent.Spec) error
 
-	// Kill ends the agent of a name at once, and what it runs.
+	// Kill ends the named agent and everything that it runs, at once.
 	Kill(name string) error
 
-	// Ended returns when nothing is left of the agent of a name, which has ended; it may
-	// be one that an earlier helper had started.
+	// Ended returns when nothing is left of the named agent, which has ended; an earlier helper may
+	// have started it.
 	Ended(name string) error
 }
 
-// inherited are the variables of the helper that a job's processes get which run in its
-// own account. The rest is the helper's own: there may be secrets in it.
+// inherited are the helper's variables that processes of a job get when they run in the helper's
+// own account. The others are withheld: they may contain secrets.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"}
 
-// ownAccount starts agents in the helper's own account.
+// ownAccount is a Starter that starts agents in the helper's own account.
 type ownAccount struct {
 	mu  sync.Mutex
 	all map[string]*ownAgent // by name
@@ -42,7 +42,7 @@ type ownAccount struct {
 
 type ownAgent struct {
 	process *jobagent.Process
-	ended   chan struct{} // closed when it was waited for
+	ended   chan struct{} // closed after the wait for it
 }
 
 // Start implements Starter.
@@ -80,7 +80,7 @@ func (o *ownAccount) find(name string) *ownAgent {
 	return o.all[name]
 }
 
-// Kill implements Starter. One that another process had started is its guard's affair.
+// Kill implements Starter. An agent that another process started is left to its guard.
 func (o *ownAccount) Kill(name string) error {
 	if a := o.find(name); a != nil {
 		a.process.Kill()
@@ -99,11 +99,11 @@ func (o *ownAccount) Ended(name string) error {
 	return nil
 }
 
-// maxSocketPath is how long the path of a Unix socket may be.
+// maxSocketPath bounds the length of a Unix socket's path.
 const maxSocketPath = 100
 
-// socketPath returns a path of the socket of that name in a folder that is not too long,
-// and what ends its use.
+// socketPath returns a path that is short enough for the named socket in a folder, and a function
+// that ends its use.
 func socketPath(folder, name string) (string, func(), error) {
 	path := filepath.Join(folder, name)
 	if len(path) <= maxSocketPath {
@@ -116,7 +116,7 @@ func socketPath(folder, name string) (string, func(), error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name), func() { dir.Close() }, nil
 }
 
-// listenAt makes an agent's socket.
+// listenAt creates an agent's socket.
 func listenAt(folder, name string) (*os.File, error) {
 	path, done, err := socketPath(folder, name)
 	if err != nil {
@@ -132,8 +132,8 @@ func listenAt(folder, name string) (*os.File, error) {
 	return ln.File()
 }
 
-// startAgent has an agent run for the booking, and returns the job's folder, which it
-// makes. starting is held.
+// startAgent starts an agent for the booking and returns the job's folder, which the agent creates.
+// The caller must hold starting.
 func (b *booking) startAgent() (folder string, err error) {
 	ln, err := listenAt(b.k.agents(), b.name)
 	if err != nil {
@@ -158,11 +158,11 @@ func (b *booking) startAgent() (folder string, err error) {
 	b.hasAgent = true
 	b.setLink(link)
 	b.note()
-	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves
+	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
 	return link.Opened.Folder, nil
 }
 
-// dial connects with the agent.
+// dial connects to the agent.
 func (b *booking) dial() (*jobagent.Link, error) {
 	path, done, err := socketPath(b.k.agents(), b.name)
 	if err != nil {
@@ -182,8 +182,8 @@ func (b *booking) dial() (*jobagent.Link, error) {
 	return link, nil
 }
 
-// checkFolder says why a folder is not one that the job's agent makes, or returns nil: the
-// node service removes it in the end, in its own account, and believes no agent where it is.
+// checkFolder returns an error unless the folder is one that the job's agent may create: the node
+// service finally removes it, in its own account, and does not trust the agent about its place.
 func (b *booking) checkFolder(folder string) error {
 	name, below := strings.CutPrefix(folder, b.k.jobs()+"/")
 	if !below || !strings.HasPrefix(name, b.ask.Job.Name()+"-") || strings.Contains(name, "/") {
@@ -192,14 +192,14 @@ func (b *booking) checkFolder(folder string) error {
 	return nil
 }
 
-// maxDials is how often a node service tries to reach an agent whose connection broke, 20 s each
-// when it does not answer, before it kills it.
+// maxDials is how often a node service tries to reach an agent after its connection broke, up to 20
+// s each if it does not answer, before it kills the agent.
 const maxDials = 2
 
-// readAgent takes what the agent says until it has ended or the node service leaves it. An agent
-// whose connection broke is asked again: the kernel closes its socket when its guard has
-// ended, too, and nothing is left of the job. Without a link the agent is that of the
-// node service before.
+// readAgent handles the agent's messages until the agent ends or the node service leaves it. If the
+// connection breaks, readAgent connects again: when the guard has ended too, the kernel has closed
+// the socket, and nothing is left of the job. A nil link means that a previous node service started
+// the agent.
 func (b *booking) readAgent(link *jobagent.Link) {
 	adopted := link == nil
 	for tries := 0; ; {
@@ -241,7 +241,7 @@ func (b *booking) readAgent(link *jobagent.Link) {
 			if tries++; tries >= maxDials {
 				b.k.starter.Kill(b.name)
 			}
-			if tries > 2*maxDials { // what cannot be ended stays; its guard waits for it
+			if tries > 2*maxDials { // the agent cannot be ended and stays; its guard waits for it
 				b.died()
 				return
 			}
@@ -249,8 +249,8 @@ func (b *booking) readAgent(link *jobagent.Link) {
 	}
 }
 
-// unlaunched ends a job that the node service before was about to have started, and did not:
-// only it knew what the agent is to run.
+// unlaunched ends a job that the previous node service was about to launch and did not: only that
+// service knew what to run.
 func (b *booking) unlaunched() {
 	b.k.do(func(time.Time) {
 		if b.program != nil && !b.ending {
@@ -265,7 +265,7 @@ func (b *booking) isLeft() bool {
 	return b.left
 }
 
-// setLink makes a connection the booking's, unless the node service leaves.
+// setLink makes a connection the booking's, unless the node service is leaving.
 func (b *booking) setLink(link *jobagent.Link) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,7 +280,8 @@ func (b *booking) setLink(link *jobagent.Link) bool {
 	return true
 }
 
-// sendAgent says something to the agent. Without one, or when it does not read, hear finds out.
+// sendAgent sends a message to the agent. It ignores a missing connection or a failed write:
+// readAgent notices those.
 func (b *booking) sendAgent(m *gatepb.ToAgent) {
 	b.mu.Lock()
 	link := b.link
@@ -295,13 +296,13 @@ func (b *booking) sendAgent(m *gatepb.ToAgent) {
 	}
 }
 
-// tellSoon is tell for a goroutine that must not wait.
+// tellSoon is sendAgent for a goroutine that must not block.
 func (b *booking) tellSoon(m *gatepb.ToAgent) {
 	b.k.work.Go(func() { b.sendAgent(m) })
 }
 
-// handleAgent deals with what the agent says. An agent that breaks the rules is not heard any
-// more: its account is the job's.
+// handleAgent handles a message from the agent. It returns an error for a message that breaks the
+// protocol, and the connection is dropped: the job controls the agent's account.
 func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 	switch m := m.Say.(type) {
 	case *gatepb.FromAgent_Event:
@@ -323,7 +324,7 @@ func (b *booking) handleAgent(m *gatepb.FromAgent) error {
 	return nil
 }
 
-// report takes an event of the agent.
+// report handles an event from the agent.
 func (b *booking) report(m *gatepb.ToSubmitter) error {
 	switch m.Say.(type) {
 	case *gatepb.ToSubmitter_Output, *gatepb.ToSubmitter_Exited, *gatepb.ToSubmitter_File, *gatepb.ToSubmitter_Over:
@@ -342,7 +343,8 @@ func (b *booking) report(m *gatepb.ToSubmitter) error {
 	return nil
 }
 
-// noteExit notes of a process that its end was told: of as many as there are.
+// noteExit records that the exit of a process was reported, for at most as many processes as the
+// job has here.
 func (b *booking) noteExit(at place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -351,7 +353,7 @@ func (b *booking) noteExit(at place) {
 	}
 }
 
-// died says what an agent does not say any more that has ended.
+// died reports to the submitter what an agent that has ended left unreported.
 func (b *booking) died() {
 	why := b.whyEnded()
 	b.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 )
 
-// auditDenied records that the owner's rules let somebody not book the node.
+// auditDenied records that the owner's rules refused a booking.
 func (k *NodeService) auditDenied(who Asker, ask reserve.Ask, why string) {
 	k.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, User: who.Identity(), Job: string(ask.Job), Rule: "offer", Reason: why,
@@ -14,7 +14,7 @@ func (k *NodeService) auditDenied(who Asker, ask reserve.Ask, why string) {
 	})
 }
 
-// auditOverBudget records what another node was refused that is over its budget.
+// auditOverBudget records a refusal to another node that exceeds its budget.
 func (g *Gate) auditOverBudget(s *control.Session, err error) {
 	g.settings.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: s.Peer().String(), Rule: "budget", Reason: err.Error(),
@@ -22,8 +22,8 @@ func (g *Gate) auditOverBudget(s *control.Session, err error) {
 	})
 }
 
-// auditJob records the start or the end of a job here. User is who launched
-// it, as that one's node says: USER@SITE/NODE.
+// auditJob records the start or the end of a job here. User is who launched it, as that user's node
+// reports: USER@SITE/NODE.
 func (k *NodeService) auditJob(b *booking, what audit.Event, reason string) {
 	k.opts.Audit.Append(audit.Record{
 		Event: what, User: b.who.Identity(), Job: string(b.ask.Job), Reason: reason,

@@ -17,34 +17,34 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How the bandwidth of a way is measured. A piece is one frame of HTTP/2 with what gRPC
-// adds, so that pieces come back one after the other.
+// Parameters of the measurement of a path's bandwidth. A piece is one frame of HTTP/2 together with
+// gRPC's overhead, so that pieces come back one at a time.
 const (
 	pieceBytes = 16<<10 - 64
-	minBytes   = 1 << 20                // that come back, if that is possible in time
-	minTime    = 300 * time.Millisecond // and this long, or ten round trips, for TCP to find its pace
+	minBytes   = 1 << 20                // to come back, if the time allows
+	minTime    = 300 * time.Millisecond // and this long, or ten round trips, for TCP to leave slow start
 	maxBytes   = 16 << 20
 	maxTime    = 6 * time.Second
-	minAhead   = 64 << 10 // that may be under way
-	maxAhead   = 8 << 20  // as the windows of sessions are
-	parts      = 4        // in which what came back is judged
+	minAhead   = 64 << 10 // bytes in flight
+	maxAhead   = 8 << 20  // the window of a session
+	parts      = 4        // intervals in which the result is judged
 
-	echoes    = 4                // answered at a time
+	echoes    = 4                // served concurrently
 	echoBytes = 2 * maxBytes     // of one call
 	echoTime  = 10 * time.Second // for one call
 )
 
-// errNoTurn is that others were measured until it was too late.
+// errNoTurn means that other measurements took all the time.
 var errNoTurn = errors.New("other nodes are being measured")
 
-// measuredBytes is what came back of the pieces that were sent to a node.
+// measuredBytes is the record of pieces that came back from a node.
 type measuredBytes struct {
-	came []time.Duration // when each did, since the first was sent
+	came []time.Duration // arrival times, since the first piece was sent
 }
 
-// dueRequests returns how many pieces, of all, may have been sent by now: as many as come back
-// within two round trips, so that the way is full and what waits before its narrowest
-// place is soon through when the measurement ends.
+// dueRequests returns the total number of pieces that may have been sent by now: as many as come
+// back within two round trips, so that the path is full, and the queue at its bottleneck drains
+// soon after the measurement.
 func (c *measuredBytes) dueRequests() int {
 	n := len(c.came)
 	if n == 0 {
@@ -57,7 +57,7 @@ func (c *measuredBytes) dueRequests() int {
 	return min(n+ahead, maxBytes/pieceBytes)
 }
 
-// isEnough reports whether more would say no more.
+// isEnough reports whether more pieces would not improve the result.
 func (c *measuredBytes) isEnough() bool {
 	n := len(c.came)
 	switch {
@@ -69,10 +69,10 @@ func (c *measuredBytes) isEnough() bool {
 	return c.came[n-1] >= max(minTime, 10*c.came[0])
 }
 
-// rate is how many bytes a second came back; 0: too little came to tell. The first
-// quarter does not count, while TCP finds its pace and buckets are emptied. Of the rest
-// the lower median of several parts does, because when one of the two machines stands
-// still for a moment one part takes too long and the next comes all at once.
+// rate returns how many bytes a second came back; 0: too few to tell. The first quarter does not
+// count, while TCP adapts and token buckets drain. The rest is divided into several intervals whose
+// lower median counts, because when one of the two machines pauses, one interval is too slow and
+// the next one too fast.
 func (c *measuredBytes) rate() float64 {
 	n := len(c.came)
 	if n == 0 {
@@ -92,8 +92,8 @@ func (c *measuredBytes) rate() float64 {
 	return rates[(parts-1)/2]
 }
 
-// bandwidthBy returns a function that measures how many bytes a second the way to a node
-// carries, by Gate.Echo on what reach returns.
+// bandwidthBy returns a function that measures how many bytes a second the path to a node carries,
+// by Gate.Echo on the client that reach returns.
 func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) func(context.Context, overlay.NodeID) (float64, error) {
 	return func(ctx context.Context, node overlay.NodeID) (float64, error) {
 		if node == self {
@@ -114,24 +114,24 @@ func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID
 	}
 }
 
-// pieces is the two ways of Gate.Echo.
+// pieces is a stream of Gate.Echo.
 type pieces interface {
 	Send(*gatepb.Piece) error
 	CloseSend() error
 	Recv() (*gatepb.Piece, error)
 }
 
-// train sends pieces until enough came back, or ctx ends, and returns their rate. It
-// waits until nothing is under way any more, unless ctx ends.
+// train sends pieces until enough have come back or ctx ends, and returns their rate. It waits
+// until no piece is in flight, unless ctx ends.
 func train(ctx context.Context, stream pieces) (float64, error) {
-	grants := make(chan int, maxBytes/pieceBytes) // each is one piece at least
+	grants := make(chan int, maxBytes/pieceBytes) // each is for at least one piece
 	sent := make(chan struct{})
 	go func() { // ends with grants, or with the stream
 		defer close(sent)
 		piece := &gatepb.Piece{Data: make([]byte, pieceBytes)}
 		for n := range grants {
 			for range n {
-				if stream.Send(piece) != nil { // Recv hears why
+				if stream.Send(piece) != nil { // Recv returns the cause
 					return
 				}
 			}
@@ -203,7 +203,7 @@ func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
 	}
 }
 
-// echo says back what it hears.
+// echo sends back the pieces that it receives.
 func echo(stream gatepb.Gate_EchoServer) error {
 	for total := 0; ; {
 		m, err := stream.Recv()

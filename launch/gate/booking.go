@@ -19,57 +19,57 @@ import (
 
 type place = allocate.Process
 
-// booking is one reservation and all that belongs to it here.
+// booking is one reservation and its local state.
 //
 //	held --Start--> run: the agent's processes, then output files, then Over
-//	  |                        | acknowledged, cancelled, or nobody cares
+//	  |                        | acknowledged, cancelled, or no submitter is attached
 //	  v                        v
-//	finish: the agent ends, the folder goes, and with it the booking
+//	finish: the agent ends, the folder is removed, and the booking with it
 type booking struct {
 	k    *NodeService
 	key  reserve.Key
-	name string // of its agent, and of the files about it
+	name string // of its agent, and of its files
 	who  Asker
 	ask  reserve.Ask
 
-	// Of the node service's Serve.
+	// Used only by the goroutine of NodeService.Serve.
 	hold      reserve.Hold
-	stream    *conversation // that is attached; nil: none
-	orphan    time.Time     // when it ends for want of one; zero: there is one
+	stream    *conversation // the attached stream; nil: none
+	orphan    time.Time     // when it ends without a stream; zero: one is attached
 	program   *program      // nil before Start
 	committed bool
 	ending    bool // finish was called
 
 	begun     atomic.Pointer[program] // program, for the streams' readers
 	events    *jobagent.Events        // a copy of the agent's
-	taken     atomic.Uint64           // of the input, as the agent says
+	taken     atomic.Uint64           // bytes of input that the agent has passed on
 	staged    chan *gatepb.StagedFile // the agent's answer about a file
-	ctx       context.Context         // until it is known why it ends
+	ctx       context.Context         // cancelled with the reason why the booking ends
 	stop      context.CancelCauseFunc
-	busy      context.Context         // while processes run
+	busy      context.Context         // not done while processes run
 	idle      context.CancelCauseFunc // ends busy
-	since     time.Time               // when it was committed, first of all
-	free      chan struct{}           // closed when nobody will ask for its events any more
-	once      sync.Once               // closes free
-	overCame  chan struct{}           // closed when there is an event Over, or will be none
-	overOnce  sync.Once               // closes overCame
-	agentGone chan struct{}           // closed when there was an agent, and nothing is left of it
-	gone      chan struct{}           // closed when nothing is left
-	leave     chan struct{}           // closed when the node service leaves it to the next one
-	ended     sync.Once               // tells the node that its processes have ended
-	sending   sync.Mutex              // held while something is said to the agent
+	since     time.Time               // when it was first committed
+	free      chan struct{}           // closed when its events will not be requested any more
+	once      sync.Once               // guards the close of free
+	overCame  chan struct{}           // closed when the event Over is known, or will not come
+	overOnce  sync.Once               // guards the close of overCame
+	agentGone chan struct{}           // closed when there was an agent and nothing is left of it
+	gone      chan struct{}           // closed when nothing is left of the booking
+	leave     chan struct{}           // closed when this node service leaves it to the next one
+	ended     sync.Once               // reports to reserve.Node once that its processes have ended
+	sending   sync.Mutex              // held while a message is sent to the agent
 	starting  sync.Mutex              // held while an agent is started
-	hasAgent  bool                    // one was started; written while starting is held
+	hasAgent  bool                    // an agent was started; written while starting is held
 
 	mu       sync.Mutex // guards the fields below
-	folder   string     // "" before it is made
-	closed   bool       // no agent is started any more
+	folder   string     // "" before it is created
+	closed   bool       // no further agent may start
 	left     bool       // leave is closed
 	released bool       // free is closed
-	files    int        // staged
-	bytes    int64      // of them
+	files    int        // number of staged files
+	bytes    int64      // their size
 	link     *jobagent.Link
-	exited   map[place]bool // processes of which the agent said how they ended
+	exited   map[place]bool // processes whose exit the agent has reported
 	over     uint64         // number of the event Over; 0: not yet
 }
 
@@ -84,12 +84,12 @@ func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
 	return b
 }
 
-// errKilled is why processes are ended; its text is for people.
+// errKilled is why processes are killed; its text is for people.
 type errKilled string
 
 func (e errKilled) Error() string { return string(e) }
 
-// whyEnded is why the booking was ended, "" when it was not, or its submitter did it.
+// whyEnded returns why the booking was ended; "" if it was not, or if its submitter ended it.
 func (b *booking) whyEnded() string {
 	var killed errKilled
 	if errors.As(context.Cause(b.ctx), &killed) {
@@ -98,8 +98,8 @@ func (b *booking) whyEnded() string {
 	return ""
 }
 
-// kill ends the processes. Their last words are still said, but nobody is waited for
-// who does not listen. An agent that does not do it, is ended itself.
+// kill ends the processes. Their remaining output is still sent, but an unresponsive submitter is
+// not waited for. An agent that does not comply is killed.
 func (b *booking) kill(why string) {
 	b.stop(errKilled(why))
 	b.tellSoon(&gatepb.ToAgent{Say: &gatepb.ToAgent_End{End: &gatepb.EndJob{Why: why}}})
@@ -114,23 +114,23 @@ func (b *booking) kill(why string) {
 	})
 }
 
-// killTime is how long an agent has to end its processes, of which those that do not care
-// for SIGTERM have 2 s.
+// killTime is how long an agent may take to end its processes; those that ignore SIGTERM have 2 s
+// of it.
 const killTime = 10 * time.Second
 
-// lastWords is how long the submitter of a reservation that was ended may take to hear
-// what there is to say.
+// lastWords is how long the submitter of a reservation that was ended may take to receive the
+// remaining events.
 const lastWords = 3 * time.Second
 
-// launch has the agent start the processes.
+// launch makes the agent start the processes.
 func (b *booking) launch() {
 	m := &gatepb.Launch{Start: b.program.start, Helper: b.k.opts.Helper}
 	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
-	b.program.start = nil // the agent has it, and with it the job's key
+	b.program.start = nil // the agent has it now, and the job's key with it
 	b.run()
 }
 
-// run waits until all is over that was started.
+// run waits until the job is over and its events are not needed any more.
 func (b *booking) run() {
 	for _, next := range []chan struct{}{b.overCame, b.free} {
 		select {
@@ -142,7 +142,7 @@ func (b *booking) run() {
 	b.k.do(func(time.Time) { b.finish() })
 }
 
-// processesEnded says that no process is left, so that others may book.
+// processesEnded reports that no process is left, so that the node can be booked again.
 func (b *booking) processesEnded() {
 	b.ended.Do(func() {
 		b.idle(nil)
@@ -150,7 +150,7 @@ func (b *booking) processesEnded() {
 	})
 }
 
-// isOver notes that all has been said of the job, with the event of that number.
+// isOver records that the event with that number is the job's last.
 func (b *booking) isOver(event uint64, why string) {
 	b.mu.Lock()
 	b.over = event
@@ -160,7 +160,7 @@ func (b *booking) isOver(event uint64, why string) {
 		b.k.auditJob(b, audit.JobEnd, why)
 		close(b.overCame)
 	})
-	if b.heardAll() { // it may have been acknowledged before it was noted
+	if b.heardAll() { // it may have been acknowledged before it was recorded
 		b.release()
 	}
 }
@@ -172,8 +172,8 @@ func (b *booking) heardAll() bool {
 	return b.over != 0 && b.events.Acked(b.over)
 }
 
-// release says that nobody will ask for the events any more, so that all can go when
-// the processes have ended.
+// release records that the events will not be requested any more, so that the booking can be
+// removed when the processes have ended.
 func (b *booking) release() {
 	b.once.Do(func() {
 		b.mu.Lock()
@@ -184,8 +184,8 @@ func (b *booking) release() {
 	})
 }
 
-// finish removes what is left of a booking whose reservation is over. Serve's goroutine
-// calls it.
+// finish removes what is left of a booking whose reservation is over. Only Serve's goroutine calls
+// it.
 func (b *booking) finish() {
 	if b.ending {
 		return
@@ -202,7 +202,8 @@ func (b *booking) finish() {
 	})
 }
 
-// tellStream answers the submitter, if it is there; otherwise it asks when it attaches.
+// tellStream sends an answer to the submitter if it is attached; otherwise the submitter asks when
+// it attaches.
 func (b *booking) tellStream(m *gatepb.ToSubmitter) {
 	var c *conversation
 	if b.k.do(func(time.Time) { c = b.stream }) == nil && c != nil {
@@ -210,11 +211,10 @@ func (b *booking) tellStream(m *gatepb.ToSubmitter) {
 	}
 }
 
-// errOver says that a reservation has ended while something was done for it.
+// errOver means that a reservation ended during an operation for it.
 var errOver = errors.New("the reservation has ended")
 
-// home returns the job's folder, which an agent makes that is started when it is first
-// asked for.
+// home returns the job's folder. The first call starts an agent, which creates the folder.
 func (b *booking) home() (string, error) {
 	b.starting.Lock()
 	defer b.starting.Unlock()
@@ -233,10 +233,10 @@ func (b *booking) home() (string, error) {
 	return b.startAgent()
 }
 
-// remove waits for the end of the agent, which removes the folder, and removes what the
-// node service keeps about it.
+// remove waits for the end of the agent, which removes the folder, and removes the node service's
+// files about it.
 func (b *booking) remove() {
-	b.starting.Lock() // for an agent that is being started
+	b.starting.Lock() // waits for an agent that is being started
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
@@ -245,7 +245,7 @@ func (b *booking) remove() {
 		return
 	}
 	<-b.agentGone
-	if b.folder != "" { // the agent has said it
+	if b.folder != "" { // the agent has reported it
 		if err := jobagent.RemoveAll(b.folder); err != nil && !errors.Is(err, os.ErrPermission) {
 			b.k.log.Warn("files of a job stay", "folder", b.folder, "error", err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Stream is the node's end of a conversation, as gRPC has it.
+// Stream is the node's end of a conversation's gRPC stream.
 type Stream interface {
 	Context() context.Context
 	Send(*gatepb.ToSubmitter) error
@@ -31,15 +31,15 @@ type conversation struct {
 	k        *NodeService
 	who      Asker
 	b        *booking
-	out      chan *gatepb.ToSubmitter // answers; who answers waits when it is full
+	out      chan *gatepb.ToSubmitter // answers; an answer waits while it is full
 	have     uint64                   // the last event that the submitter had when it attached
-	over     chan struct{}            // closed when the stream is
-	replaced chan struct{}            // closed by Serve's goroutine when another stream attached
-	leaving  atomic.Bool              // the submitter cancels, and is still to be answered
+	over     chan struct{}            // closed when the stream ends
+	replaced chan struct{}            // closed by Serve's goroutine when another stream attaches
+	leaving  atomic.Bool              // the submitter has sent Cancel and still needs the answer
 	incoming incoming
 }
 
-// Converse answers one stream of who until the conversation or the stream is over.
+// Converse serves one stream of who until the conversation or the stream ends.
 func (k *NodeService) Converse(who Asker, stream Stream) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -62,8 +62,7 @@ func (k *NodeService) Converse(who Asker, stream Stream) error {
 	return c.speak(stream, heard)
 }
 
-// begin takes the first message. Without a booking the conversation is over with the
-// answer.
+// begin handles the first message. Without a booking the answer ends the conversation.
 func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) {
 	switch m := first.GetSay().(type) {
 	case *gatepb.ToNode_Ask:
@@ -89,7 +88,7 @@ func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) 
 	return nil, fmt.Errorf("a conversation begins with ask, attach or cancel, not with %T", first.GetSay())
 }
 
-// ask is step 4 of the eight.
+// ask handles step 4 of the eight.
 func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err error) {
 	k := c.k
 	err = k.do(func(now time.Time) {
@@ -124,7 +123,7 @@ func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err err
 	return answer, err
 }
 
-// attachTo goes on with a booking.
+// attachTo resumes a booking.
 func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gatepb.ToSubmitter, err error) {
 	k := c.k
 	err = k.do(func(now time.Time) {
@@ -141,8 +140,8 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 	return answer, err
 }
 
-// missing says why nobody can attach to a key. The node remembers for some time what
-// became of its keys; a Renew of one that is not there changes nothing.
+// missing returns the answer to a key that cannot be attached to. The node remembers for some time
+// what became of its keys; a Renew for a key that is gone has no effect.
 func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
 	const gone = "there is no reservation with this key (any more)"
 	if b == nil && !k.node.Has(key) {
@@ -158,7 +157,7 @@ func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reser
 	return refused(gatepb.Refused_ATTACH, reserve.Unknown, gone)
 }
 
-// attach makes c the booking's stream. Serve's goroutine calls it.
+// attach makes c the booking's stream. Only Serve's goroutine calls it.
 func (c *conversation) attach(b *booking) {
 	if b.stream != nil {
 		close(b.stream.replaced)
@@ -169,14 +168,14 @@ func (c *conversation) attach(b *booking) {
 
 func (c *conversation) events() *jobagent.Events { return c.b.events }
 
-// detach leaves the booking to whoever attaches next, for some time.
+// detach leaves the booking for another stream to attach to, for some time.
 func (c *conversation) detach(now time.Time) {
 	if b := c.b; b.stream == c {
 		b.stream, b.orphan = nil, now.Add(c.k.opts.Orphan)
 	}
 }
 
-// cancel ends what a key stands for, and waits until it is gone.
+// cancel ends the booking of a key, and waits until it is gone.
 func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err error) {
 	k := c.k
 	var b *booking
@@ -205,7 +204,7 @@ func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err 
 func (c *conversation) speak(stream Stream, heard <-chan error) error {
 	at, gone := c.have, c.b.gone
 	for {
-		// Answers first: a job's Started comes before its first event.
+		// Answers first: a job's Started precedes its first event.
 		select {
 		case m := <-c.out:
 			if err := stream.Send(m); err != nil || m.GetCancelled() != nil {
@@ -244,7 +243,7 @@ func (c *conversation) speak(stream Stream, heard <-chan error) error {
 	}
 }
 
-// finalMessage says what is left to say of a booking that is gone.
+// finalMessage sends the remaining answers and events of a booking that is gone.
 func (c *conversation) finalMessage(stream Stream, at uint64) error {
 	for {
 		select {
@@ -266,10 +265,10 @@ func (c *conversation) finalMessage(stream Stream, at uint64) error {
 	}
 }
 
-// closed is a channel that is.
+// closed is a closed channel.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// answer has something sent, unless the stream is over.
+// answer queues a message, unless the stream has ended.
 func (c *conversation) answer(m *gatepb.ToSubmitter) {
 	select {
 	case c.out <- m:
@@ -277,7 +276,7 @@ func (c *conversation) answer(m *gatepb.ToSubmitter) {
 	}
 }
 
-// readLoop takes what the submitter says.
+// readLoop handles the submitter's messages.
 func (c *conversation) readLoop(stream Stream) error {
 	for {
 		m, err := stream.Recv()
@@ -293,7 +292,7 @@ func (c *conversation) readLoop(stream Stream) error {
 	}
 }
 
-// take does what one message says.
+// take handles one message.
 func (c *conversation) take(m *gatepb.ToNode) error {
 	switch m := m.GetSay().(type) {
 	case *gatepb.ToNode_Renew:
@@ -338,7 +337,7 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 	return nil
 }
 
-// refuseWith gives the node a message and answers what it says.
+// refuseWith gives a message to the reservation's state machine and sends its answer.
 func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) error {
 	k, b := c.k, c.b
 	var answer *gatepb.ToSubmitter
@@ -348,7 +347,7 @@ func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) e
 		if _, committed := said.(reserve.Committed); committed && !b.committed {
 			b.committed, b.since = true, now
 			b.note()
-			k.watchOver(b) // also where all is over: then it says so to the others
+			k.watchOver(b) // also if the job is over: then it tells the other watches so
 		}
 		answer = toSubmitter(said, what)
 	})
@@ -358,7 +357,7 @@ func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) e
 	return err
 }
 
-// start is steps 7 and 8 of the eight.
+// start handles steps 7 and 8 of the eight.
 func (c *conversation) start(m *gatepb.Start) error {
 	k, b := c.k, c.b
 	program, err := programOf(m, b.ask.Job)
@@ -367,7 +366,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 		return nil
 	}
 	folder, err := b.home()
-	if err != nil && !errors.Is(err, errOver) { // of which the node knows more
+	if err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
 		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
@@ -395,7 +394,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 	return k.do(func(time.Time) { k.act(actions, lateStart) })
 }
 
-// signal sends a signal to the processes that run.
+// signal sends a signal to the running processes.
 func (c *conversation) signal(m *gatepb.Signal) {
 	m.Name = strings.TrimPrefix(m.Name, "SIG")
 	if unix.SignalNum("SIG"+m.Name) == 0 {

@@ -20,10 +20,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of what a submitter may say.
+// Bounds on a submitter's messages.
 const (
 	maxText  = 1 << 20 // bytes of arguments, and of the environment
-	maxFiles = 4096    // staged, and brought back
+	maxFiles = 4096    // staged, and fetched
 	maxName  = 4096    // bytes of a file's name
 	maxSums  = 1 << 16 // in one message
 )
@@ -55,8 +55,8 @@ func askOf(m *gatepb.Ask) (reserve.Ask, error) {
 	return reserve.Ask{Key: key, Job: job, Processes: int(m.Processes), Memory: int64(m.Memory), CPU: int(m.Cpu)}, nil
 }
 
-// toSubmitter gives an answer of reserve.Node its message form; what says to which
-// message it is the answer.
+// toSubmitter converts an answer of reserve.Node to its message; what is the kind of message that a
+// refusal answers.
 func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSubmitter {
 	switch a := answer.(type) {
 	case reserve.OK:
@@ -85,15 +85,15 @@ func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToS
 	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: &gatepb.Fault{Code: code, Name: name, Text: fmt.Sprintf(format, args...)}}}
 }
 
-// program is what a Start says to run, checked.
+// program is the validated content of a Start.
 type program struct {
-	start     *gatepb.Start // until the agent has it
+	start     *gatepb.Start // nil once the agent has it
 	processes []allocate.Process
 	size      int
 	argv      []string
 	outputs   []string
 	input     bool
-	hosts     []watch.Host // all of the job; empty: they do not watch each other
+	hosts     []watch.Host // all hosts of the job; empty: they do not watch each other
 	gossip    gossip.Config
 }
 
@@ -144,8 +144,8 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 	return p, err
 }
 
-// tooLong reports whether words are more than one may start a process with, or no
-// words for it.
+// tooLong reports whether words exceed the bounds for starting a process, or contain bytes that are
+// not permitted there.
 func tooLong(words []string) bool {
 	n := 0
 	for _, w := range words {
@@ -156,7 +156,7 @@ func tooLong(words []string) bool {
 	return false
 }
 
-// checkName says why a file of that name cannot be in a job's folder.
+// checkName returns an error if a file of that name cannot be in a job's folder.
 func checkName(name string) error {
 	if len(name) > maxName || strings.Contains(name, "\x00") || !filepath.IsLocal(filepath.FromSlash(name)) || filepath.Clean(name) == "." {
 		return fmt.Errorf("%.100q is no name below the job's folder", name)

@@ -23,37 +23,37 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// DoorSuffix makes the path of a helper's door, the socket at which its Gate and Desk
-// answer local programs, of that of the helper's own socket.
+// DoorSuffix is appended to the path of a helper's own socket to form the path of its door, the
+// socket at which its Gate and Desk serve local programs.
 const DoorSuffix = ".gate"
 
 // The metadata of calls.
 const (
-	metaNode = "isthmus-node" // the node that a local program means; none: its own
-	metaUser = "isthmus-user" // UID NAME of whose program calls, told by its helper
+	metaNode = "isthmus-node" // the node that a local program addresses; none: its own
+	metaUser = "isthmus-user" // UID NAME of the calling program's user, set by its helper
 )
 
-// Connect returns a connection with the gate of the helper whose socket is given. It
-// dials when it is first used. Close it when done.
+// Connect returns a connection to the gate of the helper whose socket is given. It dials at the
+// first use. Close it when done.
 func Connect(helper string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+helper+DoorSuffix,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the kernel says who is there
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the kernel authenticates the peer
 		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
 		}),
-		// A helper that was started anew is found again soon.
+		// Finds a restarted helper quickly.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithAuthority("gate"), grpc.WithDisableServiceConfig())
 }
 
-// At returns a context whose calls, on a connection of Connect, are passed on to the
-// node service of a node.
+// At returns a context whose calls, on a connection of Connect, are forwarded to the node service
+// of a node.
 func At(ctx context.Context, node overlay.NodeID) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, metaNode, node.String())
 }
 
-// doorInfo is who is at the other end of a local connection.
+// doorInfo identifies the other end of a local connection.
 type doorInfo struct {
 	credentials.CommonAuthInfo
 	control.Metered
@@ -64,7 +64,7 @@ type doorInfo struct {
 // AuthType implements credentials.AuthInfo.
 func (doorInfo) AuthType() string { return "unix" }
 
-// doorCredentials ask the kernel who is there.
+// doorCredentials identify the peer by the kernel's credentials.
 type doorCredentials struct{}
 
 func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -89,7 +89,7 @@ func (doorCredentials) Info() credentials.ProtocolInfo {
 func (c doorCredentials) Clone() credentials.TransportCredentials { return c }
 func (doorCredentials) OverrideServerName(string) error           { return nil }
 
-// callerHere returns whose program calls at the door.
+// callerHere returns the user of a program that calls at the door.
 func callerHere(ctx context.Context, node overlay.NodeID) (Asker, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -102,7 +102,7 @@ func callerHere(ctx context.Context, node overlay.NodeID) (Asker, error) {
 	return Asker{Node: node, UID: info.UID, User: info.user, Here: true}, nil
 }
 
-// callerAway returns whose program calls over a session of another helper.
+// callerAway returns the user of a program that calls over another helper's session.
 func callerAway(ctx context.Context) (Asker, error) {
 	session := control.SessionOf(ctx)
 	id := session.Peer()
@@ -116,7 +116,7 @@ func callerAway(ctx context.Context) (Asker, error) {
 	who := Asker{Node: id.Node(), Address: session.RemoteAddr().Addr()}
 	said := md.Get(metaUser)
 	switch len(said) {
-	case 0: // for itself
+	case 0: // for the helper itself
 		return who, nil
 	case 1:
 	default:
@@ -134,7 +134,7 @@ func callerAway(ctx context.Context) (Asker, error) {
 	return who, err
 }
 
-// mustSpeak fails unless the call is for a user.
+// mustSpeak fails unless the call is on behalf of a user.
 func mustSpeak(who Asker) error {
 	if who.User == "" {
 		return fmt.Errorf("%w: %v does not say for whom it calls (%s)", overlay.ErrForbidden, who.Node, metaUser)
@@ -142,7 +142,7 @@ func mustSpeak(who Asker) error {
 	return nil
 }
 
-// target returns the node that a call at the door means.
+// target returns the node that a call at the door addresses.
 func target(ctx context.Context, here overlay.NodeID) (overlay.NodeID, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	switch named := md.Get(metaNode); len(named) {
@@ -154,12 +154,12 @@ func target(ctx context.Context, here overlay.NodeID) (overlay.NodeID, error) {
 	return here, fmt.Errorf("the call names several nodes as %s", metaNode)
 }
 
-// onBehalf returns the context of a call that is passed on for who.
+// onBehalf returns the context of a call that is forwarded for who.
 func onBehalf(ctx context.Context, who Asker) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(metaUser, fmt.Sprintf("%d %s", who.UID, who.User)))
 }
 
-// Fits reports whether one of the patterns, of path.Match, fits an identity.
+// Fits reports whether an identity matches one of the patterns of path.Match.
 func Fits(patterns []string, identity string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, identity)

@@ -17,29 +17,29 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
-// doorGreeting is how long a connection at the door may take to begin.
+// doorGreeting bounds the handshake of a connection at the door.
 const doorGreeting = 10 * time.Second
 
-// serveDoor answers connections at the door until the server stops or the door fails.
+// serveDoor serves connections at the door until the server stops or the door fails.
 func (g *Gate) serveDoor(ctx context.Context, door *net.UnixListener) error {
 	return g.door.Serve(&doorway{accept.Patient(ctx, g.settings.Log, door), g})
 }
 
-// The windows of the door: what an account has sent and nobody has read is the helper's
-// memory, and nothing is far away.
+// The windows of the door: unread data from an account occupies the helper's memory, and local
+// peers need no large window.
 const (
 	doorWindow     = 64 << 10 // of a call; gRPC makes room for a longer message when it is read
 	doorConnWindow = 1 << 20
 )
 
-// newDoor returns the server of local programs.
+// newDoor returns the server for local programs.
 func newDoor(meter *control.Meter) *grpc.Server {
 	return grpc.NewServer(append(meter.ServerOptions(), grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true),
 		grpc.MaxConcurrentStreams(maxSessions), grpc.ConnectionTimeout(doorGreeting),
 		grpc.InitialWindowSize(doorWindow), grpc.InitialConnWindowSize(doorConnWindow))...)
 }
 
-// newDoorMeter returns what bounds the calls at the door and their bytes.
+// newDoorMeter returns the meter that bounds the calls at the door and their bytes.
 func (g *Gate) newDoorMeter() *control.Meter {
 	b := g.settings.Bounds
 	return control.NewMeter(control.Budget{
@@ -49,7 +49,7 @@ func (g *Gate) newDoorMeter() *control.Meter {
 	}, func(who string, err error) { g.auditDoor(who, "budget", err) })
 }
 
-// auditDoor records what an account was refused at the door.
+// auditDoor records a refusal to an account at the door.
 func (g *Gate) auditDoor(who, rule string, err error) {
 	g.settings.Audit.Append(audit.Record{
 		Event: audit.Refusal, Peer: who, Rule: rule, Reason: err.Error(),
@@ -57,20 +57,19 @@ func (g *Gate) auditDoor(who, rule string, err error) {
 	})
 }
 
-// account is one of this node, as limits name it.
+// account is an account of this node, as limits name it.
 type account uint32
 
 // String returns "uid 1000".
 func (a account) String() string { return fmt.Sprintf("uid %d", uint32(a)) }
 
-// doorway bounds the connections at the door: the descriptors of the helper are all its
-// users'.
+// doorway bounds the connections at the door: all users share the helper's descriptors.
 type doorway struct {
 	net.Listener
 	g *Gate
 }
 
-// Accept returns the next connection for which there is room.
+// Accept returns the next connection within the bounds.
 func (d *doorway) Accept() (net.Conn, error) {
 	for {
 		c, err := d.Listener.Accept()
@@ -109,7 +108,7 @@ func (c *counted) Close() error {
 	return c.UnixConn.Close()
 }
 
-// newCallers returns what counts the connections at the door.
+// newCallers returns the counter of the connections at the door.
 func newCallers(total, perUser int) *limit.Counter[account] {
 	return limit.NewCounter[account](limit.Bounds{
 		What: "connections of local programs to the gate", Total: total, PerKey: perUser,
@@ -117,8 +116,7 @@ func newCallers(total, perUser int) *limit.Counter[account] {
 	})
 }
 
-// Limits returns how far the limits of the door and of other nodes' calls are used, for
-// metrics.
+// Limits returns the use of the limits on the door and on other nodes' calls, for metrics.
 func (g *Gate) Limits() []metrics.Limit {
 	all := metrics.LimitsOf("door", "door_per_user", g.callers.Stats())
 	all = append(all, g.meter.Limits()...)

@@ -12,21 +12,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxTries is how often a chunk may come corrupt.
+// maxTries is how often a chunk may arrive corrupt.
 const maxTries = 3
 
-// incoming is the file that a conversation is about to stage. Its reader owns it.
+// incoming is the file that a conversation is staging. Its reader owns it.
 type incoming struct {
 	name    string // "" when there is none
 	mode    os.FileMode
 	file    stage.Manifest
-	whole   bool              // all sums have come
-	wanted  map[stage.Sum]int // chunks to come, and how often they came corrupt
+	whole   bool              // all sums have arrived
+	wanted  map[stage.Sum]int // missing chunks, and how often each arrived corrupt
 	store   *stage.Store
-	release []func() // of pins
+	release []func() // releases the pins
 }
 
-// drop forgets the file.
+// drop discards the file.
 func (f *incoming) drop() {
 	for _, r := range f.release {
 		r()
@@ -34,7 +34,7 @@ func (f *incoming) drop() {
 	*f = incoming{}
 }
 
-// manifest takes a part of a file's manifest.
+// manifest handles a part of a file's manifest.
 func (c *conversation) manifest(m *gatepb.Manifest) {
 	f := &c.incoming
 	if err := c.describe(m); err != nil {
@@ -51,13 +51,13 @@ func (c *conversation) manifest(m *gatepb.Manifest) {
 	c.askFor(f.store.Missing(f.file))
 }
 
-// pin keeps the chunks of the file that are there now.
+// pin pins the chunks of the file that the store has now.
 func (c *conversation) pin() {
 	f := &c.incoming
 	f.release = append(f.release, f.store.Pin(f.file))
 }
 
-// describe adds a part to what is known of the file, and checks it.
+// describe adds a part to the file's description and validates it.
 func (c *conversation) describe(m *gatepb.Manifest) error {
 	f := &c.incoming
 	sums, err := sumsOf(m.Sums)
@@ -81,7 +81,7 @@ func (c *conversation) describe(m *gatepb.Manifest) error {
 	return nil
 }
 
-// admitFile checks whether one more file may come for the booking, and makes its folder.
+// admitFile checks that the booking may stage one more file, and creates its folder.
 func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	b := c.b
 	if err := checkName(m.Name); err != nil {
@@ -113,7 +113,7 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	return nil
 }
 
-// askFor has chunks sent, or stores the file when none is missing.
+// askFor requests chunks, or stores the file when none is missing.
 func (c *conversation) askFor(sums []stage.Sum) {
 	f := &c.incoming
 	if len(sums) == 0 {
@@ -136,16 +136,16 @@ func (c *conversation) askFor(sums []stage.Sum) {
 	}
 }
 
-// chunk takes a chunk that was asked for.
+// chunk handles a chunk that was requested.
 func (c *conversation) chunk(m *gatepb.Chunk) {
 	f := &c.incoming
 	if f.name == "" || !f.whole {
-		return // of a file that failed; its fault was told
+		return // of a file that failed; the fault was reported
 	}
 	sums, err := sumsOf([][]byte{m.Sum})
 	if err == nil {
 		if _, wanted := f.wanted[sums[0]]; !wanted {
-			return // it came twice
+			return // a duplicate
 		}
 		err = f.store.Put(sums[0], m.Data)
 	}
@@ -167,17 +167,17 @@ func (c *conversation) chunk(m *gatepb.Chunk) {
 	}
 }
 
-// stageTime bounds how long an agent may take to write what it was given last.
+// stageTime bounds how long an agent may take to write the last data it was given.
 const stageTime = time.Minute
 
-// assemble has the agent put the file into the job's folder, checked once more.
+// assemble makes the agent write the file into the job's folder, and verifies it once more.
 func (c *conversation) assemble() {
 	f := &c.incoming
 	err := c.sendFile()
 	name := f.name
 	switch {
 	case errors.Is(err, stage.ErrMissing):
-		c.askFor(f.store.Missing(f.file)) // spoilt on the disk
+		c.askFor(f.store.Missing(f.file)) // corrupted on disk
 		return
 	case errors.Is(err, stage.ErrCorrupt), err == nil:
 	default:
@@ -191,13 +191,13 @@ func (c *conversation) assemble() {
 	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: name}}})
 }
 
-// sendFile hands the file to the agent, chunk by chunk.
+// sendFile sends the file to the agent, chunk by chunk.
 func (c *conversation) sendFile() error {
 	f, b := &c.incoming, c.b
 	if _, err := b.home(); err != nil {
 		return err
 	}
-	select { // the answer about a file of a stream before, which nobody waited for
+	select { // discards the answer about a file of an earlier stream
 	case <-b.staged:
 	default:
 	}
@@ -225,7 +225,7 @@ func (c *conversation) sendFile() error {
 	return err
 }
 
-// diskError is a file that could not be written.
+// diskError means that a file could not be written.
 type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }

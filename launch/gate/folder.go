@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFolder takes a folder for this process alone, until the file is closed.
+// lockFolder locks a folder for this process until the returned file is closed.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -25,7 +25,7 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// makeFolder makes a folder with these rights, whatever the process's mask takes away.
+// makeFolder creates a folder with exactly this mode, whatever the process's umask.
 func makeFolder(dir string, mode os.FileMode) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err

@@ -20,7 +20,7 @@ type Settings struct {
 	Options
 	Credentials *control.Credentials // of the helper
 
-	// Reach of the Options is the Gate's own.
+	// The Gate sets Reach of the Options itself.
 
 	Bounds
 
@@ -28,17 +28,16 @@ type Settings struct {
 	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
 }
 
-// Bounds are of what comes to a gate; 0 is none.
+// Bounds limit what others may use of a gate; 0 is unlimited.
 type Bounds struct {
-	Door, DoorPerUser           int // connections of local programs, of all and of one account
-	DoorCalls, DoorCallsPerUser int // calls on these that are not answered yet
-	DoorBytes, DoorBytesPerUser int // of their messages that are not read yet
-	NodeBytes, AllNodesBytes    int // the same of the calls of one other node, and of all of them
+	Door, DoorPerUser           int // connections of local programs, of all accounts and of one
+	DoorCalls, DoorCallsPerUser int // unanswered calls on these
+	DoorBytes, DoorBytesPerUser int // bytes of their unread messages
+	NodeBytes, AllNodesBytes    int // the same for the calls of one other node, and of all
 }
 
-// Gate is all of a helper that has to do with launching: the node service of its node, the
-// sessions with those of other nodes, and the door for local programs. Make it with New,
-// run it with Serve.
+// Gate is the launching part of a helper: the node service of its node, the sessions with other
+// nodes' services, and the door for local programs. Make it with New, run it with Serve.
 type Gate struct {
 	*NodeService
 	settings Settings
@@ -49,7 +48,7 @@ type Gate struct {
 	meter    *control.Meter          // of the door
 }
 
-// New returns a gate that runs with Serve.
+// New returns a gate; run it with Serve.
 func New(settings Settings) (*Gate, error) {
 	g := &Gate{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
 	settings.Reach = g.Reach
@@ -76,11 +75,12 @@ func New(settings Settings) (*Gate, error) {
 	return g, nil
 }
 
-// callsBesides is how many calls of one node are answered at a time besides those about
-// jobs, of which there are two for each.
+// callsBesides is how many calls of one node are served concurrently besides those about jobs, of
+// which there are two for each job.
 const callsBesides = 64
 
-// budget is what one other node may have under way here, where as many jobs are taken.
+// budget returns what one other node may have in flight here, at a node that accepts this many
+// jobs.
 func (b Bounds) budget(jobs int) control.Budget {
 	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs, Bytes: b.NodeBytes, AllBytes: b.AllNodesBytes}
 }
@@ -94,18 +94,18 @@ func (g *Gate) SetPolicy(policy reserve.Policy) error {
 	return err
 }
 
-// Reach returns the gate of another node for calls of the helper's own, over a session
-// that is made if need be. Call done when it is not needed any more. Such calls are for
-// no user: a node answers Ping, Echo and Gossip.
+// Reach returns the gate of another node for the helper's own calls, over a session that is opened
+// if needed. Call done when it is no longer needed. Such calls are on behalf of no user: a node
+// answers Ping, Echo and Gossip.
 func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
 	return g.sessions.reach(ctx, node)
 }
 
-// Serve answers local programs on door, and other node services, until ctx ends or the door fails. It closes door. It returns when
-// nothing is left of the jobs here and of the sessions.
+// Serve serves local programs on door, and other node services, until ctx ends or the door fails.
+// It closes door. It returns when nothing is left of the local jobs and of the sessions.
 func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
-	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' last words are still said
+	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' remaining events are still sent
 	cancel := func() { stop(ErrStopping) }
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -119,7 +119,7 @@ func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 		defer close(kept)
 		g.NodeService.Serve(keeping)
 	})
-	parts.Go(func() { g.sessions.answer(reaching) }) // also who offers nothing says so
+	parts.Go(func() { g.sessions.answer(reaching) }) // even without an offer, to answer that there is none
 	parts.Go(func() {
 		<-kept
 		cancel()

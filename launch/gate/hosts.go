@@ -14,14 +14,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// HostList answers Desk.Hosts: the grid's list of hosts with how far each is.
+// HostList serves Desk.Hosts: the grid's list of hosts with the distance of each.
 type HostList struct {
 	List func(context.Context) ([]offer.Host, error) // from the frontal; sorted by offer.Compare
 	Near *nearby.Nearby
 }
 
-// Hosts returns the list. Nodes that are up and take jobs are measured from now on, so
-// that a later call knows how far they are.
+// Hosts returns the list. From now on it measures nodes that are up and accept jobs, so that a
+// later call has their distances.
 func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
 	list, err := l.List(ctx)
 	if err != nil {
@@ -29,18 +29,18 @@ func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.Ho
 	}
 	var up []overlay.NodeID
 	for _, h := range list {
-		if h.State == offer.Up && h.Offer.Jobs > 0 { // others have no gate that answers
+		if h.State == offer.Up && h.Offer.Jobs > 0 { // other hosts have no gate that answers
 			up = append(up, h.Node)
 		}
 	}
 	return hostsToPB(list, l.Near.Order(up)), nil
 }
 
-// hostsToPB has the hosts that are in an order first, as they are in it, so that who places
-// a job goes on with that; the others stay as they were.
+// hostsToPB puts the hosts in order first, in that order, which a placement then follows; the
+// others keep their order.
 func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 	rtts := make(map[overlay.NodeID]time.Duration, len(order))
-	places := make(map[overlay.NodeID]int, len(order)) // from the end, so that who has none comes last
+	places := make(map[overlay.NodeID]int, len(order)) // counted from the end, so that hosts without one sort last
 	for i, e := range order {
 		rtts[e.Node], places[e.Node] = e.RTT, len(order)-i
 	}
@@ -57,11 +57,11 @@ func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 	return r
 }
 
-// atHome is how far a node is from itself: not measured, but known.
+// atHome is the distance of a node from itself, which is not measured.
 const atHome = time.Microsecond
 
-// Pinger returns a nearby.Ping from the node self that times Gate.Ping on what reach
-// returns, which is (*Gate).Reach.
+// Pinger returns a nearby.Ping from the node self that times Gate.Ping on the client that reach
+// returns, usually (*Gate).Reach.
 func Pinger(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) nearby.Ping {
 	return func(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
 		if node == self {

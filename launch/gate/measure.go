@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	maxMeasured  = 64               // nodes of one call
+	maxMeasured  = 64               // nodes in one call
 	measureTime  = 8 * time.Second  // for one call
 	measurePings = 3                // for one node, of which the shortest counts
-	measureRoom  = 16               // nodes at a time, of all calls
-	measureKeep  = 5 * time.Minute  // for which a latency is good
-	carryRoom    = 1                // nodes at a time whose bandwidth is measured: two would measure each other
-	carryKeep    = 30 * time.Minute // for which a bandwidth is good
-	faultKeep    = 10 * time.Second // for which nothing is tried again
-	maxDistances = 4096             // that are kept, of each
+	measureRoom  = 16               // nodes measured concurrently, for all calls
+	measureKeep  = 5 * time.Minute  // lifetime of a latency
+	carryRoom    = 1                // nodes whose bandwidth is measured concurrently: two would disturb each other
+	carryKeep    = 30 * time.Minute // lifetime of a bandwidth
+	faultKeep    = 10 * time.Second // before a failed measurement is repeated
+	maxDistances = 4096             // entries kept, for each kind
 )
 
-// distances is how far other nodes are from this one and what the way there carries, as
-// far as somebody has asked. Safe for concurrent use.
+// distances is the latency and bandwidth of the paths from this node to others, as far as calls
+// have requested them. Safe for concurrent use.
 type distances struct {
-	latency   *figures[time.Duration] // round trips
+	latency   *figures[time.Duration] // round-trip times
 	bandwidth *figures[float64]       // bytes a second
 }
 
@@ -40,31 +40,31 @@ func newDistances(ping nearby.Ping, carry func(context.Context, overlay.NodeID) 
 	return &distances{newFigures(best, measureRoom, measureKeep), newFigures(carry, carryRoom, carryKeep)}
 }
 
-// figures is what was measured of the ways to other nodes. Nothing is measured for two who
-// ask at the same time, or soon after each other. Safe for concurrent use.
+// figures caches one kind of measurement for other nodes. Callers that ask at the same time, or
+// soon after each other, share one measurement. Safe for concurrent use.
 type figures[T any] struct {
 	find func(context.Context, overlay.NodeID) (T, error)
-	keep time.Duration // for which a figure is good
-	room chan struct{} // one token for each node that is being measured
+	keep time.Duration // lifetime of a figure
+	room chan struct{} // holds one token for each node that is being measured
 
 	mu    sync.Mutex
 	known map[overlay.NodeID]*figure[T]
 }
 
-// figure is that of one node, or will be.
+// figure is the result for one node, or its measurement in progress.
 type figure[T any] struct {
 	ready chan struct{} // closed when the fields below are set
 	value T
 	err   error
-	until time.Time // when it is to be measured again
+	until time.Time // when it must be measured again
 }
 
 func newFigures[T any](find func(context.Context, overlay.NodeID) (T, error), room int, keep time.Duration) *figures[T] {
 	return &figures[T]{find: find, keep: keep, room: make(chan struct{}, room), known: map[overlay.NodeID]*figure[T]{}}
 }
 
-// measureAll answers Gate.Measure. Latencies come first: they are longer while a way is
-// full.
+// measureAll serves Gate.Measure. It measures latencies first: they are higher while a path is
+// loaded.
 func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
 	names := q.Nodes
 	if len(names) > maxMeasured {
@@ -102,7 +102,7 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 	if q.Bandwidth {
 		each(func(node overlay.NodeID, m *gatepb.Distance) error {
 			if m.LatencyNs == 0 {
-				return nil // said already
+				return nil // reported already
 			}
 			rate, err := d.bandwidth.measure(ctx, node)
 			m.Bandwidth = uint64(rate)
@@ -112,7 +112,7 @@ func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*
 	return r, nil
 }
 
-// measure returns the figure of a node, as it is known or as it is found now.
+// measure returns the figure of a node, cached or measured now.
 func (f *figures[T]) measure(ctx context.Context, node overlay.NodeID) (T, error) {
 	e, first := f.entry(node, time.Now())
 	if first {
@@ -139,7 +139,7 @@ func (f *figures[T]) measure(ctx context.Context, node overlay.NodeID) (T, error
 	}
 }
 
-// turn finds a figure when there is room to.
+// turn measures a figure when there is room.
 func (f *figures[T]) turn(ctx context.Context, node overlay.NodeID) (T, error) {
 	select {
 	case f.room <- struct{}{}:
@@ -151,7 +151,7 @@ func (f *figures[T]) turn(ctx context.Context, node overlay.NodeID) (T, error) {
 	}
 }
 
-// entry returns what is known of a node, and whether the caller is to find it out.
+// entry returns the entry of a node, and whether the caller must measure it.
 func (f *figures[T]) entry(node overlay.NodeID, now time.Time) (e *figure[T], first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *figures[T]) entry(node overlay.NodeID, now time.Time) (e *figure[T], fi
 	if e = f.known[node]; e != nil && !over(e) {
 		return e, false
 	}
-	if len(f.known) >= maxDistances { // what is over goes; without any, whatever comes
+	if len(f.known) >= maxDistances { // drop expired entries; if there are none, arbitrary ones
 		for n, e := range f.known {
 			if over(e) || len(f.known) >= maxDistances {
 				delete(f.known, n)

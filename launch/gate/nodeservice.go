@@ -22,71 +22,71 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// orphanTime is how long a reservation stays that nobody converses about.
+// orphanTime is how long a reservation without a conversation is kept.
 const orphanTime = 30 * time.Second
 
-// lateStart is why a job ends whose Commit did not come before its lease was over.
+// lateStart is the reason for ending a job whose Commit did not arrive before its lease expired.
 const lateStart = "not all nodes started in time"
 
-// goneTime bounds the wait for processes that were killed: they have 2 s to end, and
-// what they leave behind as much again.
+// goneTime bounds the wait for killed processes to disappear: they have 2 s to end, and the
+// processes they leave behind as much again.
 const goneTime = 15 * time.Second
 
-// ErrStopping says that the node service ends.
+// ErrStopping means that the node service is stopping.
 var ErrStopping = fmt.Errorf("%w: the node service ends", overlay.ErrUnreachable)
 
 // Options of a NodeService.
 type Options struct {
 	Node   overlay.NodeID
 	Policy reserve.Policy
-	Store  string // folder for staged files and running jobs; made when it is needed
-	Limit  int64  // bytes that the staged files may have, and those of one job
-	Helper string // socket by which the processes reach other ranks
+	Store  string // folder for staged files and running jobs; created when needed
+	Limit  int64  // bytes of the staged files, and of those of one job
+	Helper string // socket through which the processes reach other ranks
 	Log    *slog.Logger
-	Audit  *audit.Log // of jobs that start and end here; nil is none
+	Audit  *audit.Log // records jobs that start and end here; nil: none
 
-	// Reach returns the gate of another node, for watching over jobs on several; see
-	// Gate.Reach. nil: nobody watches.
+	// Reach returns the gate of another node, for the failure detection of jobs on several nodes;
+	// see Gate.Reach. nil: no failure detection.
 	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
 
-	// Dead is told that the node of these ranks of a job has died, and why that is
-	// thought; Forget, that nothing of the job runs here any more. Each may be nil.
+	// Dead is called when the node of these ranks of a job is considered dead, with the reason;
+	// Forget, when nothing of the job runs here any more. Each may be nil.
 	Dead   func(job overlay.JobID, ranks []uint32, why string)
 	Forget func(job overlay.JobID)
 
-	// Starter starts the agents of jobs; nil: they have this process's own account.
+	// Starter starts the agents of jobs; nil: they run in this process's own account.
 	Starter Starter
 
-	// Takes says why jobs of somebody are not taken, whatever the policy says; nil: the
-	// policy says all.
+	// Takes returns why jobs of an asker are refused, whatever the policy permits; nil: the policy
+	// alone decides.
 	Takes func(who Asker) error
 
-	// EndJobs says that jobs end with Serve. Without it they run on for Orphan, and the
-	// next node service with the same Store takes them over.
+	// EndJobs makes jobs end with Serve. Without it they run on for up to Orphan, and the next node
+	// service with the same Store takes them over.
 	EndJobs bool
 
-	// Orphan is how long a reservation stays that nobody converses about; 0: 30 s.
+	// Orphan is how long a reservation without a conversation is kept; 0: 30 s.
 	Orphan time.Duration
 }
 
-// Asker is who calls: a user's program at a node, as that node's helper says.
+// Asker is the caller: a user's program at a node, as that node's helper reports it.
 type Asker struct {
 	Node    overlay.NodeID
 	UID     uint32
-	User    string     // the user's name; the number where it has none
-	Address netip.Addr // invalid where the path does not show it
-	Here    bool       // at this node service's own node
+	User    string     // the user's name; the number for a user without one
+	Address netip.Addr // invalid where the path does not reveal it
+	Here    bool       // the program runs on this node service's own node
 }
 
-// Identity returns USER@SITE/NODE, as owners' rules name it.
+// Identity returns USER@SITE/NODE, the form used in owners' rules.
 func (a Asker) Identity() string { return a.User + "@" + a.Node.String() }
 
 func (a Asker) requester() reserve.Requester {
 	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
 }
 
-// JobAgents is one node's node service. Make it with NewNodeService, run it with Serve; the other
-// methods are safe for concurrent use and wait for Serve.
+// NodeService is one node's node service. Make it with NewNodeService, run it with Serve; the other
+// methods are safe for concurrent use and block until Serve runs.
 type NodeService struct {
 	opts Options
 	log  *slog.Logger
@@ -94,13 +94,13 @@ type NodeService struct {
 	done chan struct{} // closed when Serve has ended
 	work sync.WaitGroup
 
-	// Of Serve's goroutine.
+	// Used only by Serve's goroutine.
 	node     *reserve.Node
 	bookings map[reserve.Key]*booking
 	stopping bool
 
 	starter Starter
-	offers  atomic.Bool // the owner lets somebody have something
+	offers  atomic.Bool // the owner's policy permits jobs
 
 	mu      sync.Mutex // guards the fields below
 	store   *stage.Store
@@ -108,7 +108,7 @@ type NodeService struct {
 	watches map[overlay.JobID]*watch.Watch // written by Serve's goroutine and those of watches
 }
 
-// NewNodeService returns a node service that does nothing before Serve.
+// NewNodeService returns a node service; run it with Serve.
 func NewNodeService(opts Options) (*NodeService, error) {
 	opts.Orphan = cmp.Or(opts.Orphan, orphanTime)
 	if opts.Starter == nil {
@@ -126,14 +126,14 @@ func NewNodeService(opts Options) (*NodeService, error) {
 	return k, nil
 }
 
-// Serve keeps the gate until ctx ends. It goes on with the jobs of a node service that was here
-// before. At the end it ends all reservations, and returns when nothing is left of them;
-// but jobs that were started run on, unless EndJobs says otherwise.
+// Serve runs the node service until ctx ends. It first takes over the jobs of a previous node
+// service. At the end it ends all reservations, and returns when nothing is left of them; but
+// started jobs run on, unless EndJobs is set.
 func (k *NodeService) Serve(ctx context.Context) error {
 	defer k.closeStore()
 	defer k.work.Wait()
 	defer close(k.done)
-	if _, err := os.Stat(k.opts.Store); err == nil { // what a node service left that was here before
+	if _, err := os.Stat(k.opts.Store); err == nil { // a previous node service left something
 		if _, err := k.openStore(); err != nil {
 			k.log.Warn("the node service can take no files for now", "error", err)
 		} else {
@@ -164,7 +164,7 @@ func (k *NodeService) Serve(ctx context.Context) error {
 	return nil
 }
 
-// leave leaves a job to the node service that comes next.
+// leave leaves a job to the next node service.
 func (k *NodeService) leave(b *booking) {
 	b.mu.Lock()
 	b.left = true
@@ -178,7 +178,7 @@ func (k *NodeService) leave(b *booking) {
 	k.log.Info("job left to the next helper", "job", string(b.ask.Job), "by", b.who.Identity(), "for", k.opts.Orphan)
 }
 
-// wait is for how long nothing ends by itself.
+// wait returns how long it takes until the next deadline.
 func (k *NodeService) wait(now time.Time) time.Duration {
 	next := k.node.Next()
 	for _, b := range k.bookings {
@@ -192,7 +192,8 @@ func (k *NodeService) wait(now time.Time) time.Duration {
 	return max(next.Sub(now), 0)
 }
 
-// tick ends what nobody renewed, committed or converses about.
+// tick ends reservations that have expired, were not committed in time or have had no conversation
+// for too long.
 func (k *NodeService) tick(now time.Time) {
 	k.act(k.node.Tick(now), lateStart)
 	for _, b := range k.bookings {
@@ -201,15 +202,15 @@ func (k *NodeService) tick(now time.Time) {
 			k.end(b, fmt.Sprintf("its submitter was not heard of for %v", k.opts.Orphan), now)
 		}
 	}
-	for _, b := range k.bookings { // held ones end without an action
+	for _, b := range k.bookings { // held ones expire without an action
 		if b.program == nil && !k.node.Has(b.key) {
 			b.finish()
 		}
 	}
 }
 
-// end ends a booking, whatever its state, for a reason that its submitter is told; no
-// reason when it asked for that.
+// end ends a booking in any state. why is the reason that its submitter is told; empty if the
+// submitter itself asked for the end.
 func (k *NodeService) end(b *booking, why string, now time.Time) {
 	if k.node.Has(b.key) {
 		_, actions := k.node.Receive(b.who.requester(), reserve.Cancel{Key: b.key}, now)
@@ -225,7 +226,8 @@ func (k *NodeService) end(b *booking, why string, now time.Time) {
 	}
 }
 
-// act does what the node says; why is the reason of what it kills.
+// act carries out the actions of the reservations' state machine; why is the reason for those that
+// kill.
 func (k *NodeService) act(actions []reserve.Action, why string) {
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -250,8 +252,8 @@ func (k *NodeService) do(f func(now time.Time)) error {
 	}
 }
 
-// SetPolicy changes what is asked of reservations to come; those that are keep what
-// they were promised. It waits for Serve to begin, and fails when it has ended.
+// SetPolicy changes the policy for new reservations; existing ones keep what they were granted. It
+// waits for Serve to start, and fails when it has ended.
 func (k *NodeService) SetPolicy(policy reserve.Policy) error {
 	var err error
 	if ended := k.do(func(time.Time) {
@@ -264,8 +266,8 @@ func (k *NodeService) SetPolicy(policy reserve.Policy) error {
 	return err
 }
 
-// openStore returns the store, opened when first needed. Only one node service has it at a
-// time.
+// openStore returns the store, and opens it at the first call. Only one node service at a time can
+// have it open.
 func (k *NodeService) openStore() (*stage.Store, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -298,7 +300,7 @@ func (k *NodeService) openStore() (*stage.Store, error) {
 	return store, nil
 }
 
-// mode is that of a folder: the second where jobs have accounts of their own.
+// mode returns the mode of a folder: others if jobs have accounts of their own.
 func (k *NodeService) mode(own, others os.FileMode) os.FileMode {
 	if _, is := k.starter.(*ownAccount); is {
 		return own
@@ -306,7 +308,7 @@ func (k *NodeService) mode(own, others os.FileMode) os.FileMode {
 	return others
 }
 
-// admit says why jobs of somebody are not taken, or returns nil.
+// admit returns why an asker's jobs are refused, or nil.
 func (k *NodeService) admit(who Asker) error {
 	if k.opts.Takes == nil {
 		return nil
@@ -314,7 +316,7 @@ func (k *NodeService) admit(who Asker) error {
 	return k.opts.Takes(who)
 }
 
-// jobs is the folder of the jobs' folders.
+// jobs returns the parent of the jobs' folders.
 func (k *NodeService) jobs() string { return filepath.Join(k.opts.Store, "jobs") }
 
 func (k *NodeService) closeStore() {
@@ -326,8 +328,8 @@ func (k *NodeService) closeStore() {
 	k.store, k.lock = nil, nil
 }
 
-// list returns the node's reservations, the oldest first. Arguments are shown to who
-// may end the job.
+// list returns the node's reservations, the oldest first. It includes the arguments of jobs that
+// who may end.
 func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 	all := &gatepb.JobsResponse{}
 	err := k.do(func(now time.Time) {
@@ -357,12 +359,12 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 	return all, control.Status(err)
 }
 
-// mayKill reports whether who may end what owner has booked.
+// mayKill reports whether who may end a booking of owner.
 func mayKill(who, owner Asker) bool {
 	return who.Identity() == owner.Identity() || who.Here && (who.UID == 0 || int(who.UID) == os.Getuid())
 }
 
-// Kill ends all reservations of a job here for one who may.
+// killJob ends all reservations of a job here that who may end.
 func (k *NodeService) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
 	r := &gatepb.KillResponse{}
 	denied := ""
@@ -384,7 +386,7 @@ func (k *NodeService) killJob(who Asker, job overlay.JobID) (*gatepb.KillRespons
 	return r, control.Status(err)
 }
 
-// count returns how many reservations there are.
+// count returns the number of reservations.
 func (k *NodeService) count() (n int, err error) {
 	err = k.do(func(time.Time) { n = len(k.node.List()) })
 	return n, err

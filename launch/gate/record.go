@@ -13,19 +13,19 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/watch"
 )
 
-// record is what a node service writes down of a booking that has an agent, for the node service that
-// comes after it. It is the node service's own file, since an agent has its job's account and
-// could say anything of whose it is. The job's key is not in it.
+// record is what a node service stores on disk about a booking that has an agent, for the next node
+// service. The file belongs to the node service, since an agent runs in its job's account and could
+// claim any owner. The job's key is not in it.
 type record struct {
 	Who       Asker
 	Ask       reserve.Ask
 	Hold      reserve.Hold
-	Folder    string // "" before the agent has said it
+	Folder    string // "" before the agent has reported it
 	Started   bool
 	Committed bool
-	Since     time.Time // it was
+	Since     time.Time // when it was
 
-	// Of the program, when it was started.
+	// Of the program, once it was started.
 	Processes []place
 	Size      int
 	Argv      []string
@@ -35,7 +35,7 @@ type record struct {
 	Gossip    gossip.Config
 }
 
-// agents is the folder of the agents' sockets and the bookings' records.
+// agents returns the folder of the agents' sockets and the bookings' records.
 func (k *NodeService) agents() string { return filepath.Join(k.opts.Store, "agents") }
 
 const recordSuffix = ".json"
@@ -44,8 +44,8 @@ func (k *NodeService) recordFile(name string) string {
 	return filepath.Join(k.agents(), name+recordSuffix)
 }
 
-// note writes the booking's record. A job whose record cannot be written ends with this
-// helper. Its callers exclude each other.
+// note writes the booking's record. A job whose record cannot be written ends with this helper.
+// Calls must not overlap.
 func (b *booking) note() {
 	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since}
 	if p := b.begun.Load(); p != nil {
@@ -64,8 +64,8 @@ func (b *booking) note() {
 	}
 }
 
-// adopt takes over the bookings of the node service before, which may have been killed, and
-// removes what none of them owns. Serve's goroutine calls it before all else.
+// adopt takes over the bookings of the previous node service, which may have been killed, and
+// removes files that belong to no booking. Serve's goroutine calls it first.
 func (k *NodeService) adopt() {
 	owned := map[string]bool{} // folders
 	files, _ := os.ReadDir(k.agents())
@@ -90,10 +90,10 @@ func (k *NodeService) adopt() {
 	folders, _ := os.ReadDir(k.jobs())
 	for _, f := range folders {
 		if !owned[f.Name()] {
-			jobagent.RemoveAll(filepath.Join(k.jobs(), f.Name())) // fails for what another account owns, whose starter does it
+			jobagent.RemoveAll(filepath.Join(k.jobs(), f.Name())) // fails for the files of another account, which its starter removes
 		}
 	}
-	for _, f := range files { // sockets that belong to nothing
+	for _, f := range files { // sockets without a booking
 		if b := k.named(strings.TrimSuffix(strings.TrimSuffix(f.Name(), ".new"), recordSuffix)); b == nil {
 			os.Remove(filepath.Join(k.agents(), f.Name()))
 		}
@@ -109,7 +109,7 @@ func (k *NodeService) named(name string) *booking {
 	return nil
 }
 
-// adoptOne takes over a booking. One that had not started ends.
+// adoptOne takes over a booking. It ends a booking that had not started.
 func (k *NodeService) adoptOne(name string, r record) {
 	b := k.newBooking(r.Who, r.Ask)
 	b.name, b.hold, b.committed, b.since, b.folder = name, r.Hold, r.Committed, r.Since, r.Folder

@@ -14,19 +14,19 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// service answers Gate for the node service of this node, and passes on what is for another's.
+// service serves Gate for the node service of this node, and forwards calls for other nodes.
 type service struct {
 	gatepb.UnimplementedGateServer
 	node      *NodeService
 	distances *distances
-	echoes    chan struct{} // one token for each Echo under way
+	echoes    chan struct{} // holds one token for each Echo in progress
 	caller    func(context.Context) (Asker, error)
 
-	// Of the door only.
-	reach func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is passed on
+	// Used only at the door.
+	reach func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is forwarded
 }
 
-// away returns who calls, and the node that is meant when it is another one.
+// away returns the caller, and the node that the call addresses if it is another one.
 func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, away bool, err error) {
 	who, err = s.caller(ctx)
 	if err != nil || s.reach == nil {
@@ -36,8 +36,8 @@ func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, awa
 	return who, node, err == nil && node != s.node.opts.Node, control.Status(err)
 }
 
-// withNode calls f with a node's gate. The session may have died unnoticed, with the node's
-// helper for one: if it turns out so, f is called once more, with another.
+// withNode calls f with a node's gate. The session may have died unnoticed, for instance with the
+// node's helper: if so, withNode calls f once more, with a new session.
 func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
 	for again := false; ; again = true {
 		there, done, err := s.reach(ctx, node)
@@ -55,10 +55,10 @@ func (s *service) withNode(ctx context.Context, node overlay.NodeID, f func(gate
 	}
 }
 
-// midwayError is one of a call that cannot be repeated any more.
+// midwayError is an error in a call that can no longer be repeated.
 type midwayError struct{ error }
 
-// unary answers a call here or has the gate that is meant answer it. Calls may be
+// unary handles a call here or forwards it to the gate that it addresses. Forwarded calls may be
 // repeated.
 func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(gatepb.GateClient, context.Context) (*R, error)) (r *R, err error) {
 	who, node, away, err := s.away(ctx)
@@ -145,9 +145,9 @@ func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
 	return s.node.Converse(who, stream)
 }
 
-// pass has a submitter here and a node elsewhere converse. The first message waits for
-// its answer before others follow, and is said again where a session turns out to be
-// dead: ask, attach and cancel may be repeated.
+// pass forwards a conversation between a submitter here and a node elsewhere. It waits for the
+// answer to the first message before it forwards others, and repeats the message if the session
+// turns out to be dead: ask, attach and cancel may be repeated.
 func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 	first, err := near.Recv()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 		if err != nil {
 			return err
 		}
-		if err := far.Send(first); err != nil && !errors.Is(err, io.EOF) { // that one says: ask Recv why
+		if err := far.Send(first); err != nil && !errors.Is(err, io.EOF) { // on io.EOF, Recv returns the cause
 			return err
 		}
 		answer, err := far.Recv()
@@ -181,7 +181,7 @@ func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
 	})
 }
 
-// passUp passes on what the submitter says.
+// passUp forwards the submitter's messages.
 func passUp(near Stream, far gatepb.Gate_ConverseClient, cancel func()) {
 	for {
 		m, err := near.Recv()
@@ -193,13 +193,13 @@ func passUp(near Stream, far gatepb.Gate_ConverseClient, cancel func()) {
 			cancel()
 			return
 		}
-		if far.Send(m) != nil { // passDown hears why
+		if far.Send(m) != nil { // passDown gets the cause
 			return
 		}
 	}
 }
 
-// passDown passes on what the node says, until it has no more to say.
+// passDown forwards the node's messages, until the last.
 func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
 	for {
 		m, err := far.Recv()
@@ -215,7 +215,7 @@ func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
 	}
 }
 
-// desk answers Desk.
+// desk implements Desk.
 type desk struct {
 	gatepb.UnimplementedDeskServer
 	hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)

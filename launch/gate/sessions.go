@@ -21,32 +21,32 @@ import (
 
 const (
 	idleTime    = time.Minute      // for which an unused session is kept, and up to half as long again
-	reachTime   = 30 * time.Second // for making one
-	maxSessions = 4096             // with other nodes at once
-	gateSize    = 1 << 31          // ranks of a gate job: one for each session, by chance
-	rejoinTime  = 5 * time.Second  // until this node's gate is opened again after a failure
+	reachTime   = 30 * time.Second // to open a session
+	maxSessions = 4096             // concurrent, with other nodes
+	gateSize    = 1 << 31          // ranks of a gate job: each session draws one at random
+	rejoinTime  = 5 * time.Second  // before this node's gate is opened again after a failure
 )
 
-// sessions are those with other node services: made when a call is for one, and closed
-// when none was for some time.
+// sessions are the sessions with other node services: opened when a call needs one, and closed
+// after some time without calls.
 type sessions struct {
 	node   overlay.NodeID
-	socket string // of the own helper
+	socket string // of this node's helper
 	end    *control.Endpoint
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	life   context.Context // of open
-	closed bool            // no session is made any more
+	life   context.Context // the context of open
+	closed bool            // no new session is opened
 	peers  map[overlay.NodeID]*reached
 	work   sync.WaitGroup
 }
 
-// reached is a session, or one in the making.
+// reached is a session, open or being opened.
 type reached struct {
 	users int
 	ready chan struct{} // closed when session or err is set
-	over  bool          // it ended; whoever comes makes another
+	over  bool          // it has ended; the next caller opens another
 	idle  *time.Timer
 
 	session *control.Session
@@ -54,14 +54,14 @@ type reached struct {
 	stop    func()
 }
 
-// errUnused is why a session ends that nobody used.
+// errUnused is why an idle session ends.
 var errUnused = errors.New("nobody used the session any more")
 
 func newSessions(node overlay.NodeID, socket string, end *control.Endpoint, log *slog.Logger) *sessions {
 	return &sessions{node: node, socket: socket, end: end, log: log, peers: map[overlay.NodeID]*reached{}}
 }
 
-// open lets sessions be made until ctx ends.
+// open allows sessions until ctx ends.
 func (s *sessions) open(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *sessions) wait() {
 	s.work.Wait()
 }
 
-// reach returns a node's gate. Call done when it is not needed any more.
+// reach returns a node's gate. Call done when it is no longer needed.
 func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 	r, err := s.get(node)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *sessions) put(node overlay.NodeID, r *reached) {
 	if r.users--; r.users > 0 || r.over {
 		return
 	}
-	// Hundreds that a job made at a time are not to end so.
+	// Random, so that hundreds of sessions that a job opened together do not end together.
 	r.idle = time.AfterFunc(idleTime+rand.N(idleTime/2), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *sessions) put(node overlay.NodeID, r *reached) {
 	})
 }
 
-// forget has the next one who comes make another session. mu is held.
+// forget makes the next caller open another session. The caller must hold mu.
 func (s *sessions) forget(node overlay.NodeID, r *reached) {
 	r.over = true
 	if s.peers[node] == r {
@@ -146,13 +146,13 @@ func (s *sessions) forget(node overlay.NodeID, r *reached) {
 	}
 }
 
-// keep makes a session and keeps it until ctx or the session ends.
+// keep opens a session and keeps it until ctx or the session ends.
 func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	defer r.stop()
 	begun := time.Now()
 	session, leave, err := s.connect(ctx, node)
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // not that something below was cancelled
+		err = context.Cause(ctx) // rather than the error of something below that was cancelled
 	}
 	s.mu.Lock()
 	r.session, r.err = session, err
@@ -176,8 +176,8 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	leave()
 }
 
-// connect makes a session with a node's node service, over a link of its gate job. leave
-// ends what is below the session.
+// connect opens a session with a node's node service, over a link of its gate job. leave releases
+// what is below the session.
 func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *control.Session, leave func(), err error) {
 	key := jobkey.Gate(node)
 	m := s.join(life, key, 1+rand.Uint32N(gateSize-1))
@@ -194,7 +194,7 @@ func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *contro
 	if err := m.mesh.Connect(ctx, 0); err != nil {
 		return nil, nil, fmt.Errorf("%w; does its helper run?", err)
 	}
-	l := <-m.links // there since Connect returned
+	l := <-m.links // present since Connect returned
 	session, err := s.end.Dial(life, control.DialConfig{
 		Addr: node.String(), Role: control.RoleHelper,
 		Dial: func(context.Context, string) (net.Conn, error) { return control.Mending{Conn: l.Conn}, nil },
@@ -215,12 +215,12 @@ type member struct {
 	client *local.Client
 	mesh   *link.Mesh
 	links  chan *link.Link
-	leave  func()     // takes it out, and waits
-	failed chan error // holds why the helper does not take it, if so
+	leave  func()     // ends the membership, and waits
+	failed chan error // holds the reason if the helper refused
 }
 
-// join makes this helper a rank of a gate job, until leave. Links that nobody takes
-// from the channel while it is full are closed.
+// join makes this helper a rank of a gate job, until leave. Links that arrive while the channel is
+// full are closed.
 func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *member {
 	generation := overlay.NewGeneration(time.Now(), 0)
 	self := link.NewIdentity(key, rank, generation)
@@ -236,14 +236,14 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 	ctx, stop := context.WithCancel(life)
 	var serving, meeting sync.WaitGroup
 	serving.Go(func() {
-		if err := m.client.Serve(context.WithoutCancel(life)); err != nil { // until Close, so that it takes its leave
+		if err := m.client.Serve(context.WithoutCancel(life)); err != nil { // until Close, so that it deregisters
 			m.failed <- err
 		}
 	})
-	meeting.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, which says why
+	meeting.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, whose error has the cause
 	m.leave = sync.OnceFunc(func() {
 		stop()
-		meeting.Wait() // what its links moved is told through the client
+		meeting.Wait() // the traffic of its links is reported through the client
 		m.client.Close()
 		serving.Wait()
 		for {
@@ -258,8 +258,8 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 	return m
 }
 
-// answer takes sessions of other node services until ctx ends: as rank 0 of this node's
-// gate job, over and over when the helper does not take that.
+// answer accepts sessions from other node services until ctx ends: as rank 0 of this node's gate
+// job, again and again if the helper refuses.
 func (s *sessions) answer(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.answerOnce(ctx); err != nil && ctx.Err() == nil {
@@ -300,15 +300,15 @@ func (s *sessions) answerOnce(ctx context.Context) error {
 	return err
 }
 
-// linkListener makes a member's links look like accepted connections.
+// linkListener presents a member's links as accepted connections.
 type linkListener struct {
 	member *member
 	node   overlay.NodeID
 	done   <-chan struct{}
 }
 
-// Accept returns the next link. The mesh forgets its rank when it is over: it was drawn
-// for this link.
+// Accept returns the next link. When the link ends, the mesh forgets its rank, which was drawn for
+// this link alone.
 func (ln *linkListener) Accept() (net.Conn, error) {
 	select {
 	case l := <-ln.member.links:
@@ -327,14 +327,14 @@ func (ln *linkListener) Close() error { return nil }
 // Addr implements net.Listener.
 func (ln *linkListener) Addr() net.Addr { return &net.UnixAddr{Name: ln.node.String(), Net: "link"} }
 
-// shownConn is a link's connection that tells the peer's address only where it is that:
+// shownConn is a link's connection that reveals the remote address only if that is the peer's own:
 // not a relay's or a gateway's.
 type shownConn struct {
 	net.Conn
 	path overlay.Path
 }
 
-// Mends marks it as control.Mending does: a link gets over dead paths by itself.
+// Mends implements control.Mending: a link recovers from dead paths by itself.
 func (shownConn) Mends() {}
 
 // RemoteAddr implements net.Conn.

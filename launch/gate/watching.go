@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxHang bounds how long a submitter may let a silent node pass for living.
+// MaxHang bounds how long a submitter may let a silent node count as alive.
 const MaxHang = time.Hour
 
 // hostsOf returns the nodes of a job that watch each other.
@@ -34,7 +34,8 @@ func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
 	return hosts, cfg, nil
 }
 
-// watchOver has the job's nodes watched, from its commit on. Serve's goroutine calls it.
+// watchOver starts failure detection among the job's nodes, from its commit on. Only Serve's
+// goroutine calls it.
 func (k *NodeService) watchOver(b *booking) {
 	p := b.program
 	k.mu.Lock()
@@ -70,7 +71,7 @@ func (k *NodeService) watchOver(b *booking) {
 	})
 }
 
-// hearGossip hands a message to the watch that it is for.
+// hearGossip passes a message to the watch that it is for.
 func (k *NodeService) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
 	k.mu.Lock()
 	w := k.watches[job]
@@ -81,7 +82,7 @@ func (k *NodeService) hearGossip(job overlay.JobID, from overlay.NodeID, message
 	return w.Receive(from, message)
 }
 
-// carrier takes a watch's messages to those of the same job elsewhere.
+// carrier sends a watch's messages to the watches of the same job on other nodes.
 type carrier struct {
 	k   *NodeService
 	job overlay.JobID
