@@ -1,6 +1,5 @@
-// Package gatepb is the messages and calls of node services, generated from
-// gate.proto. It holds no code of its own; package gate answers the calls, and
-// package submit makes them.
+// Package gatepb contains the messages and calls of node services, generated from gate.proto. It
+// has no code of its own; package gate serves the calls, and package submit makes them.
 package gatepb
 
 //go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen gate.proto
