@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// orphanTime is how long an agent waits for a helper that has not said how long.
+	// orphanTime is how long an agent waits for a helper when no helper has set the time.
 	orphanTime = 30 * time.Second
-	// lastWords is how long the submitter of a job that was ended may take to hear what
-	// there is to say.
+	// lastWords is how long the submitter of a job that was ended may take to receive the remaining
+	// events.
 	lastWords = 3 * time.Second
-	// version of the protocol between helper and agent.
+	// version of the protocol between helper and agent
 	version = 1
 )
 
 // agent is the process that runs a job.
 //
 //	waiting for Open --> folder --Launch--> processes, then output files, then Over
-//	                        |                  | Over acknowledged, Release, or no helper came
+//	                        |                  | Over acknowledged, Release, or no helper connected
 //	                        v                  v
 //	                     what is left is ended, the folder removed: the end
 type agent struct {
 	ln     *net.UnixListener
-	guard  int // the process whose offspring all processes of the job are; 0: none
+	guard  int // the process from which all processes of the job descend; 0: none
 	events *Events
 	input  *input
 	thread thread
-	free   chan struct{} // closed when nobody will ask for anything any more
-	once   sync.Once     // closes free
+	free   chan struct{} // closed when nothing will be requested any more
+	once   sync.Once     // guards the close of free
 
 	ctx  context.Context // of the processes
 	stop context.CancelCauseFunc
 	work sync.WaitGroup // launch, feeding and connections
 
 	mu       sync.Mutex // guards the fields below, and the files in the folder
-	folder   string     // "" before it is made
-	closed   bool       // the folder is gone, or was never made and will not be
+	folder   string     // "" before it is created
+	closed   bool       // the folder is removed, or was never created and will not be
 	orphan   time.Duration
 	lonely   *time.Timer // ends the job; stopped while a helper is connected
 	newest   *connection
@@ -56,16 +56,16 @@ type agent struct {
 	ended    bool   // no process is left
 	running  map[place]*running
 	early    []early             // signals for processes that are not started yet
-	started  bool                // all processes were started, or could not be
-	incoming map[string]*os.File // staged files in the making, by name
+	started  bool                // the start of all processes was attempted
+	incoming map[string]*os.File // staged files being written, by name
 }
 
-// errKilled is why processes are ended; its text is for people.
+// errKilled is why processes are killed; its text is for people.
 type errKilled string
 
 func (e errKilled) Error() string { return string(e) }
 
-// serve is the agent's life. dead is closed when the guard has died.
+// serve runs the agent to its end. dead is closed when the guard has died.
 func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	a := &agent{
 		ln: ln, guard: guard, events: NewEvents(), input: newInput(), thread: newThread(), free: make(chan struct{}),
@@ -89,7 +89,7 @@ func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	case <-told:
 		a.kill("its job agent was told to end")
 	}
-	// Where it was not released, the submitter is still to hear why, if it listens.
+	// Without a release, the submitter still gets the reason, if it is attached.
 	select {
 	case <-a.free:
 	case <-time.After(lastWords + goneTime):
@@ -100,11 +100,11 @@ func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	a.finish()
 }
 
-// goneTime bounds the wait for processes that were killed: they have 2 s to end, and
-// what they leave behind as much again.
+// goneTime bounds the wait for killed processes to disappear: they have 2 s to end, and the
+// processes they leave behind as much again.
 const goneTime = 5 * time.Second
 
-// finish removes all, and says so by closing the connection.
+// finish removes everything, and signals that by closing the connection.
 func (a *agent) finish() {
 	a.mu.Lock()
 	a.closed = true
@@ -122,8 +122,8 @@ func (a *agent) finish() {
 	a.thread.stop()
 }
 
-// kill ends the processes. Their last words are still said, but nobody is waited for
-// who does not listen.
+// kill ends the processes. Their remaining output is still sent, but an unresponsive submitter is
+// not waited for.
 func (a *agent) kill(why string) {
 	a.stop(errKilled(why))
 	a.input.close()
@@ -135,8 +135,8 @@ func (a *agent) kill(why string) {
 	}
 }
 
-// release says that nobody will ask for the events any more, so that all can go when
-// the processes have ended.
+// release records that the events will not be requested any more, so that everything can be removed
+// when the processes have ended.
 func (a *agent) release() {
 	a.events.Silence()
 	a.input.close()
@@ -149,13 +149,13 @@ func (a *agent) release() {
 	a.orphan = 0
 }
 
-// orphaned ends a job that no helper cares for.
+// orphaned ends a job because no helper is connected.
 func (a *agent) orphaned() {
 	a.stop(errKilled("no helper asked for it"))
 	a.release()
 }
 
-// accept takes connections until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (a *agent) accept() {
 	for {
 		c, err := a.ln.AcceptUnix()
@@ -166,11 +166,11 @@ func (a *agent) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		a.work.Go(func() { a.serveConn(c) }) // ends with the connection, which the next one and finish end
+		a.work.Go(func() { a.serveConn(c) }) // ends with the connection, which the next one and finish close
 	}
 }
 
-// home makes the job's folder.
+// home creates the job's folder.
 func (a *agent) home(m *gatepb.Open) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +183,7 @@ func (a *agent) home(m *gatepb.Open) (string, error) {
 	if !filepath.IsAbs(m.Parent) || m.Name == "" || strings.ContainsAny(m.Name, "/*\x00") {
 		return "", fmt.Errorf("no folder %q can be made in %q", m.Name, m.Parent)
 	}
-	dir, err := os.MkdirTemp(m.Parent, m.Name+"-") // for its owner only
+	dir, err := os.MkdirTemp(m.Parent, m.Name+"-") // accessible to its owner only
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return "", fmt.Errorf("%w: the account of the job, %d, must be able to enter gate.store and all folders above it", err, os.Getuid())

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// cgroup is a control group (version 2) that holds a job's agent and processes, so that
-// all of them can be ended at once, and so that they stay within what they asked for,
-// where the controllers are there. A nil one is none.
+// cgroup is a control group (version 2) that holds a job's agent and processes, so that all of them
+// can be killed at once, and so that they stay within the resources they asked for, where the
+// controllers are available. A nil cgroup is no group.
 type cgroup struct{ dir string }
 
-// newCgroup makes a group below the helper's own, or beside it where that is called
-// "helper", as systemd's DelegateSubgroup=helper has it: processes may then be limited,
-// which the kernel does not allow below a group that has processes itself. It returns
-// nil where no group can be made. memory is in bytes, cpu in thousandths of a core,
-// and tasks counts threads; 0: not limited.
+// newCgroup creates a group below the helper's own, or beside it if that is named "helper", as
+// systemd's DelegateSubgroup=helper arranges: processes can then be limited, which the kernel does
+// not permit below a group that has processes itself. It returns nil if no group can be created.
+// memory is in bytes, cpu in thousandths of a core, and tasks counts threads; 0: not limited.
 func newCgroup(name string, memory int64, cpu, tasks int) *cgroup {
 	base := ownCgroup()
 	if name == "" || base == "" {
@@ -28,7 +27,7 @@ func newCgroup(name string, memory int64, cpu, tasks int) *cgroup {
 	return newCgroupIn(base, name, memory, cpu, tasks)
 }
 
-// newCgroupIn is newCgroup of a process that is in the group base.
+// newCgroupIn is newCgroup for a process in the group base.
 func newCgroupIn(base, name string, memory int64, cpu, tasks int) *cgroup {
 	dir := groupIn(base, name)
 	if dir == "" || os.Mkdir(dir, 0o755) != nil {
@@ -39,7 +38,7 @@ func newCgroupIn(base, name string, memory int64, cpu, tasks int) *cgroup {
 			_ = os.WriteFile(filepath.Join(filepath.Dir(base), "cgroup.subtree_control"), []byte(c), 0)
 		}
 	}
-	// The files are there only where the controllers are.
+	// The files exist only with the controllers.
 	if memory > 0 {
 		_ = os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(memory, 10)), 0)
 	}
@@ -53,11 +52,11 @@ func newCgroupIn(base, name string, memory int64, cpu, tasks int) *cgroup {
 	return &cgroup{dir}
 }
 
-// delegated is how the group is called in which systemd puts this process where it gives
-// the one above to it.
+// delegated is the name of the group in which systemd puts this process if it delegates the parent
+// group.
 const delegated = "helper"
 
-// cgroupOf returns the folder of the group of that name, or "" where there can be none.
+// cgroupOf returns the folder of the named group, or "" if there can be none.
 func cgroupOf(name string) string {
 	return groupIn(ownCgroup(), name)
 }
@@ -72,7 +71,7 @@ func groupIn(base, name string) string {
 	return filepath.Join(base, "isthmus-"+name)
 }
 
-// leftCgroup returns the group of that name that a process left which was killed, or nil.
+// leftCgroup returns the named group that a killed process left behind, or nil.
 func leftCgroup(name string) *cgroup {
 	dir := cgroupOf(name)
 	if _, err := os.Stat(dir); dir == "" || err != nil {
@@ -81,7 +80,7 @@ func leftCgroup(name string) *cgroup {
 	return &cgroup{dir}
 }
 
-// ownCgroup returns the folder of the group that this process is in, or "".
+// ownCgroup returns the folder of this process's group, or "".
 func ownCgroup() string {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -106,7 +105,7 @@ func ownCgroup() string {
 	return ""
 }
 
-// start starts a command in the group; where the kernel refuses that, outside of it.
+// start starts a command in the group, or outside of it if the kernel refuses.
 func (g *cgroup) start(cmd *exec.Cmd) error {
 	if g == nil {
 		return cmd.Start()
@@ -127,20 +126,20 @@ func (g *cgroup) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// kill ends all processes of the group.
+// kill kills all processes of the group.
 func (g *cgroup) kill() {
 	if g != nil {
 		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// remove ends what is left in the group, and removes it.
+// remove kills what is left in the group, and removes it.
 func (g *cgroup) remove() {
 	if g == nil {
 		return
 	}
 	g.kill()
 	for end := time.Now().Add(time.Second); os.Remove(g.dir) != nil && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond) // until the kernel has buried them
+		time.Sleep(5 * time.Millisecond) // until the kernel has reaped them
 	}
 }

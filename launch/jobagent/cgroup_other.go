@@ -4,7 +4,7 @@ package jobagent
 
 import "os/exec"
 
-// cgroup is none here.
+// cgroup is unsupported here.
 type cgroup struct{}
 
 func newCgroup(string, int64, int, int) *cgroup { return nil }

@@ -13,16 +13,16 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// connection is one with a helper.
+// connection is a connection with a helper.
 type connection struct {
 	a    *agent
 	c    *net.UnixConn
-	have uint64                 // the last event that was said
-	told uint64                 // of the input that was taken
-	out  chan *gatepb.FromAgent // answers; who answers waits when it is full
-	wake chan struct{}          // there may be more to say
+	have uint64                 // the last event that was sent
+	told uint64                 // last sent count of input bytes taken
+	out  chan *gatepb.FromAgent // answers; an answer waits while it is full
+	wake chan struct{}          // there may be more to send
 	over chan struct{}          // closed when the connection is
-	once sync.Once              // closes it
+	once sync.Once              // guards the close
 }
 
 func (c *connection) close() {
@@ -32,8 +32,7 @@ func (c *connection) close() {
 	})
 }
 
-// serveConn serves one connection to its end. It becomes the one that counts with its
-// Open.
+// serveConn serves one connection to its end. Its Open makes it the current one.
 func (a *agent) serveConn(conn *net.UnixConn) {
 	c := &connection{a: a, c: conn, out: make(chan *gatepb.FromAgent, 16), wake: make(chan struct{}, 1), over: make(chan struct{})}
 	defer c.close()
@@ -51,7 +50,7 @@ func (a *agent) serveConn(conn *net.UnixConn) {
 	c.readLoop()
 }
 
-// attach makes c the connection that counts, and answers its Open.
+// attach makes c the current connection, and answers its Open.
 func (a *agent) attach(c *connection, m *gatepb.Open) bool {
 	opened := &gatepb.Opened{Version: version, Taken: a.input.taken()}
 	dir, err := a.home(m)
@@ -77,14 +76,14 @@ func (a *agent) attach(c *connection, m *gatepb.Open) bool {
 	return true
 }
 
-// waits reports whether there was no Launch yet.
+// waits reports whether Launch has not been received yet.
 func (a *agent) waits() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.launched
 }
 
-// detach has the agent wait for the next connection.
+// detach makes the agent wait for the next connection.
 func (a *agent) detach(c *connection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +93,7 @@ func (a *agent) detach(c *connection) {
 	}
 }
 
-// poke has the newest connection look for more to say.
+// poke makes the current connection check for more to send.
 func (a *agent) poke() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +105,7 @@ func (a *agent) poke() {
 	}
 }
 
-// answer has something said, unless the connection is over.
+// answer queues a message, unless the connection has ended.
 func (c *connection) answer(m *gatepb.FromAgent) {
 	select {
 	case c.out <- m:
@@ -114,7 +113,7 @@ func (c *connection) answer(m *gatepb.FromAgent) {
 	}
 }
 
-// readLoop does what the helper says until the connection ends.
+// readLoop handles the helper's messages until the connection ends.
 func (c *connection) readLoop() {
 	for {
 		m := &gatepb.ToAgent{}
@@ -125,7 +124,7 @@ func (c *connection) readLoop() {
 	}
 }
 
-// take does what one message says.
+// take handles one message.
 func (c *connection) take(m *gatepb.ToAgent) {
 	a := c.a
 	switch m := m.Say.(type) {
@@ -159,8 +158,7 @@ func (c *connection) take(m *gatepb.ToAgent) {
 	}
 }
 
-// speak says what there is to say: answers first, so that a helper which waits for one
-// gets it.
+// speak sends what there is to send: answers first, because a helper may be waiting for one.
 func (c *connection) speak() {
 	defer c.close()
 	ended := false
@@ -208,24 +206,23 @@ func (c *connection) speak() {
 
 func (c *connection) send(m *gatepb.FromAgent) error { return writeFrame(c.c, m) }
 
-// Link is a helper's end of a connection with an agent. Send and Receive are for one
-// goroutine each; Close is safe for concurrent use.
+// Link is a helper's end of a connection with an agent. One goroutine may call Send and one
+// Receive; Close is safe for concurrent use.
 type Link struct {
 	c      *net.UnixConn
 	Opened *gatepb.Opened // the agent's answer to Open
 }
 
-// ErrGone says that an agent has ended, and with it its job.
+// ErrGone means that an agent has ended, and its job with it.
 var ErrGone = errors.New("the job agent has ended")
 
-// openTime bounds the wait for an agent that was just started to answer.
+// openTime bounds the wait for the answer of an agent that was just started.
 const openTime = 20 * time.Second
 
-// sendTime bounds how long an agent may not read.
+// sendTime bounds how long an agent may stop reading.
 const sendTime = 20 * time.Second
 
-// Dial connects with the agent that has the socket at path. It fails with ErrGone when
-// there is none any more.
+// Dial connects to the agent whose socket is at path. It fails with ErrGone if the agent has ended.
 func Dial(path string, open *gatepb.Open) (*Link, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	switch {
@@ -257,14 +254,13 @@ func Dial(path string, open *gatepb.Open) (*Link, error) {
 	return l, nil
 }
 
-// Send says something to the agent. One that does not read for 20 s is an error.
+// Send sends a message to the agent. It fails if the agent does not read for 20 s.
 func (l *Link) Send(m *gatepb.ToAgent) error {
 	l.c.SetWriteDeadline(time.Now().Add(sendTime))
 	return writeFrame(l.c, m)
 }
 
-// Receive returns what the agent says next; io.EOF, or another error, at the end of the
-// connection.
+// Receive returns the agent's next message; io.EOF, or another error, at the end of the connection.
 func (l *Link) Receive() (*gatepb.FromAgent, error) {
 	m := &gatepb.FromAgent{}
 	if err := readFrame(l.c, m); err != nil {
@@ -273,5 +269,5 @@ func (l *Link) Receive() (*gatepb.FromAgent, error) {
 	return m, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (l *Link) Close() error { return l.c.Close() }

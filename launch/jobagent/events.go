@@ -9,33 +9,32 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// MaxUnacked is how many bytes of events, eventCost for each included, a node keeps that
-// the submitter has not acknowledged. Whoever has more to say waits.
+// MaxUnacked bounds the bytes of unacknowledged events that a node keeps, including eventCost for
+// each. At the bound, Add blocks.
 const MaxUnacked = 1 << 20
 
-// Events is what happened to a job since it was started: numbered, and kept until
-// acknowledged, so that a submitter whose stream broke misses nothing. Safe for
-// concurrent use.
+// Events is the log of a job since it was started: numbered events, kept until acknowledged, so
+// that a submitter whose stream broke misses nothing. Safe for concurrent use.
 type Events struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed and renewed at every change
+	changed chan struct{} // closed and replaced at every change
 	queue   []event
 	first   uint64 // number of queue[0]
 	bytes   int    // of queue
-	mute    bool   // nobody will ever ask for what comes now
+	mute    bool   // later events will never be requested
 }
 
-// event is one of the log.
+// event is one event of the log.
 type event struct {
 	*gatepb.ToSubmitter
 	size int // bytes
 }
 
-// NewEvents returns a log that has no events.
+// NewEvents returns an empty log.
 func NewEvents() *Events { return &Events{changed: make(chan struct{}), first: 1} }
 
-// eventCost is what an event takes in memory besides its bytes, so that many small ones
-// are no way around the bounds.
+// eventCost is the memory of an event besides its bytes, so that many small events cannot evade the
+// bounds.
 const eventCost = 256
 
 func sizeOf(m *gatepb.ToSubmitter) int { return eventCost + proto.Size(m) }
@@ -45,7 +44,7 @@ func (e *Events) change() {
 	e.changed = make(chan struct{})
 }
 
-// Add appends an event. It waits while there are too many, unless the log is mute.
+// Add appends an event. It blocks while there are too many, unless the log is mute.
 func (e *Events) Add(m *gatepb.ToSubmitter) {
 	size := sizeOf(m)
 	for {
@@ -65,21 +64,20 @@ func (e *Events) Add(m *gatepb.ToSubmitter) {
 	}
 }
 
-// Force appends an event that must be said, however many there are. There is a bounded
-// number of such for a process.
+// Force appends an event that must not be lost or delayed, however many there are. Each process
+// causes a bounded number of these.
 func (e *Events) Force(m *gatepb.ToSubmitter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.append(m, sizeOf(m))
 }
 
-// maxCopied bounds the bytes of events that a copy holds: what Add lets in, and what was
-// forced besides.
+// maxCopied bounds the bytes of events in a copy: what Add admits, and forced events.
 const maxCopied = 8 * MaxUnacked
 
-// Put appends an event of another log, of which this one is a copy: with its number,
-// unless it is here already. A copy that is empty goes on from any later number. It
-// fails where numbers are missing, or where the other keeps no bounds.
+// Put appends an event of another log, of which this log is a copy: under its number, unless it is
+// here already. An empty copy continues from any later number. Put fails if numbers are missing, or
+// if the other log exceeds the bounds.
 func (e *Events) Put(m *gatepb.ToSubmitter) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,7 +97,7 @@ func (e *Events) Put(m *gatepb.ToSubmitter) error {
 	return nil
 }
 
-// append numbers and keeps an event. mu is held.
+// append numbers and stores an event. The caller must hold mu.
 func (e *Events) append(m *gatepb.ToSubmitter, size int) {
 	m.Event = e.first + uint64(len(e.queue))
 	e.queue = append(e.queue, event{m, size})
@@ -107,7 +105,7 @@ func (e *Events) append(m *gatepb.ToSubmitter, size int) {
 	e.change()
 }
 
-// Silence drops what is added from now on. What is there stays.
+// Silence drops events added from now on. Existing events stay.
 func (e *Events) Silence() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,8 +113,7 @@ func (e *Events) Silence() {
 	e.change()
 }
 
-// Ack forgets the events up to a number. Numbers that were not given out yet are
-// taken for the last one.
+// Ack drops the events up to a number. A number not used yet counts as the last one.
 func (e *Events) Ack(to uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +126,8 @@ func (e *Events) Ack(to uint64) {
 	e.change()
 }
 
-// Next returns the first event after a number that is still kept, or nil and what is
-// closed when to ask again.
+// Next returns the first stored event after a number, or nil and a channel that is closed when to
+// call again.
 func (e *Events) Next(after uint64) (*gatepb.ToSubmitter, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -144,14 +141,14 @@ func (e *Events) Next(after uint64) (*gatepb.ToSubmitter, <-chan struct{}) {
 	return nil, e.changed
 }
 
-// Acked reports whether everything up to a number was acknowledged.
+// Acked reports whether all events up to a number were acknowledged.
 func (e *Events) Acked(to uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.first > to
 }
 
-// Last returns the number of the last event that was added; 0: none was.
+// Last returns the number of the last event that was added; 0: none.
 func (e *Events) Last() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

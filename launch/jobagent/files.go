@@ -12,11 +12,11 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// MaxFiles is how many files are brought back at most.
+// MaxFiles bounds the number of files that are fetched.
 const MaxFiles = 4096
 
-// stage takes a part of a file for the job's folder, and reports whether it was the
-// last. The file appears whole or not at all.
+// stage writes a part of a file into the job's folder, and reports whether it was the last. The
+// file appears whole or not at all.
 func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,12 +60,12 @@ func (a *agent) stage(m *gatepb.StagePart) (err error, end bool) {
 	return os.Rename(f.Name(), path), true
 }
 
-// fetch brings the output files back that the submitter named.
+// fetch sends the output files that the submitter named.
 func (a *agent) fetch(j job) {
 	if a.folder == "" || len(j.GetOutputs()) == 0 || a.ctx.Err() != nil {
 		return
 	}
-	root, err := os.OpenRoot(a.folder) // through which no link leads out of the folder
+	root, err := os.OpenRoot(a.folder) // no symbolic link leads out of the folder through it
 	if err != nil {
 		a.fileChunk(&gatepb.FileChunk{End: true, Fault: err.Error()})
 		return
@@ -89,7 +89,7 @@ func (a *agent) fetch(j job) {
 	}
 }
 
-// fetchOne brings one file back.
+// fetchOne sends one file.
 func (a *agent) fetchOne(root *os.Root, name string) {
 	fail := func(err error) { a.fileChunk(&gatepb.FileChunk{Name: name, End: true, Fault: err.Error()}) }
 	info, err := root.Stat(name)
@@ -126,8 +126,8 @@ func (a *agent) fileChunk(p *gatepb.FileChunk) {
 	a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: p}})
 }
 
-// RemoveAll removes a folder, also where a job took its own rights away. It follows no
-// link out of the folder above, which a job could put in its way meanwhile.
+// RemoveAll removes a folder, even if a job removed its own permissions. It follows no link out of
+// the parent folder, which a job could create meanwhile.
 func RemoveAll(dir string) error {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +143,7 @@ func RemoveAll(dir string) error {
 	}
 	fs.WalkDir(root.FS(), name, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && err == nil {
-			_ = root.Chmod(path, 0o700) // RemoveAll tells
+			_ = root.Chmod(path, 0o700) // RemoveAll reports the error
 		}
 		return nil
 	})

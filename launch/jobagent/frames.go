@@ -8,11 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxFrame is the most bytes that a message between helper and agent has: a Start of a
-// submitter's, which gRPC bounds by 4 MiB, and what is around it.
+// maxFrame bounds a message between helper and agent, in bytes: a submitter's Start, which gRPC
+// bounds by 4 MiB, and its envelope.
 const maxFrame = 5 << 20
 
-// writeFrame writes a message with its length before it, at once.
+// writeFrame writes a message after its length, in one Write.
 func writeFrame(w io.Writer, m proto.Message) error {
 	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 4, 64), m)
 	if err != nil {
@@ -26,8 +26,8 @@ func writeFrame(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// readFrame reads what writeFrame wrote. It allocates no more than has come and as much
-// again. The end of r before a message is io.EOF, within one io.ErrUnexpectedEOF.
+// readFrame reads what writeFrame wrote. It allocates at most twice what has arrived. The end of r
+// before a message is io.EOF, within one io.ErrUnexpectedEOF.
 func readFrame(r io.Reader, m proto.Message) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -13,14 +13,14 @@ const (
 	inputAhead = 256 << 10 // bytes that were not taken
 )
 
-// input is what rank 0 is to read: at most inputAhead bytes that it has not taken yet.
-// Safe for concurrent use.
+// input is the standard input of rank 0: at most inputAhead bytes that it has not read yet. Safe
+// for concurrent use.
 type input struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed and renewed at every change
+	changed chan struct{} // closed and replaced at every change
 	data    []byte        // not taken yet
 	start   uint64        // offset of data
-	ended   bool          // no more comes
+	ended   bool          // no more follows
 }
 
 func newInput() *input { return &input{changed: make(chan struct{})} }
@@ -30,8 +30,8 @@ func (in *input) change() {
 	in.changed = make(chan struct{})
 }
 
-// put adds what the submitter said. What was taken before is passed over; the rest
-// must go on where the last ended, and may not be more than was allowed.
+// put adds the submitter's input. It skips bytes that were taken before; the rest must continue
+// where the last message ended, and must not exceed the window.
 func (in *input) put(m *gatepb.Input) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -50,7 +50,7 @@ func (in *input) put(m *gatepb.Input) error {
 	return nil
 }
 
-// close says that nothing more comes.
+// close marks the end of the input.
 func (in *input) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -65,9 +65,9 @@ func (in *input) taken() uint64 {
 	return in.start
 }
 
-// feed writes the input to w until it ends, and tells how much was taken. When nobody
-// reads w any more, it goes on as if somebody did: the rest of the input is for nobody.
-// It closes w, and ends at the latest when quit is closed.
+// feed writes the input to w until it ends, and calls taken with the number of bytes taken. When
+// w's reader has closed it, feed discards the rest of the input. It closes w, and returns at the
+// latest when quit is closed.
 func (in *input) feed(w io.WriteCloser, quit <-chan struct{}, taken func(uint64)) {
 	deaf := false
 	defer w.Close()

@@ -13,7 +13,7 @@ type limit struct {
 	value    uint64
 }
 
-// parseLimits reads the limits of a Start, of which each is there once at most.
+// parseLimits parses the limits of a Start, in which each occurs at most once.
 func parseLimits(list []*gatepb.Limit) ([]limit, error) {
 	var limits []limit
 	seen := map[string]bool{}
@@ -31,7 +31,7 @@ func parseLimits(list []*gatepb.Limit) ([]limit, error) {
 	return limits, nil
 }
 
-// CheckLimits says what is wrong with the limits of a Start, or returns nil.
+// CheckLimits returns an error if the limits of a Start are invalid.
 func CheckLimits(list []*gatepb.Limit) error {
 	_, err := parseLimits(list)
 	return err

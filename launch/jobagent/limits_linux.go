@@ -18,9 +18,8 @@ var resources = map[string]int{
 	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
 }
 
-// startLimited starts a process with its limits. They are set from outside before the
-// program runs: a shell waits for a word on descriptor 3 and
-// then becomes the program.
+// startLimited starts a process with its limits. They are set from outside before the program runs:
+// a shell waits for a line on descriptor 3 and then executes the program.
 func startLimited(ctx context.Context, s ranks.Spec, limits []limit) (*ranks.Process, error) {
 	if len(limits) == 0 {
 		return ranks.Start(ctx, s)
@@ -44,7 +43,7 @@ func startLimited(ctx context.Context, s ranks.Spec, limits []limit) (*ranks.Pro
 	for _, l := range limits {
 		rlimit := unix.Rlimit{Cur: l.value, Max: l.value}
 		if err := unix.Prlimit(p.PID(), l.resource, &rlimit, nil); err != nil {
-			ours.Close() // the shell ends without a word
+			ours.Close() // the shell exits without the line
 			p.Wait()
 			return nil, fmt.Errorf("limit %s of %d: %w", l.name, l.value, err)
 		}
@@ -56,8 +55,8 @@ func startLimited(ctx context.Context, s ranks.Spec, limits []limit) (*ranks.Pro
 	return p, nil
 }
 
-// lookUp finds a program as exec.Cmd would, so that what is not there fails before a
-// shell says so in its own words.
+// lookUp finds a program as exec.Cmd would, so that a missing program fails with the usual error
+// and not with the shell's.
 func lookUp(name, dir string) (string, error) {
 	if !strings.Contains(name, "/") {
 		return exec.LookPath(name)

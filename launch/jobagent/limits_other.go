@@ -10,7 +10,7 @@ import (
 
 var resources map[string]int
 
-// startLimited starts a process; there are no limits here.
+// startLimited starts a process; limits are unsupported here.
 func startLimited(ctx context.Context, s ranks.Spec, _ []limit) (*ranks.Process, error) {
 	return ranks.Start(ctx, s)
 }

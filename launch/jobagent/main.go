@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// processName is the name by which a program knows that it is started as a job agent.
+// processName is the argv[0] by which the program knows that it was started as a job agent.
 const processName = "isthmus-job-agent"
 
-// What a job agent's first argument may be.
+// The first arguments of a job agent.
 const (
 	roleGuard = "guard"
 	roleServe = "serve"
@@ -23,14 +23,13 @@ const (
 
 // Descriptors of a guard and of its agent.
 const (
-	fdListener = 3 // of the socket at which helpers are heard
-	fdLife     = 4 // the agent's: at its end the guard has died
-	fdFolder   = 5 // the agent's: by which it tells its guard which folder to remove
+	fdListener = 3 // of the socket that helpers connect to
+	fdLife     = 4 // the agent's: it reads EOF when the guard has died
+	fdFolder   = 5 // the agent's: to send the guard the folder to remove
 )
 
-// Main runs a job agent and ends this process, if it was started as one by Spawn.
-// Otherwise it does nothing. Programs that start job agents call it before anything
-// else: an agent is another process of the same program.
+// Main runs a job agent and exits, if Spawn started this process as one. Otherwise it does nothing.
+// Programs that start job agents call it first: an agent is another process of the same program.
 func Main() {
 	if len(os.Args) < 2 || filepath.Base(os.Args[0]) != processName {
 		return
@@ -59,11 +58,11 @@ func run(role string) int {
 
 // guard starts the agent and waits for its end; then it ends what is left of the job.
 func guard() error {
-	runtime.LockOSThread() // restrict is about the thread that starts the agent
+	runtime.LockOSThread() // restrict applies to the thread that starts the agent
 	if err := restrict(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM) // the agent ends the job for them
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM) // the agent ends the job on these
 	listener := os.NewFile(fdListener, "listener")                 // kept open to the end, which a helper notices
 	lifeTheirs, life, err := os.Pipe()
 	if err != nil {
@@ -85,7 +84,7 @@ func guard() error {
 	folderTheirs.Close()
 	await(cmd.Process.Pid)
 	dir := make([]byte, 4096)
-	n, _ := folder.Read(dir) // nothing where there was none yet
+	n, _ := folder.Read(dir) // nothing if there was no folder yet
 	endOrphans()
 	if n > 0 {
 		return RemoveAll(strings.TrimSuffix(string(dir[:n]), "\n"))
@@ -93,14 +92,14 @@ func guard() error {
 	return nil
 }
 
-// tellGuard has the guard remove a folder when all has ended.
+// tellGuard makes the guard remove a folder when everything has ended.
 func tellGuard(dir string) {
 	f := os.NewFile(fdFolder, "folder")
 	fmt.Fprintln(f, dir) // fails when the guard was killed
 	f.Close()
 }
 
-// runAgent is the life of the agent's process.
+// runAgent runs the agent's process.
 func runAgent() error {
 	for fd := fdListener; fd <= fdFolder; fd++ {
 		syscall.CloseOnExec(fd)
@@ -115,7 +114,7 @@ func runAgent() error {
 	if !ok {
 		return fmt.Errorf("descriptor %d is no Unix socket", fdListener)
 	}
-	unixLn.SetUnlinkOnClose(false) // its path is the helper's
+	unixLn.SetUnlinkOnClose(false) // its path belongs to the helper
 	dead := make(chan struct{})
 	go func() { // ends with the guard
 		os.NewFile(fdLife, "life").Read(make([]byte, 1))
@@ -125,7 +124,7 @@ func runAgent() error {
 	return nil
 }
 
-// reexec is a command that runs this program in another role.
+// reexec returns a command that runs this program in another role.
 func reexec(role string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: executable(), Args: []string{processName, role}, Dir: "/"}
 	return cmd

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// executable is the program that runs, also when its file was replaced.
+// executable returns a path of the running program that is valid even when its file was replaced.
 func executable() string { return "/proc/self/exe" }
 
-// restrict has this thread, and what it starts, never gain rights by a program that it
-// runs, and makes this process the parent of those whose own has ended.
+// restrict prevents this thread, and what it starts, from gaining privileges by executing a
+// program, and makes this process the parent of orphaned descendants.
 func restrict() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -26,7 +26,7 @@ func restrict() error {
 	return nil
 }
 
-// await waits for the end of a child, and of orphans meanwhile.
+// await waits for the end of a child, and reaps orphans meanwhile.
 func await(pid int) {
 	for {
 		got, err := syscall.Wait4(-1, nil, 0, nil)
@@ -36,12 +36,12 @@ func await(pid int) {
 	}
 }
 
-// endTime bounds the wait for killed processes to go: one that the kernel holds, for a
-// disk that does not answer, stays.
+// endTime bounds the wait for killed processes to disappear: one that is stuck in the kernel, on a
+// disk that does not respond, stays.
 const endTime = 10 * time.Second
 
-// endOrphans kills the children of this process until there are none: with each, its own
-// become this process's.
+// endOrphans kills the children of this process until there are none: the children of each are
+// reparented to this process.
 func endOrphans() {
 	for end := time.Now().Add(endTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, pid := range childrenOf(os.Getpid()) {
@@ -59,8 +59,8 @@ func endOrphans() {
 	}
 }
 
-// killOffspring kills all descendants of the guard but this process, its agent, and
-// waits until they are gone.
+// killOffspring kills all descendants of the guard except this process, its agent, and waits until
+// they are gone.
 func killOffspring(guard int) {
 	self := os.Getpid()
 	for end := time.Now().Add(endTime); guard > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -81,8 +81,8 @@ func killOffspring(guard int) {
 	}
 }
 
-// childrenOf returns the children of a process; none where the kernel was built without
-// CONFIG_PROC_CHILDREN, which distributions have.
+// childrenOf returns the children of a process; none if the kernel was built without
+// CONFIG_PROC_CHILDREN, which distributions enable.
 func childrenOf(pid int) (all []int) {
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, t := range threads {
@@ -96,7 +96,7 @@ func childrenOf(pid int) (all []int) {
 	return all
 }
 
-// isZombie reports whether a process has ended, and only its parent has not noticed.
+// isZombie reports whether a process has ended but has not been reaped by its parent.
 func isZombie(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, found := strings.Cut(string(text), ") ")

@@ -15,7 +15,7 @@ func executable() string {
 	return path
 }
 
-// restrict does nothing: process groups are all that holds a job's processes here.
+// restrict does nothing: only process groups contain a job's processes here.
 func restrict() error { return nil }
 
 func await(pid int) {

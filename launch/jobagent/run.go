@@ -20,11 +20,11 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// EnvCopy is the variable by which a process of a job whose ranks are replicated
-// learns which copy of its rank it is.
+// EnvCopy is the variable that tells a process of a job with replicated ranks which copy of its
+// rank it is.
 const EnvCopy = "ISTHMUS_COPY"
 
-// Piece is how many bytes of output one event has at most.
+// Piece bounds the bytes of output in one event.
 const Piece = 32 << 10
 
 type place = allocate.Process
@@ -32,11 +32,11 @@ type place = allocate.Process
 // running is a process that has not been waited for.
 type running struct{ process *ranks.Process }
 
-// job is what a Launch says to run.
+// job is the content of a Launch.
 type job struct {
 	*gatepb.Start
-	helper string   // socket by which the processes reach other ranks
-	key    *os.File // as processes get it
+	helper string   // socket through which the processes reach other ranks
+	key    *os.File // in the form that processes get
 	groups jobgroups.Layout
 	limits []limit
 }
@@ -60,7 +60,7 @@ func jobOf(m *gatepb.Launch) (job, error) {
 	return j, err
 }
 
-// launch starts the processes, once. What cannot be started says so by events.
+// launch starts the processes, once. It reports failures to start by events.
 func (a *agent) launch(m *gatepb.Launch) {
 	j, err := jobOf(m)
 	a.mu.Lock()
@@ -72,7 +72,7 @@ func (a *agent) launch(m *gatepb.Launch) {
 	a.work.Go(func() { a.execute(j, err) })
 }
 
-// execute runs the processes to their end and says what there is to say.
+// execute runs the processes to their end and reports the results.
 func (a *agent) execute(j job, err error) {
 	var all sync.WaitGroup
 	for _, q := range j.GetProcesses() {
@@ -109,7 +109,7 @@ func (a *agent) execute(j job, err error) {
 	a.over = over.Event
 	released := a.orphan == 0
 	a.mu.Unlock()
-	if released || a.heardAll() { // it may have been acknowledged before it was noted
+	if released || a.heardAll() { // it may have been acknowledged before it was recorded
 		a.release()
 	}
 }
@@ -127,8 +127,8 @@ func (a *agent) heardAll() bool {
 	return a.over != 0 && a.events.Acked(a.over)
 }
 
-// unstarted says of a process why it was not started: where the job is ended that is why,
-// whatever the start came to.
+// unstarted reports why a process was not started: if the job is being ended, that is the reason,
+// whatever the error of the start.
 func (a *agent) unstarted(err error) *gatepb.Exited {
 	if cause := context.Cause(a.ctx); cause != nil {
 		return &gatepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: "not started: " + cause.Error()}
@@ -171,11 +171,11 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 	return process, nil
 }
 
-// environment is that of a process: the agent's, which is clean, then the job's, then
-// its place.
+// environment returns a process's environment: the agent's, which is clean, then the job's, then
+// the variables of its place.
 func environment(j job, at place, folder string) []string {
 	env := os.Environ()
-	if os.Getenv("HOME") == "" { // an account that only jobs have
+	if os.Getenv("HOME") == "" { // an account that is only for jobs
 		env = append(env, "HOME="+folder)
 	}
 	env = append(env, slices.DeleteFunc(slices.Clone(j.Environment), func(v string) bool {
@@ -188,7 +188,7 @@ func environment(j job, at place, folder string) []string {
 	return append(env, ranks.Environment(j.groups, at.Rank, int(j.Size))...)
 }
 
-// await waits for a process and tells how it ended.
+// await waits for a process and reports how it ended.
 func (a *agent) await(at place, process *ranks.Process) {
 	err := process.Wait()
 	a.mu.Lock()
@@ -209,15 +209,15 @@ func (a *agent) exited(at place, e *gatepb.Exited) {
 	a.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: e}})
 }
 
-// An early signal came before all processes were started: those that were not get it
-// when they are. A process is running, and may have told its submitter so, a moment
-// before the agent knows of it.
+// An early signal arrived before all processes were started: the remaining ones get it when they
+// start. A process runs, and may have reported so to its submitter, a moment before the agent
+// registers it.
 type early struct {
 	signal syscall.Signal
 	ranks  []uint32 // empty: all
 }
 
-// maxEarly bounds the early signals of a job: nobody has more to say in that time.
+// maxEarly bounds the early signals of a job; no submitter needs more in that time.
 const maxEarly = 64
 
 func (e early) concerns(at place) bool {
@@ -234,19 +234,19 @@ func (a *agent) signal(sig syscall.Signal, only []uint32) {
 	}
 	for at, r := range a.running {
 		if e.concerns(at) {
-			r.process.Signal(sig) // fails when it has just ended
+			r.process.Signal(sig) // fails if it has just ended
 		}
 	}
 }
 
-// teller makes events of what a process writes.
+// teller makes events of a process's output.
 type teller struct {
 	a      *agent
 	at     place
 	stderr bool
 }
 
-// Write implements io.Writer. It waits while too much has not been acknowledged.
+// Write implements io.Writer. It blocks while too much is unacknowledged.
 func (t *teller) Write(p []byte) (int, error) {
 	for part := range slices.Chunk(p, Piece) {
 		t.a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{

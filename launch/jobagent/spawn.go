@@ -7,34 +7,34 @@ import (
 	"syscall"
 )
 
-// Spec says how to start a job agent.
+// Spec describes how to start a job agent.
 type Spec struct {
-	Listener   *os.File            // of the agent's Unix socket; it stays the caller's
-	Env        []string            // all of its environment, and the base of its processes'
+	Listener   *os.File            // of the agent's Unix socket; the caller keeps ownership
+	Env        []string            // its complete environment, and the base of its processes'
 	Credential *syscall.Credential // its account; nil: this process's own
 
-	// Group names the control group that holds the agent and all its processes, where
-	// this process can make one; Memory (bytes), CPU (thousandths of a core) and Tasks
-	// (processes and threads) bound what they may use together; 0: not limited.
+	// Group names the control group that holds the agent and all its processes, where this process
+	// can create one; Memory (bytes), CPU (thousandths of a core) and Tasks (processes and threads)
+	// bound their combined use; 0: not limited.
 	Group  string
 	Memory int64
 	CPU    int
 	Tasks  int
 
-	Log *os.File // takes what an agent says that cannot run; nil: nothing does
+	Log *os.File // receives the messages of an agent that fails to run; nil: discarded
 }
 
-// Process is a job agent that was started, with its guard.
+// Process is a running job agent, with its guard.
 type Process struct {
 	cmd   *exec.Cmd
 	group *cgroup
 }
 
-// agentMemory is what an agent and its guard may use of memory beside the job.
+// agentMemory is the memory allowed to an agent and its guard beside the job.
 const agentMemory = 64 << 20
 
-// Spawn starts a job agent, in a session of its own: it outlives this process. Call Wait
-// once. Programs that call it call Main first.
+// Spawn starts a job agent, in a session of its own: it outlives this process. Call Wait once. The
+// program's main function must call Main first.
 func Spawn(s Spec) (*Process, error) {
 	memory := s.Memory
 	if memory > 0 {
@@ -57,24 +57,23 @@ func Spawn(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the number of the guard's process, from which all processes of the job
-// descend.
+// PID returns the guard's process id; all processes of the job descend from it.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Wait waits for the end of the agent and its guard, and ends what they could not.
+// Wait waits for the end of the agent and its guard, and kills what they could not.
 func (p *Process) Wait() error {
 	err := p.cmd.Wait()
 	p.group.remove()
 	return err
 }
 
-// Kill ends the agent and its guard at once, and where there is a control group the whole
-// job; otherwise Wait and the guard's kernel links see to it.
+// Kill kills the agent and its guard at once, and with a control group the whole job; otherwise
+// Wait and the parent-death signals of the kernel end the job.
 func (p *Process) Kill() {
 	p.group.kill()
 	p.cmd.Process.Kill()
 }
 
-// RemoveGroup ends what is left in the control group of an agent that another process
-// had started, and removes it.
+// RemoveGroup kills what is left in the control group of an agent that another process started, and
+// removes it.
 func RemoveGroup(name string) { leftCgroup(name).remove() }

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// What else a process of a job's account does for the starter, which may not do it itself.
+// Further roles of a process in a job's account, for what the starter must not do itself.
 const (
 	roleSweep = "sweep" // ends all processes of its account, and removes its files from folders
 	roleKill  = "kill"  // kills a process and its descendants
 )
 
-// shared are the folders in which any account may leave files; those of /dev/mqueue are
-// queues of POSIX messages.
+// shared lists the folders in which any account may leave files; those of /dev/mqueue are POSIX
+// message queues.
 var shared = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"}
 
-// sweepTime bounds a sweep, and killTime how much of it goes by until no process is left.
+// sweepTime bounds a sweep, and killTime the part of it until no process is left.
 const (
 	sweepTime = 10 * time.Second
 	killTime  = 5 * time.Second
 )
 
-// Sweep ends all processes of an account that only jobs have, and removes its System V
-// shared memory, semaphores and queues, and what it owns in folder and in those that all
-// accounts share, by a process of that account. It fails when processes are left.
+// Sweep ends all processes of an account that only jobs use, and removes its System V shared
+// memory, semaphores and queues, and the files it owns in folder and in the folders that all
+// accounts share, by a process of that account. It fails if processes are left.
 func Sweep(credential *syscall.Credential, folder string) error {
 	return helpOut(credential, roleSweep, folder)
 }
 
-// KillTree kills a guard and all that descends from it, by a process of their account.
+// KillTree kills a guard and all its descendants, by a process of their account.
 func KillTree(credential *syscall.Credential, guard int) error {
 	return helpOut(credential, roleKill, strconv.Itoa(guard))
 }
@@ -58,13 +58,13 @@ func helpOut(credential *syscall.Credential, words ...string) error {
 	return nil
 }
 
-// sweep is the life of a process that sweeps.
+// sweep is the main function of a process that sweeps.
 func sweep(folder string) error {
 	uid := os.Getuid()
 	if uid < 1000 {
 		return errors.New("a system account is not swept")
 	}
-	for end := time.Now().Add(killTime); ; time.Sleep(time.Millisecond) { // what is forked while it dies
+	for end := time.Now().Add(killTime); ; time.Sleep(time.Millisecond) { // catches processes forked during the kill
 		syscall.Kill(-1, syscall.SIGKILL)
 		if !othersOf(uid) {
 			break
@@ -89,7 +89,7 @@ func sweep(folder string) error {
 	return nil
 }
 
-// killTree is the life of a process that kills others.
+// killTree is the main function of a process that kills others.
 func killTree(word string) error {
 	guard, err := strconv.Atoi(word)
 	if err != nil || guard < 2 {
@@ -99,10 +99,9 @@ func killTree(word string) error {
 	return syscall.Kill(guard, syscall.SIGKILL)
 }
 
-// StartOf returns when a process started, of its /proc/PID/stat; 0 for one that has ended
-// and only its parent has not noticed.
+// StartOf returns the start time of a process from its /proc/PID/stat; 0 for a zombie.
 func StartOf(stat []byte) uint64 {
-	end := bytes.LastIndexByte(stat, ')') // its name may have anything in it
+	end := bytes.LastIndexByte(stat, ')') // the name may contain anything
 	fields := strings.Fields(string(stat[end+1:]))
 	if len(fields) < 20 || fields[0] == "Z" {
 		return 0

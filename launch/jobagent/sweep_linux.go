@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// othersOf reports whether an account has processes besides this one that have not ended.
-// Its own it sees also where /proc hides those of others.
+// othersOf reports whether an account has live processes besides this one. A process sees those of
+// its own account even where /proc hides others.
 func othersOf(uid int) bool {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	return slices.ContainsFunc(all, func(dir string) bool {
@@ -22,15 +22,15 @@ func othersOf(uid int) bool {
 	})
 }
 
-// removers are how the objects of System V's inter-process communication are removed, by
-// the file that lists them. They last until then, whoever made them.
+// removers remove the objects of System V inter-process communication, by the file that lists them.
+// These objects outlive the processes that created them.
 var removers = map[string]func(id int){
 	"shm": func(id int) { unix.SysvShmCtl(id, unix.IPC_RMID, nil) },
 	"sem": func(id int) { unix.Syscall6(unix.SYS_SEMCTL, uintptr(id), 0, unix.IPC_RMID, 0, 0, 0) },
 	"msg": func(id int) { unix.Syscall(unix.SYS_MSGCTL, uintptr(id), unix.IPC_RMID, 0) },
 }
 
-// removeIPC removes what an account has of those objects.
+// removeIPC removes an account's objects.
 func removeIPC(uid int) {
 	for kind, remove := range removers {
 		text, _ := os.ReadFile("/proc/sysvipc/" + kind)
@@ -40,7 +40,7 @@ func removeIPC(uid int) {
 	}
 }
 
-// objectsOf returns the numbers of an account's objects in a list as those in /proc/sysvipc.
+// objectsOf returns the numbers of an account's objects in a list in the format of /proc/sysvipc.
 func objectsOf(list, idColumn, uid string) (ids []int) {
 	head, rows, _ := strings.Cut(list, "\n")
 	columns := strings.Fields(head)

@@ -7,13 +7,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
-// thread starts processes from one thread that lives as long as they do: the kernel
-// sends a process its lifeline's signal when the thread that started it ends.
+// thread starts processes from one thread that lives as long as they do: the kernel sends a process
+// its parent-death signal when the thread that started it ends.
 type thread struct{ jobs chan func() }
 
 func newThread() thread { return thread{make(chan func())} }
 
-// start makes the thread. It ends with stop.
+// start starts the thread, which ends with stop.
 func (s thread) start() {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -23,7 +23,7 @@ func (s thread) start() {
 	}()
 }
 
-// stop ends the thread, when all it started have ended.
+// stop ends the thread, when all processes it started have ended.
 func (s thread) stop() { close(s.jobs) }
 
 func (s thread) run(f func() (*ranks.Process, error)) (p *ranks.Process, err error) {
@@ -36,5 +36,5 @@ func (s thread) run(f func() (*ranks.Process, error)) (p *ranks.Process, err err
 	return p, err
 }
 
-// dieWithParent has the kernel kill a process when the helper dies.
+// dieWithParent makes the kernel kill a process when the helper dies.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
