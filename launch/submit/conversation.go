@@ -13,11 +13,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How a conversation that broke is taken up again.
+// How a broken conversation is resumed.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 2 * time.Second
-	retryTime  = 30 * time.Second // after that the node has ended a job by itself
+	retryTime  = 30 * time.Second // after that the node has ended the job by itself
 )
 
 // When events are acknowledged.
@@ -26,56 +26,56 @@ const (
 	ackDelay = 100 * time.Millisecond
 )
 
-// event is what a conversation tells the driver.
+// event is what a conversation reports to the driver.
 type event struct {
 	from *conversation
-	say  *gatepb.ToSubmitter // what the node said; nil: one of those below
+	say  *gatepb.ToSubmitter // a message from the node; nil: one of the fields below
 
-	unreachable error // the first stream could not be opened: the node was asked nothing
-	broken      error // a stream broke, another is tried
-	back        bool  // and came about
-	lost        error // it did not in time, or the node knows nothing of us any more
+	unreachable error // the first stream could not be opened: the node received nothing
+	broken      error // a stream broke, and the conversation opens another
+	back        bool  // the new stream works
+	lost        error // no stream worked in time, or the node no longer knows the reservation
 	staged      bool  // the node has all files
-	output      error // what a process wrote could not be passed on
+	output      error // a process's output could not be delivered
 	fault       error // a file could not be read here
 }
 
-// conversation is all that is said with one node. Serve runs it; say, begin and quit are
-// for the driver.
+// conversation is the exchange with one node. serve runs it; sendMessage and hasEnded are for the
+// driver.
 type conversation struct {
 	node   overlay.NodeID
 	key    reserve.Key
 	ask    *gatepb.ToNode
 	open   func(context.Context) (stream, error)
 	events chan<- event
-	sink   *sink // takes output and files
+	sink   *sink // receives output and files
 	stage  *stager
 	feed   *feeder             // nil unless rank 0 is here and the job has input
-	out    chan *gatepb.ToNode // what the driver says; what does not fit is said again
+	out    chan *gatepb.ToNode // messages from the driver; on overflow the driver repeats them
 	wake   chan struct{}       // there may be more to send
 	done   chan struct{}       // closed when serve has returned
 
 	mu     sync.Mutex // guards the fields below
 	hold   *gatepb.Hold
-	cancel bool   // there was a Cancel: that is how to open a stream
-	have   uint64 // the last event that came
-	owed   int    // bytes of events that were not acknowledged
+	cancel bool   // Cancel was sent: later streams open with it
+	have   uint64 // the last event received
+	owed   int    // bytes of unacknowledged events
 	acked  uint64
 	ackNow bool
-	over   bool // Over came
-	ended  bool // nothing more comes of it
+	over   bool // Over was received
+	ended  bool // no more events follow
 }
 
-// stream is the two ways of Gate.Converse.
+// stream is a Gate.Converse stream.
 type stream interface {
 	Send(*gatepb.ToNode) error
 	Recv() (*gatepb.ToSubmitter, error)
 }
 
-// errEnded says that a conversation came to its end.
+// errEnded means that a conversation has ended normally.
 var errEnded = errors.New("the conversation has ended")
 
-// sendMessage sends a message, or drops it when none can be sent now: the driver says it again.
+// sendMessage queues a message, or drops it when the queue is full: the driver repeats it.
 func (c *conversation) sendMessage(m *gatepb.ToNode) {
 	if m.GetCancel() != nil {
 		c.mu.Lock()
@@ -88,7 +88,7 @@ func (c *conversation) sendMessage(m *gatepb.ToNode) {
 	}
 }
 
-// poke has the sender look for more to send.
+// poke makes the sender check for more to send.
 func (c *conversation) poke() {
 	select {
 	case c.wake <- struct{}{}:
@@ -96,15 +96,14 @@ func (c *conversation) poke() {
 	}
 }
 
-// hasEnded reports whether the node has nothing more of us.
+// hasEnded reports whether nothing of the job is left on the node.
 func (c *conversation) hasEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended
 }
 
-// serve opens streams until the conversation has come to its end, the node is lost or
-// ctx is done.
+// serve opens streams until the conversation has ended, the node is lost or ctx is done.
 func (c *conversation) serve(ctx context.Context) {
 	defer func() {
 		c.mu.Lock()
@@ -160,10 +159,10 @@ func (c *conversation) emit(ctx context.Context, e event) {
 	}
 }
 
-// errRefused is that the node knows nothing of the reservation any more.
+// errRefused means that the node no longer knows the reservation.
 var errRefused = errors.New("the node has ended the reservation")
 
-// attempt runs one stream to its end, and reports whether the node said anything in it.
+// attempt runs one stream to its end, and reports whether any message arrived on it.
 func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -190,7 +189,7 @@ func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err
 			return heard, errEnded
 		case errors.Is(err, io.EOF):
 			return heard, errors.New("the node ended the conversation")
-		case c.finished(): // the acknowledgement of Over need not be answered
+		case c.finished(): // the acknowledgement of Over needs no answer
 			return heard, errEnded
 		default:
 			return heard, plain(err)
@@ -221,7 +220,7 @@ func (c *conversation) attempt(ctx context.Context, again bool) (heard bool, err
 	}
 }
 
-// opening is the first message of a stream.
+// opening returns the first message of a stream.
 func (c *conversation) opening() *gatepb.ToNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,15 +233,15 @@ func (c *conversation) opening() *gatepb.ToNode {
 	return c.ask
 }
 
-// finished reports whether the node had no more to say.
+// finished reports whether the node's last message has arrived.
 func (c *conversation) finished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.over || c.ended
 }
 
-// send sends what there is until ctx is done or the stream breaks, of which Recv hears,
-// too. What the driver says goes first.
+// send sends until ctx is done or the stream breaks, which Recv reports, too. Messages from the
+// driver go first.
 func (c *conversation) send(ctx context.Context, s stream) {
 	for {
 		m, err := c.next()
@@ -265,7 +264,7 @@ func (c *conversation) send(ctx context.Context, s stream) {
 	}
 }
 
-// next returns what is to be sent now, nil if nothing is.
+// next returns the next message to send, nil if there is none.
 func (c *conversation) next() (*gatepb.ToNode, error) {
 	select {
 	case m := <-c.out:
@@ -294,7 +293,7 @@ func (c *conversation) ack() *gatepb.ToNode {
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: c.have}}}
 }
 
-// receive deals with what the node said. An error ends the stream.
+// receive handles a message from the node. An error ends the stream.
 func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error {
 	if m.Event > 0 {
 		return c.handle(ctx, m)
@@ -329,7 +328,7 @@ func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error
 	return nil
 }
 
-// handle deals with an event: each counts once, in order.
+// handle handles an event: each counts once, in order.
 func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error {
 	c.mu.Lock()
 	have := c.have
@@ -366,7 +365,7 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	case now:
 		c.poke()
 	case first:
-		time.AfterFunc(ackDelay, func() { // does nothing that takes time
+		time.AfterFunc(ackDelay, func() { // the function does not block
 			c.mu.Lock()
 			c.ackNow = true
 			c.mu.Unlock()

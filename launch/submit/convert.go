@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 )
 
-// toNode is a message of the reservation as it is said in a conversation. What Start
-// says of the job beside is in start.
+// toNode converts a message of the reservation for a conversation. start has what Start says of the
+// job besides.
 func toNode(m reserve.Message, start *gatepb.Start) *gatepb.ToNode {
 	switch m := m.(type) {
 	case reserve.Ask:
@@ -29,7 +29,7 @@ func toNode(m reserve.Message, start *gatepb.Start) *gatepb.ToNode {
 	return nil
 }
 
-// fromNode is what a node said, if it is about the reservation; nil if not.
+// fromNode converts a node's message about the reservation; nil for other messages.
 func fromNode(key reserve.Key, m *gatepb.ToSubmitter) reserve.Message {
 	switch m := m.Say.(type) {
 	case *gatepb.ToSubmitter_Ok:

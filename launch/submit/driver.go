@@ -18,20 +18,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long things take at most.
+// Time limits.
 const (
-	answerTime = 5 * time.Second         // for a host to answer an Ask; the way there may have to be found first
+	answerTime = 5 * time.Second         // for a host to answer an Ask; the path to it may have to be set up first
 	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel,
-	beginEach  = 20 * time.Millisecond   // and this for each of them, as this machine gets to one after the other; leases are renewed meanwhile
+	beginEach  = 20 * time.Millisecond   // plus this for each of them, as this machine handles one after the other; leases are renewed meanwhile
 	grace      = 2 * time.Second         // from SIGTERM to SIGKILL
-	killTime   = 2500 * time.Millisecond // from SIGKILL until nodes that say nothing are left alone
-	stallTime  = time.Minute             // for a host to take any part of the files
-	partTime   = 2 * time.Second         // for conversations to come to their end after the job has
-	askedTime  = 500 * time.Millisecond  // the same, with hosts of which no answer has come
+	killTime   = 2500 * time.Millisecond // from SIGKILL until unresponsive nodes are given up
+	stallTime  = time.Minute             // for a host to accept any part of the files
+	partTime   = 2 * time.Second         // for conversations to end after the job has
+	askedTime  = 500 * time.Millisecond  // the same, with hosts that have not answered
 )
 
-// driver brings one submission onto hosts and watches over the job. All of it belongs to
-// run's goroutine, but for what conversations share.
+// driver runs one submission and monitors the job. All of it belongs to run's goroutine, except
+// what conversations share.
 type driver struct {
 	job    *Job
 	place  *placement
@@ -48,18 +48,18 @@ type driver struct {
 
 	bytes  counter
 	stages map[overlay.NodeID]*staging
-	phase  reserve.Phase // that was seen last
+	phase  reserve.Phase // the phase seen last
 
 	places    []Placed
 	outcome   *outcome
-	over      map[overlay.NodeID]error // nodes of the plan that have nothing more to say, and why processes of theirs of which nothing was heard have ended
+	over      map[overlay.NodeID]error // nodes of the plan that will send no more, and why their unreported processes have ended
 	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
-	unreached []string                 // nodes that were asked nothing, and why
+	unreached []string                 // nodes that received no request, and why
 	endedBy   []string                 // why nodes ended processes by themselves
 
-	cause  error     // why the job is to end before its time; nil: it is not
-	killAt time.Time // when to send SIGKILL; zero: not, or done
-	quitAt time.Time // when to leave it
+	cause  error     // why the job must end early; nil: it need not
+	killAt time.Time // when to send SIGKILL; zero: never, or done
+	quitAt time.Time // when to give up waiting for its end
 }
 
 // newDriver prepares a submission of the job to the hosts of a placement.
@@ -82,12 +82,12 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 	return d, err
 }
 
-// beginBound is how long the hosts of a job may take to start, when so many may be asked.
+// beginBound returns how long the hosts of a job may take to start, for this many candidates.
 func beginBound(hosts int) time.Duration {
 	return beginTime + time.Duration(hosts)*beginEach
 }
 
-// run is the whole life of the submission. When it returns, the conversations have ended.
+// run runs the submission to its end. When it returns, the conversations have ended.
 func (d *driver) run(ctx context.Context) (*Result, error) {
 	d.ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.wg.Wait()
@@ -119,7 +119,7 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	return &Result{Places: d.places, Staged: sent, Hosts: len(d.talks)}, err
 }
 
-// do sends what the submission says.
+// do sends the messages of the submission.
 func (d *driver) do(sends []reserve.Send) {
 	for len(sends) > 0 {
 		s := sends[0]
@@ -141,7 +141,7 @@ func (d *driver) do(sends []reserve.Send) {
 	}
 }
 
-// start is what a Start says of the job; nil for other messages.
+// start returns the job's part of a Start; nil for other messages.
 func (d *driver) start(s reserve.Send) *gatepb.Start {
 	m, ok := s.Message.(reserve.Start)
 	if !ok {
@@ -159,8 +159,8 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	}
 }
 
-// nodes are those of the job, which watch each other. With copies of ranks they do not:
-// a dead node's ranks may live on elsewhere.
+// nodes returns the nodes of the job, which watch each other. With copies of ranks they do not: a
+// dead node's ranks may live on elsewhere.
 func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	if d.place.job.Copies > 1 {
 		return nil
@@ -176,10 +176,10 @@ func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	return all
 }
 
-// hasInput reports whether the process that reads the input is among some.
+// hasInput reports whether all includes the process that reads the input.
 func hasInput(all []allocate.Process) bool { return slices.Contains(all, allocate.Process{}) }
 
-// startConversation begins the conversation with a node.
+// startConversation starts the conversation with a node.
 func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
 		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
@@ -197,7 +197,7 @@ func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	})
 }
 
-// handleEvent deals with what a conversation tells.
+// handleEvent handles an event of a conversation.
 func (d *driver) handleEvent(e event) {
 	now, node := time.Now(), e.from.node
 	switch {
@@ -222,7 +222,7 @@ func (d *driver) handleEvent(e event) {
 	}
 }
 
-// handleMessage deals with what a node said.
+// handleMessage handles a message from a node.
 func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Exited:
@@ -232,8 +232,8 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
 	case *gatepb.ToSubmitter_Over:
 		d.over[c.node] = errors.New(cmp.Or(say.Over.Ended, "the node does not say how it ended"))
-		// Short processes are over before all nodes have started; then the node is not
-		// there any more to say that it committed.
+		// Short processes may end before all nodes have started; their node is then no longer there
+		// to report that it committed.
 		d.do(d.sub.Receive(c.node, reserve.Started{Key: c.key}, now))
 		d.do(d.sub.Receive(c.node, reserve.Committed{Key: c.key}, now))
 		if say.Over.Ended != "" {
@@ -249,7 +249,7 @@ func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.
 	}
 }
 
-// faulty deals with what a node cannot do: before the start another node may.
+// faulty handles a node's fault: before the start another node may take its place.
 func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 	why := fmt.Errorf("%s: %s %s", c.node, f.Text, f.Name)
 	if d.sub.Phase() == reserve.Planned {
@@ -259,7 +259,7 @@ func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 	}
 }
 
-// conversationEnded deals with the end of a node: what it was asked it will not answer.
+// conversationEnded handles the end of a conversation: the node will answer nothing more.
 func (d *driver) conversationEnded(c *conversation, why error) {
 	if d.sub.Phase() < reserve.Launched {
 		d.lost[c.node] = why
@@ -272,8 +272,8 @@ func (d *driver) conversationEnded(c *conversation, why error) {
 	}
 }
 
-// markMissing takes those processes of a node for lost of which it has not said how they ended, and
-// from which nothing will be heard any more.
+// markMissing counts as lost the processes of a node whose end was not reported, when nothing more
+// will be reported.
 func (d *driver) markMissing(node overlay.NodeID) {
 	for _, p := range d.places {
 		if p.Node != node {
@@ -287,7 +287,7 @@ func (d *driver) markMissing(node overlay.NodeID) {
 	}
 }
 
-// advance does what the phase that was reached asks for.
+// advance does what the current phase requires.
 func (d *driver) advance() {
 	phase := d.sub.Phase()
 	if phase != d.phase {
@@ -302,7 +302,7 @@ func (d *driver) advance() {
 	}
 }
 
-// entered is called once whenever another phase is reached.
+// entered is called once for every phase reached.
 func (d *driver) entered(phase reserve.Phase) {
 	switch phase {
 	case reserve.Starting, reserve.Committing, reserve.Launched:
@@ -325,7 +325,7 @@ func (d *driver) entered(phase reserve.Phase) {
 	}
 }
 
-// answered is how many hosts have said yes or no.
+// answered returns how many hosts have accepted or refused.
 func (d *driver) answered() (n int) {
 	for _, c := range d.talks {
 		c.mu.Lock()
@@ -337,7 +337,7 @@ func (d *driver) answered() (n int) {
 	return n
 }
 
-// feed has rank 0 get the input.
+// feed starts to send the input to rank 0.
 func (d *driver) feed() {
 	if d.job.Stdin == nil {
 		return
@@ -345,7 +345,7 @@ func (d *driver) feed() {
 	for _, p := range d.places {
 		if hasInput(p.Processes) {
 			c := d.talks[p.Node]
-			go c.feed.read(d.job.Stdin) // ends with the input, or when nobody wants more
+			go c.feed.read(d.job.Stdin) // ends with the input, or with the feeder
 			return
 		}
 	}
@@ -359,7 +359,7 @@ func (d *driver) closeFeeds() {
 	}
 }
 
-// checkDeadlines does what has to be done at a time.
+// checkDeadlines does what is due.
 func (d *driver) checkDeadlines(now time.Time) {
 	d.do(d.sub.Tick(now))
 	if d.sub.Phase() == reserve.Planned {
@@ -372,7 +372,7 @@ func (d *driver) checkDeadlines(now time.Time) {
 	}
 }
 
-// next is when something is due.
+// next returns the next deadline.
 func (d *driver) next() time.Time {
 	next := time.Now().Add(time.Second) // for progress, and for stalls
 	for _, t := range []time.Time{d.sub.Next(), d.killAt, d.quitAt} {
@@ -383,7 +383,7 @@ func (d *driver) next() time.Time {
 	return next
 }
 
-// state is the sites of the plan.
+// state lists the sites of the plan.
 func (d *driver) state() string {
 	sites := map[overlay.SiteID]int{}
 	var order []string

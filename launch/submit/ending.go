@@ -1,7 +1,6 @@
 package submit
 
-// This file is how a submission ends: by a cause or by itself, with what verdict, and how
-// the driver takes leave of the hosts.
+// This file handles the end of a submission: its cause, its result, and the release of the hosts.
 
 import (
 	"fmt"
@@ -16,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// signalled passes a signal on: the job is to end, and at the second one at once.
+// signalled handles a signal to this process: the job must end, and at the second signal at once.
 func (d *driver) signalled(s os.Signal) {
 	sig, ok := s.(syscall.Signal)
 	if !ok {
@@ -30,9 +29,8 @@ func (d *driver) signalled(s os.Signal) {
 	d.end(&ranks.SignalError{Signal: sig})
 }
 
-// failed ends the job because something went wrong. Once the submission has failed by
-// itself, it is over for that reason: that nodes then cancel what they had started is no
-// other.
+// failed ends the job because of a failure. Once the submission itself has failed, that stays the
+// cause: the cancellations by nodes that follow are not another one.
 func (d *driver) failed(cause error) {
 	if d.sub.Phase() < reserve.Cancelling {
 		d.end(cause)
@@ -56,7 +54,7 @@ func (d *driver) end(cause error) {
 	d.signal("TERM")
 }
 
-// signal sends a signal to all processes that are left.
+// signal sends a signal to all remaining processes.
 func (d *driver) signal(name string) {
 	for _, p := range d.places {
 		if d.over[p.Node] == nil {
@@ -65,7 +63,7 @@ func (d *driver) signal(name string) {
 	}
 }
 
-// done reports whether there is nothing more to do or to wait for.
+// done reports whether there is nothing left to do or to wait for.
 func (d *driver) done() bool {
 	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
 		return true
@@ -84,7 +82,7 @@ func (d *driver) done() bool {
 	return false
 }
 
-// verdict is what the submission came to.
+// verdict returns the result of the submission.
 func (d *driver) verdict() error {
 	err := d.cause
 	switch {
@@ -103,7 +101,7 @@ func (d *driver) verdict() error {
 	if err == nil {
 		return nil
 	}
-	// Who branches on the error sees through this.
+	// errors.Is and errors.As see through this.
 	if len(d.endedBy) > 0 {
 		err = &annotated{err, strings.Join(d.endedBy, ", ")}
 	}
@@ -119,7 +117,7 @@ func (d *driver) verdict() error {
 	return err
 }
 
-// annotated is an error with more words.
+// annotated is an error with additional text.
 type annotated struct {
 	err  error
 	more string
@@ -128,8 +126,8 @@ type annotated struct {
 func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
 func (a *annotated) Unwrap() error { return a.err }
 
-// closeAll lets the conversations with the hosts of the job come to their ends, and hosts that
-// were booked in vain hear of it, lest they wait for their leases to end.
+// closeAll lets the conversations with the hosts of the job end, and releases the hosts that were
+// booked unnecessarily, so that their leases need not expire.
 func (d *driver) closeAll() {
 	d.closeFeeds()
 	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
@@ -158,14 +156,14 @@ func (d *driver) closeAll() {
 	}
 }
 
-// await waits until conversations have come to their ends, for some time.
+// await waits for conversations to end, but no longer than most.
 func (d *driver) await(all []*conversation, most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()
 	for _, c := range all {
 		for ended := c.done; ended != nil; {
 			select {
-			case <-d.events: // nothing matters any more
+			case <-d.events: // no longer relevant
 			case <-ended:
 				ended = nil
 			case <-late.C:

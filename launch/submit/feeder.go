@@ -7,25 +7,25 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// The bounds of the input that is under way.
+// Bounds on the input in flight.
 const (
 	inputAhead = 256 << 10 // beyond what rank 0 took
 	inputPiece = 64 << 10
 )
 
-// feeder keeps what was read of the input and not yet taken by rank 0, so that it can be
-// said again after a stream broke.
+// feeder keeps the input that was read but not yet taken by rank 0, so that it can be sent again
+// after a stream broke.
 type feeder struct {
-	poke func() // there may be something to send
+	poke func() // signals that there may be something to send
 
 	mu    sync.Mutex // guards the fields below
-	room  sync.Cond  // less is held, or the feeder has ended
-	held  []byte     // from taken on
+	room  sync.Cond  // signalled when less is held, or the feeder has ended
+	held  []byte     // bytes from taken on
 	taken uint64
 	sent  uint64 // at least taken
-	ended bool   // the input has no more
-	told  bool   // and the node was told
-	over  bool   // nobody wants more
+	ended bool   // end of the input was read
+	told  bool   // and sent to the node
+	over  bool   // no more input is wanted
 }
 
 func newFeeder(poke func()) *feeder {
@@ -34,8 +34,7 @@ func newFeeder(poke func()) *feeder {
 	return f
 }
 
-// read reads the input to its end, or until close. It may still hang in a Read after
-// that.
+// read reads the input to its end, or until close. It may still block in a Read after that.
 func (f *feeder) read(r io.Reader) {
 	buf := make([]byte, inputPiece)
 	for {
@@ -55,7 +54,7 @@ func (f *feeder) read(r io.Reader) {
 	}
 }
 
-// close has read end.
+// close makes read return.
 func (f *feeder) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +78,7 @@ func (f *feeder) next() *gatepb.ToNode {
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
 }
 
-// acknowledged notes what rank 0 took.
+// acknowledged records how much rank 0 took.
 func (f *feeder) acknowledged(bytes uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +89,7 @@ func (f *feeder) acknowledged(bytes uint64) {
 	}
 }
 
-// restart goes on after the stream broke: what was not taken is said again.
+// restart resumes after the stream broke: it sends again what was not taken.
 func (f *feeder) restart(taken uint64) {
 	f.acknowledged(taken)
 	f.mu.Lock()

@@ -12,19 +12,19 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/stage"
 )
 
-// maxFiles is how many files a node takes for one reservation.
+// maxFiles bounds the files that a node accepts for one reservation.
 const maxFiles = 4096
 
-// File is a file to bring to the hosts. Its content must not change meanwhile.
+// File is a file to stage. Its content must not change meanwhile.
 type File struct {
-	Name     string // below the job's folder there, with slashes
+	Name     string // relative to the job's folder there, with slashes
 	Path     string // here
 	Mode     os.FileMode
 	Manifest stage.Manifest
 }
 
-// Program returns how the program of a command line is called on the nodes, and the file
-// to bring there; nil when it has no slash: then each node has its own, as in a shell.
+// Program returns the name by which a command line's program is called on the nodes, and the file
+// to stage; nil if the word has no slash: then each node uses its own program, as in a shell.
 func Program(word string) (name string, file *File, err error) {
 	if !strings.Contains(word, "/") {
 		return word, nil, nil
@@ -39,7 +39,7 @@ func Program(word string) (name string, file *File, err error) {
 	return "./" + f.Name, f, nil
 }
 
-// Collect returns the files of the names, those of folders with all that is below.
+// Collect returns the files with these names; for folders, all files below.
 func Collect(names []string) ([]File, error) {
 	var all []File
 	seen := map[string]string{}

@@ -20,16 +20,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Grid is the node services of all nodes, as the own node's helper makes them reachable.
-// Safe for concurrent use.
+// Grid gives access to the node services of all nodes, through the local node's helper. Safe for
+// concurrent use.
 type Grid struct {
 	conn   grpc.ClientConnInterface
 	close  func() error
-	helper string // its socket; "" where that is not known
+	helper string // its socket; "" if unknown
 }
 
-// Dial returns the grid behind the helper that listens on a socket. It connects when it
-// is used first.
+// Dial returns the grid behind the helper that listens on a socket. It connects at the first use.
 func Dial(helper string) (*Grid, error) {
 	conn, err := gate.Connect(helper)
 	if err != nil {
@@ -38,29 +37,28 @@ func Dial(helper string) (*Grid, error) {
 	return &Grid{conn, conn.Close, helper}, nil
 }
 
-// NewGrid returns a grid of which calls are made through conn, which stays the caller's
-// to close.
+// NewGrid returns a grid that makes calls through conn, which the caller keeps and closes.
 func NewGrid(conn grpc.ClientConnInterface) *Grid {
 	return &Grid{conn, func() error { return nil }, ""}
 }
 
-// Close ends the connection to the helper.
+// Close closes the connection to the helper.
 func (g *Grid) Close() error { return g.close() }
 
-// Gate returns the client of node services; contexts of gate.At say of which.
+// Gate returns the client of node services; contexts of gate.At select the node.
 func (g *Grid) Gate() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
 
-// Host is what the grid knows of a host, and how far it is.
+// Host is a host of the grid, with its distance.
 type Host struct {
 	allocate.Host
 	State  string        // up, away or unknown, as gatepb.Host has it
-	Silent time.Duration // for how long it has not been up
+	Silent time.Duration // how long it has not been up
 	Fault  error         // why it did not answer; nil if it did or was not asked
 	listed int           // its place in the helper's list, which has the nearest first
 }
 
-// Hosts lists the hosts of the grid by name, those too that take no jobs. The
-// latencies are those that the helper has measured.
+// Hosts lists the hosts of the grid by name, including those that accept no jobs. The latencies are
+// those that the helper has measured.
 func (g *Grid) Hosts(ctx context.Context) ([]Host, error) {
 	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{}, grpc.MaxCallRecvMsgSize(maxList))
 	if status.Code(err) == codes.Unavailable && g.helper != "" {
@@ -91,7 +89,7 @@ func (g *Grid) Hosts(ctx context.Context) ([]Host, error) {
 // maxList bounds the list of hosts.
 const maxList = 16 << 20
 
-// stateAway is the state of a host whose helper nobody reaches.
+// stateAway is the state of a host whose helper is unreachable.
 const stateAway = "away"
 
 // How hosts are probed before a submission.
@@ -101,11 +99,11 @@ const (
 	probeTime   = 5 * time.Second
 )
 
-// Measure fills in the latencies that are not known of hosts that are up, and returns them nearest first; those of which
-// none was measured come last and say why. The order is that of package latency, with what
-// the helper's list had of it before: sites as far as each other keep their places and
-// hosts of a site are in the order of their names, whatever the noise, so that a job that
-// is started twice runs on the same hosts.
+// Measure measures the unknown latencies of hosts that are up, and returns the hosts nearest first;
+// those without a measurement come last, with the reason. The order is that of package latency,
+// seeded with the helper's order: equally distant sites keep their places and hosts of a site are
+// in the order of their names, whatever the noise, so that a job that is started twice runs on the
+// same hosts.
 func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
 	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.listed, b.listed) })
 	table := latency.NewTable(latency.Config{Probes: probes})
@@ -150,8 +148,7 @@ func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
 	return ordered
 }
 
-// ping measures a node. The first call may have to open the way there and is not
-// measured.
+// ping measures a node. The first call may have to set up the path and is not measured.
 func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(gate.At(ctx, node), probeTime, errors.New("no answer in time"))
 	defer cancel()
@@ -168,7 +165,7 @@ func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, 
 	return times, nil
 }
 
-// plain is an error of a call without the words of gRPC.
+// plain returns a call's error without gRPC's wrapping.
 func plain(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		return &callError{s}
@@ -176,7 +173,7 @@ func plain(err error) error {
 	return err
 }
 
-// callError is an error that came by a call.
+// callError is an error returned by a call.
 type callError struct{ status *status.Status }
 
 func (e *callError) Error() string              { return e.status.Message() }

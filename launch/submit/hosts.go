@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ParseHosts reads hosts and how many ranks each runs: NODE@SITE:RANKS or
-// SITE/NODE:RANKS, separated by commas. Either all have a number of ranks or none has.
+// ParseHosts parses hosts and how many ranks each runs: NODE@SITE:RANKS or SITE/NODE:RANKS,
+// separated by commas. Either all have a number of ranks or none has.
 func ParseHosts(text string) ([]HostShare, error) {
 	var all []HostShare
 	seen := map[overlay.NodeID]bool{}
@@ -54,7 +54,7 @@ func parseHost(word string) (HostShare, error) {
 	return h, nil
 }
 
-// ranksOf is how many ranks the hosts have together; 0: not said.
+// ranksOf returns the total number of ranks of the hosts; 0: unspecified.
 func ranksOf(hosts []HostShare) (n int) {
 	for _, h := range hosts {
 		n += h.Ranks

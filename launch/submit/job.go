@@ -17,51 +17,50 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Job says what to run, and where.
+// Job describes what to run, and where.
 type Job struct {
 	Key  jobkey.Key // of this job only
 	Argv []string   // as the nodes get it; see Program
-	Env  []string   // NAME=VALUE, beside what the nodes set
+	Env  []string   // NAME=VALUE, in addition to what the nodes set
 
 	Groups jobgroups.Layout // of the ranks; Profile has its own
 
-	// Where. Hosts or Profile, if set, decide in place of Strategy; Place.Ranks is then
-	// the sum of theirs.
+	// Where. Hosts or Profile, if set, replace Strategy; Place.Ranks is then the sum of theirs.
 	Place    allocate.Job
 	Strategy string           // a name of allocate.Strategies; empty: the first
 	Hosts    []HostShare      // all with a number of ranks, or all without: then they are the only candidates
-	Profile  *profile.Profile // groups and what they need
+	Profile  *profile.Profile // groups and their requirements
 	Wait     time.Duration    // how long to wait for hosts, when there are too few
 
-	Files   []File   // to bring to every host that is used
-	Fetch   []string // names below the job's folder, or patterns of path.Match, of files to bring back from every host
-	FetchTo Fetcher  // takes them; required if there are any
+	Files   []File   // to stage to every host that is used
+	Fetch   []string // names below the job's folder, or patterns of path.Match, of files to fetch from every host
+	FetchTo Fetcher  // receives them; required if there are any
 
 	Limits  []*gatepb.Limit
-	Survive bool // as ranks.Job has it
+	Survive bool // see ranks.Job
 
-	// Hang is how long a node, or the way to it, may be silent before the others take its
-	// processes for dead, at most MaxHang; 0: 5 s.
+	// Hang is how long a node, or the path to it, may be silent before the others consider its
+	// processes dead, at most MaxHang; 0: 5 s.
 	Hang time.Duration
 
-	Stdin   io.Reader    // goes to rank 0; may still be read when Run returns
+	Stdin   io.Reader    // sent to rank 0; a Read may still be in progress when Run returns
 	Output  ranks.Output // Run does not close it
 	Signals <-chan os.Signal
 
-	// Progress, if set, is told each step, from one goroutine. It must not block.
+	// Progress, if set, is called for each step, from one goroutine. It must not block.
 	Progress func(Progress)
 }
 
-// MaxHang is the longest that a job may let a silent node pass for living.
+// MaxHang is the longest time that a job may let a silent node count as alive.
 const MaxHang = gate.MaxHang
 
-// HostShare is a host and how many ranks are to run there; 0: not said.
+// HostShare is a host and how many ranks to run there; 0: unspecified.
 type HostShare struct {
 	Node  overlay.NodeID
 	Ranks int
 }
 
-// Check says what is contradictory, or returns nil.
+// Check returns an error if the fields contradict each other.
 func (j *Job) Check() error {
 	switch {
 	case len(j.Argv) == 0:
@@ -78,7 +77,7 @@ func (j *Job) Check() error {
 	return j.Place.Check()
 }
 
-// groups is the line by which the processes learn their groups.
+// groups returns the line by which the processes learn their groups.
 func (j *Job) groups() string {
 	if j.Profile == nil {
 		return j.Groups.String()
@@ -90,32 +89,31 @@ func (j *Job) groups() string {
 	return l.String()
 }
 
-// Placed says which processes a host runs.
+// Placed lists the processes of a host.
 type Placed struct {
 	Node      overlay.NodeID
 	Processes []allocate.Process
 }
 
-// Result is how a job went.
+// Result is the result of a job.
 type Result struct {
 	Places []Placed // in the order of the plan
 	Staged int64    // bytes of files that had to be sent
-	Hosts  int      // that were asked
+	Hosts  int      // asked
 }
 
-// Progress is a step of a submission. Step is one word; the numbers are those that it
-// has a use for.
+// Progress is a step of a submission. Step is one word; it determines which numbers are set.
 type Progress struct {
 	Step    string // listing, measuring, waiting, booking, staging, starting, running, broken, back, ended
-	Have    int    // ranks for which there is room, ways that are measured, hosts that are staged, processes that ended
-	Need    int    // of so many
+	Have    int    // ranks with room, measured paths, staged hosts, or processes that ended
+	Need    int    // of this many
 	Sent    int64  // staging: bytes
-	Missing int64  // staging: bytes that had to be sent in all, as far as known
+	Missing int64  // staging: total bytes to send, as far as known
 	Left    time.Duration
 	Who     string // which hosts or sites
 }
 
-// String returns the step for people.
+// String describes the step.
 func (p Progress) String() string {
 	switch p.Step {
 	case "listing":

@@ -18,10 +18,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// askTime bounds what one node is asked about jobs.
+// askTime bounds the calls to one node about jobs.
 const askTime = 10 * time.Second
 
-// RunningJob is a job as the node services of its hosts see it.
+// RunningJob is a job as reported by the node services of its hosts.
 type RunningJob struct {
 	ID        overlay.JobID
 	State     string // held, started, running or ending; that of most hosts
@@ -29,11 +29,11 @@ type RunningJob struct {
 	Processes int    // on all hosts
 	Hosts     []overlay.NodeID
 	Age       time.Duration // since the first host was booked
-	Argv      []string      // empty: not for us to see
+	Argv      []string      // empty: the caller may not see it
 }
 
-// Jobs asks all hosts which jobs they have, and returns them with the oldest first. The
-// hosts that did not answer come with the error of each.
+// Jobs returns the jobs of all hosts, the oldest first, and the errors of the hosts that did not
+// answer.
 func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error, error) {
 	hosts, err := g.Hosts(ctx)
 	if err != nil {
@@ -76,8 +76,8 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 	return all, silent, nil
 }
 
-// Kill ends a job on all hosts, and returns on how many it ended. The name is its id, or
-// the beginning of it, if no other job's begins so.
+// Kill ends a job on all hosts, and returns on how many it ended. The name is its id, or a prefix
+// that only this job's id has.
 func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended int, err error) {
 	jobs, silent, err := g.Jobs(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	return j.ID, ended, errors.Join(all...)
 }
 
-// each calls f for every host, some at a time, and returns the errors.
+// each calls f for every host, several at a time, and returns the errors.
 func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Context, i int) error) map[overlay.NodeID]error {
 	var (
 		mu     sync.Mutex

@@ -15,16 +15,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of what is measured between sites before a submission.
+// Bounds on the measurements between sites before a submission.
 const (
-	maxSites   = 32               // that are compared, the nearest
-	siteTime   = 10 * time.Second // for a site to measure how far the others are
+	maxSites   = 32               // compared, the nearest
+	siteTime   = 10 * time.Second // for a site to measure the latencies to the others
 	carrySites = 16               // between which bandwidth is measured, the nearest
-	carryTime  = 20 * time.Second // for all of that; nodes keep what was found, so that another time goes on with the rest
+	carryTime  = 20 * time.Second // for all of that; nodes cache the results, so that another submission continues with the rest
 )
 
-// network is what lies between sites, and within them, as one host of each has measured
-// it. The key has the sites in the order of their names.
+// network holds the paths between sites, and within them, as measured by one host of each. The key
+// has the sites in the order of their names.
 type network map[[2]overlay.SiteID]allocate.Path
 
 func sitePair(a, b overlay.SiteID) [2]overlay.SiteID {
@@ -40,15 +40,15 @@ func (n network) Path(a, b overlay.NodeID) (allocate.Path, bool) {
 	return path, path.RTT > 0 && a != b
 }
 
-// fillOffer tells an offer what was measured.
+// fillOffer enters the measurements into an offer.
 func (n network) fillOffer(offer *match.Offer) {
 	for pair, path := range n {
 		offer.Sites(pair[0], pair[1], match.Link{RTT: path.RTT, Bandwidth: rateOf(path.Bandwidth)})
 	}
 }
 
-// rateOf is bytes a second with the two digits that a measurement of some tenths of a
-// second is good for, rounded down: a limit is to hold.
+// rateOf returns a bandwidth in bytes a second as a rate, rounded down to two digits, the precision
+// of a measurement of some tenths of a second: the rate will be used as a limit.
 func rateOf(bandwidth float64) profile.Rate {
 	bits := profile.Rate(min(bandwidth*8, 1<<60))
 	digit := profile.Rate(1)
@@ -58,7 +58,7 @@ func rateOf(bandwidth float64) profile.Rate {
 	return bits / digit * digit
 }
 
-// paths lists what is known of the ways between sites, in the order of their names.
+// paths lists the known paths between sites, in the order of their names.
 func (n network) paths(sites []overlay.SiteID) (all []allocate.SitePath) {
 	sites = slices.Compact(slices.Sorted(slices.Values(sites)))
 	for i, a := range sites {
@@ -69,7 +69,7 @@ func (n network) paths(sites []overlay.SiteID) (all []allocate.SitePath) {
 	return all
 }
 
-// neededMeasurements reports what of the ways between hosts decides where a job is placed.
+// neededMeasurements reports which measurements between hosts affect the placement of a job.
 func neededMeasurements(j *Job) (latency, bandwidth bool) {
 	if j.Profile == nil {
 		auto := len(j.Hosts) == 0 && j.Strategy == allocate.Auto{}.Name()
@@ -87,14 +87,14 @@ func neededMeasurements(j *Job) (latency, bandwidth bool) {
 	return latency, bandwidth
 }
 
-// question is what one host is to measure.
+// question is the list of nodes that one host must measure.
 type question struct {
 	asked overlay.NodeID
 	nodes []overlay.NodeID
 }
 
-// questions has the nearest host of each site measure the way to that of each site that
-// is farther, and to a neighbour. The hosts are in the order of their distance.
+// questions makes the nearest host of each site measure the path to that of each farther site, and
+// to a neighbour. hosts is sorted by distance.
 func questions(hosts []Host) (all []question) {
 	neighbour := map[overlay.SiteID]overlay.NodeID{}
 	for _, h := range hosts {
@@ -122,8 +122,8 @@ func questions(hosts []Host) (all []question) {
 	return slices.DeleteFunc(all, func(q question) bool { return len(q.nodes) == 0 })
 }
 
-// measureLinks returns what hosts of different sites measure between them. What cannot be
-// measured in time is left out. tell hears how many bandwidths are known of how many.
+// measureLinks returns what hosts of different sites measure between them. It leaves out what
+// cannot be measured in time. It calls tell with the number of bandwidths measured and needed.
 func (g *Grid) measureLinks(ctx context.Context, hosts []Host, bandwidth bool, tell func(have, need int)) network {
 	asked := questions(hosts)
 	found := g.latencies(ctx, asked)
@@ -147,7 +147,7 @@ func (g *Grid) measureLinks(ctx context.Context, hosts []Host, bandwidth bool, t
 			left = slices.Delete(left, i, i+1)
 			busy[w.from.Site], busy[w.to.Site] = true, true
 			under++
-			go func() { answers <- answer{w, g.carries(ctx, w)} }() // which is waited for below
+			go func() { answers <- answer{w, g.carries(ctx, w)} }() // the loop below receives the answer
 		}
 		if under == 0 {
 			return found
@@ -160,7 +160,7 @@ func (g *Grid) measureLinks(ctx context.Context, hosts []Host, bandwidth bool, t
 	}
 }
 
-// latencies has the hosts asked measure how far the others are.
+// latencies makes the hosts measure the latencies to the others.
 func (g *Grid) latencies(ctx context.Context, asked []question) network {
 	ctx, cancel := context.WithTimeout(ctx, siteTime)
 	defer cancel()
@@ -181,11 +181,11 @@ func (g *Grid) latencies(ctx context.Context, asked []question) network {
 	return found
 }
 
-// way is between two hosts.
+// way is a path between two hosts.
 type way struct{ from, to overlay.NodeID }
 
-// ways are those of which the bandwidth is to be measured, because they exist: between
-// the nearest sites first.
+// ways returns the paths whose bandwidth must be measured, because a latency was found: those
+// between the nearest sites first.
 func ways(asked []question, found network) (all []way) {
 	index := map[overlay.SiteID]int{}
 	for i, q := range asked {
@@ -196,7 +196,7 @@ func ways(asked []question, found network) (all []way) {
 			}
 		}
 	}
-	for _, q := range asked { // the last site has nobody to ask but its neighbour
+	for _, q := range asked { // the last site has only its neighbour to measure
 		for _, node := range q.nodes {
 			if _, known := index[node.Site]; !known {
 				index[node.Site] = len(index)
@@ -208,20 +208,19 @@ func ways(asked []question, found network) (all []way) {
 	return slices.DeleteFunc(all, func(w way) bool { return index[w.to.Site] >= carrySites })
 }
 
-// free returns the first way of which both sites have nothing else to measure, lest they
-// measure each other; -1: there is none.
+// free returns the index of the first way whose sites are not busy with another measurement,
+// because concurrent measurements would disturb each other; -1: there is none.
 func free(left []way, busy map[overlay.SiteID]bool) int {
 	return slices.IndexFunc(left, func(w way) bool { return !busy[w.from.Site] && !busy[w.to.Site] })
 }
 
-// carries has a host measure how many bytes a second the way to another carries; 0: it is
-// not known.
+// carries makes a host measure how many bytes a second the path to another carries; 0: unknown.
 func (g *Grid) carries(ctx context.Context, w way) float64 {
 	d := g.distances(ctx, question{w.from, []overlay.NodeID{w.to}}, true)[w.to]
 	return float64(d.GetBandwidth())
 }
 
-// distances has a host measure, and returns what it knows.
+// distances makes a host measure, and returns its results.
 func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[overlay.NodeID]*gatepb.Distance {
 	m := &gatepb.MeasureRequest{Bandwidth: bandwidth}
 	for _, n := range q.nodes {
@@ -233,7 +232,7 @@ func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[ov
 	}
 	known := map[overlay.NodeID]*gatepb.Distance{}
 	for _, d := range r.Distances {
-		// What it was not asked is no answer.
+		// Ignores results that were not requested.
 		if node, err := overlay.ParseNodeID(d.Node); err == nil && d.LatencyNs > 0 && d.LatencyNs < uint64(time.Minute) && slices.Contains(q.nodes, node) {
 			known[node] = d
 		}

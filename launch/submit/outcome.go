@@ -11,23 +11,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// outcome is how processes ended, and what that means for the job: the same as for
-// package ranks, which does it for those of one node.
+// outcome is how processes ended, and the consequence for the job: the same rules as in package
+// ranks for the processes of one node.
 type outcome struct {
 	survive bool
-	need    int // processes that the job has
+	need    int // number of processes of the job
 	ended   map[allocate.Process]bool
-	failed  *ranks.ExitError // the first that ended with a status of its own
+	failed  *ranks.ExitError // the first that exited with a non-zero status
 	killed  *ranks.ExitError // the first that a signal ended, or that was lost
-	good    bool             // one ended well
+	good    bool             // one exited with status 0
 }
 
 func newOutcome(need int, survive bool) *outcome {
 	return &outcome{survive: survive, need: need, ended: map[allocate.Process]bool{}}
 }
 
-// exited notes the end of a process, and returns why the job is to end, if so. Only the
-// first word on a process counts.
+// exited records the end of a process, and returns why the job must end, if it must. Only the first
+// report on a process counts.
 func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) *ranks.ExitError {
 	p := processOf(m.Process)
 	if o.ended[p] {
@@ -48,7 +48,7 @@ func (o *outcome) exited(from overlay.NodeID, m *gatepb.Exited) *ranks.ExitError
 	return o.bad(&ranks.ExitError{Rank: p.Rank, Status: int(min(m.Status, 255)), Err: fmt.Errorf("%s (%s)", what, from)}, m.Status > 128)
 }
 
-// lost notes that a process is out of reach. For those who wait for it, it was killed.
+// lost records that a process is unreachable. To its peers it counts as killed.
 func (o *outcome) lost(from overlay.NodeID, p allocate.Process, why error) *ranks.ExitError {
 	if o.ended[p] {
 		return nil
@@ -71,7 +71,7 @@ func (o *outcome) bad(how *ranks.ExitError, killed bool) *ranks.ExitError {
 	return how
 }
 
-// verdict is what the job came to when nothing has ended it.
+// verdict returns the result of the job when nothing has ended it early.
 func (o *outcome) verdict() error {
 	switch {
 	case o.failed != nil:
@@ -82,8 +82,8 @@ func (o *outcome) verdict() error {
 	return nil
 }
 
-// outputError is why a job ends of which nobody takes the output any more: as if the
-// process had been told by SIGPIPE.
+// outputError returns why a job ends when its output cannot be written: as if SIGPIPE had ended the
+// process.
 func outputError(rank int, err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return &ranks.ExitError{Rank: rank, Status: 128 + int(syscall.SIGPIPE), Err: errors.New("signal: " + syscall.SIGPIPE.String())}

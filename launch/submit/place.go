@@ -14,14 +14,14 @@ import (
 // TooFew is the error of a job for which there is no room now. There may be some later.
 type TooFew struct {
 	Have, Need int      // ranks
-	Waiting    []string // for which hosts or sites; none: for any
+	Waiting    []string // hosts or sites to wait for; none: any
 	Err        error    // what is missing, in full
 }
 
 func (e *TooFew) Error() string { return e.Err.Error() }
 func (e *TooFew) Unwrap() error { return e.Err }
 
-// refusals names what is waited for.
+// refusals describes the hosts to wait for.
 func (e *TooFew) refusals() string {
 	if len(e.Waiting) == 0 {
 		return "more hosts"
@@ -32,8 +32,8 @@ func (e *TooFew) refusals() string {
 	return strings.Join(e.Waiting, ", ")
 }
 
-// fixed is a Strategy that does as it was told: so many ranks on each of these hosts, in
-// this order.
+// fixed is a Strategy with a given placement: this many ranks on each of these hosts, in this
+// order.
 type fixed struct {
 	name   string
 	shares []HostShare
@@ -68,26 +68,26 @@ func (f fixed) Place(d allocate.Demand) ([]allocate.Share, error) {
 	return all, nil
 }
 
-// Settled implements allocate.Strategy: nothing but the hosts that were named matters.
+// Settled implements allocate.Strategy: only the named hosts matter.
 func (f fixed) Settled(d allocate.Demand) bool {
 	_, err := f.Place(d)
 	return err == nil
 }
 
-// placement is how a job is to be placed.
+// placement is how a job will be placed.
 type placement struct {
 	job      allocate.Job
 	strategy allocate.Strategy
 	hosts    []Host  // the candidates, in the order in which to book them
-	between  network // what was measured for it; nil: nothing had to be
+	between  network // the measurements for it; nil: none were needed
 
-	// ranks, if not nil, says which processes run on a host, in place of the plan's, which
-	// has as many: a profile numbers ranks by group.
+	// ranks, if not nil, lists the processes of a host, in place of the plan's, which has as many:
+	// a profile numbers ranks by group.
 	ranks map[overlay.NodeID][]allocate.Process
 }
 
-// place decides how to place a job on what the grid has, nearest host first. The error
-// is a *TooFew if more hosts could help.
+// place places a job on the available hosts, nearest first. The error is a *TooFew if more hosts
+// could help.
 func place(j *Job, hosts []Host, between network) (*placement, error) {
 	p := &placement{job: j.Place, between: between}
 	for _, h := range hosts {
@@ -142,7 +142,7 @@ func (p *placement) named(j *Job, all []Host) error {
 		short.Err = fmt.Errorf("%s", strings.Join(why, ", "))
 		return short
 	}
-	if total == 0 { // nearest first, as they were
+	if total == 0 { // nearest first, as before
 		chosen = slices.DeleteFunc(p.hosts, func(h Host) bool {
 			return !slices.ContainsFunc(j.Hosts, func(w HostShare) bool { return w.Node == h.Node })
 		})
@@ -151,7 +151,7 @@ func (p *placement) named(j *Job, all []Host) error {
 	return nil
 }
 
-// match places the groups of a profile by what hosts offer.
+// match places the groups of a profile on the offers of hosts.
 func (p *placement) match(asked *profile.Profile, between network) error {
 	var offered []match.Host
 	for _, h := range p.hosts {
@@ -189,10 +189,10 @@ func (p *placement) match(asked *profile.Profile, between network) error {
 	return nil
 }
 
-// matchable is a host as the matching of profiles sees it.
+// matchable returns a host in the form used to match profiles.
 func matchable(h allocate.Host) match.Host {
 	m := match.Host{Node: h.Node, Processes: h.Processes, Cores: h.CPU / 1000, Memory: profile.Bytes(h.Memory)}
-	if h.CPU == 0 { // not limited, so the number of processes is what limits
+	if h.CPU == 0 { // not limited, so the number of processes is the limit
 		m.Cores = h.Processes * maxCores
 	}
 	if h.Memory == 0 {
@@ -201,16 +201,16 @@ func matchable(h allocate.Host) match.Host {
 	return m
 }
 
-// maxCores is as many cores as one process may ask for where a host does not limit them.
+// maxCores is how many cores one process may ask for on a host that does not limit them.
 const maxCores = 1024
 
-// linkUp says what was measured: round trips from here, which belong to a host's site
-// as much as to it.
+// linkUp enters the measured round trips from here into the offer. They are attributed to the
+// nearest host's site as well.
 func linkUp(offer *match.Offer, hosts []Host) {
 	if len(hosts) == 0 || hosts[0].Latency == allocate.UnknownLatency {
 		return
 	}
-	here := hosts[0].Node // the nearest is this node, or as good as
+	here := hosts[0].Node // the nearest host is this node, or as near
 	for _, h := range hosts[1:] {
 		if h.Latency != allocate.UnknownLatency {
 			offer.Hosts(here, h.Node, match.Link{RTT: h.Latency})
@@ -218,7 +218,7 @@ func linkUp(offer *match.Offer, hosts []Host) {
 	}
 }
 
-// processes returns what the hosts of a plan run.
+// processes returns the processes of each host of a plan.
 func (p *placement) processes(plan *allocate.Plan) []Placed {
 	var all []Placed
 	for _, h := range plan.Used() {
@@ -231,7 +231,7 @@ func (p *placement) processes(plan *allocate.Plan) []Placed {
 	return all
 }
 
-// plan places the job by what hosts offer, with nothing booked.
+// plan places the job on the hosts' offers, without booking.
 func (p *placement) plan() (*allocate.Plan, error) {
 	hosts := make([]allocate.Host, 0, len(p.hosts))
 	for _, h := range p.hosts {

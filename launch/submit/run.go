@@ -16,20 +16,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// waitStep is how long to wait until the grid is asked for hosts again.
+// waitStep is the interval between two queries for hosts.
 const waitStep = time.Second
 
-// maxRefusals is how many hosts may refuse the job of a profile before it is not matched
-// with others any more.
+// maxRefusals bounds the hosts that may refuse a profile's job before it is no longer matched with
+// others.
 const maxRefusals = 64
 
-// Run brings a job onto hosts of the grid and returns when all its processes have ended.
-// The error says why the job could not be started, or is that of package ranks: an
-// *ranks.ExitError of the process that failed first, or a *ranks.SignalError. The end of
-// ctx ends the job.
+// Run starts a job on hosts of the grid and returns when all its processes have ended. The error
+// says why the job could not be started, or is that of package ranks: an *ranks.ExitError of the
+// process that failed first, or a *ranks.SignalError. The end of ctx ends the job.
 //
-// At the first of Job.Signals, processes get SIGTERM and, 2 s later or at the second one,
-// SIGKILL.
+// At the first of Job.Signals, processes get SIGTERM and, 2 s later or at the second one, SIGKILL.
 func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	if err := j.Check(); err != nil {
 		return nil, err
@@ -39,7 +37,7 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	for {
 		r, refused, err := attempt(ctx, g, j, without)
 		if err != nil && j.Profile != nil && len(refused) > 0 && len(without) < maxRefusals && later(err) {
-			// The hosts were chosen before they were asked: others may do as well.
+			// The hosts were chosen before they were asked; others may accept.
 			without = append(without, refused...)
 			continue
 		}
@@ -53,8 +51,8 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	}
 }
 
-// attempt is one submission, to other hosts than those; refused are those that did not
-// take the job.
+// attempt makes one submission, without the hosts in without; refused are those that refused the
+// job.
 func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (r *Result, refused []overlay.NodeID, err error) {
 	p, err := find(ctx, g, j, without)
 	if err != nil {
@@ -72,8 +70,8 @@ func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (r 
 	return r, refused, err
 }
 
-// find asks which hosts there are, and decides how to place the job on them, some left
-// out. A signal ends it.
+// find queries the hosts and decides how to place the job on them, except those in without. A
+// signal ends it.
 func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*placement, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -118,18 +116,18 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	return place(j, hosts, between)
 }
 
-// later reports whether a job that failed may succeed when more hosts are there, or
-// those who list them are.
+// later reports whether a failed job may succeed when more hosts, or the daemons that list them,
+// are available.
 func later(err error) bool {
 	var few *TooFew
 	var short *allocate.Shortage
 	return errors.As(err, &few) || errors.As(err, &short) || unlisted(err)
 }
 
-// unlisted reports whether the list of hosts was out of reach.
+// unlisted reports whether the list of hosts was unavailable.
 func unlisted(err error) bool { return status.Code(err) == codes.Unavailable }
 
-// wait waits a moment, and says for what.
+// wait waits for waitStep, and reports the reason as progress.
 func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 	p := Progress{Step: "waiting", Need: j.Place.Processes(), Who: "more hosts", Left: time.Until(until)}
 	var few *TooFew
@@ -158,7 +156,7 @@ func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 	}
 }
 
-// Plan says where the job would run, by what hosts offer now; nothing is booked.
+// Plan returns where the job would run by the current offers; it books nothing.
 func Plan(ctx context.Context, g *Grid, j *Job) (*allocate.Plan, error) {
 	if err := j.Place.Check(); err != nil {
 		return nil, err

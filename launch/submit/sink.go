@@ -16,29 +16,29 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Fetcher takes the files that come back from hosts, by pieces. The pieces of a file
-// come in order and from one goroutine; those of different hosts at the same time. How a
-// file that cannot be had ends is Fail, with the reason, in place of the last piece.
+// Fetcher receives the files fetched from hosts, in pieces. The pieces of a file come in order and
+// from one goroutine; those of different hosts concurrently. For a file that cannot be fetched,
+// Fail is called with the reason instead of the last piece.
 type Fetcher interface {
 	Piece(from overlay.NodeID, name string, mode os.FileMode, data []byte, end bool) error
 	Fail(from overlay.NodeID, name string, why error)
 }
 
-// sink takes what processes wrote. Conversations use it at the same time.
+// sink receives the output of processes. Conversations use it concurrently.
 type sink struct {
 	out   ranks.Output
 	files Fetcher
 
 	mu      sync.Mutex // guards the fields below
 	writers map[allocate.Process]*[2]io.Writer
-	broken  map[string]bool // files that cannot be taken, by host and name
+	broken  map[string]bool // files that cannot be written, by host and name
 }
 
 func newSink(out ranks.Output, files Fetcher) *sink {
 	return &sink{out: out, files: files, writers: map[allocate.Process]*[2]io.Writer{}, broken: map[string]bool{}}
 }
 
-// output passes on what a process wrote.
+// output forwards a process's output.
 func (s *sink) output(from overlay.NodeID, m *gatepb.Output) error {
 	w, err := s.writer(from, processOf(m.Process), m.Stderr)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *sink) writer(from overlay.NodeID, p allocate.Process, stderr bool) (io.
 	return w[0], nil
 }
 
-// file passes a piece of a file on. A file that fails does not end the job.
+// file forwards a piece of a file. A file that fails does not end the job.
 func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
 	name := from.String() + "/" + m.Name
 	s.mu.Lock()
@@ -89,8 +89,8 @@ func (s *sink) file(from overlay.NodeID, m *gatepb.FileChunk) {
 	}
 }
 
-// Folder is a Fetcher that writes files below a folder: SITE/NODE/NAME, or NAME only
-// when it is Flat. A file appears when it is whole.
+// Folder is a Fetcher that writes files below a folder: SITE/NODE/NAME, or only NAME when it is
+// Flat. A file appears when it is complete.
 type Folder struct {
 	Dir  string
 	Flat bool
@@ -139,7 +139,7 @@ func (f *Folder) Piece(from overlay.NodeID, name string, mode os.FileMode, data 
 	return nil
 }
 
-// path is where a file goes. A node may not name one outside.
+// path returns where a file is written. It refuses names outside the folder.
 func (f *Folder) path(from overlay.NodeID, name string) (string, error) {
 	local := filepath.FromSlash(name)
 	if !filepath.IsLocal(local) {
@@ -176,8 +176,8 @@ func (f *Folder) Fail(from overlay.NodeID, name string, why error) {
 	}
 }
 
-// Close removes what did not come whole, and returns the files that came, sorted, and
-// what did not. Call it when the job is over.
+// Close removes incomplete files, and returns the complete ones, sorted, and an error for the
+// others. Call it when the job is over.
 func (f *Folder) Close() (got []string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

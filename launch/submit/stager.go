@@ -9,21 +9,21 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/stage"
 )
 
-// sumsAtOnce is how many sums one message names: 1 MiB of them, for files up to 32 GiB.
+// sumsAtOnce bounds the sums in one message: 1 MiB of them, for files up to 32 GiB.
 const sumsAtOnce = 32768
 
-// stager brings the files to one node, one after the other: it says what a file is made
-// of, sends what is missing there, and goes on when the node has it. Messages come from
-// one goroutine and are taken by another.
+// stager stages the files to one node, one after the other: it sends a file's manifest, sends the
+// chunks that are missing there, and continues when the node has the file. One goroutine calls next
+// and another handles the node's messages.
 type stager struct {
 	files []File
-	count func(missing, sent int64) // told of bytes
+	count func(missing, sent int64) // called with byte counts
 
 	mu     sync.Mutex // guards the fields below
 	active bool
-	at     int                 // the file in progress
-	tell   int                 // sums of its manifest that were sent; -1: all were, and More unset
-	send   []stage.Sum         // chunks that are to be sent
+	at     int                 // the current file
+	tell   int                 // sums of its manifest that were sent; -1: all, and the last message had More unset
+	send   []stage.Sum         // chunks to send
 	chunks map[stage.Sum]int64 // offsets of the file's chunks
 }
 
@@ -39,8 +39,8 @@ func (s *stager) begin() (done bool) {
 	return s.at >= len(s.files)
 }
 
-// restart goes on after the stream broke: with the file in progress, of which only what
-// is missing is sent.
+// restart resumes after the stream broke: with the current file, of which only missing chunks are
+// sent.
 func (s *stager) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *stager) manifest() *gatepb.ToNode {
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: m}}
 }
 
-// read returns the chunk of the current file, as long as it is still what was described.
+// read returns the chunk of the current file, provided that the file has not changed.
 func (s *stager) read(sum stage.Sum) ([]byte, error) {
 	f := s.files[s.at]
 	file, err := os.Open(f.Path)
@@ -118,7 +118,7 @@ func (s *stager) read(sum stage.Sum) ([]byte, error) {
 	return data, nil
 }
 
-// missing takes a node's Missing. Chunks that the file does not have are passed over.
+// missing handles a node's Missing. It skips chunks that the file does not have.
 func (s *stager) missing(m *gatepb.Missing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *stager) missing(m *gatepb.Missing) {
 	s.count(bytes, 0)
 }
 
-// stored takes a node's Stored, and reports whether that was the last file.
+// stored handles a node's Stored, and reports whether that was the last file.
 func (s *stager) stored(m *gatepb.Stored) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

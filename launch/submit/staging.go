@@ -1,6 +1,6 @@
 package submit
 
-// This file is how the hosts of the plan get their files, before the job is started.
+// This file stages files to the hosts of the plan, before the job is started.
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// staging is where a host stands with its files.
+// staging is the progress of one host.
 type staging struct {
 	ready bool
-	moved time.Time // when anything moved last
+	moved time.Time // time of the last progress
 	sent  int64
 }
 
@@ -39,8 +39,7 @@ func (c *counter) read(node overlay.NodeID) (missing, sent, moved int64) {
 	return c.missing, c.sent, c.of[node]
 }
 
-// stageAll has the hosts of the plan get their files, and the job started when they have
-// them.
+// stageAll stages the files to the hosts of the plan, and starts the job when they have them.
 func (d *driver) stageAll() {
 	now, ready, used := time.Now(), 0, d.sub.Plan().Used()
 	for _, h := range used {
@@ -63,7 +62,7 @@ func (d *driver) stageAll() {
 	}
 }
 
-// stalled drops the hosts that take no files any more.
+// stalled drops the hosts that make no progress.
 func (d *driver) stalled(now time.Time) {
 	for node, s := range d.stages {
 		_, _, moved := d.bytes.read(node)
@@ -76,14 +75,14 @@ func (d *driver) stalled(now time.Time) {
 	}
 }
 
-// ready notes that a host has all files.
+// ready records that a host has all files.
 func (d *driver) ready(node overlay.NodeID) {
 	if s := d.stages[node]; s != nil {
 		s.ready = true
 	}
 }
 
-// drop takes a host out to which the files do not get.
+// drop removes a host to which the files cannot be staged.
 func (d *driver) drop(node overlay.NodeID, why error, now time.Time) {
 	delete(d.stages, node)
 	d.do(d.sub.Drop(node, now))
