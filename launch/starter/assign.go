@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// Range is the accounts that jobs of users get whom no rule maps. Nobody else has them.
+// Range is the range of accounts for jobs of users that no rule maps. Nothing else may use them.
 type Range struct{ First, Last uint32 }
 
 // Has reports whether an account is in the range.
 func (r Range) Has(uid uint32) bool { return uid >= r.First && uid <= r.Last }
 
-// Mapped is a rule: jobs of whose identity fits the pattern run as an account.
+// Mapped is a rule: jobs of matching identities run in an account.
 type Mapped struct {
 	Identity string // USER@SITE/NODE, a pattern of path.Match
 	UID      uint32
 }
 
-// accounts decides which account a job gets. It knows no processes: what lives, it is
-// told.
+// accounts assigns an account to each job. It does not look at processes: the caller reports which
+// accounts are in use.
 type accounts struct {
 	rules []Mapped
 	free  Range
-	never []uint32          // that no job gets, whatever a rule says
-	live  map[uint32]string // whose jobs an account has now; "" where that is not known
-	used  []uint32          // accounts of the range that were given out, longest ago first
-	next  uint32            // how many of the range were given out at least once
+	never []uint32          // accounts that no job gets, whatever a rule says
+	live  map[uint32]string // the submitter whose jobs an account runs now; "" if unknown
+	used  []uint32          // accounts of the range in the order of their last use, oldest first
+	next  uint32            // how many of the range were assigned at least once
 }
 
-// submitterOf is who counts as one: the same user of a site, from whichever of its nodes.
+// submitterOf returns what counts as one submitter: the same user of a site, on any of its nodes.
 func submitterOf(identity string) string {
 	user, _, _ := strings.Cut(identity, "/")
 	return user
 }
 
-// assign returns the account for a job of an identity. No two submitters have the same at
-// a time; of the range, the one is given that was used longest ago.
+// assign returns the account for a job of an identity. No two submitters share one at a time; of
+// the range, it assigns the account that was used longest ago.
 func (a *accounts) assign(identity string) (uint32, error) {
 	who := submitterOf(identity)
 	for _, r := range a.rules {
@@ -72,7 +72,7 @@ func (a *accounts) assign(identity string) (uint32, error) {
 	return 0, fmt.Errorf("all %d accounts of uids run jobs of others; name more", uint64(a.free.Last)-uint64(a.free.First)+1)
 }
 
-// check refuses accounts that could read keys or do anything.
+// check refuses accounts that can read keys or have root's rights.
 func (a *accounts) check(uid uint32) error {
 	if uid == 0 || slices.Contains(a.never, uid) {
 		return fmt.Errorf("account %d runs no jobs: it is root's, or may read the keys of a daemon", uid)
@@ -80,10 +80,10 @@ func (a *accounts) check(uid uint32) error {
 	return nil
 }
 
-// begins notes that an account has a job of an identity.
+// begins records that an account runs a job of an identity.
 func (a *accounts) begins(uid uint32, identity string) { a.live[uid] = submitterOf(identity) }
 
-// ends notes that an account has no job any more.
+// ends records that an account runs no job any more.
 func (a *accounts) ends(uid uint32) {
 	delete(a.live, uid)
 	if i := slices.Index(a.used, uid); i >= 0 {

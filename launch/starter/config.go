@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 )
 
-// DefaultSocket is where a starter listens whose settings do not say otherwise.
+// DefaultSocket is the default of the setting "socket".
 const DefaultSocket = "/run/isthmus-starter/starter.sock"
 
 // Config is the starter's file and flags.
@@ -32,13 +32,13 @@ type Config struct {
 	Audit  audit.Config `yaml:"audit" help:"The audit log: every job agent that was started, as which account and for whom, and what was refused."`
 }
 
-// MapRule gives an identity an account.
+// MapRule maps an identity to an account.
 type MapRule struct {
 	Identity string `yaml:"identity" required:"true" help:"Who launches the job, as USER@SITE/NODE; an asterisk stands for any part of a name, as in alice@sitea/*."`
 	Account  string `yaml:"account" required:"true" help:"The local account, by name or number. Two submitters' jobs are not run as one account at a time."`
 }
 
-// Check relates the keys to each other.
+// Check validates the keys against each other.
 func (c Config) Check() error {
 	if _, err := parseRange(c.UIDs); err != nil {
 		return daemon.Wrong("uids", "%v", err)
@@ -51,7 +51,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// parseRange reads FIRST-LAST. Numbers below 1000 are the system's.
+// parseRange parses FIRST-LAST. Numbers below 1000 belong to the system.
 func parseRange(text string) (Range, error) {
 	a, b, _ := strings.Cut(text, "-")
 	first, err := strconv.ParseUint(a, 10, 31)
@@ -62,7 +62,7 @@ func parseRange(text string) (Range, error) {
 	return Range{uint32(first), uint32(last)}, nil
 }
 
-// uidOf returns the number of an account.
+// uidOf returns an account's user id.
 func uidOf(account string) (uint32, error) {
 	if n, err := strconv.ParseUint(account, 10, 32); err == nil {
 		return uint32(n), nil
@@ -75,7 +75,7 @@ func uidOf(account string) (uint32, error) {
 	return uint32(n), err
 }
 
-// groupOf returns the group of an account; 0 for a number without a name, which has none.
+// groupOf returns an account's group id; 0 for a number without a name, which has none.
 func groupOf(uid uint32) (uint32, error) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if _, unknown := errors.AsType[user.UnknownUserIdError](err); unknown {
@@ -134,7 +134,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	defer trail.Start()()
 	opts.Audit = trail
 	daemon.OnChange(ctx, trail.NoteChange)
-	ln, err := local.ListenUnix(cfg.Socket, 0o666) // the kernel says who asks
+	ln, err := local.ListenUnix(cfg.Socket, 0o666) // the kernel authenticates the caller
 	if err != nil {
 		return err
 	}

@@ -16,23 +16,23 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 
-// What is asked of a starter: one question, one answer, each a line of JSON, on a
-// connection of its own.
+// The starter's protocol: one request and one reply, each a line of JSON, on a connection of its
+// own.
 const (
-	doStart = "start" // an agent, whose listening socket comes with the question
+	doStart = "start" // an agent, whose listening socket comes with the request
 	doKill  = "kill"  // an agent, at once
-	doEnded = "ended" // answered when nothing is left of an agent
+	doEnded = "ended" // replied to when nothing is left of an agent
 )
 
-// maxLine bounds a question and an answer.
+// maxLine bounds the bytes of a request and of a reply.
 const maxLine = 4096
 
 // request is a question.
 type request struct {
 	Do       string `json:"do"`
 	Name     string `json:"name"`               // of the agent: 16 hexadecimal digits
-	Identity string `json:"identity,omitempty"` // for whom, as USER@SITE/NODE
-	Folder   string `json:"folder,omitempty"`   // in which the job's folder will be
+	Identity string `json:"identity,omitempty"` // the submitter, as USER@SITE/NODE
+	Folder   string `json:"folder,omitempty"`   // parent of the job's folder
 	Memory   int64  `json:"memory,omitempty"`   // bytes; 0: not limited
 	CPU      int    `json:"cpu,omitempty"`      // thousandths of a core; 0: not limited
 }
@@ -40,10 +40,10 @@ type request struct {
 // reply is an answer.
 type reply struct {
 	UID     uint32 `json:"uid,omitempty"`
-	Refused string `json:"refused,omitempty"` // why, for people
+	Refused string `json:"refused,omitempty"` // the reason, for people
 }
 
-// check says what is wrong with a question.
+// check returns an error if a request is invalid.
 func (r request) check() error {
 	if len(r.Name) != 16 || strings.Trim(r.Name, "0123456789abcdef") != "" {
 		return fmt.Errorf("a name of an agent that is not 16 hexadecimal digits: %.40q", r.Name)
@@ -66,7 +66,7 @@ func (r request) check() error {
 	return nil
 }
 
-// decode reads a line that came.
+// decode parses a received line.
 func decode(line []byte) (r request, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -79,8 +79,8 @@ func decode(line []byte) (r request, err error) {
 	return r, r.check()
 }
 
-// readLine reads up to the end of a line, and the descriptor that came with it. It stops
-// at maxLine.
+// readLine reads up to the end of a line, and the descriptor that came with it. It reads at most
+// maxLine bytes.
 func readLine(c *net.UnixConn) (line []byte, file *os.File, err error) {
 	buf, oob := make([]byte, maxLine), make([]byte, unix.CmsgSpace(4*4))
 	for len(line) < maxLine {
@@ -126,16 +126,16 @@ func descriptors(oob []byte) (files []*os.File) {
 	return files
 }
 
-// Client asks the starter at a socket. It is safe for concurrent use.
+// Client makes requests to the starter at a socket. It is safe for concurrent use.
 type Client struct {
 	Socket string
-	Folder string // in which jobs' folders are
+	Folder string // parent of the jobs' folders
 }
 
-// answerTime bounds the wait for an answer.
+// answerTime bounds the wait for a reply.
 const answerTime = 30 * time.Second
 
-// Start has an agent run in the account of an identity.
+// Start starts an agent in the account for an identity.
 func (c *Client) Start(identity string, s jobagent.Spec) error {
 	_, err := c.ask(request{Do: doStart, Name: s.Group, Identity: identity, Folder: c.Folder, Memory: s.Memory, CPU: s.CPU}, s.Listener)
 	return err
@@ -147,13 +147,13 @@ func (c *Client) Kill(name string) error {
 	return err
 }
 
-// Ended returns when nothing is left of an agent that has ended, or is killed.
+// Ended returns when nothing is left of an agent that has ended, or was killed.
 func (c *Client) Ended(name string) error {
 	_, err := c.ask(request{Do: doEnded, Name: name}, nil)
 	return err
 }
 
-// Available says why no starter answers at the socket, or returns nil.
+// Available returns why no starter serves the socket, or nil.
 func (c *Client) Available() error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket, Net: "unix"})
 	if err != nil {

@@ -22,23 +22,23 @@ import (
 
 // Options of a Server.
 type Options struct {
-	Helper uint32   // the account that may ask
+	Helper uint32   // the account that may make requests
 	Keys   uint32   // the group that may read the daemons' keys: the helper's
-	Rules  []Mapped // in order; the first that fits counts
-	Range  Range    // accounts of those whom no rule fits
-	Tasks  int      // processes and threads of one job; 0: as many as all
-	State  string   // file in which the next starter finds what lives; "": it finds what it sees
+	Rules  []Mapped // in order; the first match counts
+	Range  Range    // accounts for identities that match no rule
+	Tasks  int      // processes and threads of one job; 0: as many as all jobs may have
+	State  string   // file from which the next starter learns what is running; "": none, it looks at the processes
 	Log    *slog.Logger
 	Audit  *audit.Log
 }
 
-// maxConns bounds the questions that are answered at a time; others wait in the kernel.
+// maxConns bounds the requests served concurrently; further connections wait in the kernel.
 const maxConns = 64
 
-// askTime bounds how long a question may take to come.
+// askTime bounds the arrival of a request.
 const askTime = 5 * time.Second
 
-// endTime bounds how long an answer about an agent's end waits for it.
+// endTime bounds the wait for an agent's end, before the reply.
 const endTime = 20 * time.Second
 
 // Server starts job agents. Make it with New, run it with Serve.
@@ -50,18 +50,18 @@ type Server struct {
 	agents   map[string]*started // by name
 }
 
-// started is an agent.
+// started is a running agent.
 type started struct {
 	UID      uint32
 	Identity string
 	PID      int    // of its guard
-	Begun    uint64 // when that process started, as the kernel counts
+	Begun    uint64 // start time of that process, in kernel ticks
 	Folder   string
 
 	ended chan struct{} // closed when nothing is left of it
 }
 
-// New returns a server that has found what an earlier one had started.
+// New returns a server that knows the agents an earlier one started.
 func New(opts Options) *Server {
 	s := &Server{
 		opts: opts, agents: map[string]*started{},
@@ -74,7 +74,7 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Serve answers on ln until ctx ends. It leaves the agents running.
+// Serve serves ln until ctx ends. It leaves the agents running.
 func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	var work sync.WaitGroup
@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 			continue
 		}
 		room <- struct{}{}
-		work.Go(func() { // ends with the question's time and the answer's
+		work.Go(func() { // bounded by askTime and endTime
 			defer func() { <-room }()
 			defer c.Close()
 			s.serveConn(ctx, c)
@@ -106,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 	}
 }
 
-// serveConn answers one question.
+// serveConn serves one request.
 func (s *Server) serveConn(ctx context.Context, c *net.UnixConn) {
 	cred, err := local.PeerCred(c)
 	if err == nil && cred.UID != s.opts.Helper {
@@ -205,20 +205,20 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	return uid, nil
 }
 
-// watchOver waits for the end of an agent that an earlier starter had started.
+// watchOver waits for the end of an agent that an earlier starter started.
 func (s *Server) watchOver(ctx context.Context, name string, a *started) {
 	for begun(a.PID) == a.Begun {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(200 * time.Millisecond): // it is no child of this process
+		case <-time.After(200 * time.Millisecond): // not a child of this process
 		}
 	}
 	jobagent.RemoveGroup(name)
 	s.processEnded(name, a)
 }
 
-// processEnded ends what is left of an agent's account, and takes the account back.
+// processEnded ends what is left of an agent's account, and frees the account.
 func (s *Server) processEnded(name string, a *started) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *Server) processEnded(name string, a *started) {
 	close(a.ended)
 }
 
-// kill ends an agent and its processes, by a process of their account.
+// kill kills an agent and its processes, by a process of their account.
 func (s *Server) kill(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,14 +249,14 @@ func (s *Server) kill(name string) {
 	if a == nil || begun(a.PID) != a.Begun {
 		return
 	}
-	jobagent.RemoveGroup(name) // which needs no new process, should the job have all that may be
+	jobagent.RemoveGroup(name) // needs no new process, which the job's limit on tasks could prevent
 	if credential, _, err := s.account(a.UID); err == nil && begun(a.PID) == a.Begun {
 		jobagent.KillTree(credential, a.PID)
 	}
 	s.opts.Log.Warn("job agent killed", "agent", name, "identity", a.Identity, "uid", a.UID)
 }
 
-// account returns what a process gets of an account: groups, and a clean environment.
+// account returns the credential and the clean environment for a process of an account.
 func (s *Server) account(uid uint32) (*syscall.Credential, []string, error) {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -288,8 +288,8 @@ func (s *Server) account(uid uint32) (*syscall.Credential, []string, error) {
 	return c, append(env, "USER="+u.Username, "LOGNAME="+u.Username, "HOME="+u.HomeDir), err
 }
 
-// credential returns what a process gets of an account of the system: of its groups all
-// but root's and the one that may read the daemons' keys.
+// credential returns the credential for a process of a system account: with all its groups except
+// root's and the one that may read the daemons' keys.
 func credential(uid, gid uint32, groups []string, keys uint32) (*syscall.Credential, error) {
 	if gid == 0 || gid == keys {
 		return nil, fmt.Errorf("account %d runs no jobs: its group %d is root's, or may read the keys of a daemon", uid, gid)
@@ -303,8 +303,8 @@ func credential(uid, gid uint32, groups []string, keys uint32) (*syscall.Credent
 	return c, nil
 }
 
-// noteStrangers takes accounts of the range for used that have processes, which an earlier
-// starter may have started. mu is held.
+// noteStrangers marks accounts of the range with processes as used; an earlier starter may have
+// started them. The caller must hold mu.
 func (s *Server) noteStrangers() {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
@@ -316,7 +316,7 @@ func (s *Server) noteStrangers() {
 			s.accounts.live[stat.Uid] = ""
 		}
 	}
-	for uid, owner := range s.accounts.live { // forgotten when the next look does not find them
+	for uid, owner := range s.accounts.live { // dropped if the next scan does not find them
 		if owner == "" && !lives(uid, processes) {
 			s.accounts.ends(uid)
 		}
@@ -333,14 +333,14 @@ func lives(uid uint32, processes []string) bool {
 	return false
 }
 
-// kept is the file of what lives.
+// kept is the content of the state file.
 type kept struct {
 	Agents map[string]*started
 	Used   []uint32
 	Next   uint32
 }
 
-// save writes down what lives. mu is held.
+// save writes the state file. The caller must hold mu.
 func (s *Server) save() {
 	if s.opts.State == "" {
 		return
@@ -357,7 +357,7 @@ func (s *Server) save() {
 	}
 }
 
-// load finds what an earlier starter had started and still lives.
+// load finds the agents that an earlier starter started and that are still running.
 func (s *Server) load() {
 	text, err := os.ReadFile(s.opts.State)
 	if err != nil {
@@ -381,11 +381,11 @@ func (s *Server) load() {
 	}
 }
 
-// begun returns when a process started, in the kernel's ticks; 0: there is none.
+// begun returns a process's start time in kernel ticks; 0: there is no such process.
 func begun(pid int) uint64 { return begunIn("/proc", pid) }
 
-// begunIn is begun by what a folder as /proc says. Where that hides others' processes
-// (hidepid), it is 1 for all that live.
+// begunIn is begun for a folder like /proc. Where that hides others' processes (hidepid), it
+// returns 1 for every live process.
 func begunIn(proc string, pid int) uint64 {
 	text, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", proc, pid))
 	if err == nil {
