@@ -9,25 +9,25 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxQueue bounds the messages to a host that wait for one under way. A further one
-// takes the place of the oldest: what is later says more.
+// maxQueue bounds the messages to a host that wait for one in flight. A further one replaces the
+// oldest: later messages have newer information.
 const maxQueue = 4
 
-// mail sends messages: to each host one after the other, so that a way that hangs
-// holds up no other.
+// mail sends messages: to each host one after the other, so that a path that hangs delays no other
+// host.
 type mail struct {
 	w *Watch
 
 	mu    sync.Mutex // not held while sending
 	hosts map[overlay.NodeID]*hostQueue
-	over  map[overlay.NodeID]time.Time // when a host said so last
-	idle  chan struct{}                // not nil while somebody waits for all queues to end
+	over  map[overlay.NodeID]time.Time // when a host last reported it
+	idle  chan struct{}                // not nil while wait waits for all queues to drain
 }
 
-// hostQueue is the messages for one host. It exists while one of them is under way.
+// hostQueue is the queue of one host. It exists while one of its messages is in flight.
 type hostQueue struct{ queue [][]byte }
 
-// send has a message sent, until ctx ends.
+// send queues a message, to be sent until ctx ends.
 func (m *mail) send(ctx context.Context, to overlay.NodeID, message []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *mail) sendOne(ctx context.Context, to overlay.NodeID, message []byte) {
 	}
 }
 
-// saidOver reports whether a host said of late that the job is over there.
+// saidOver reports whether a host reported within of that the job is over there.
 func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
 	return said && time.Since(at) < of
 }
 
-// wait returns when all messages were sent, or after d. Nobody sends meanwhile.
+// wait returns when all messages were sent, or after d. send must not be called meanwhile.
 func (m *mail) wait(d time.Duration) {
 	m.mu.Lock()
 	if len(m.hosts) == 0 {

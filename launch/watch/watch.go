@@ -1,12 +1,11 @@
-// Package watch finds out, on one host of a job, which of the job's other hosts
-// have died, so that the job's processes here can be told of those that were there.
-// It runs the failure detector of package gossip with a real clock: one for each job
-// and host, apart from the job's processes, which may be busy, stopped or gone.
+// Package watch detects, on one host of a job, which of the job's other hosts have died, so that
+// the job's processes here can be told which ranks are lost. It runs the failure detector of
+// package gossip with a real clock: one for each job and host, apart from the job's processes,
+// which may be busy, stopped or gone.
 //
-// It knows no sockets: a Carrier takes messages to the watches of the same job on
-// other hosts, and whoever receives them hands them to Receive. It does not know what
-// processes are, either; a host comes with the ranks that are there, and goes with
-// them to Config.Dead.
+// It knows no sockets: a Carrier sends messages to the watches of the same job on other hosts,
+// whose receivers pass them to Receive. It does not know processes, either; each host has a list of
+// ranks, which it passes to Config.Dead.
 //
 // All state belongs to the goroutine that runs Serve.
 package watch
@@ -26,35 +25,33 @@ import (
 )
 
 const (
-	// maxIncoming bounds the messages that wait for the detector. Further ones are
-	// dropped and counted: others come, with later news.
+	// maxIncoming bounds the messages queued for the detector. Further ones are dropped and
+	// counted: later messages have newer information.
 	maxIncoming = 256
-	// sendTimeout bounds the sending of a message. One that takes longer is no news.
+	// sendTimeout bounds the sending of a message. A later arrival would be outdated.
 	sendTimeout = 5 * time.Second
-	// farewell bounds how long the end of a watch is told to others. Who does not hear
-	// of it hears it from others.
+	// farewell bounds how long the end of a watch is announced. Hosts that miss it learn it from
+	// others.
 	farewell = 2 * time.Second
-	// settling is how long a watch waits before its first word: jobs that are over by
-	// then need no watch, and many hosts that all begin at once no more to do.
+	// settling is how long a watch is silent at first: jobs that end within that time need no
+	// watch, and many hosts that all start at once are not loaded further.
 	settling = 2 * time.Second
 )
 
-// ErrOver is what a Carrier wraps when the other host answers that it does not watch
-// the job (any more). A host that says so when it is about to be taken for dead is not:
-// its processes have ended.
+// ErrOver is wrapped by a Carrier's error when the other host answers that it does not watch the
+// job (any more). A host that answered so is not considered dead: its processes have ended.
 var ErrOver = errors.New("the job is over there")
 
-// ErrHandedOver is the cause with which the context of Serve ends where another watch will
-// go on with the job: the other hosts are not told that it is over here.
+// ErrHandedOver is the cause of the end of Serve's context when another watch continues: then Serve
+// does not announce to the other hosts that the job is over here.
 var ErrHandedOver = errors.New("another watch goes on")
 
-// A Carrier takes messages to other hosts.
+// A Carrier sends messages to other hosts.
 type Carrier interface {
-	// Send takes a message to the watch of the same job on another host, which is
-	// handed it with the name of this host. It returns when the message is there, or
-	// with an error when it may not be or ctx has ended (ErrOver where there is no such
-	// watch); messages may get lost. It is
-	// safe for concurrent use, and does not keep the message.
+	// Send sends a message to the watch of the same job on another host, which receives it with the
+	// name of this host. It returns when the message has arrived, or with an error when it may not
+	// have or ctx has ended (ErrOver if there is no such watch); messages may get lost. It is safe
+	// for concurrent use, and does not retain the message.
 	Send(ctx context.Context, to overlay.NodeID, message []byte) error
 }
 
@@ -64,19 +61,19 @@ type Host struct {
 	Ranks []uint32 // of the processes there
 }
 
-// Config says what to watch. The hosts and Gossip are the same on all hosts.
+// Config describes what to watch. The hosts and Gossip are the same on all hosts.
 type Config struct {
 	Self    overlay.NodeID // one of Hosts
-	Hosts   []Host         // all of the job; the watch keeps it
+	Hosts   []Host         // all of the job; the watch retains it
 	Gossip  gossip.Config
 	Carrier Carrier
 
-	// Since is when the job began here, if another watch was there before this one, whose
-	// work this one goes on with, after ErrHandedOver or without a word; zero: now.
+	// Since is when the job began here, if this watch continues the work of an earlier one, which
+	// ended by ErrHandedOver or crashed; zero: now.
 	Since time.Time
 
-	// Dead is called for each host that is taken for dead, once, and why. One call is
-	// made at a time, by a goroutine of Serve.
+	// Dead is called once for each host that is considered dead, with the reason. Calls are serial,
+	// from a goroutine of Serve.
 	Dead func(h Host, why string)
 
 	Log *slog.Logger
@@ -91,12 +88,11 @@ type Watch struct {
 
 	mail mail
 	news news
-	work sync.WaitGroup // of mail and news; Serve waits for it
+	work sync.WaitGroup // mail and news; Serve waits for it
 }
 
-// New returns a watch that does nothing until Serve. It fails on hosts that are no
-// hosts, or twice there, or do not have the watch's own among them, and on a bad
-// Gossip.
+// New returns a watch that does nothing until Serve. It fails on an invalid or duplicate host, if
+// Self is not among the hosts, and on an invalid Gossip.
 func New(cfg Config) (*Watch, error) {
 	w := &Watch{cfg: cfg, hosts: map[overlay.NodeID]Host{}, incoming: make(chan gossip.Message, maxIncoming)}
 	for _, h := range cfg.Hosts {
@@ -124,27 +120,27 @@ func (w *Watch) detector(now time.Time) (*gossip.Detector, error) {
 	for _, h := range w.cfg.Hosts {
 		members = append(members, h.Node)
 	}
-	// The time of day rises from one start of the host to the next.
+	// The time of day increases from one start of the host to the next.
 	if w.cfg.Since.IsZero() {
 		return gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(now.UnixNano()), members, now)
 	}
 	d, err := gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(w.cfg.Since.UnixNano()), members, now)
 	if err == nil {
-		d.Resume(uint64(max(now.Sub(w.cfg.Since).Milliseconds(), 0))) // a step takes longer than that
+		d.Resume(uint64(max(now.Sub(w.cfg.Since).Milliseconds(), 0))) // a detector step takes longer than 1 ms
 	}
 	return d, err
 }
 
-// Bound returns for how long a dead host may pass for living.
+// Bound returns how long a dead host may count as alive.
 func (w *Watch) Bound() time.Duration { return w.cfg.Gossip.Bound(len(w.hosts)) }
 
-// Dropped returns how many messages were dropped because too many came at a time.
+// Dropped returns how many messages were dropped because the queue was full.
 func (w *Watch) Dropped() uint64 { return w.dropped.Load() }
 
-// Serve watches until ctx ends: when the job is over here. It tells the other hosts
-// so, unless that is within its first 2 s, in which it is silent, or the cause is
-// ErrHandedOver. It returns when everything that it started has ended,
-// after what Dead is told and at most 2 s more. Call it once.
+// Serve watches until ctx ends, when the job is over here. It announces that to the other hosts,
+// unless it happens within its first 2 s, in which it is silent, or the cause is ErrHandedOver. It
+// returns when everything that it started has ended, after all calls of Dead and at most 2 s more.
+// Call it once.
 func (w *Watch) Serve(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.work.Wait()
@@ -178,8 +174,8 @@ func (w *Watch) Serve(ctx context.Context) error {
 	}
 }
 
-// settleTime is how long the watch is silent at first. One that goes on with another's work
-// has no time to lose.
+// settleTime returns how long the watch is silent at first. One that continues another's work
+// starts at once.
 func (w *Watch) settleTime() time.Duration {
 	if !w.cfg.Since.IsZero() && time.Since(w.cfg.Since) > settling {
 		return 0
@@ -187,9 +183,9 @@ func (w *Watch) settleTime() time.Duration {
 	return settling
 }
 
-// Receive hands the watch a message that came from another host, which is the one
-// that sent it for certain. An error says that it is none of the job's; the sender is
-// wrong then. It is safe for concurrent use, and does not wait.
+// Receive passes a message to the watch. The caller has authenticated from as its sender. An error
+// means that the message is not valid in this job, which is the sender's fault. It is safe for
+// concurrent use, and does not block.
 func (w *Watch) Receive(from overlay.NodeID, message []byte) error {
 	m, err := gossip.Decode(message)
 	if err != nil {
@@ -210,7 +206,7 @@ func (w *Watch) Receive(from overlay.NodeID, message []byte) error {
 	return nil
 }
 
-// do carries out what the detector says.
+// do carries out the detector's output.
 func (w *Watch) do(ctx context.Context, out gossip.Output) {
 	for i := range out.Send {
 		w.mail.send(ctx, out.Send[i].To, out.Send[i].Append(nil))
@@ -226,7 +222,7 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 			w.cfg.Log.Warn("host failed", "node", v.ID.String(), "reason", v.Reason, "silent", v.Silent.String())
 			w.news.add(w.hosts[v.ID], why)
 		case gossip.Returned, gossip.Joined:
-			// Its processes have been told of, and stay lost for those here.
+			// Its processes were reported as dead, and stay lost to those here.
 			w.cfg.Log.Warn("host is back", "node", v.ID.String(), "verdict", v.Kind.String())
 		default:
 			w.cfg.Log.Info("host is done", "node", v.ID.String())
@@ -234,14 +230,14 @@ func (w *Watch) do(ctx context.Context, out gossip.Output) {
 	}
 }
 
-// news tells of dead hosts, each once, beside the detector, which must not wait for
-// whoever listens.
+// news calls Dead for each dead host once, apart from the detector, which must not wait for the
+// callee.
 type news struct {
 	w *Watch
 
-	mu      sync.Mutex // not held while telling
+	mu      sync.Mutex // not held during calls
 	told    map[overlay.NodeID]bool
-	queue   []func() // one for each host at most
+	queue   []func() // at most one for each host
 	telling bool
 }
 
