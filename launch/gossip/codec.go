@@ -9,14 +9,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How a message is laid out. Numbers are big-endian, and a node is site:str8
-// name:str8, each a byte of length and so many of text:
+// The layout of a message. Numbers are big-endian, and a node is site:str8 name:str8, each a length
+// byte and that many bytes of text:
 //
 //	version:u8 kind:u8 round:u64 from to n:u16 entries[n]
 //	entry: node incarnation:u64 heartbeat:u64 age:u64(ns) flags:u8, of which bit 0 says that it left
 //
-// A receiver refuses another version: all hosts of a job must speak the same, and
-// without the message it will say whom it does not hear.
+// A receiver refuses another version: all hosts of a job must speak the same one, and a host whose
+// messages are refused is declared failed.
 const (
 	codecVersion = 1
 	flagLeft     = 1
@@ -27,18 +27,17 @@ const (
 	minLen   = minNode + 3*8 + 1
 )
 
-// MaxEncoded is the length of the longest encoded message, in bytes.
+// MaxEncoded is the largest length of an encoded message, in bytes.
 const MaxEncoded = 2 + 8 + 2*nodeLen + 2 + (MaxMembers+1)*entryLen
 
-// maxAge bounds the age of news. Whatever is older is no news to anybody.
+// maxAge bounds the age of an entry. Older entries have no effect.
 const maxAge = 365 * 24 * time.Hour
 
-// ErrMalformed is wrapped by what Decode says of bytes that are no message.
+// ErrMalformed is wrapped by the errors of Decode.
 var ErrMalformed = errors.New("malformed gossip")
 
-// Append appends the encoded message to b and returns the extended slice. Names of
-// nodes are those that overlay.CheckName allows, and entries at most MaxMembers+1,
-// as in all messages of a Detector.
+// Append appends the encoded message to b and returns the extended slice. Names of nodes must pass
+// overlay.CheckName, and entries number at most MaxMembers+1, as in all messages of a Detector.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, codecVersion, byte(m.Kind))
 	b = binary.BigEndian.AppendUint64(b, m.Round)
@@ -101,7 +100,7 @@ func Decode(b []byte) (Message, error) {
 	return m, nil
 }
 
-// reader takes a message apart and remembers its first error.
+// reader decodes a message and keeps its first error.
 type reader struct {
 	rest []byte
 	err  error
@@ -113,8 +112,7 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, of which there are at most 255, or zeros once
-// anything went wrong.
+// take returns the next n bytes, of which there are at most 255, or zeros after an error.
 func (r *reader) take(n int) []byte {
 	if len(r.rest) < n {
 		r.fail("it ends early")

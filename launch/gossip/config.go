@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pattern is in which order a host sends to others.
+// Pattern is the order in which a host sends to others.
 type Pattern int
 
 // The patterns.
@@ -22,13 +22,13 @@ func (p Pattern) String() string {
 	return "double"
 }
 
-// MaxMembers is the most hosts that a detector knows.
+// MaxMembers bounds the hosts that a detector knows.
 const MaxMembers = 4096
 
-// Config is what all hosts of a job agree on. A zero field has its default.
+// Config holds the parameters that all hosts of a job share. A zero field has its default.
 type Config struct {
 	Period  time.Duration // between a host's messages; 500 ms
-	Hang    time.Duration // how long a host or a path may be silent without being dead; 5 s
+	Hang    time.Duration // how long a host or a path may be silent without counting as dead; 5 s
 	Ping    time.Duration // how long a suspect has to answer; 1 s. Part of Bound.
 	Pattern Pattern
 }
@@ -51,9 +51,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Bound returns how old the news of one of n hosts must be for it to be declared
-// failed. All survivors know of a death after that, and what messages took on
-// the wire.
+// Bound returns how old the last heartbeat of one of n hosts must be for the host to be declared
+// failed. All survivors know of a death after that time plus the messages' time on the wire.
 func (c Config) Bound(n int) time.Duration {
 	c, _ = c.withDefaults()
 	periods := 3
@@ -63,15 +62,14 @@ func (c Config) Bound(n int) time.Duration {
 	return time.Duration(periods*steps(n))*c.Period + c.Hang
 }
 
-// suspectAfter is Bound without the time for an answer.
+// suspectAfter returns Bound without the time for an answer.
 func (c Config) suspectAfter(n int) time.Duration { return c.Bound(n) - c.Ping }
 
-// steps is how many periods news takes to reach n hosts: the logarithm of n to
-// base 2, rounded up.
+// steps returns how many periods news takes to reach n hosts: the logarithm of n to base 2, rounded
+// up.
 func steps(n int) int { return bits.Len(uint(max(n, 2) - 1)) }
 
-// target returns how many places further on a ring of n, which is 2 or more, the
-// message of a round goes.
+// target returns the distance, on a ring of n >= 2 hosts, to the target of a round's message.
 func (c Config) target(round uint64, n int) int {
 	l := uint64(steps(n))
 	if c.Pattern == Single {

@@ -12,56 +12,53 @@ import (
 // Stats counts what a detector did.
 type Stats struct {
 	Gossips, Pings, Pongs uint64 // sent
-	Refused               uint64 // entries of hosts beyond MaxMembers, and messages that were not for us
-	Stalls                uint64 // times that this host stood still
+	Refused               uint64 // entries of hosts beyond MaxMembers, and messages for another host
+	Stalls                uint64 // times that this host was suspended
 }
 
-// Detector is the failure detector of one host. It is not safe for use by
-// several goroutines at once.
+// Detector is the failure detector of one host. It is not safe for concurrent use.
 //
-// Its owner calls Step at the time that Next says, or before, and Receive for
-// each message that comes in, with the time of its own clock, which must not run
-// backwards.
+// Its owner calls Step at the time that Next returns, or before, and Receive for each incoming
+// message, with the time of its own clock, which must be monotonic.
 type Detector struct {
 	cfg   Config
 	self  Entry
 	round uint64 // of the last period
 	seen  uint64 // highest round in a message
 	due   time.Time
-	awake time.Time // the last call
+	awake time.Time // time of the last call
 	peers map[overlay.NodeID]*peer
-	names []overlay.NodeID // of peers, sorted, so that a run can be repeated exactly
-	ring  []overlay.NodeID // the living, and this host, by name
+	names []overlay.NodeID // names of peers, sorted, so that runs are reproducible
+	ring  []overlay.NodeID // the living hosts, and this one, by name
 	stats Stats
 }
 
 type state uint8
 
 const (
-	alive     state = iota // or not heard of yet
+	alive     state = iota // or never heard of
 	suspected              // pinged
 	failed
 	left
 )
 
-// A peer is what is known of another host.
+// peer is the state of another host.
 //
 //	        no news          no pong
 //	alive ----------> suspected ----> failed
 //	  ^                   |              |
 //	  +---- any news -----+--- news -----+     a leave leads to left from anywhere
 type peer struct {
-	Entry           // Age is not kept; Incarnation 0: not heard of yet
-	fresh time.Time // when the heartbeat was sent, by our clock
+	Entry           // Age is unused; Incarnation 0: never heard of
+	fresh time.Time // when the heartbeat was sent, by this host's clock
 	state state
 	until time.Time // suspected: when it is declared failed
 	ping  time.Time // suspected: when it is pinged again
 }
 
-// New returns the detector of host self, whose incarnation is 1 or more and
-// higher than at any start before; the time of day in nanoseconds will do. It
-// expects to hear of members, among which self may be. Its first message is due
-// now.
+// New returns the detector of host self. The incarnation must be 1 or more and higher than at any
+// earlier start; the time of day in nanoseconds will do. The detector expects to hear of members,
+// which may include self. Its first message is due now.
 func New(cfg Config, self overlay.NodeID, incarnation uint64, members []overlay.NodeID, now time.Time) (*Detector, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -80,12 +77,12 @@ func New(cfg Config, self overlay.NodeID, incarnation uint64, members []overlay.
 	return d, nil
 }
 
-// Resume has the detector go on as the one that this host had before it was started anew,
-// with the same incarnation: to others it only was silent. heartbeat is more than that one
-// can have come to. Call it before all else.
+// Resume makes the detector continue the one that this host ran before its restart, with the same
+// incarnation: to others it was only silent. heartbeat must exceed any that the earlier detector
+// can have reached. Call it first.
 func (d *Detector) Resume(heartbeat uint64) { d.self.Heartbeat = heartbeat }
 
-// Next returns when Step has something to do; after Leave that is a day away.
+// Next returns when Step is due; after Leave that is a day away.
 func (d *Detector) Next() time.Time {
 	if d.self.Left {
 		return d.awake.Add(24 * time.Hour)
@@ -110,12 +107,11 @@ func (d *Detector) Next() time.Time {
 	return next
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (d *Detector) Stats() Stats { return d.stats }
 
-// Add says that there is a host of this name: a registry lists it. One that is
-// known and alive is left as it is; one that was declared failed is asked once
-// more. Hosts that nobody adds are heard of by gossip.
+// Add adds a host that a registry lists. It does not change one that is known and alive; one that
+// was declared failed is pinged once more. Hosts that are not added are learned by gossip.
 func (d *Detector) Add(id overlay.NodeID, now time.Time) (out Output) {
 	p := d.peers[id]
 	switch {
@@ -145,8 +141,7 @@ func (d *Detector) Step(now time.Time) (out Output) {
 	return out
 }
 
-// Receive takes a message. What it says of its sender is believed as what it
-// says of others is.
+// Receive handles a message. Its entry about the sender is merged like the others.
 func (d *Detector) Receive(m Message, now time.Time) (out Output) {
 	d.wake(now)
 	if m.To != d.self.ID || m.From == d.self.ID || len(m.Entries) > MaxMembers+1 || d.self.Left {
@@ -164,8 +159,8 @@ func (d *Detector) Receive(m Message, now time.Time) (out Output) {
 	return out
 }
 
-// Leave takes leave of all: the next hosts of every step are told, who tell the
-// others. The detector does nothing from then on.
+// Leave announces that this host leaves: it sends to the targets of every step, which tell the
+// others. The detector is inactive from then on.
 func (d *Detector) Leave(now time.Time) (out Output) {
 	d.wake(now)
 	if d.self.Left {
@@ -184,8 +179,8 @@ func (d *Detector) Leave(now time.Time) (out Output) {
 // Living returns the hosts that are not declared failed, and this one, by name.
 func (d *Detector) Living() []overlay.NodeID { return slices.Clone(d.ring) }
 
-// wake notes that the detector is awake, and forgives all the time that it was
-// not: it could not have heard anything.
+// wake records the time of a call. It excludes a time in which this host was suspended from all
+// timeouts: it could not receive anything.
 func (d *Detector) wake(now time.Time) {
 	if gap := now.Sub(d.awake); gap > 2*d.cfg.Period {
 		d.stats.Stalls++
@@ -198,28 +193,28 @@ func (d *Detector) wake(now time.Time) {
 
 // gossip sends the period's message.
 func (d *Detector) gossip(now time.Time, out *Output) {
-	// Late periods are left out: others want news, not many messages.
+	// Missed periods are skipped: other hosts need recent news, not many messages.
 	if d.due = d.due.Add(d.cfg.Period); !now.Before(d.due) {
 		d.due = now.Add(d.cfg.Period)
 	}
 	d.round = max(d.round+1, d.seen)
 	to, ok := d.further(d.cfg.target(d.round, len(d.ring)))
 	if !ok {
-		return // alone
+		return // no other hosts
 	}
 	d.stats.Gossips++
 	out.Send = append(out.Send, d.message(to, Gossip, d.news(now)))
 }
 
-// further returns the host so many places further on the ring.
+// further returns the host that many places further on the ring.
 func (d *Detector) further(places int) (id overlay.NodeID, ok bool) {
 	me, _ := slices.BinarySearchFunc(d.ring, d.self.ID, byName)
 	id = d.ring[(me+places)%len(d.ring)]
 	return id, id != d.self.ID
 }
 
-// news returns what this host knows of others: not of the failed, of whom all
-// hosts see for themselves, and not of those that it only expects.
+// news returns the entries about other hosts: except of failed ones, which every host detects
+// itself, and of those never heard of.
 func (d *Detector) news(now time.Time) []Entry {
 	list := make([]Entry, 0, len(d.peers))
 	for _, id := range d.names {
@@ -232,14 +227,14 @@ func (d *Detector) news(now time.Time) []Entry {
 	return list
 }
 
-// message returns a message of this host, of which the first entry is itself.
-// Each is a heartbeat: a pong must be news to who asked.
+// message returns a message of this host, whose first entry is the host itself. Each message
+// carries a new heartbeat: a pong must be news to the host that asked.
 func (d *Detector) message(to overlay.NodeID, kind Kind, news []Entry) Message {
 	d.self.Heartbeat++
 	return Message{From: d.self.ID, To: to, Kind: kind, Round: d.round, Entries: append([]Entry{d.self}, news...)}
 }
 
-// watch does what the time demands of one peer.
+// watch handles the timeouts of one peer.
 func (d *Detector) watch(p *peer, now time.Time, out *Output) {
 	switch p.state {
 	case alive:
@@ -257,8 +252,8 @@ func (d *Detector) watch(p *peer, now time.Time, out *Output) {
 			p.ping = now.Add(d.cfg.Ping/3 + 1)
 		}
 	default:
-		// News older than this is never taken as new, so it cannot come back from the
-		// dead by what others still say.
+		// An entry older than this is never accepted as new, so entries that still circulate cannot
+		// revive the peer.
 		if now.Sub(p.fresh) > 2*d.cfg.Bound(MaxMembers) {
 			d.forget(p)
 		}
@@ -279,7 +274,7 @@ func (d *Detector) fail(p *peer, now time.Time, reason string, out *Output) {
 	out.Verdicts = append(out.Verdicts, Verdict{ID: p.ID, Incarnation: p.Incarnation, Kind: Failed, Silent: now.Sub(p.fresh), Reason: reason})
 }
 
-// admit makes a peer of a new host, unless there are too many.
+// admit adds a peer, unless there are too many.
 func (d *Detector) admit(id overlay.NodeID, now time.Time) *peer {
 	if len(d.peers) >= MaxMembers {
 		return nil

@@ -2,7 +2,7 @@ package gossip
 
 import "time"
 
-// merge takes in one entry.
+// merge merges one entry.
 func (d *Detector) merge(e *Entry, now time.Time, out *Output) {
 	age := max(0, e.Age)
 	switch p := d.peers[e.ID]; {
@@ -22,15 +22,15 @@ func (d *Detector) merge(e *Entry, now time.Time, out *Output) {
 	}
 }
 
-// mirror looks at what others say of this host. One that claims more than is
-// true of it stems from a start with a higher incarnation: that must be passed.
+// mirror handles an entry about this host. If it claims more than this host has reached, it comes
+// from a start with a higher incarnation, which this host must exceed.
 func (d *Detector) mirror(e *Entry) {
 	if e.Incarnation > d.self.Incarnation || e.Incarnation == d.self.Incarnation && (e.Heartbeat > d.self.Heartbeat || e.Left) {
 		d.self.Incarnation = e.Incarnation + 1
 	}
 }
 
-// meet takes in a host that nobody listed.
+// meet adds a host that no registry listed.
 func (d *Detector) meet(e *Entry, age time.Duration, now time.Time, out *Output) {
 	if e.Left || age >= d.cfg.suspectAfter(len(d.ring)+1) {
 		return // news of a host that is gone
@@ -44,11 +44,11 @@ func (d *Detector) meet(e *Entry, age time.Duration, now time.Time, out *Output)
 	out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Joined, Silent: age})
 }
 
-// restarted takes in another incarnation of a host. What ran in the one before is
-// dead, whether it was declared so or not.
+// restarted handles another incarnation of a host. The processes of the previous one are dead,
+// whether it was declared failed or not.
 func (d *Detector) restarted(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
 	if age >= d.cfg.suspectAfter(len(d.ring)) && p.state != alive {
-		return // news of one that may be gone as well
+		return // news of a host that may be gone as well
 	}
 	expected := p.Incarnation == 0 && p.state != failed
 	if p.Incarnation > 0 && (p.state == alive || p.state == suspected) {
@@ -76,7 +76,7 @@ func (d *Detector) leave(p *peer, e *Entry, now time.Time, out *Output) {
 	}
 }
 
-// beat takes in a newer heartbeat.
+// beat handles a newer heartbeat.
 func (d *Detector) beat(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
 	p.Heartbeat = e.Heartbeat
 	if at := now.Add(-age); at.After(p.fresh) {

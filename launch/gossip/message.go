@@ -6,14 +6,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Kind is what a message is for.
+// Kind is the purpose of a message.
 type Kind uint8
 
 // The kinds of messages.
 const (
-	Gossip Kind = iota + 1 // all that the sender knows
-	Ping                   // are you alive? Its one entry is the sender
-	Pong                   // yes. Its one entry is the sender
+	Gossip Kind = iota + 1 // all the sender's entries
+	Ping                   // requests a Pong. Its one entry is the sender
+	Pong                   // answers a Ping. Its one entry is the sender
 )
 
 func (k Kind) String() string {
@@ -28,8 +28,8 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Message goes from one detector to another. It is unordered, may be lost, and
-// may arrive twice; the sooner the better. The receiver does not keep Entries.
+// Message is sent from one detector to another. Messages are unordered, may be lost, and may be
+// duplicated. The receiver does not retain Entries.
 type Message struct {
 	From, To overlay.NodeID
 	Kind     Kind
@@ -43,35 +43,35 @@ type Entry struct {
 	Incarnation uint64
 	Heartbeat   uint64
 	Age         time.Duration // of the heartbeat, when the message was sent
-	Left        bool          // it took its leave
+	Left        bool          // it left
 }
 
-// VerdictKind is what became of a host.
+// VerdictKind is what happened to a host.
 type VerdictKind uint8
 
 // The kinds of verdicts.
 const (
 	Joined   VerdictKind = iota + 1 // is new, or is back in another incarnation
-	Failed                          // is dead, or out of reach of this host for as long as that takes
-	Returned                        // was declared failed and was not dead
-	Left                            // took its leave
+	Failed                          // is dead, or has been unreachable for the same time
+	Returned                        // was declared failed and is alive
+	Left                            // left by itself
 )
 
 func (k VerdictKind) String() string {
 	return [...]string{"?", "joined", "failed", "returned", "left"}[min(int(k), 4)%5]
 }
 
-// Verdict is what a detector tells the processes of its host.
+// Verdict is what a detector reports to the processes of its host.
 type Verdict struct {
 	ID          overlay.NodeID
 	Incarnation uint64 // 0: it was never heard of
 	Kind        VerdictKind
-	Silent      time.Duration // how old the last news of it was
-	Reason      string        // of Failed, in words
+	Silent      time.Duration // age of its last heartbeat
+	Reason      string        // of Failed, for people
 }
 
-// Output is what is to be done after a call: send messages, in any order, and
-// pass on verdicts, in this order. The slices are the caller's.
+// Output is what the caller must do after a call: send messages, in any order, and report verdicts,
+// in this order. The caller owns the slices.
 type Output struct {
 	Send     []Message
 	Verdicts []Verdict
