@@ -12,19 +12,19 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Infeasible is that no hosts of an offer meet a profile, and why.
+// Infeasible means that no hosts of an offer meet a profile; its fields say why.
 type Infeasible struct {
-	// Either is what could give: with any one of these as offered, and all else as
+	// Either lists alternatives: with any one of these relaxed to what is offered, and all else as
 	// asked, there is a match.
 	Either []Shortfall
 
-	// All, where Either is empty, is what has to give together. It is one way of
-	// several: what stands earlier in the profile was kept rather than what stands
-	// later, and counts rather than limits.
+	// All, where Either is empty, is what must be relaxed together. It is one solution of several:
+	// earlier demands of the profile were kept rather than later ones, and counts rather than
+	// limits.
 	All []Shortfall
 
-	// Unsure is that some of the searches for offers gave up, so that there may be
-	// better ones, or more.
+	// Unsure means that some of the searches for offers gave up, so that there may be better or
+	// further ones.
 	Unsure bool
 }
 
@@ -58,19 +58,18 @@ func (e *Infeasible) Error() string {
 	return b.String()
 }
 
-// A demand is one requirement of a profile: a number that can be relaxed. Its
-// offers go from one that always holds (0) to the one that was asked, each
-// harder to keep than the one before.
+// A demand is one requirement of a profile: a number that can be relaxed. Its offers go from one
+// that always holds (0) to the one that was asked, each harder to keep than the one before.
 type demand struct {
 	what, asked string
-	offers      int // how many steps there are from nothing to what was asked, at least 1
+	offers      int // number of steps from no demand to what was asked, at least 1
 	set         func(p *profile.Profile, offer int)
 	text        func(offer int) string
-	groups      []int // whose places belong into the text
-	counts      bool  // it is how many processes a group has
+	groups      []int // groups whose places belong into the text
+	counts      bool  // it is the number of processes of a group
 }
 
-// demands lists the requirements of a profile, those first that are kept first.
+// demands lists the requirements of a profile, in the order in which they are kept.
 func demands(p *profile.Profile, o *Offer) (list []demand) {
 	for g := range p.Groups {
 		list = append(list, countDemand(p, g))
@@ -105,7 +104,7 @@ func countDemand(p *profile.Profile, g int) demand {
 	}
 }
 
-// each says what a group asks for, as "40 of 2 cores, 4GiB".
+// each formats what a group asks for, as "40 of 2 cores, 4GiB".
 func each(g *profile.Group) string {
 	text := fmt.Sprint(g.Processes)
 	var of []string
@@ -192,7 +191,7 @@ func networkDemands(what string, n profile.Network, rtts []time.Duration, rates 
 	return list
 }
 
-// measuredText says what an offer of list is, of which the first is no limit.
+// measuredText returns a function that describes an offer of list, of which the first is no limit.
 func measuredText[T fmt.Stringer](list []T) func(int) string {
 	return func(offer int) string {
 		if offer == 0 {
@@ -218,8 +217,8 @@ func similarDemand(p *profile.Profile, i int) demand {
 	}
 }
 
-// memories lists what hosts can give to each of some processes, below what was
-// asked, rising from nothing to what was asked.
+// memories lists what hosts can give to each of some processes, below what was asked, ascending
+// from nothing to what was asked.
 func (o *Offer) memories(asked profile.Bytes) []profile.Bytes {
 	list := []profile.Bytes{0, asked}
 	for _, h := range o.hosts {
@@ -244,7 +243,7 @@ func (o *Offer) speeds(asked profile.Frequency) []profile.Frequency {
 	return slices.Compact(list)
 }
 
-// measured lists all round trips and bandwidths that were measured, rising.
+// measured lists all measured round trips and bandwidths, ascending.
 func (o *Offer) measured() (rtts []time.Duration, rates []profile.Rate) {
 	note := func(l Link) {
 		if l.RTT > 0 {
@@ -273,16 +272,16 @@ func (o *Offer) siteCount() int {
 	return len(seen)
 }
 
-// An explainer searches for offers. All its searches share one purse of steps.
+// An explainer searches for offers. All its searches share one budget of steps.
 type explainer struct {
 	o      *Offer
-	effort int // steps that are left
+	effort int // steps left
 	each   int // steps for one search
 	unsure bool
 }
 
-// explain says why there is no match. It takes up to 10 times the steps of the
-// search that found none.
+// explain returns why there is no match. It takes up to 10 times the steps of the search that found
+// none.
 func explain(p *profile.Profile, o *Offer, effort int) *Infeasible {
 	e := &explainer{o: o, effort: 10 * effort, each: effort}
 	list := demands(p, o)
@@ -299,8 +298,8 @@ func explain(p *profile.Profile, o *Offer, effort int) *Infeasible {
 	return why
 }
 
-// shortfall returns the best offer for one demand with all else as p says, or
-// nil if not even nothing would do, or only a group of nobody.
+// shortfall returns the best offer for one demand with all else as p says, or nil if dropping the
+// demand does not suffice, or only with an empty group.
 func (e *explainer) shortfall(p *profile.Profile, d demand) *Shortfall {
 	q := copied(p)
 	d.set(q, 0)
@@ -314,8 +313,8 @@ func (e *explainer) shortfall(p *profile.Profile, d demand) *Shortfall {
 	return &s
 }
 
-// together starts from a profile that asks for nothing, and raises one demand
-// after the other as far as that goes.
+// together starts from a profile that asks for nothing, and raises one demand after the other as
+// far as possible.
 func (e *explainer) together(p *profile.Profile, list []demand) (all []Shortfall) {
 	q := copied(p)
 	for _, d := range list {
@@ -330,8 +329,7 @@ func (e *explainer) together(p *profile.Profile, list []demand) (all []Shortfall
 	return all
 }
 
-// nearest sets q to the best offer for d, which can be met at 0 and cannot as
-// asked.
+// nearest sets q to the best offer for d, which can be met at 0 and cannot as asked.
 func (e *explainer) nearest(q *profile.Profile, d demand) (s Shortfall, offer int) {
 	low, high := 0, d.offers
 	for high-low > 1 {
@@ -355,7 +353,7 @@ func (e *explainer) match(q *profile.Profile) [][]int {
 	return counts
 }
 
-// places says where the groups of a demand would be.
+// places describes where the groups of a demand would be.
 func (e *explainer) places(q *profile.Profile, d demand, counts [][]int) string {
 	var texts []string
 	for _, g := range d.groups {
@@ -377,7 +375,7 @@ func (e *explainer) places(q *profile.Profile, d demand, counts [][]int) string 
 	return " (" + strings.Join(texts, ", ") + ")"
 }
 
-// copied returns a profile whose requirements can be changed.
+// copied returns a copy of a profile whose requirements can be changed.
 func copied(p *profile.Profile) *profile.Profile {
 	q := *p
 	q.Groups, q.Between, q.Similar = slices.Clone(p.Groups), slices.Clone(p.Between), slices.Clone(p.Similar)

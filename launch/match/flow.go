@@ -8,8 +8,8 @@ type want struct {
 	classes     []int
 }
 
-// whole returns the room of all classes while they are empty. A host counts no
-// more processes than fit of the least demanding kind that could be.
+// whole returns the room of all classes while they are empty. A host counts no more processes than
+// would fit if all were of the least demanding group.
 func (pr *problem) whole() []room {
 	light := pr.p.Groups[0]
 	for _, g := range pr.p.Groups {
@@ -27,17 +27,16 @@ func (pr *problem) whole() []room {
 	return rooms
 }
 
-// flows reports whether wants could be met if a class were one host: each of
-// the resources must be enough for what flows from groups to classes. What
-// it refuses is impossible; the rest may still be. If all processes need the
-// same of a host, the rest is possible.
+// flows reports whether wants could be met if a class were one host: each of the resources must be
+// enough for the flow from groups to classes. False means impossible; true means possible only if
+// all processes need the same of a host.
 func (pr *problem) flows(wants []want, rooms []room) bool {
 	const mib = 1 << 20
 	resources := [...]struct{ each, of func(group, class int) int }{
 		{func(int, int) int { return 1 }, func(_, c int) int { return rooms[c].processes }},
 		{func(g, _ int) int { return pr.p.Groups[g].Cores }, func(_, c int) int { return rooms[c].cores }},
-		// Whole mebibytes, so that sums stay in range. A sum of demands rounded down is
-		// no more than the room rounded down.
+		// Whole mebibytes, so that sums stay in range. A sum of demands rounded down is no more
+		// than the room rounded down.
 		{func(g, _ int) int { return int(pr.p.Groups[g].Memory / mib) }, func(_, c int) int { return int(rooms[c].memory / mib) }},
 	}
 	for _, r := range resources {
@@ -64,12 +63,11 @@ func (pr *problem) flows(wants []want, rooms []room) bool {
 	return true
 }
 
-// flow is a graph through which as much as possible is to flow from node 0 to
-// node 1 (Dinic's algorithm).
+// flow computes a maximum flow from node 0 to node 1 (Dinic's algorithm).
 type flow struct {
 	out   [][]int // node: its edges; an edge and its reverse differ in the lowest bit
 	to    []int
-	left  []int // edge: what can still flow
+	left  []int // edge: residual capacity
 	depth []int
 	at    []int // node: which edge to try next
 }
@@ -100,7 +98,7 @@ func (f *flow) max() (sum int) {
 	return sum
 }
 
-// layers notes how far each node is from node 0, and reports whether 1 is in reach.
+// layers computes the distance of each node from node 0, and reports whether node 1 is reachable.
 func (f *flow) layers() bool {
 	for n := range f.depth {
 		f.depth[n] = -1

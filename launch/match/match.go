@@ -14,12 +14,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// DefaultEffort is how many steps a search may take where nobody says: a second
-// or a few, for some hundred hosts.
+// DefaultEffort is the default bound on the steps of a search: one to a few seconds, for some
+// hundred hosts.
 const DefaultEffort = 100_000
 
-// ErrGaveUp is that a search took all the steps it was allowed and knows
-// neither a match nor that there is none.
+// ErrGaveUp means that a search used all its steps and found neither a match nor a proof that there
+// is none.
 var ErrGaveUp = errors.New("gave up")
 
 // Match is where the processes of a job go.
@@ -28,7 +28,7 @@ type Match struct {
 	Steps  int      `json:"steps"`  // of the search
 }
 
-// Placed is a group and its hosts. Its ranks follow each other.
+// Placed is a group and its hosts. Its ranks are consecutive.
 type Placed struct {
 	Name  string  `json:"name"`
 	First int     `json:"first"` // rank in the job's world
@@ -36,17 +36,17 @@ type Placed struct {
 	Hosts []Share `json:"hosts"` // by site and name
 }
 
-// Share is what a host gets of a group: ranks First to First+Count-1. A host
-// can have shares of several groups.
+// Share is the part of a group on one host: ranks First to First+Count-1. A host can have shares of
+// several groups.
 type Share struct {
 	Node  overlay.NodeID `json:"node"`
 	First int            `json:"first"`
 	Count int            `json:"count"`
 }
 
-// Find matches a profile, which passes Check, with an offer, in at most effort
-// steps; 0 is DefaultEffort. If nothing fits, the error is an *Infeasible; if
-// the search was too short to tell, it is ErrGaveUp.
+// Find matches a profile, which must pass Check, with an offer, in at most effort steps; 0 is
+// DefaultEffort. If nothing fits, the error is an *Infeasible; if the steps did not suffice to
+// tell, it is ErrGaveUp.
 func Find(p *profile.Profile, o *Offer, effort int) (*Match, error) {
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("match: %w", err)
@@ -89,7 +89,7 @@ func placed(p *profile.Profile, o *Offer, counts [][]int, steps int) *Match {
 	return m
 }
 
-// Layout returns the groups as the program is told of them.
+// Layout returns the groups in the form that the program gets.
 func (m *Match) Layout() jobgroups.Layout {
 	l := make(jobgroups.Layout, len(m.Groups))
 	for i, g := range m.Groups {
@@ -98,7 +98,7 @@ func (m *Match) Layout() jobgroups.Layout {
 	return l
 }
 
-// WriteTable writes the match for people: one line for each share.
+// WriteTable writes the match as a table: one line for each share.
 func (m *Match) WriteTable(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "GROUP\tSITE\tHOST\tPROCESSES\tRANKS")

@@ -8,40 +8,39 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxHosts bounds an offer.
+// MaxHosts bounds the hosts of an offer.
 const MaxHosts = 2048
 
-// Host is what one host has free for the job.
+// Host is the free capacity of a host for the job.
 type Host struct {
 	Node      overlay.NodeID
-	Processes int               // the most that its owner lets run
-	Cores     int               // all of them together
-	Speed     profile.Frequency // of each core; 0: not known, which keeps no limit
-	Memory    profile.Bytes     // all of it
+	Processes int               // the maximum that its owner permits
+	Cores     int               // in total
+	Speed     profile.Frequency // of each core; 0: unknown, which meets no limit
+	Memory    profile.Bytes     // in total
 }
 
-// Link is what was measured between two hosts, or two sites. A zero field was
-// not measured, and keeps no limit.
+// Link is a measurement between two hosts, or two sites. A zero field was not measured, and meets
+// no limit.
 type Link struct {
 	RTT       time.Duration
 	Bandwidth profile.Rate
 }
 
-// Offer is what the grid has: hosts, and what lies between them. Make it with
-// NewOffer; then say what was measured.
+// Offer is what the grid has: hosts, and the links between them. Make it with NewOffer; then enter
+// the measurements.
 type Offer struct {
 	hosts []Host
 	sites map[[2]overlay.SiteID]Link
 	pairs map[[2]overlay.NodeID]Link
-	told  map[overlay.SiteID]bool // sites of which a host stands in pairs
+	told  map[overlay.SiteID]bool // sites with a host that has an entry in pairs
 
 	site  []int    // host: index into links; nil until surveyed
 	links [][]Link // site, site
 	own   []Link   // host, host; nil if pairs is empty
 }
 
-// NewOffer returns an offer of hosts, no two of the same name, between which
-// nothing was measured. It keeps hosts.
+// NewOffer returns an offer of hosts with distinct names, without measurements. It retains hosts.
 func NewOffer(hosts []Host) (*Offer, error) {
 	if len(hosts) > MaxHosts {
 		return nil, fmt.Errorf("match: an offer of %d hosts; at most %d", len(hosts), MaxHosts)
@@ -64,13 +63,12 @@ func NewOffer(hosts []Host) (*Offer, error) {
 	}, nil
 }
 
-// Sites says what was measured from hosts of one site to those of another, or
-// among those of one site. What is known of both directions counts by the worse.
+// Sites enters a measurement from hosts of one site to those of another, or among those of one
+// site. Of the two directions the worse one counts.
 func (o *Offer) Sites(from, to overlay.SiteID, l Link) { o.sites[[2]overlay.SiteID{from, to}] = l }
 
-// Hosts says what was measured from one host to another; it counts in place of
-// what is known of their sites. One that differs from its neighbours only within
-// the limits of a profile costs the search nothing.
+// Hosts enters a measurement from one host to another; it replaces that of their sites. Where the
+// limits of a profile do not tell it apart from its neighbours, it adds no cost to the search.
 func (o *Offer) Hosts(from, to overlay.NodeID, l Link) {
 	o.pairs[[2]overlay.NodeID{from, to}] = l
 	o.told[from.Site], o.told[to.Site] = true, true
@@ -106,7 +104,7 @@ func (o *Offer) surveyed() *Offer {
 	return &t
 }
 
-// link returns what connects two different hosts.
+// link returns the link between two different hosts.
 func (o *Offer) link(a, b int) Link {
 	switch {
 	case o.own != nil:
@@ -121,7 +119,7 @@ func (o *Offer) siteLink(a, b overlay.SiteID) Link {
 	return worse(o.sites[[2]overlay.SiteID{a, b}], o.sites[[2]overlay.SiteID{b, a}])
 }
 
-// lookUp is link from what was told.
+// lookUp is link without the tables.
 func (o *Offer) lookUp(a, b int) Link {
 	from, to := o.hosts[a].Node, o.hosts[b].Node
 	l := o.siteLink(from.Site, to.Site)
@@ -138,7 +136,7 @@ func (o *Offer) lookUp(a, b int) Link {
 	return l
 }
 
-// worse joins what is known of two directions.
+// worse combines the links of two directions.
 func worse(a, b Link) Link {
 	a.RTT = max(a.RTT, b.RTT)
 	if a.Bandwidth == 0 || b.Bandwidth != 0 && b.Bandwidth < a.Bandwidth {

@@ -2,18 +2,17 @@ package match
 
 import "slices"
 
-// A packing is the state of the third layer: which hosts of a class the
-// processes get.
+// A packing is the state of the third layer: which hosts of a class the processes get.
 type packing struct {
 	*problem
 	hosts  []int
 	rooms  []room // of hosts
-	groups []int  // that have processes here, the bulkiest first
+	groups []int  // with processes here, the bulkiest first
 	need   []int  // of groups
 	counts [][]int
 }
 
-// pack adds to counts where the processes of one class go.
+// pack adds to counts the hosts of the processes of one class.
 func (pr *problem) pack(c int, totals, counts [][]int) verdict {
 	k := &packing{problem: pr, hosts: pr.classes[c].hosts, counts: counts}
 	for _, h := range k.hosts {
@@ -37,8 +36,8 @@ func (pr *problem) pack(c int, totals, counts [][]int) verdict {
 	return k.place(0, 0)
 }
 
-// place finds hosts, from the h-th on, for what the i-th group still needs, and
-// for the groups behind it.
+// place finds hosts, from the h-th on, for what the i-th group still needs, and for the groups
+// after it.
 func (k *packing) place(i, h int) verdict {
 	if i == len(k.groups) {
 		return found
@@ -73,9 +72,9 @@ func (k *packing) place(i, h int) verdict {
 	return none
 }
 
-// maxCopies returns how many processes the h-th host may get of the i-th group: what
-// fits, but no more than the host before it got if the two were alike, for else
-// the two could swap.
+// maxCopies returns how many processes of the i-th group the h-th host may get: what fits, but no
+// more than the host before it got if the two were alike, because otherwise the two could be
+// swapped.
 func (k *packing) maxCopies(i, h int) int {
 	g := k.groups[i]
 	most := k.rooms[h].fits(&k.p.Groups[g])

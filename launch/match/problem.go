@@ -16,16 +16,16 @@ type problem struct {
 	sites   []overlay.SiteID // of each zone
 	classes []class
 	between [][]quality // zone, zone
-	inside  []quality   // group: the least that will do
-	links   [][]limit   // group: what it asks of links to others
+	inside  []quality   // group: the worst that is sufficient
+	links   [][]limit   // group: its limits on links to others
 	solo    [][]int     // group, class: how many of its processes fit, if it is alone
-	soloIn  [][]int     // group, zone: the same of the zone's classes together
-	twins   []int       // zone: those of the same number can stand for each other
+	soloIn  [][]int     // group, zone: the same for the zone's classes together
+	twins   []int       // zone: zones with the same number are interchangeable
 
 	steps, effort int // taken, allowed
 }
 
-// A limit is what one group asks of its links to another.
+// A limit is a group's limit on its links to another group.
 type limit struct {
 	group int
 	least quality
@@ -98,8 +98,8 @@ func (pr *problem) count() {
 	}
 }
 
-// findTwins gives the same number to zones that differ in nothing but names, so
-// that the search need not try one where the other failed.
+// findTwins gives the same number to zones that differ only in names, so that the search need not
+// try one where the other failed.
 func (pr *problem) findTwins() {
 	pr.twins = make([]int, len(pr.zones))
 	for z := range pr.zones {
@@ -131,7 +131,7 @@ func (pr *problem) interchangeable(y, z int) bool {
 	return true
 }
 
-// room is what is left of a host.
+// room is the free capacity of a host.
 type room struct {
 	processes, cores int
 	memory           profile.Bytes
@@ -153,7 +153,7 @@ func (r room) remove(g *profile.Group, n int) room {
 	return room{r.processes - n, r.cores - n*g.Cores, r.memory - profile.Bytes(n)*g.Memory}
 }
 
-// outOfEffort counts a step, and reports whether there are no more.
+// outOfEffort counts a step, and reports whether none is left.
 func (pr *problem) outOfEffort() bool {
 	pr.steps++
 	return pr.steps > pr.effort

@@ -9,20 +9,20 @@ import (
 type verdict int
 
 const (
-	none   verdict = iota // there is nothing, here
-	found                 // the counts say what
+	none   verdict = iota // there is no solution here
+	found                 // the counts have it
 	gaveUp                // the steps ran out
 )
 
 // A search is the state of the first layer: which zones each group may use.
 type search struct {
 	*problem
-	open   [][]bool // group, zone: whether the zone keeps all limits with what was chosen
+	open   [][]bool // group, zone: whether the zone keeps all limits with the zones chosen so far
 	chosen [][]int  // group: its zones; nil while it has none
 	counts [][]int  // result: group, host
 }
 
-// solve looks for counts of processes for each group and host of the offer.
+// solve searches counts of processes for each group and host of the offer.
 func (pr *problem) solve() (counts [][]int, v verdict) {
 	s := &search{problem: pr, open: make([][]bool, len(pr.p.Groups)), chosen: make([][]int, len(pr.p.Groups))}
 	for g := range s.open {
@@ -56,8 +56,8 @@ func (s *search) next() verdict {
 	return none
 }
 
-// hardest returns the group with the fewest zones to choose from; of several,
-// the one that asks for the most cores. It is -1 when all have theirs.
+// hardest returns the group with the fewest zones to choose from; among equal ones, the one that
+// asks for the most cores. It is -1 when all have their zones.
 func (s *search) hardest() int {
 	best, fewest, most := -1, 0, 0
 	for g := range s.chosen {
@@ -77,8 +77,8 @@ func (s *search) hardest() int {
 	return best
 }
 
-// candidates returns the zones that g may use: first those that it fits into,
-// the tightest first, then the others, the largest first.
+// candidates returns the zones that g may use: first those that it fits into, the tightest first,
+// then the others, the largest first.
 func (s *search) candidates(g int) []int {
 	var zones []int
 	for z, open := range s.open[g] {
@@ -97,7 +97,7 @@ func (s *search) candidates(g int) []int {
 	return zones
 }
 
-// subsets tries all sets of size more of zones, beside those in set.
+// subsets tries all sets of size further zones in addition to set.
 func (s *search) subsets(g int, zones, set []int, size int) verdict {
 	if s.outOfEffort() {
 		return gaveUp
@@ -106,7 +106,7 @@ func (s *search) subsets(g int, zones, set []int, size int) verdict {
 		return s.choose(g, set)
 	}
 	for i, z := range zones {
-		// What follows is a subset of this, so there is no use in going on.
+		// The remaining sets hold no more than this, so none suffices.
 		if len(zones)-i < size || s.roomIn(g, set)+s.largest(g, zones[i:], size) < s.p.Groups[g].Processes {
 			return none
 		}
@@ -120,7 +120,7 @@ func (s *search) subsets(g int, zones, set []int, size int) verdict {
 	return none
 }
 
-// joins reports whether g may use z beside the zones of set.
+// joins reports whether g may use z in addition to the zones of set.
 func (s *search) joins(g int, set []int, z int) bool {
 	sites := 1
 	for i, y := range set {
@@ -135,8 +135,8 @@ func (s *search) joins(g int, set []int, z int) bool {
 	return most == 0 || sites <= most
 }
 
-// twinBefore reports whether a zone before z could stand for it: then it is
-// enough to try that.
+// twinBefore reports whether an earlier zone is interchangeable with z: then it is enough to try
+// that one.
 func (s *search) twinBefore(g int, set []int, z int) bool {
 	for y := range z {
 		if s.twins[y] == s.twins[z] && !slices.Contains(set, y) && s.open[g][y] && s.usedAlike(y, z) {
@@ -146,7 +146,7 @@ func (s *search) twinBefore(g int, set []int, z int) bool {
 	return false
 }
 
-// usedAlike reports whether the groups that have their zones have both or none.
+// usedAlike reports whether each group that has its zones uses both or neither.
 func (s *search) usedAlike(y, z int) bool {
 	for _, set := range s.chosen {
 		if slices.Contains(set, y) != slices.Contains(set, z) {
@@ -176,14 +176,14 @@ func (s *search) largest(g int, zones []int, n int) (sum int) {
 	return sum
 }
 
-// choose gives g its zones, closes those of other groups that no longer keep
-// their limits, and goes on with the next group.
+// choose gives g its zones, closes those of other groups that no longer keep their limits, and
+// continues with the next group.
 func (s *search) choose(g int, set []int) verdict {
 	s.chosen[g] = set
 	closed := make(map[int][]bool, len(s.links[g]))
 	for _, l := range s.links[g] {
 		if s.chosen[l.group] != nil || closed[l.group] != nil {
-			continue // was looked at when it chose; or there are two limits
+			continue // was checked when it chose; or there are two limits
 		}
 		closed[l.group] = s.open[l.group]
 		s.open[l.group] = slices.Clone(s.open[l.group])
@@ -204,8 +204,7 @@ func (s *search) choose(g int, set []int) verdict {
 	return v
 }
 
-// close closes the zones of l.group from which the limit to a zone of set is not
-// kept.
+// close closes the zones of l.group from which the limit to a zone of set is not kept.
 func (s *search) close(l limit, set []int) {
 	open := s.open[l.group]
 	for z := range open {
@@ -215,8 +214,8 @@ func (s *search) close(l limit, set []int) {
 	}
 }
 
-// canImprove reports whether a flow finds room for all groups in the zones that
-// they chose or may still choose.
+// canImprove reports whether a flow finds room for all groups in the zones that they chose or may
+// still choose.
 func (s *search) canImprove() bool {
 	var wants []want
 	for g := range s.chosen {

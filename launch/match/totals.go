@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A tally is the state of the second layer: how many processes of each group go
-// to each class.
+// A tally is the state of the second layer: how many processes of each group go to each class.
 type tally struct {
 	*search
 	wants  []want // groups in the order of the search
@@ -25,7 +24,7 @@ func (s *search) totals() verdict {
 		t.wants = append(t.wants, w)
 		t.totals[g] = make([]int, len(s.classes))
 	}
-	// Those with the least choice first, and of them the largest.
+	// Those with the fewest classes first, and among them the largest.
 	slices.SortStableFunc(t.wants, func(a, b want) int {
 		if len(a.classes) != len(b.classes) {
 			return len(a.classes) - len(b.classes)
@@ -35,7 +34,7 @@ func (s *search) totals() verdict {
 	return t.place(0)
 }
 
-// place distributes wants[i] and those behind it.
+// place distributes wants[i] and those after it.
 func (t *tally) place(i int) verdict {
 	if i == len(t.wants) {
 		return t.finish()
@@ -66,7 +65,7 @@ func (t *tally) place(i int) verdict {
 	return none
 }
 
-// finish has each class distribute its processes over its hosts.
+// finish makes each class distribute its processes over its hosts.
 func (t *tally) finish() verdict {
 	if t.outOfEffort() {
 		return gaveUp
@@ -84,9 +83,9 @@ func (t *tally) finish() verdict {
 	return found
 }
 
-// similarPower reports whether the groups that are to have about the same power
-// can still have it: whatever classes take what a group still needs, it has no
-// less power than with the slowest of them, and no more than with the fastest.
+// similarPower reports whether the groups that must have similar power still can: whatever classes
+// take what a group still needs, its power is at least that with the slowest of them, and at most
+// that with the fastest.
 func (t *tally) similarPower() bool {
 	for _, s := range t.p.Similar {
 		strongest, weakest := 0.0, math.Inf(1)
@@ -103,7 +102,7 @@ func (t *tally) similarPower() bool {
 	return true
 }
 
-// power returns between what a group's power will lie.
+// power returns the bounds on a group's power.
 func (t *tally) power(g int) (least, most float64) {
 	cores := float64(t.p.Groups[g].Cores)
 	for c, n := range t.totals[g] {
@@ -123,7 +122,7 @@ func (t *tally) power(g int) (least, most float64) {
 	return least + float64(w.need)*cores*slow, most + float64(w.need)*cores*fast
 }
 
-// withinPercent reports whether least is at most so many percent below most.
+// withinPercent reports whether least is at most percent below most.
 func withinPercent(least, most, percent float64) bool {
 	return least*100 >= most*(100-percent)*(1-1e-12)
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/profile"
 )
 
-// A quality is how good a link is, as far as the limits of a profile can tell:
-// how many latencies of it are too strict for the link, and how many bandwidths
-// are not.
+// A quality is how good a link is, as far as the limits of a profile can tell: how many latency
+// limits are too strict for the link, and how many bandwidth limits it keeps.
 type quality struct{ tooStrict, kept int }
 
-// scale has the limits of a profile, rising.
+// scale has the limits of a profile, ascending.
 type scale struct {
 	latencies  []time.Duration
 	bandwidths []profile.Rate
@@ -66,10 +65,9 @@ func (q quality) keeps(least quality) bool {
 	return q.tooStrict <= least.tooStrict && q.kept >= least.kept
 }
 
-// A zone is hosts of one site that have the same quality to any host elsewhere,
-// and keep every limit among each other; or one host. So any processes within a
-// zone keep the limits of the network, and for all else one host of it stands
-// for the others.
+// A zone is hosts of one site that have the same quality to any host elsewhere, and keep every
+// limit among each other; or one host. So any processes within a zone keep the limits of the
+// network, and for all else one host of it can represent the others.
 type zone struct {
 	hosts   []int // indices into the offer, by name
 	classes []int // of the problem
@@ -82,7 +80,7 @@ type class struct {
 	hosts []int
 }
 
-// split puts the hosts that offer room into zones.
+// split divides the hosts that offer room into zones.
 func (o *Offer) split(s *scale) (zones []zone) {
 	order := make([]int, 0, len(o.hosts))
 	for h := range o.hosts {
