@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The bounds of a profile. What reads profiles allocates by them.
+// The bounds of a profile. Readers of profiles allocate by them.
 const (
 	MaxFile      = 1 << 20 // bytes of its text
 	MaxGroups    = 256
@@ -21,44 +21,44 @@ const (
 
 // Profile is what a job asks for. The reader of a profile owns its slices.
 type Profile struct {
-	Job     string // as overlay.CheckName allows; empty: the caller's choice
+	Job     string // must pass overlay.CheckName; empty: the caller chooses
 	Program Program
 	Groups  []Group // ranks are numbered in this order
 	Between []Between
 	Similar []Similar
 
-	// Ignored says which parts of the text were not read, one sentence each.
+	// Ignored describes the parts of the text that were ignored, one sentence each.
 	Ignored []string
 }
 
-// Program is what every process runs. All of it may be empty: the command line
-// can say it as well. Paths are relative to the job's folder.
+// Program is what every process runs. All of it may be empty: the command line can specify it
+// instead. Paths are relative to the job's folder.
 type Program struct {
 	Path                  string
 	Args                  []string
 	Env                   []string // "NAME=value", in order
 	Stdin, Stdout, Stderr string   // files; empty: the submitter's
-	Inputs, Outputs       []string // files to bring before and to fetch after
+	Inputs, Outputs       []string // files to stage before and to fetch after
 }
 
-// Group is processes that the program sees as one group, by its name.
+// Group is a set of processes that the program sees as one group, by its name.
 type Group struct {
 	Name      string
 	Processes int
 
-	// What each process needs of its host; zero of Speed and Memory asks nothing.
+	// The requirements of each process on its host; zero Speed and Memory require nothing.
 	Cores  int       // at least 1
 	Speed  Frequency // of each core, at least
 	Memory Bytes     // at least
 
-	// Sites is the most sites that the group may run on; 0 is any number. Where the
-	// text says nothing, it is any number if Inside has a limit, else one.
+	// Sites bounds the sites that the group may run on; 0 is any number. If the text does not set
+	// it, it is any number if Inside has a limit, else one.
 	Sites int
 
 	Inside Network // between any two of its processes on different hosts
 }
 
-// Network is limits of what connects two hosts. Zero fields limit nothing.
+// Network holds limits on the link between two hosts. Zero fields limit nothing.
 type Network struct {
 	Latency   time.Duration // of a round trip, at most
 	Bandwidth Rate          // in each direction, at least
@@ -76,21 +76,20 @@ func (n Network) tighten(m Network) Network {
 	return n
 }
 
-// Between limits what connects any process of one group to any of another on
-// another host.
+// Between limits the links between any process of one group and any of another on another host.
 type Between struct {
 	A, B int // indices of Profile.Groups; A < B
 	Network
 }
 
-// Similar asks that groups have about the same computing power, which is the
-// sum over their processes of cores times speed.
+// Similar requires that groups have about the same computing power, which is the sum over their
+// processes of cores times speed.
 type Similar struct {
-	Groups []int   // indices of Profile.Groups, rising; two or more
-	Within Percent // by how much of the strongest group's power the weakest may fall behind
+	Groups []int   // indices of Profile.Groups, ascending; two or more
+	Within Percent // by how much the weakest group's power may be below the strongest's
 }
 
-// Processes returns how many processes the job has.
+// Processes returns the number of processes of the job.
 func (p *Profile) Processes() (n int) {
 	for i := range p.Groups {
 		n += p.Groups[i].Processes
@@ -98,15 +97,15 @@ func (p *Profile) Processes() (n int) {
 	return n
 }
 
-// Check says what is contradictory in a profile that was made or changed in a
-// program, or returns nil. Profiles that Read returns without an error pass.
+// Check validates a profile that a program made or changed. Profiles that Read returns without an
+// error pass.
 func (p *Profile) Check() error {
 	r := reader{}
 	r.relate(p)
 	return r.err()
 }
 
-// relate reports what is wrong with values that were read well.
+// relate reports contradictions among values that are valid by themselves.
 func (r *reader) relate(p *Profile) {
 	if p.Job != "" {
 		if err := overlay.CheckName("job", p.Job); err != nil {
@@ -204,9 +203,9 @@ func (r *reader) similar(p *Profile) {
 	}
 }
 
-// A Fault is one thing wrong with a profile.
+// A Fault is one error in a profile.
 type Fault struct {
-	File         string // empty: it was in no file
+	File         string // empty: not from a file
 	Line, Column int    // counted from 1; 0: the file as a whole
 	Key          string // such as "groups[1].inside.latency", or an XML path
 	Err          error  // what is wrong, and what to write instead
@@ -229,7 +228,7 @@ func (f Fault) Error() string {
 // Unwrap returns the cause.
 func (f Fault) Unwrap() error { return f.Err }
 
-// Faults is everything wrong with a profile, in the order of the text.
+// Faults are all errors in a profile, in the order of the text.
 type Faults []Fault
 
 func (f Faults) Error() string { return errors.Join(f.Unwrap()...).Error() }

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Rate is bits per second. Bytes is bytes. Frequency is cycles per second.
-// Percent is hundredths. Their texts are a number and a unit, such as
-// 100Mbit/s, 2GiB, 2.4GHz and 20%.
+// Rate is in bits per second, Bytes in bytes, Frequency in cycles per second, Percent in
+// hundredths. Their texts are a number and a unit, such as 100Mbit/s, 2GiB, 2.4GHz and 20%.
 type (
 	Rate      int64
 	Bytes     int64
@@ -23,8 +22,7 @@ type unit struct {
 	size float64
 }
 
-// The units, the largest first of each family; printing takes the first that
-// needs no fraction.
+// The units, the largest first of each family; printing uses the first that needs no fraction.
 var (
 	rateUnits = []unit{{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1},
 		{"GiB/s", 8 << 30}, {"MiB/s", 8 << 20}, {"KiB/s", 8 << 10}, {"GB/s", 8e9}, {"MB/s", 8e6}, {"kB/s", 8e3}, {"B/s", 8}}
@@ -40,7 +38,7 @@ func (b Bytes) String() string     { return written(int64(b), byteUnits) }
 func (f Frequency) String() string { return written(int64(f), frequencyUnits) }
 func (p Percent) String() string   { return strconv.FormatFloat(float64(p), 'f', -1, 64) + "%" }
 
-// written is n in the first unit that needs no fraction.
+// written formats n in the first unit that needs no fraction.
 func written(n int64, units []unit) string {
 	for _, u := range units {
 		if n%int64(u.size) == 0 && (n != 0 || u.size == 1) {
@@ -50,28 +48,28 @@ func written(n int64, units []unit) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// writtenLatency is d as parseLatency reads it: 1500us, never 1m30s.
+// writtenLatency formats d as parseLatency reads it: 1500us, never 1m30s.
 func writtenLatency(d time.Duration) string { return written(int64(d), latencyUnits) }
 
-// ParseRate reads a positive bandwidth, such as 100Mbit/s.
+// ParseRate parses a positive bandwidth, such as 100Mbit/s.
 func ParseRate(text string) (Rate, error) {
 	n, err := parseQuantity("bandwidth", text, rateUnits)
 	return Rate(n), err
 }
 
-// ParseBytes reads a positive number of bytes, such as 2GiB.
+// ParseBytes parses a positive number of bytes, such as 2GiB.
 func ParseBytes(text string) (Bytes, error) {
 	n, err := parseQuantity("memory", text, byteUnits)
 	return Bytes(n), err
 }
 
-// ParseFrequency reads a positive speed of a core, such as 2.4GHz.
+// ParseFrequency parses a positive speed of a core, such as 2.4GHz.
 func ParseFrequency(text string) (Frequency, error) {
 	n, err := parseQuantity("speed", text, frequencyUnits)
 	return Frequency(n), err
 }
 
-// ParseLatency reads a positive round trip, such as 5ms.
+// ParseLatency parses a positive round trip, such as 5ms.
 func ParseLatency(text string) (time.Duration, error) {
 	n, err := parseQuantity("latency", text, latencyUnits)
 	return time.Duration(n), err
@@ -85,7 +83,7 @@ func parsePercent(text string) (Percent, error) {
 	return Percent(n), err
 }
 
-// parseQuantity reads a positive quantity that has a smallest unit.
+// parseQuantity parses a positive quantity that has a smallest unit.
 func parseQuantity(what, text string, units []unit) (int64, error) {
 	n, err := quantity(what, text, units)
 	if err != nil {
@@ -101,7 +99,7 @@ func parseQuantity(what, text string, units []unit) (int64, error) {
 	return int64(n), nil
 }
 
-// quantity reads a number and one of units, with or without space between.
+// quantity parses a number and one of units, with or without space between.
 func quantity(what, text string, units []unit) (float64, error) {
 	// Only digits and a point: no sign, exponent, NaN or underscore.
 	digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789."))]

@@ -25,9 +25,9 @@ func ReadFile(name string) (*Profile, error) {
 	return Read(name, text)
 }
 
-// Read reads a profile from its text: XML if that begins with '<', else YAML.
-// The name is for messages. An error is Faults; with it comes what could be
-// read, which is not to be used but to be shown.
+// Read parses the text of a profile: XML if it begins with '<', else YAML. The name is for
+// messages. An error is Faults; the profile returned with it has what could be read, for display
+// only.
 func Read(name string, text []byte) (*Profile, error) {
 	r := reader{file: name, at: map[string]position{}, named: map[string]string{}}
 	p := &Profile{}
@@ -42,16 +42,16 @@ func Read(name string, text []byte) (*Profile, error) {
 	return p, r.err()
 }
 
-// maxFaults is how many faults are reported; who has more has written something else.
+// maxFaults bounds the faults that are reported; a text with more is probably no profile.
 const maxFaults = 100
 
 type position struct{ line, column int }
 
-// A reader notes where keys stand and everything that is wrong.
+// A reader records the positions of keys and all faults.
 type reader struct {
 	file   string
-	at     map[string]position // key -> where it stands
-	named  map[string]string   // key of a Profile -> that of the text, where entries before it were left out
+	at     map[string]position // key -> its position
+	named  map[string]string   // key of a Profile -> that of the text, where earlier entries were left out
 	faults Faults
 }
 
@@ -63,7 +63,7 @@ func (r *reader) addError(at position, key, format string, args ...any) {
 	}
 }
 
-// wrongAt is wrong where the key stands, or else the nearest key above it.
+// wrongAt is wrong at the position of the key, or else of the nearest key above it.
 func (r *reader) wrongAt(key, format string, args ...any) {
 	if entry, rest, ok := strings.Cut(key, "]"); ok && r.named[entry+"]"] != "" {
 		key = r.named[entry+"]"] + rest
@@ -87,7 +87,7 @@ func (r *reader) err() error {
 	return r.faults
 }
 
-// integer reads a whole number of 1 or more.
+// integer parses an integer of 1 or more.
 func (r *reader) integer(at position, key, text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || strings.HasPrefix(text, "+") {
@@ -97,7 +97,7 @@ func (r *reader) integer(at position, key, text string) int {
 	return n
 }
 
-// read has parse read text into to.
+// read stores in to what parse makes of text.
 func read[T any](r *reader, at position, key, text string, parse func(string) (T, error), to *T) {
 	v, err := parse(text)
 	if err != nil {
@@ -107,7 +107,7 @@ func read[T any](r *reader, at position, key, text string, parse func(string) (T
 	*to = v
 }
 
-// group returns the index of the group of a name.
+// group returns the index of the named group.
 func (r *reader) group(p *Profile, at position, key, name string) (int, bool) {
 	i := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
 	if i < 0 {
@@ -120,7 +120,7 @@ func (r *reader) group(p *Profile, at position, key, name string) (int, bool) {
 	return i, i >= 0
 }
 
-// someSites is what Group.Sites is where the text does not say.
+// someSites returns the default of Group.Sites.
 func someSites(inside Network) int {
 	if inside.Limited() {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// YAML returns the profile as YAML text, from which Read makes an equal one, but
-// for what it ignored. The profile passes Check.
+// YAML returns the profile as YAML text, from which Read makes an equal one, except for Ignored.
+// The profile must pass Check.
 func (p *Profile) YAML() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -107,8 +107,7 @@ func (p *Program) write(line printer) {
 	}
 }
 
-// quoted is a YAML list of texts. What Go quotes with ASCII alone, YAML reads
-// the same way.
+// quoted returns a YAML list of texts. YAML reads Go's ASCII-only quoting the same way.
 func quoted(list []string) string {
 	texts := make([]string, len(list))
 	for i, text := range list {

@@ -27,25 +27,26 @@ import (
 //	        groupConnection@endpointGroupId/networkResource/...           to another group, both ways
 //	    execution: executable, arguments/value, stdin, stdout, stderr, environment/variable@name, file@type{in, out}
 //
-// What stands within processes and execution the figure leaves to comments; the
-// names are those of the job descriptions that it was made for. A unit follows
-// the number (5ms) or is an attribute (unit="ms").
+// The figure leaves the content of processes and execution to comments; the names here are those of
+// the job descriptions for which it was designed. A unit follows the number (5ms) or is an
+// attribute (unit="ms").
 
 // maxDepth bounds the nesting of elements.
 const maxDepth = 64
 
-// An element is an XML element, read whole.
+// An element is an XML element with its content.
 type element struct {
 	name string
 	at   position
 	attr map[string]string
 	kids []*element
-	text strings.Builder // of its own
+	text strings.Builder // its own
 }
 
 func (e *element) value() string { return strings.TrimSpace(e.text.String()) }
 
-// deepest is the first text in e or below, as in <stdin><file><url>in.txt</url></file></stdin>.
+// deepest returns the first text in e or below, as in
+// <stdin><file><url>in.txt</url></file></stdin>.
 func (e *element) deepest() string {
 	text := e.value()
 	for i := 0; text == "" && i < len(e.kids); i++ {
@@ -99,10 +100,10 @@ type xmlReader struct {
 	*reader
 	p         *Profile
 	templates map[string]Network
-	later     []func() // what needs all groups to be known
+	later     []func() // run when all groups are known
 }
 
-// inside is what may stand within an element: for each name, what reads it.
+// inside maps the names of the elements within an element to their readers.
 type inside map[string]func(*element)
 
 func (r *reader) xml(p *Profile, text []byte) {
@@ -117,7 +118,7 @@ func (r *reader) xml(p *Profile, text []byte) {
 	}
 	x := &xmlReader{reader: r, p: p, templates: map[string]Network{}}
 	p.Job, r.at["job"] = root.attr["appId"], root.at
-	// Templates may stand behind what refers to them.
+	// Templates may follow their references.
 	for _, e := range root.kids {
 		if e.name == "resourceTemplates" {
 			x.within(e, inside{"networkResourceTemplate": x.template})
@@ -144,7 +145,7 @@ func (r *reader) xml(p *Profile, text []byte) {
 	r.relate(p)
 }
 
-// within reads the elements below e, and notes those that nobody reads.
+// within reads the elements below e, and records the unknown ones as ignored.
 func (x *xmlReader) within(e *element, known inside) {
 	for _, k := range e.kids {
 		if read := known[k.name]; read != nil {
@@ -193,8 +194,8 @@ func (x *xmlReader) parameters(e *element, key string) (n Network) {
 	return n
 }
 
-// bound returns the text of the one bound that a demand may have, with its
-// unit. The bound may also be called value.
+// bound returns the text of the one bound that a demand may have, with its unit. The bound may also
+// be called value.
 func (x *xmlReader) bound(e *element, key, name, unit string) (text string, at position) {
 	at = e.at
 	for _, k := range e.kids {
@@ -221,7 +222,7 @@ func (x *xmlReader) bound(e *element, key, name, unit string) (text string, at p
 
 func (x *xmlReader) group(e *element) {
 	if len(x.p.Groups) > MaxGroups {
-		return // relate says so
+		return // relate reports the fault
 	}
 	i := len(x.p.Groups)
 	x.p.Groups = append(x.p.Groups, Group{Name: e.attr["groupId"], Cores: 1})
@@ -242,7 +243,7 @@ func (x *xmlReader) group(e *element) {
 	}
 }
 
-// processes reads into g, which is not kept.
+// processes reads the requirements of a group's processes into g, which it does not retain.
 func (x *xmlReader) processes(e *element, g *Group) {
 	key := "group " + strconv.Quote(g.Name) + "/processes"
 	x.within(e, inside{
@@ -276,8 +277,8 @@ func (x *xmlReader) hostParameter(e *element, key string, g *Group) {
 	}
 }
 
-// resource reads the limits of a networkResource of a group: its own, and those
-// of the templates that it refers to, all of which are to be kept.
+// resource reads the limits of a networkResource of a group: its own, and those of the templates
+// that it refers to. All of them must be kept.
 func (x *xmlReader) resource(e *element, group string) Network {
 	key := "group " + strconv.Quote(group) + "/networkResource"
 	var n Network
@@ -289,12 +290,12 @@ func (x *xmlReader) resource(e *element, group string) Network {
 			}
 			n = n.tighten(t)
 		},
-		"networkParameter": func(*element) {}, // below, all at once
+		"networkParameter": func(*element) {}, // read below, all at once
 	})
 	return n.tighten(x.own(e, key))
 }
 
-// own reads the limits that stand in a networkResource itself.
+// own reads the limits in a networkResource itself.
 func (x *xmlReader) own(e *element, key string) Network {
 	only := &element{name: e.name, at: e.at}
 	for _, k := range e.kids {
@@ -305,8 +306,8 @@ func (x *xmlReader) own(e *element, key string) Network {
 	return x.parameters(only, key)
 }
 
-// connection reads the limits between group i and another. Each of the two may
-// list the other; both limits are to be kept then.
+// connection reads the limits between group i and another. Each of the two may list the other; then
+// both limits must be kept.
 func (x *xmlReader) connection(i int, e *element) {
 	name := x.p.Groups[i].Name
 	key := "group " + strconv.Quote(name) + "/groupConnection " + strconv.Quote(e.attr["endpointGroupId"])

@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// keys is what may stand in a mapping: for each key, what reads its value.
+// keys maps the keys of a mapping to the readers of their values.
 type keys map[string]func(key string, n *yaml.Node)
 
 func (r *reader) yaml(p *Profile, text []byte) {
@@ -147,7 +147,7 @@ func (r *reader) similarYAML(p *Profile, key string, n *yaml.Node) {
 	r.named["similar["+strconv.Itoa(len(p.Similar)-1)+"]"] = key
 }
 
-// groups reads names of groups, as indices in rising order, each once.
+// groups reads names of groups, as indices in ascending order, each once.
 func (r *reader) groups(p *Profile, key string, n *yaml.Node, most int) (list []int) {
 	r.each(key, n, most, func(key string, n *yaml.Node) {
 		if i, ok := r.group(p, positionOf(n), key, r.readString(key, n)); ok {
@@ -158,8 +158,8 @@ func (r *reader) groups(p *Profile, key string, n *yaml.Node, most int) (list []
 	return slices.Compact(list)
 }
 
-// What follows reads nodes. Aliases cannot make it endless: the keys bound the
-// depth, and lists have their bounds.
+// The functions below read nodes. Aliases cannot make that endless: the keys bound the depth, and
+// lists have their bounds.
 
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
