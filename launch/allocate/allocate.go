@@ -1,15 +1,15 @@
-// Package allocate decides which processes of a job run on which hosts: from what
-// hosts offer, how far they are, and what the job asks for, it makes a Plan.
+// Package allocate decides which processes of a job run on which hosts: it makes a Plan from the
+// hosts' offers, their distances, and the job's requirements.
 //
-// The steps are those of P2P-MPI's co-allocation (Genaud and Rattanapoka): hosts in
-// order of latency, a capacity for each, a strategy that says how many processes each
-// host gets, and ranks numbered along the hosts so that no two copies of a rank share
-// one. Spread and Concentrate are its two strategies; Auto places by what was measured
-// between the hosts and by who talks to whom in the job.
+// The steps are those of P2P-MPI's co-allocation (Genaud and Rattanapoka): hosts in order of
+// latency, a capacity for each, a strategy that decides how many processes each host gets, and
+// ranks numbered along the hosts so that no two copies of a rank share one. Spread and Concentrate
+// are its two strategies; Auto places by measurements between the hosts and by the job's
+// communication pattern.
 //
-// The package knows no socket, no clock and no reservation (package reserve has those):
-// a Plan is a function of its arguments. It keeps no state, and everything here is safe
-// for concurrent use as long as the arguments are not changed meanwhile.
+// The package knows no socket, no clock and no reservation (package reserve has those): a Plan is a
+// function of its arguments. It keeps no state, and everything here is safe for concurrent use as
+// long as the arguments are not modified meanwhile.
 package allocate
 
 import (
@@ -23,43 +23,43 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxProcesses is the most processes, copies counted, that a job may have.
+// MaxProcesses bounds the processes of a job, including copies.
 const MaxProcesses = 1 << 20
 
-// UnknownLatency stands for a latency that nobody measured; such hosts come last.
+// UnknownLatency stands for a latency that was not measured; such hosts come last.
 const UnknownLatency = time.Duration(math.MaxInt64)
 
-// Host is what one host offers to the job.
+// Host is the offer of one host to the job.
 type Host struct {
 	Node      overlay.NodeID
 	Latency   time.Duration // round trip from the submitter
 	Processes int           // P: processes of one job at a time
-	Jobs      int           // jobs that the host takes besides those it has; 0: none
+	Jobs      int           // further jobs that the host accepts; 0: none
 	Memory    int64         // bytes for the job's processes together; 0: not limited
 	CPU       int           // thousandths of a core for them together; 0: not limited
 }
 
-// Job is what is to be placed.
+// Job is the job to place.
 type Job struct {
 	Ranks  int   // n, at least 1
 	Copies int   // r, the copies of each rank; at least 1, and 1 means no replication
 	Memory int64 // bytes that each process needs; 0: any
 	CPU    int   // thousandths of a core that each process needs; 0: any
 
-	// Home, when set, is the host on which rank 0 runs, once, whatever Copies says:
-	// the submitter's own. It must be among the hosts.
+	// Home, if set, is the host on which rank 0 runs, once, whatever Copies is: the submitter's
+	// own. It must be among the hosts.
 	Home overlay.NodeID
 
-	// Pattern and Message, in bytes, say what the job sends. Only Auto and
-	// Plan.Cost ask.
+	// Pattern and Message, in bytes, describe the job's communication. Only Auto and Plan.Cost use
+	// them.
 	Pattern Pattern
 	Message int
 }
 
-// pinned reports whether rank 0 stays at home.
+// pinned reports whether rank 0 must run at Home.
 func (j Job) pinned() bool { return j.Home != overlay.NodeID{} }
 
-// Processes returns how many processes the job has, copies counted.
+// Processes returns the number of processes of the job, including copies.
 func (j Job) Processes() int {
 	if j.pinned() {
 		return 1 + (j.Ranks-1)*j.Copies
@@ -67,7 +67,7 @@ func (j Job) Processes() int {
 	return j.Ranks * j.Copies
 }
 
-// Check says what is wrong with the job, or returns nil.
+// Check returns an error if the job is invalid.
 func (j Job) Check() error {
 	switch {
 	case j.Ranks < 1:
@@ -82,27 +82,26 @@ func (j Job) Check() error {
 	return j.Pattern.check()
 }
 
-// Strategy says how many processes each host gets. Implementations keep no state.
+// Strategy decides how many processes each host gets. Implementations keep no state.
 type Strategy interface {
-	// Name returns the name that users type.
+	// Name returns the name by which users select it.
 	Name() string
 
-	// Place shares d.Processes out. A share is for a host of d and at most its
-	// capacity, no host has two, and their order is that in which ranks are
-	// numbered. The capacities of d suffice.
+	// Place distributes d.Processes. A share is for a host of d and at most its capacity, no host
+	// has two, and their order is that in which ranks are numbered. The capacities of d suffice.
 	Place(d Demand) ([]Share, error)
 
-	// Settled reports whether no host behind the last of d can change the
-	// placement, so that nobody needs to wait for their answers.
+	// Settled reports whether no host after the last of d can change the placement, so that the
+	// caller need not wait for further answers.
 	Settled(d Demand) bool
 }
 
-// Demand is what a Strategy has to place and where.
+// Demand is the input of a Strategy.
 type Demand struct {
 	Job       Job
-	Processes int    // how many to place; without rank 0 when the job has a Home
+	Processes int    // to place; without rank 0 when the job has a Home
 	Home      Host   // runs rank 0, when the job has a Home
-	Hosts     []Host // those that can take one at least, nearest first
+	Hosts     []Host // those that can take at least one, nearest first
 	Capacity  []int  // of each host, at least 1, and no more than may share a host
 }
 
@@ -112,11 +111,10 @@ type Share struct {
 	Processes int
 }
 
-// Strategies lists the names that ByName knows, the default first.
+// Strategies lists the names that ByName accepts, the default first.
 var Strategies = []string{"spread", "concentrate", "auto"}
 
-// ByName returns the strategy of that name. network is what auto places by; nil when
-// nothing was measured.
+// ByName returns the named strategy. network has the measurements for auto; nil: none.
 func ByName(name string, network Network) (Strategy, error) {
 	switch name {
 	case "spread":
@@ -129,9 +127,9 @@ func ByName(name string, network Network) (Strategy, error) {
 	return nil, fmt.Errorf("no strategy %.40q: want one of %q", name, Strategies)
 }
 
-// Allocate places job on hosts, which are in the order in which they are to be used:
-// nearest first, as Order has them, or a table of latencies whose order does not flap.
-// The error is a *Shortage when the hosts cannot take the job.
+// Allocate places job on hosts, which must be in the order in which to use them: nearest first, as
+// Order returns them, or by a table of latencies with a stable order. The error is a *Shortage when
+// the hosts cannot take the job.
 func Allocate(job Job, hosts []Host, strategy Strategy) (*Plan, error) {
 	if err := job.Check(); err != nil {
 		return nil, err
@@ -153,8 +151,8 @@ func Allocate(job Job, hosts []Host, strategy Strategy) (*Plan, error) {
 	return newPlan(job, strategy.Name(), hosts, at, shares), nil
 }
 
-// Settled reports whether the job can be placed on these hosts and no host further away
-// would change where.
+// Settled reports whether the job can be placed on these hosts and no host further away would
+// change the placement.
 func Settled(job Job, hosts []Host, strategy Strategy) bool {
 	if job.Check() != nil || check(job, hosts) != nil || !fits(job, hosts) {
 		return false
@@ -163,15 +161,14 @@ func Settled(job Job, hosts []Host, strategy Strategy) bool {
 	return strategy.Settled(d)
 }
 
-// Order returns hosts by ascending latency in a slice of its own; hosts as far as each
-// other stay in the order given.
+// Order returns a copy of hosts sorted by latency; equally distant hosts keep their order.
 func Order(hosts []Host) []Host {
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Latency, b.Latency) })
 	return hosts
 }
 
-// errTwice and errNoHome are the ways in which a list of hosts is wrong.
+// errTwice and errNoHome are the errors in a list of hosts.
 var (
 	errTwice  = errors.New("is in the list of hosts twice")
 	errNoHome = errors.New("is to run rank 0 but is not among the hosts")
@@ -191,8 +188,7 @@ func check(job Job, hosts []Host) error {
 	return nil
 }
 
-// demand returns what is left to a strategy, and for each of its hosts the index in
-// hosts.
+// demand returns the strategy's part of the job, and for each of its hosts the index in hosts.
 func demand(job Job, hosts []Host) (d Demand, at []int) {
 	d = Demand{Job: job, Processes: job.Processes()}
 	if job.pinned() {
@@ -211,9 +207,9 @@ func demand(job Job, hosts []Host) (d Demand, at []int) {
 	return d, at
 }
 
-// shared is how many processes a strategy may put on h: those that are not rank 0 at
-// home, and no more than there are ranks, because with more two copies of one would
-// share the host.
+// shared returns how many processes a strategy may place on h: without rank 0 if that is pinned
+// there, and no more than there are ranks, because otherwise two copies of one would share the
+// host.
 func shared(job Job, h Host) int {
 	if !job.pinned() {
 		return capacity(job, h)
@@ -225,7 +221,7 @@ func shared(job Job, h Host) int {
 	return min(c, job.Ranks-1)
 }
 
-// holds says how shares are not what Strategy.Place promises, or returns nil.
+// holds returns an error if shares violate the contract of Strategy.Place.
 func (d Demand) holds(shares []Share) error {
 	placed, used := 0, map[int]bool{}
 	for _, s := range shares {

@@ -9,24 +9,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxAutoHosts is how many hosts Auto compares, the nearest to the submitter.
+// MaxAutoHosts bounds the hosts that Auto compares, the nearest to the submitter.
 const MaxAutoHosts = 2048
 
-// Auto places a job by what was measured between the hosts and by who talks to whom in
-// it: it looks for the shares, and the order in which ranks are numbered along them,
-// that make Plan.Cost small.
+// Auto places a job by the measurements between the hosts and by the job's communication pattern:
+// it searches for the shares, and the order in which ranks are numbered along them, that make
+// Plan.Cost small.
 //
-// The best placement is out of reach (already the dense pattern hides the densest
-// subgraph), so Auto starts from many: those of Spread and Concentrate, and for up to
-// 64 hosts what grows from that host by always adding the host that costs the least per
-// process. It improves the best few step by step until no step helps or the work is
-// used up. It is never dearer than Spread or Concentrate, and against all placements of
-// small jobs a test holds it to the best.
+// The optimum is intractable (already the dense pattern contains the densest-subgraph problem), so
+// Auto starts from many placements: those of Spread and Concentrate, and for up to 64 hosts the one
+// that grows from that host by always adding the host with the least cost per process. It improves
+// the best few step by step until no step helps or the work is used up. Its cost is never above
+// that of Spread or Concentrate, and a test compares it with the optimum of small jobs.
 //
-// Cost counts messages only. What processes of a host take from each other, memory
-// bandwidth first, is for Job.Memory, Job.CPU and the owner's P to limit.
+// Cost counts only messages. Contention among the processes of a host, for memory bandwidth above
+// all, must be limited by Job.Memory, Job.CPU and the owner's P.
 type Auto struct {
-	Network Network // nil: nothing was measured
+	Network Network // nil: no measurements
 }
 
 // Name implements Strategy.
@@ -38,7 +37,7 @@ func (Auto) Settled(Demand) bool { return false }
 const (
 	autoSeeds   = 64      // hosts to grow from
 	autoImprove = 3       // starts to improve
-	autoDoors   = 16      // sites to compare when a placement grows into another
+	autoDoors   = 16      // sites to compare when a placement expands to another
 	autoWork    = 2 << 20 // additions to spend on improving each
 )
 
@@ -53,7 +52,7 @@ func (a Auto) Place(d Demand) ([]Share, error) {
 	f := newField(d, a.Network)
 	var starts []start
 	add := func(shares []Share) { starts = append(starts, start{shares, f.cost(shares)}) }
-	spread, _ := Spread{}.Place(d) // neither has an error to give
+	spread, _ := Spread{}.Place(d) // neither returns an error
 	concentrate, _ := Concentrate{}.Place(d)
 	add(spread)
 	add(concentrate)
@@ -70,7 +69,7 @@ func (a Auto) Place(d Demand) ([]Share, error) {
 	return best.shares, nil
 }
 
-// start is a placement and what it costs.
+// start is a placement and its cost.
 type start struct {
 	shares []Share
 	cost   float64
@@ -79,9 +78,9 @@ type start struct {
 // field is a demand with the time of a message between every two of its hosts.
 type field struct {
 	Demand
-	width int       // hosts, and home when it has room for rank 0 only
-	home  int       // where rank 0 is pinned; -1: nowhere
-	time  []float64 // seconds, row after row
+	width int       // hosts, plus home if that has room only for rank 0
+	home  int       // where rank 0 is pinned; -1: not pinned
+	time  []float64 // seconds, row by row
 
 	seq    []int // scratch: the host of each process, in the order of numbering
 	first  []int // scratch: first copies on each host
@@ -108,10 +107,10 @@ func newField(d Demand, network Network) *field {
 	return f
 }
 
-// roundTrip is a message each way.
+// roundTrip returns the time of a message each way.
 func (f *field) roundTrip(i, j int) float64 { return f.time[i*f.width+j] + f.time[j*f.width+i] }
 
-// cost is Plan.Cost of the plan that the shares make.
+// cost returns Plan.Cost of the plan for the shares.
 func (f *field) cost(shares []Share) float64 {
 	f.seq = f.seq[:0]
 	for _, s := range shares {
@@ -127,7 +126,7 @@ func (f *field) cost(shares []Share) float64 {
 	return total
 }
 
-// hostOf is the host of a copy of a rank; copies of a pinned rank 0 after the first do not
+// hostOf returns the host of a copy of a rank; copies of a pinned rank 0 after the first do not
 // exist.
 func (f *field) hostOf(rank, copy int) (host int, exists bool) {
 	switch {
@@ -139,7 +138,7 @@ func (f *field) hostOf(rank, copy int) (host int, exists bool) {
 	return f.seq[copy*(f.Job.Ranks-1)+rank-1], true
 }
 
-// send is the time of the messages from one rank's first copy to all of another's.
+// send returns the time of the messages from one rank's first copy to all copies of another.
 func (f *field) send(from, to int) float64 {
 	src, _ := f.hostOf(from, 0)
 	total := 0.0
@@ -151,8 +150,8 @@ func (f *field) send(from, to int) float64 {
 	return total
 }
 
-// denseCost counts by hosts what the pattern names by ranks: every first copy sends to
-// every process, and what it would send to its own rank is taken off again.
+// denseCost computes by hosts what the pattern defines by ranks: every first copy sends to every
+// process, minus what it would send to its own rank.
 func (f *field) denseCost() float64 {
 	clear(f.first)
 	clear(f.all)
@@ -183,7 +182,7 @@ func (f *field) denseCost() float64 {
 	return total
 }
 
-// work is about how many additions one cost takes.
+// work estimates the additions for one cost.
 func (f *field) work(shares []Share) int {
 	if f.Job.Pattern == Dense {
 		return f.Processes + len(shares)*len(shares)
@@ -191,8 +190,8 @@ func (f *field) work(shares []Share) int {
 	return 4 * f.Processes
 }
 
-// seeds picks hosts to grow from: the nearest of every site, then the second of every
-// site, and so on.
+// seeds selects hosts to grow from: the nearest of every site, then the second of every site, and
+// so on.
 func (f *field) seeds() []int {
 	nth := map[overlay.SiteID]int{}
 	turn := make([]int, len(f.Hosts))
@@ -205,12 +204,12 @@ func (f *field) seeds() []int {
 	return seeds[:min(autoSeeds, len(seeds))]
 }
 
-// grow fills the seed and then host after host, each time the one that adds the least
-// time per process. Of equal ones the nearest to the submitter wins.
+// grow fills the seed and then host after host, each time the one that adds the least time per
+// process. Among equal ones it takes the nearest to the submitter.
 func (f *field) grow(seed int) []Share {
 	n := len(f.Hosts)
 	taken := make([]bool, n)
-	toTaken := make([]float64, n) // dense: a message each way with everyone placed so far
+	toTaken := make([]float64, n) // dense: time of a message each way with every process placed so far
 	var shares []Share
 	for next, left := seed, f.Processes; left > 0; {
 		u := min(f.Capacity[next], left)
@@ -238,7 +237,7 @@ func (f *field) grow(seed int) []Share {
 	return shares
 }
 
-// adds is the time per process that filling host j would add.
+// adds returns the time per process that filling host j would add.
 func (f *field) adds(seed, last, j, left int, toTaken float64) float64 {
 	u := float64(min(f.Capacity[j], left))
 	inside := f.roundTrip(j, j)
@@ -255,10 +254,10 @@ func (f *field) adds(seed, last, j, left int, toTaken float64) float64 {
 	return f.roundTrip(master, j)
 }
 
-// lookAhead is asked when a dense placement is about to grow into the host next. If its
-// site has no process yet, more will follow it there, and how near they will be to each
-// other counts too: among the hosts by which other sites could be entered, the one with
-// the least time per process still to place is returned.
+// lookAhead is called when a dense placement is about to expand to the host next. If its site has
+// no process yet, more will follow there, so the distances among them count too: lookAhead compares
+// the hosts by which other sites could be entered, and returns the one with the least time per
+// process still to place.
 func (f *field) lookAhead(next, left int, taken []bool, toTaken []float64) int {
 	entered := map[overlay.SiteID]bool{}
 	for h := range f.Hosts {
@@ -293,8 +292,8 @@ func (f *field) lookAhead(next, left int, taken []bool, toTaken []float64) int {
 	return next
 }
 
-// nearest is the mean time of a message each way between h and the hosts nearest to it
-// that are free and take n processes together.
+// nearest returns the mean time of a message each way between h and the nearest free hosts that
+// together take n processes.
 func (f *field) nearest(h, n int, taken []bool) float64 {
 	var free []int
 	for j := range f.Hosts {

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Pattern says who talks to whom in a job.
+// Pattern is the communication pattern of a job.
 type Pattern int
 
 // The patterns that a job can declare.
@@ -53,30 +53,30 @@ func (p Pattern) check() error {
 	return nil
 }
 
-// Path is what was measured between two hosts.
+// Path is a measurement between two hosts.
 type Path struct {
 	RTT       time.Duration
 	Bandwidth float64 // bytes a second; 0: not measured
 }
 
-// Network says what was measured between hosts.
+// Network returns measurements between hosts.
 type Network interface {
-	// Path returns what was measured from a to b, which may be the same host; false
-	// when nothing was. The answer must not change while a plan is made.
+	// Path returns the measurement from a to b, which may be the same host; false if there is none.
+	// The result must not change while a plan is made.
 	Path(a, b overlay.NodeID) (Path, bool)
 }
 
-// What Auto takes for paths that nobody measured. Between sites it is the way through
-// the submitter, which the round trip cannot be longer than by the triangle, were
-// packets to take the shortest way.
+// Auto's defaults for paths that were not measured. Between sites the default is the path through
+// the submitter: by the triangle inequality the round trip is not longer, if packets take the
+// shortest path.
 var (
 	unmeasuredHost      = Path{2 * time.Microsecond, 4e9}       // within a host
 	unmeasuredSite      = Path{100 * time.Microsecond, 1e9 / 8} // between hosts of a site
 	unmeasuredBandwidth = 1e8 / 8                               // between sites, bytes a second
-	unmeasuredRTT       = 100 * time.Millisecond                // between sites, when not even the way to the submitter is known
+	unmeasuredRTT       = 100 * time.Millisecond                // between sites, when the path to the submitter is unknown, too
 )
 
-// estimate is the path to use for a and b when nothing was measured.
+// estimate returns the path to assume between a and b without a measurement.
 func estimate(a, b Host) Path {
 	switch {
 	case a.Node == b.Node:
@@ -89,8 +89,8 @@ func estimate(a, b Host) Path {
 	return Path{a.Latency + b.Latency, unmeasuredBandwidth}
 }
 
-// messageTime is how long one message of the job takes from a to b, in seconds: half a
-// round trip and the bytes at the path's rate.
+// messageTime returns how long one message of the job takes from a to b, in seconds: half a round
+// trip plus the bytes at the path's rate.
 func messageTime(network Network, message int, a, b Host) float64 {
 	path, known := Path{}, false
 	if network != nil {
@@ -105,10 +105,10 @@ func messageTime(network Network, message int, a, b Host) float64 {
 	return path.RTT.Seconds()/2 + float64(message)/path.Bandwidth
 }
 
-// Cost returns the seconds that all messages of one round of the job's pattern take,
-// added up: every pair of ranks that talk sends one message each way. With copies, the
-// first copy of a rank sends to every copy of the other. It is the figure that Auto
-// makes small; it compares plans and foretells no run time.
+// Cost returns the sum of the times, in seconds, of all messages of one round of the job's pattern:
+// every pair of communicating ranks sends one message each way. With copies, the first copy of a
+// rank sends to every copy of the other. Auto minimises it; it compares plans and does not predict
+// a run time.
 func (p *Plan) Cost(network Network) float64 {
 	hosts := make([]Host, len(p.Hosts))
 	where := map[Process]int{}
@@ -130,7 +130,7 @@ func (p *Plan) Cost(network Network) float64 {
 	return total
 }
 
-// pairs calls yield for every two of n ranks that talk, the lower first.
+// pairs calls yield for every two of n ranks that communicate, the lower first.
 func (p Pattern) pairs(n int, yield func(a, b int)) {
 	for a := range n {
 		switch {

@@ -2,8 +2,8 @@ package allocate
 
 import "slices"
 
-// improve takes the first step that makes the placement cheaper, again and again,
-// until none does or the work is used up.
+// improve takes the first step that lowers the cost, again and again, until there is none or the
+// work is used up.
 func (f *field) improve(s start, work int) start {
 	for {
 		better, ok := f.step(s, &work)
@@ -14,9 +14,9 @@ func (f *field) improve(s start, work int) start {
 	}
 }
 
-// step tries the steps from s in a fixed order and returns the first that is cheaper.
+// step tries the steps from s in a fixed order and returns the first that lowers the cost.
 func (f *field) step(s start, work *int) (better start, ok bool) {
-	// A step that only shifts rounding errors would go round in circles.
+	// A step that only changes rounding errors could be repeated forever.
 	enough := s.cost - 1e-9*s.cost
 	f.neighbours(s.shares, func(shares []Share) bool {
 		if *work -= f.work(shares); *work < 0 {
@@ -30,8 +30,8 @@ func (f *field) step(s start, work *int) (better start, ok bool) {
 	return better, ok
 }
 
-// neighbours calls try with every placement that is one step from shares, until it
-// returns false. The slice is only lent.
+// neighbours calls try with every placement that is one step from shares, until it returns false.
+// try must not retain the slice.
 func (f *field) neighbours(shares []Share, try func([]Share) bool) {
 	scratch := make([]Share, 0, len(shares)+1)
 	for _, steps := range []func([]Share, []Share, func([]Share) bool) bool{f.exchanges, f.moves, f.reorders} {
@@ -59,8 +59,8 @@ func (f *field) exchanges(shares, scratch []Share, try func([]Share) bool) bool 
 	return true
 }
 
-// moves takes one process, or as many as fit, from a share and gives them to another,
-// or to a host that has none, in front of any share or last.
+// moves takes one process, or as many as fit, from a share and gives them to another, or to a host
+// that has none, before any share or last.
 func (f *field) moves(shares, scratch []Share, try func([]Share) bool) bool {
 	used := f.used(shares)
 	for i, from := range shares {
@@ -100,9 +100,8 @@ func amounts(most int, try func(int) bool) bool {
 	return try(1) && (most == 1 || try(most))
 }
 
-// reorders changes the order of numbering: two shares change places, one goes to
-// another place, or a stretch is turned round. With the dense pattern and one copy of
-// each rank it changes nothing.
+// reorders changes the order of numbering: it swaps two shares, moves one, or reverses a range.
+// With the dense pattern and one copy of each rank that changes nothing.
 func (f *field) reorders(shares, scratch []Share, try func([]Share) bool) bool {
 	if f.Job.Pattern == Dense && f.Job.Copies == 1 {
 		return true
@@ -136,7 +135,7 @@ func (f *field) reorders(shares, scratch []Share, try func([]Share) bool) bool {
 	return true
 }
 
-// used tells which hosts have a share.
+// used returns which hosts have a share.
 func (f *field) used(shares []Share) []bool {
 	used := make([]bool, len(f.Hosts))
 	for _, s := range shares {

@@ -18,41 +18,40 @@ type Process struct {
 	Copy int `json:"copy"` // from 0 to Job.Copies-1
 }
 
-// Plan says where every process of a job runs. It belongs to the caller.
+// Plan is where every process of a job runs. It belongs to the caller.
 type Plan struct {
 	Job      Job
 	Strategy string
-	Hosts    []Placed // every host that was there, in the order given
+	Hosts    []Placed // every host given, in that order
 
-	// Paths, where the caller sets it, is what is known of the ways between the sites
-	// that run something, for who reads the plan.
+	// Paths, if the caller sets it, has the known paths between the sites in use, for display.
 	Paths []SitePath
 
-	order []int // hosts that run something, in the order in which ranks were numbered
+	order []int // hosts with processes, in the order in which ranks were numbered
 }
 
-// SitePath is the way between two sites; what is 0 of it is not known.
+// SitePath is the path between two sites; zero fields are unknown.
 type SitePath struct {
 	Sites [2]overlay.SiteID // in the order of their names
 	Path
 }
 
-// Placed is a host and what it runs.
+// Placed is a host and its processes.
 type Placed struct {
 	Host
 	Capacity  int       // processes of the job that it could run
-	Processes []Process // what it runs; none: it is not needed
+	Processes []Process // its processes; none: it is not needed
 }
 
-// newPlan numbers ranks along the shares: 0 to n-1, then again for the next copy. No
-// host gets two copies of a rank, since a share is at most n long and n numbers in a row
-// are all different. at[i] is the index in hosts of the strategy's host i.
+// newPlan numbers ranks along the shares: 0 to n-1, then again for the next copy. No host gets two
+// copies of a rank, since a share has at most n processes and n consecutive numbers are distinct.
+// at[i] is the index in hosts of the strategy's host i.
 func newPlan(job Job, strategy string, hosts []Host, at []int, shares []Share) *Plan {
 	p := &Plan{Job: job, Strategy: strategy, Hosts: make([]Placed, len(hosts))}
 	for i, h := range hosts {
 		p.Hosts[i] = Placed{Host: h, Capacity: capacity(job, h)}
 	}
-	first := 0 // the lowest rank that is in the rounds
+	first := 0 // the lowest rank in the rounds
 	if job.pinned() {
 		first = 1
 		for i := range p.Hosts {
@@ -76,7 +75,7 @@ func newPlan(job Job, strategy string, hosts []Host, at []int, shares []Share) *
 	return p
 }
 
-// Used returns the hosts that run something, in the order in which ranks are numbered.
+// Used returns the hosts with processes, in the order in which ranks are numbered.
 func (p *Plan) Used() []Placed {
 	used := make([]Placed, len(p.order))
 	for i, at := range p.order {
@@ -85,9 +84,8 @@ func (p *Plan) Used() []Placed {
 	return used
 }
 
-// WriteTable prints the plan for people: a line for each host that runs something, and
-// a sum. A copy after the first is written behind a slash: 0-3/1 are the second copies
-// of ranks 0 to 3.
+// WriteTable prints the plan as a table: a line for each host with processes, and a sum. A copy
+// after the first is written after a slash: 0-3/1 are the second copies of ranks 0 to 3.
 func (p *Plan) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tSITE\tLATENCY\tCAPACITY\tPROCESSES\tRANKS")
@@ -160,7 +158,7 @@ func ranksText(all []Process) string {
 	return b.String()
 }
 
-// planJSON is the plan for programs; hosts that run nothing are left out.
+// planJSON is the JSON of a plan, without hosts that have no process.
 type planJSON struct {
 	Strategy string       `json:"strategy"`
 	Ranks    int          `json:"ranks"`

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Limit names what keeps a host from taking more processes.
+// Limit names what prevents a host from taking more processes.
 type Limit string
 
 // The limits of a host.
 const (
 	LimitHosts     Limit = "hosts"     // there are too few, or none
-	LimitJobs      Limit = "jobs"      // J: they run as many jobs as they take
+	LimitJobs      Limit = "jobs"      // J: they already run the maximum number of jobs
 	LimitProcesses Limit = "processes" // P: processes of one job
 	LimitMemory    Limit = "memory"
 	LimitCPU       Limit = "cpu"
-	LimitCopies    Limit = "copies" // copies of a rank have to be on different hosts
+	LimitCopies    Limit = "copies" // copies of a rank must be on different hosts
 )
 
-// hostLimits are the limits that bound what one host takes.
+// hostLimits are the limits on a single host.
 var hostLimits = []Limit{LimitJobs, LimitProcesses, LimitMemory, LimitCPU, LimitCopies}
 
-// bound is how many processes of the job the host could take were there only this limit.
+// bound returns how many processes of the job the host could take if only this limit applied.
 func bound(job Job, h Host, l Limit) int {
 	switch {
 	case l == LimitJobs && h.Jobs < 1:
@@ -40,10 +40,10 @@ func bound(job Job, h Host, l Limit) int {
 	return MaxProcesses
 }
 
-// capacity is c: how many processes of the job the host can take.
+// capacity returns c, how many processes of the job the host can take.
 func capacity(job Job, h Host) int { return capacityWithout(job, h, "") }
 
-// capacityWithout is the capacity when one limit is lifted.
+// capacityWithout returns the capacity without one limit.
 func capacityWithout(job Job, h Host, lifted Limit) int {
 	c := MaxProcesses
 	for _, l := range hostLimits {
@@ -54,9 +54,9 @@ func capacityWithout(job Job, h Host, lifted Limit) int {
 	return c
 }
 
-// fits reports whether the hosts can take the job: the paper's condition (b). Its
-// condition (a), that there are as many hosts as copies, follows, since no capacity is
-// more than the number of ranks.
+// fits reports whether the hosts can take the job: the paper's condition (b). Its condition (a),
+// that there are at least as many hosts as copies, follows, since no capacity exceeds the number of
+// ranks.
 func fits(job Job, hosts []Host) bool { return fitsWithout(job, hosts, "") }
 
 func fitsWithout(job Job, hosts []Host, lifted Limit) bool {
@@ -66,7 +66,7 @@ func fitsWithout(job Job, hosts []Host, lifted Limit) bool {
 		if job.pinned() {
 			if h.Node == job.Home {
 				if c == 0 {
-					return false // nowhere else for rank 0
+					return false // rank 0 cannot run elsewhere
 				}
 				need, c = need-1, c-1
 			}
@@ -79,20 +79,20 @@ func fitsWithout(job Job, hosts []Host, lifted Limit) bool {
 	return have >= need
 }
 
-// Shortage is the error of a job that does not fit the hosts. errors.As finds it.
+// Shortage is the error of a job that does not fit the hosts; use errors.As.
 type Shortage struct {
 	Job   Job
-	Hosts int // how many there are
+	Hosts int // number of hosts
 	Have  int // processes that they can take together
-	Need  int // processes that the job has
+	Need  int // processes of the job
 
-	// Limits are what is in the way: those of which one alone, lifted on all hosts,
-	// would let the job in. When no single one would, all that bind on some host.
+	// Limits are the obstacles: each limit whose removal on all hosts would alone let the job fit.
+	// If there is none, all limits that are reached on some host.
 	Limits []Limit
-	Alone  bool // whether each of Limits is in the way alone
+	Alone  bool // whether removing any one of Limits suffices
 
-	// Nearest are the jobs nearest to this one that would fit, each with one thing
-	// changed; none when not even one process fits.
+	// Nearest are the jobs nearest to this one that would fit, each with one change; none when not
+	// even one process fits.
 	Nearest []Offer
 }
 
@@ -102,7 +102,7 @@ type Offer struct {
 	Text string // for people: "-n 120", "at most 512 MiB per process"
 }
 
-// Error says which limit is in the way and what would fit.
+// Error names the obstacles and what would fit.
 func (s *Shortage) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d processes (%d ranks, %d copies each) do not fit: %d hosts take %d", s.Need, s.Job.Ranks, s.Job.Copies, s.Hosts, s.Have)
@@ -127,7 +127,7 @@ func (s *Shortage) Error() string {
 	return b.String()
 }
 
-// shortage says why the job does not fit, or returns nil when it does.
+// shortage returns why the job does not fit, or nil.
 func shortage(job Job, hosts []Host) *Shortage {
 	if fits(job, hosts) {
 		return nil
@@ -141,7 +141,7 @@ func shortage(job Job, hosts []Host) *Shortage {
 	return s
 }
 
-// limits finds what is in the way.
+// limits finds the obstacles.
 func limits(job Job, hosts []Host) (found []Limit, alone bool) {
 	for _, l := range hostLimits {
 		if fitsWithout(job, hosts, l) {
@@ -162,10 +162,9 @@ func limits(job Job, hosts []Host) (found []Limit, alone bool) {
 	return found, false
 }
 
-// nearest finds for each wish of the job the closest value with which it fits. Each is
-// a search by halves: a job that fits still does with fewer ranks, fewer copies, less
-// memory or less CPU. For ranks that is so because the sum of min(P, n) - r n is
-// concave in n and 0 at 0.
+// nearest finds, for each parameter of the job, the closest value with which it fits, by binary
+// search: a job that fits still does with fewer ranks, fewer copies, less memory or less CPU. For
+// ranks that holds because the sum of min(P, n) - r n is concave in n and 0 at 0.
 func nearest(job Job, hosts []Host) []Offer {
 	var offers []Offer
 	try := func(now int64, change func(v int64) Job, text func(v int64) string) {

@@ -1,14 +1,14 @@
 package allocate
 
-// Spread gives every host one process, nearest first, and then a second, until all are
-// placed: as much memory as possible for each process, locality second.
+// Spread gives every host one process, nearest first, and then a second, until all are placed: as
+// much memory as possible for each process, locality second.
 type Spread struct{}
 
 // Name implements Strategy.
 func (Spread) Name() string { return "spread" }
 
-// Place implements Strategy. The rounds of the paper end because the capacities
-// suffice; there they are guarded by the same condition, tested one step earlier.
+// Place implements Strategy. The paper's rounds terminate because the capacities suffice; the
+// paper's loop has the same condition, tested one step earlier.
 func (Spread) Place(d Demand) ([]Share, error) {
 	used := make([]int, len(d.Hosts))
 	for left := d.Processes; left > 0; {
@@ -22,19 +22,17 @@ func (Spread) Place(d Demand) ([]Share, error) {
 	return shares(used), nil
 }
 
-// Settled implements Strategy: with a host for each process the first round is the
-// last.
+// Settled implements Strategy: with a host for each process the first round is the last.
 func (Spread) Settled(d Demand) bool { return len(d.Hosts) >= d.Processes }
 
-// Concentrate fills each host before it goes on to the next, nearest first: as much
-// locality as possible.
+// Concentrate fills each host before the next, nearest first: as much locality as possible.
 type Concentrate struct{}
 
 // Name implements Strategy.
 func (Concentrate) Name() string { return "concentrate" }
 
-// Place implements Strategy. The paper's outer loop would overwrite what the first pass
-// placed; because the capacities suffice, one pass is all there is.
+// Place implements Strategy. The paper's outer loop would overwrite the placement of the first
+// pass; because the capacities suffice, one pass is enough.
 func (Concentrate) Place(d Demand) ([]Share, error) {
 	used := make([]int, len(d.Hosts))
 	left := d.Processes
@@ -45,11 +43,11 @@ func (Concentrate) Place(d Demand) ([]Share, error) {
 	return shares(used), nil
 }
 
-// Settled implements Strategy: once the nearest hosts hold everything nobody further
-// away gets anything.
+// Settled implements Strategy: once the nearest hosts hold everything, hosts further away get
+// nothing.
 func (Concentrate) Settled(d Demand) bool { return sum(d.Capacity) >= d.Processes }
 
-// shares drops the hosts that have nothing to run.
+// shares drops the hosts without processes.
 func shares(used []int) []Share {
 	var all []Share
 	for i, u := range used {
