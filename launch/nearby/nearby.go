@@ -1,9 +1,9 @@
-// Package nearby measures how far other nodes are from this one while somebody wants to
-// know, and keeps the figures (package latency has the arithmetic).
+// Package nearby measures the distances to other nodes while callers want them, and keeps the
+// results (package latency has the arithmetic).
 //
-// It is given a way to ping a node and knows nothing of connections. Nodes are not
-// pinged for their own sake: a grid in which all ping all has a square of pings, so a
-// node that nobody asks does not ping at all. State is the table of latencies, in memory.
+// Its Ping function measures one node; the package knows nothing of connections. It does not ping
+// without demand: pings among all nodes of a grid would be quadratic, so a node without callers
+// sends none. State is the table of latencies, in memory.
 package nearby
 
 import (
@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	pingTime = 10 * time.Second // for one ping, the way there included
-	tick     = time.Second      // between looks at which node is due, while nothing happens
-	interest = 10 * time.Minute // for which nodes are pinged after somebody wanted to know
+	pingTime = 10 * time.Second // for one ping, setup of the path included
+	tick     = time.Second      // between checks for due nodes, while nothing else happens
+	interest = 10 * time.Minute // how long nodes are pinged after the last call
 )
 
-// Ping measures one round trip to a node. It may have to open a way there first, which
-// does not count. It returns when ctx ends.
+// Ping measures one round trip to a node. It may have to set up a path first, which does not count.
+// It returns when ctx ends.
 type Ping func(ctx context.Context, node overlay.NodeID) (time.Duration, error)
 
-// Nearby is what is known of the way to other nodes. Make it with New, run it with
-// Serve; its other methods are safe for concurrent use.
+// Nearby is the set of known distances to other nodes. Make it with New, run it with Serve; its
+// other methods are safe for concurrent use.
 type Nearby struct {
 	ping    Ping
 	log     *slog.Logger
-	room    chan struct{} // one token for each ping under way
-	stirred chan struct{} // holds a value when Serve is to look again
+	room    chan struct{} // one token for each ping in flight
+	stirred chan struct{} // holds a value when Serve must check again
 
 	mu     sync.Mutex // guards the fields below
 	table  *latency.Table
-	wanted time.Time // when somebody wanted to know last
+	wanted time.Time // time of the last call
 }
 
-// New returns what knows no node yet. At most so many pings are under way at a time.
+// New returns a Nearby without nodes. At most atOnce pings are in flight.
 func New(ping Ping, atOnce int, cfg latency.Config, log *slog.Logger) *Nearby {
 	return &Nearby{
 		ping: ping, log: log, table: latency.NewTable(cfg),
@@ -47,9 +47,9 @@ func New(ping Ping, atOnce int, cfg latency.Config, log *slog.Logger) *Nearby {
 	}
 }
 
-// Order returns the given nodes, nearest first and those of unknown latency last, and has
-// them measured from now on, until ten minutes after the last call. Nodes of which a call
-// does not speak are forgotten.
+// Order returns the given nodes, nearest first and those of unknown latency last, and has them
+// measured until ten minutes after the last call. Nodes that the latest call does not name are
+// dropped.
 func (n *Nearby) Order(nodes []overlay.NodeID) []latency.Entry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +66,7 @@ func (n *Nearby) stir() {
 	}
 }
 
-// Serve measures until ctx ends. It returns when no ping is under way.
+// Serve measures until ctx ends. It returns when no ping is in flight.
 func (n *Nearby) Serve(ctx context.Context) {
 	var pings sync.WaitGroup
 	defer pings.Wait()
@@ -77,7 +77,7 @@ func (n *Nearby) Serve(ctx context.Context) {
 	for {
 		due, interested := n.dueNodes()
 		for _, node := range due {
-			n.room <- struct{}{} // there is room for all that are due
+			n.room <- struct{}{} // there is room for all due nodes
 			pings.Go(func() {
 				defer func() { <-n.room; n.stir() }()
 				n.measure(ctx, node)
