@@ -10,12 +10,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ToPB gives an offer its message form.
+// ToPB converts an offer to its message.
 func (o Offer) ToPB() *controlpb.HostOffer {
 	return &controlpb.HostOffer{Jobs: uint32(o.Jobs), Processes: uint32(o.Processes), Memory: uint64(o.Memory), Cpu: uint32(o.CPU)}
 }
 
-// FromPB checks and converts an offer. Without one it is nothing.
+// FromPB validates and converts an offer. Nil is the zero Offer.
 func FromPB(m *controlpb.HostOffer) (Offer, error) {
 	if m.GetMemory() > math.MaxInt64 {
 		return Offer{}, fmt.Errorf("an offer of memory: %d; want 0 to %d", m.GetMemory(), int64(math.MaxInt64))
@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// ListToPB gives a list of hosts its message form.
+// ListToPB converts a list of hosts to its message.
 func ListToPB(hosts []Host) *controlpb.HostList {
 	list := &controlpb.HostList{Hosts: make([]*controlpb.Host, len(hosts))}
 	for i, h := range hosts {
@@ -48,8 +48,8 @@ func ListToPB(hosts []Host) *controlpb.HostList {
 	return list
 }
 
-// ListFromPB checks and converts a list of hosts. It fails unless each node is named
-// once, in the order of Compare.
+// ListFromPB validates and converts a list of hosts. It fails unless each node is named once, in
+// the order of Compare.
 func ListFromPB(m *controlpb.HostList) ([]Host, error) {
 	if n := len(m.GetHosts()); n > MaxHosts {
 		return nil, fmt.Errorf("a list of %d hosts; at most %d are taken", n, MaxHosts)

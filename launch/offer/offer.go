@@ -1,9 +1,9 @@
-// Package offer is what the grid's list of hosts is made of: what a node's owner lets
-// the jobs of others have, and whether the node is there.
+// Package offer has the entries of the grid's list of hosts: the resources that a node's owner
+// offers to others' jobs, and whether the node is up.
 //
-// It knows neither who may have it (package reserve asks the owner's rules) nor who
-// uses it now (the node's service alone does), and it has no clock and no state:
-// its values are copied from the helper that makes them to whoever reads the list.
+// It knows neither who may use them (package reserve applies the owner's rules) nor who uses them
+// now (only the node service knows that), and it has no clock and no state: its values are copied
+// from the helper that makes them to the readers of the list.
 package offer
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of what a list may say. A list of MaxHosts nodes fits one message.
+// Bounds on a list. A list of MaxHosts nodes fits one message.
 const (
 	MaxHosts     = 20_000
 	MaxJobs      = 10_000
@@ -23,7 +23,7 @@ const (
 	MaxCPU       = 1 << 30 // thousandths of a core
 )
 
-// Offer is what a node's owner lets the jobs of others have. The zero Offer is nothing.
+// Offer is what a node's owner offers to others' jobs. The zero Offer is nothing.
 type Offer struct {
 	Jobs      int   `json:"jobs"`      // J: at a time; 0: none
 	Processes int   `json:"processes"` // P: of one job at a time
@@ -31,7 +31,7 @@ type Offer struct {
 	CPU       int   `json:"cpu"`       // thousandths of a core for all jobs together; 0: not limited
 }
 
-// Check says what is wrong with the offer, or returns nil.
+// Check returns an error if the offer is invalid.
 func (o Offer) Check() error {
 	for _, f := range []struct {
 		name       string
@@ -47,14 +47,14 @@ func (o Offer) Check() error {
 	return nil
 }
 
-// State says whether a node is there, as far as the list knows.
+// State is the state of a node, as far as the list knows.
 type State uint8
 
 // The states.
 const (
 	Up      State = iota + 1 // its helper has a session with its frontal
 	Away                     // it had one
-	Unknown                  // its site's frontal is away
+	Unknown                  // its site's frontal is disconnected
 )
 
 var stateNames = [...]string{Up: "up", Away: "away", Unknown: "unknown"}
@@ -81,11 +81,11 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("state %q: want %v, %v or %v", text, Up, Away, Unknown)
 }
 
-// Host is a node as the list knows it.
+// Host is a node in the list.
 type Host struct {
 	Node   overlay.NodeID
 	State  State
-	Silent time.Duration // for how long nobody has known it to be up, in whole seconds; 0 while Up
+	Silent time.Duration // how long it has not been known to be up, in whole seconds; 0 while Up
 	Offer  Offer
 }
 
@@ -94,7 +94,7 @@ func Compare(a, b Host) int {
 	return cmp.Or(cmp.Compare(a.Node.Site, b.Node.Site), cmp.Compare(a.Node.Name, b.Node.Name))
 }
 
-// Counts says how many hosts are in which state.
+// Counts is the number of hosts by state.
 type Counts struct {
 	Up      int `json:"up"`
 	Away    int `json:"away"`
