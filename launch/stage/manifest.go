@@ -8,8 +8,7 @@ import (
 	"io"
 )
 
-// ChunkSize is the size of all chunks of a file but the last, which may be
-// shorter.
+// ChunkSize is the size of all chunks of a file except the last, which may be shorter.
 const ChunkSize = 1 << 20
 
 // MaxFile is the largest file that can be staged.
@@ -24,8 +23,7 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 // SumOf returns the name of a chunk.
 func SumOf(chunk []byte) Sum { return sha256.Sum256(chunk) }
 
-// Manifest says what a file is made of. Two files of the same content have equal
-// manifests.
+// Manifest lists the chunks of a file. Two files of the same content have equal manifests.
 type Manifest struct {
 	Size   int64
 	Chunks []Sum
@@ -52,8 +50,7 @@ func Describe(r io.Reader) (Manifest, error) {
 	}
 }
 
-// Check says what is contradictory in a manifest that came from elsewhere, or
-// returns nil.
+// Check validates a manifest from another node.
 func (m Manifest) Check() error {
 	if m.Size < 0 || m.Size > MaxFile || int64(len(m.Chunks)) != (m.Size+ChunkSize-1)/ChunkSize {
 		return fmt.Errorf("stage: a manifest of %d bytes in %d chunks; want 0 to %d bytes, in chunks of %d", m.Size, len(m.Chunks), int64(MaxFile), ChunkSize)

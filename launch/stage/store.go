@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// What a store may answer; errors wrap these.
+// Errors of a store; its methods wrap them.
 var (
 	ErrMissing = errors.New("chunk is not in the store")
 	ErrCorrupt = errors.New("content does not match its name")
 	ErrFull    = errors.New("no room in the store")
 )
 
-// temporary is how names of files begin that are being written.
+// temporary is the prefix of the names of files being written.
 const temporary = "tmp-"
 
-// Store keeps chunks in a directory. It is safe for use by several goroutines.
+// Store keeps chunks in a directory. It is safe for concurrent use.
 type Store struct {
 	dir   string
 	limit int64
@@ -34,18 +34,18 @@ type Store struct {
 	size   int64  // of all chunks
 	clock  uint64 // counts uses
 
-	write func(*os.File, []byte) error // for tests: a disk that is full
+	write func(*os.File, []byte) error // replaced in tests, to simulate a full disk
 }
 
 type entry struct {
 	size int64
-	used uint64 // by clock; the lowest goes first
+	used uint64 // value of clock; the lowest is removed first
 	pins int
 }
 
-// Open opens the store in a directory, which is made if need be, and which holds
-// at most limit bytes of chunks. What a crash left half-written is removed. It
-// is not checked here that chunks are whole: that is done when they are used.
+// Open opens the store in a directory, which it creates if needed, and which holds at most limit
+// bytes of chunks. It removes partial files that a crash left. It does not verify the chunks; that
+// is done when they are used.
 func Open(dir string, limit int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("stage: %w", err)
@@ -71,7 +71,7 @@ func Open(dir string, limit int64) (*Store, error) {
 		sum, ok := parseSum(f.Name())
 		info, err := f.Info()
 		if !ok || err != nil || !info.Mode().IsRegular() {
-			continue // not ours
+			continue // not a file of the store
 		}
 		found = append(found, aged{sum, info.Size(), info.ModTime()})
 	}
@@ -91,15 +91,15 @@ func parseSum(name string) (sum Sum, ok bool) {
 
 func (s *Store) path(sum Sum) string { return filepath.Join(s.dir, sum.String()) }
 
-// Size returns how many bytes the chunks have.
+// Size returns the size of all chunks in bytes.
 func (s *Store) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size
 }
 
-// Missing returns the chunks of a file that are not in the store, each once, in
-// the order of the file.
+// Missing returns the chunks of a file that are not in the store, without duplicates, in the order
+// of the file.
 func (s *Store) Missing(m Manifest) (sums []Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +113,9 @@ func (s *Store) Missing(m Manifest) (sums []Sum) {
 	return sums
 }
 
-// Put stores a chunk that is called sum. Content of another name is ErrCorrupt.
-// If there is no room, neither below the limit nor on the disk, chunks that are
-// not pinned go, and if that is not enough it is ErrFull.
+// Put stores a chunk under the name sum. Content that does not match sum is ErrCorrupt. If there is
+// no room, below the limit or on the disk, chunks that are not pinned are removed; if that is not
+// enough, the error is ErrFull.
 func (s *Store) Put(sum Sum, chunk []byte) error {
 	if len(chunk) == 0 || len(chunk) > ChunkSize || SumOf(chunk) != sum {
 		return fmt.Errorf("stage: chunk %v, %d bytes: %w; have it sent again", sum, len(chunk), ErrCorrupt)
@@ -130,7 +130,7 @@ func (s *Store) Put(sum Sum, chunk []byte) error {
 		return err
 	}
 	err := s.create(s.path(sum), 0o600, func(f *os.File) error { return s.write(f, chunk) })
-	// The disk may be full of other things. Make room of ours, and try once more.
+	// The disk may be full of other files. Remove own chunks and try once more.
 	if err != nil && s.evict(int64(len(chunk))) {
 		err = s.create(s.path(sum), 0o600, func(f *os.File) error { return s.write(f, chunk) })
 	}
@@ -143,8 +143,8 @@ func (s *Store) Put(sum Sum, chunk []byte) error {
 	return nil
 }
 
-// Get returns a chunk, or ErrMissing. One that was spoilt on the disk is removed
-// and missing.
+// Get returns a chunk, or ErrMissing. A chunk that was corrupted on disk is removed and counts as
+// missing.
 func (s *Store) Get(sum Sum) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,9 +165,8 @@ func (s *Store) get(sum Sum) ([]byte, error) {
 	return chunk, nil
 }
 
-// Pin keeps the chunks of a file, those that are there now, from being removed
-// to make room until release is called. Chunks that come later are pinned by
-// another Pin.
+// Pin protects the chunks of a file that are present now from removal, until release is called.
+// Chunks that arrive later need another Pin.
 func (s *Store) Pin(m Manifest) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,9 +186,8 @@ func (s *Store) Pin(m Manifest) (release func()) {
 	})
 }
 
-// Each hands the chunks of a file to f, in order, each checked. If chunks are missing, or
-// turn out to be spoilt, the error is ErrMissing, and Missing has them. An error of f
-// ends it.
+// Each calls f with the chunks of a file, in order, each verified. If chunks are missing or
+// corrupted, the error is ErrMissing, and Missing returns them. An error of f ends the iteration.
 func (s *Store) Each(m Manifest, f func(chunk []byte) error) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -209,8 +207,8 @@ func (s *Store) Each(m Manifest, f func(chunk []byte) error) error {
 	return nil
 }
 
-// use notes that a chunk was used, now and for after a restart. That the latter
-// fails does no harm.
+// use records that a chunk was used, now and for after a restart. A failure of the latter is
+// harmless.
 func (s *Store) use(sum Sum, e *entry) {
 	s.clock++
 	e.used = s.clock
@@ -218,7 +216,7 @@ func (s *Store) use(sum Sum, e *entry) {
 	_ = os.Chtimes(s.path(sum), now, now)
 }
 
-// shrink makes room for n bytes more below the limit.
+// shrink makes room for n more bytes below the limit.
 func (s *Store) shrink(n int64) error {
 	if over := s.size + n - s.limit; over > 0 && !s.evict(over) {
 		return fmt.Errorf("stage: %s: %w: %d of %d bytes are in use, %d more are wanted; raise the limit or wait for jobs to end", s.dir, ErrFull, s.size, s.limit, n)
@@ -226,9 +224,8 @@ func (s *Store) shrink(n int64) error {
 	return nil
 }
 
-// evict removes chunks of n bytes or more that are not pinned, those first that
-// were used longest ago. It reports whether there were as many; if there were
-// not, it removes none.
+// evict removes at least n bytes of chunks that are not pinned, the least recently used first. It
+// reports whether there were that many; if there were not, it removes none.
 func (s *Store) evict(n int64) bool {
 	type aged struct {
 		sum Sum
@@ -254,15 +251,14 @@ func (s *Store) evict(n int64) bool {
 	return true
 }
 
-// remove forgets a chunk. If its file stays, the next Open finds it.
+// remove forgets a chunk. If its file cannot be deleted, the next Open finds it.
 func (s *Store) remove(sum Sum) {
 	s.size -= s.chunks[sum].size
 	delete(s.chunks, sum)
 	_ = os.Remove(s.path(sum))
 }
 
-// create writes a file under another name beside it, and renames it when it is
-// whole and on the disk.
+// create writes a file under another name beside it, and renames it when it is complete and synced.
 func (s *Store) create(path string, mode os.FileMode, fill func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), temporary)
 	if err != nil {
@@ -294,8 +290,7 @@ func writeAll(f *os.File, b []byte) error {
 	return err
 }
 
-// readChunk reads a file that should be a chunk; of a longer one, enough to see
-// that it is none.
+// readChunk reads a chunk's file; of a file that is too long, enough to detect that.
 func readChunk(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
