@@ -1,26 +1,26 @@
-// Package latency keeps how far other nodes are, and an order of them that does not
-// flap: what P2P-MPI's daemons hold beside their list of hosts.
+// Package latency keeps the distances to other nodes, and a stable order of them: what P2P-MPI's
+// daemons hold beside their list of hosts.
 //
-// It sends nothing and reads no clock. Its user takes from Due the nodes to probe, sends
-// each one small message and its answer over a connection that is open already, and
-// tells Probe how many nanoseconds that took, or Failed. All state is in the Table and
-// belongs to whoever calls it: a Table is not safe for concurrent use.
+// It sends nothing and reads no clock. Its user takes from Due the nodes to probe, sends each one
+// small message and waits for the answer, over a connection that is open already, and calls Probe
+// with the round trip, or Failed. All state is in the Table and belongs to its caller: a Table is
+// not safe for concurrent use.
 //
-// A round of probes counts for its shortest one, because whatever disturbs a probe makes
-// it longer. For the same reason a round below the estimate is believed at once, and only
-// the second in a row above it moves it, a part of the way.
+// A round of probes counts as its shortest probe, because every disturbance makes a probe longer.
+// For the same reason a round below the estimate is adopted at once, and only the second
+// consecutive round above it moves it, by a part of the difference.
 //
-// The order is one of sites. The hosts of a site share the way to it, and what a LAN adds
-// is nothing against that; but the probes of hundreds of hosts differ by milliseconds when
-// those hosts, or this one, are busy, which is more than neighbouring sites are apart. So a
-// site is as far as the nearest of its hosts, for which the noise is least because so many
-// probes had a chance, and its hosts stand together in the order of their names. A host
-// farther than twice as far as its site, by more than the noise, stands by itself, and so
-// does the node that the table belongs to, which is nearer than any network could have it.
+// The order is one of sites. The hosts of a site share the path to it, and a LAN adds little to
+// that; but the probes of hundreds of hosts differ by milliseconds when those hosts, or this one,
+// are busy, which is more than the difference between neighbouring sites. So the distance of a site
+// is that of the nearest of its hosts, for which the noise is least because it is the minimum of
+// many probes, and its hosts are grouped together in the order of their names. A host more than
+// twice as far as its site, by more than the noise, is listed separately, and so is the node that
+// the table belongs to, which is nearer than any network allows.
 //
-// A site passes another only when it is nearer by more than a margin, so that two as far
-// as each other keep their places whatever the noise, and a job that is started twice runs
-// on the same hosts.
+// A site passes another only when it is nearer by more than a margin, so that two equally distant
+// sites keep their places whatever the noise, and a job that is started twice runs on the same
+// hosts.
 package latency
 
 import (
@@ -33,15 +33,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Config says how to probe and how to judge. A zero field stands for its default.
+// Config sets how to probe and how to evaluate. A zero field has its default.
 type Config struct {
 	Probes int           // probes of a round; 5
-	Period time.Duration // from a round to the next of the same node, a quarter more or less, the first ones sooner; 300 s
-	Rise   float64       // part of the way that the estimate rises to two higher rounds, in (0, 1]; 0.25
+	Period time.Duration // between two rounds for the same node, a quarter more or less, the first ones sooner; 300 s
+	Rise   float64       // part of the difference by which the estimate follows two higher rounds, in (0, 1]; 0.25
 	Margin float64       // part of the farther node's latency by which the other must be nearer to pass; 1/32
-	Floor  time.Duration // the least margin; 20 us
-	Apart  time.Duration // the least by which a host must be farther than its site to stand by itself; 5 ms
-	Lost   int           // failures in a row after which the estimate is given up; 3
+	Floor  time.Duration // the minimum margin; 20 us
+	Apart  time.Duration // minimum distance from its site at which a host is listed separately; 5 ms
+	Lost   int           // consecutive failures after which the estimate is dropped; 3
 }
 
 func (c Config) withDefaults() Config {
@@ -55,50 +55,49 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// The first rounds of a node follow each other sooner, by a part of the period: the
-// first of all is made while the way there is opened, along with those to others.
+// The first rounds of a node follow each other sooner, by a part of the period: the very first
+// takes place while the path is being set up, along with those to others.
 const (
 	earlyRounds = 3
 	earlyPart   = 60
 )
 
-// retry is how long a node that failed once is left alone; it doubles with every
-// further failure, up to the period.
+// retry is how long a node is left alone after one failure; it doubles with every further failure,
+// up to the period.
 const retry = time.Second
 
-// here is a round trip that no network has: that of the table's own node.
+// here is a round trip below that of any network: that of the table's own node.
 const here = 2 * time.Microsecond
 
 // Table holds the latencies from one node to others.
 type Table struct {
 	cfg   Config
 	nodes map[overlay.NodeID]*estimate
-	order []place // as Order had it last; new ones are not in it yet
+	order []place // the last result of Order; new places are not in it yet
 }
 
-// place is what the order puts before or behind another: a site, when it has no name, or
-// a host that stands by itself.
+// place is an element of the order: a site, if the name is empty, or a host listed separately.
 type place overlay.NodeID
 
-// estimate is what is known of one node.
+// estimate is the state of one node.
 type estimate struct {
 	rtt    time.Duration // 0: unknown
 	round  time.Duration // shortest probe of the round in progress; 0: none yet
 	probes int           // of the round in progress
 	before time.Duration // shortest probe of the round before; 0: there was none
 	rounds int           // complete ones
-	fails  int           // in a row
-	apart  bool          // it stands by itself, not with its site
-	out    bool          // Due named it, and neither Probe nor Failed did since
+	fails  int           // consecutive
+	apart  bool          // it is listed separately, not with its site
+	out    bool          // Due returned it, and neither Probe nor Failed was called since
 	due    time.Time     // when to probe next; zero: at once
-	last   time.Time     // of the last probe that was answered
+	last   time.Time     // of the last answered probe
 }
 
-// Entry is a node and how far it is.
+// Entry is a node and its distance.
 type Entry struct {
 	Node  overlay.NodeID
 	RTT   time.Duration // 0: unknown
-	Heard time.Time     // when it answered last; zero: never
+	Heard time.Time     // time of the last answer; zero: never
 }
 
 // NewTable returns a Table without nodes.
@@ -106,8 +105,7 @@ func NewTable(cfg Config) *Table {
 	return &Table{cfg: cfg.withDefaults(), nodes: map[overlay.NodeID]*estimate{}}
 }
 
-// Keep makes nodes the nodes of the table: new ones are added as unknown, others are
-// forgotten.
+// Keep sets the nodes of the table: it adds new ones as unknown, and drops others.
 func (t *Table) Keep(nodes []overlay.NodeID) {
 	wanted := make(map[overlay.NodeID]bool, len(nodes))
 	for _, n := range nodes {
@@ -123,14 +121,14 @@ func (t *Table) Keep(nodes []overlay.NodeID) {
 	}
 }
 
-// Adopt keeps nodes, and takes the order in which they are for one that held before: who
-// has it from another table goes on with its order, as far as the latencies still allow.
+// Adopt is Keep, and takes the order of nodes as the previous order: so a table continues the order
+// of another one, as far as the latencies still allow.
 func (t *Table) Adopt(nodes []overlay.NodeID) {
 	t.Keep(nodes)
 	t.order = nil
 	sites := map[overlay.SiteID]bool{}
 	for _, n := range nodes {
-		t.order = append(t.order, place(n)) // Order leaves out those that are with their sites
+		t.order = append(t.order, place(n)) // Order drops those that are with their sites
 		if !sites[n.Site] {
 			sites[n.Site] = true
 			t.order = append(t.order, place{Site: n.Site})
@@ -138,9 +136,8 @@ func (t *Table) Adopt(nodes []overlay.NodeID) {
 	}
 }
 
-// Due returns up to limit nodes to probe now: those never probed first, then those that
-// wait longest. Each is the caller's until it calls Probe or Failed for it, which it
-// must within a time of its own.
+// Due returns up to limit nodes to probe now: those never probed first, then those overdue longest.
+// The caller must call Probe or Failed for each, after a timeout of its own at the latest.
 func (t *Table) Due(now time.Time, limit int) []overlay.NodeID {
 	var due []overlay.NodeID
 	for n, e := range t.nodes {
@@ -158,9 +155,8 @@ func (t *Table) Due(now time.Time, limit int) []overlay.NodeID {
 	return due
 }
 
-// Probe takes the round trip of one probe of node at the time now. A time that is not
-// positive says nothing of the path and counts as no answer; a node that is not in the
-// table is left out of it.
+// Probe records the round trip of one probe of node at the time now. A round trip that is not
+// positive counts as no answer; a node that is not in the table is ignored.
 func (t *Table) Probe(node overlay.NodeID, rtt time.Duration, now time.Time) {
 	e := t.nodes[node]
 	switch {
@@ -176,7 +172,7 @@ func (t *Table) Probe(node overlay.NodeID, rtt time.Duration, now time.Time) {
 	}
 	e.probes++
 	if e.rtt == 0 || e.round < e.rtt {
-		e.rtt = e.round // nothing makes a probe too short
+		e.rtt = e.round // no disturbance makes a probe shorter
 	}
 	if e.probes < t.cfg.Probes {
 		e.due = now
@@ -195,7 +191,7 @@ func (t *Table) Probe(node overlay.NodeID, rtt time.Duration, now time.Time) {
 	e.due = now.Add(jitter(period, node, e.rounds))
 }
 
-// Failed says that a probe of node had no answer.
+// Failed records that a probe of node had no answer.
 func (t *Table) Failed(node overlay.NodeID, now time.Time) {
 	e := t.nodes[node]
 	if e == nil {
@@ -213,8 +209,8 @@ func (t *Table) Failed(node overlay.NodeID, now time.Time) {
 	e.due = now.Add(wait)
 }
 
-// jitter is the period, a quarter more or less, so that the nodes of a grid that started
-// together do not probe together. It follows from the name, so it needs no randomness.
+// jitter returns the period, a quarter more or less, so that the nodes of a grid that started
+// together do not probe together. It derives from the name, so it needs no randomness.
 func jitter(period time.Duration, node overlay.NodeID, round int) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(node.String()))
@@ -223,9 +219,9 @@ func jitter(period time.Duration, node overlay.NodeID, round int) time.Duration 
 	return time.Duration(part * float64(period))
 }
 
-// Order returns all nodes, nearest first, those of unknown latency last. No site stands
-// before one that is nearer by more than the margin; apart from that sites keep the places
-// they had. The hosts of a site are in the order of their names.
+// Order returns all nodes, nearest first, those of unknown latency last. No site precedes one that
+// is nearer by more than the margin; apart from that sites keep their places. The hosts of a site
+// are in the order of their names.
 func (t *Table) Order() []Entry {
 	at := t.places()
 	settled, old := make([]place, 0, len(at)), make(map[place]bool, len(at))
@@ -262,17 +258,17 @@ func (t *Table) Order() []Entry {
 	return all
 }
 
-// group is who stands at a place.
+// group is the nodes at a place.
 type group struct {
 	rtt   time.Duration // of the nearest
 	nodes []overlay.NodeID
 }
 
-// places returns the places that there are, with the nodes of known latency.
+// places returns the places, with the nodes of known latency.
 func (t *Table) places() map[place]*group {
 	sites := map[overlay.SiteID][]time.Duration{}
 	for n, e := range t.nodes {
-		if e.rtt > here { // the own node says nothing of its site
+		if e.rtt > here { // the own node does not indicate the distance of its site
 			sites[n.Site] = append(sites[n.Site], e.rtt)
 		}
 	}
@@ -297,13 +293,13 @@ func (t *Table) places() map[place]*group {
 	return at
 }
 
-// noisy is how many times the noise of the middle host one may have: where noise falls
-// off exponentially, one host of 256 has more.
+// noisy is the number of times the median host's noise that one may have: if noise falls off
+// exponentially, one host of 256 has more.
 const noisy = 8
 
-// separated reports whether a host stands by itself, given all latencies of its site, shortest
-// first. One that does joins its site only when it is clearly within what a site spans,
-// lest it come and go.
+// separated reports whether a host is listed separately, given all latencies of its site in
+// ascending order. A separate host rejoins its site only when it is clearly within the site's
+// range, so that it does not flap.
 func (t *Table) separated(e *estimate, site []time.Duration) bool {
 	if e.rtt <= here {
 		return true
@@ -317,9 +313,9 @@ func (t *Table) separated(e *estimate, site []time.Duration) bool {
 	return e.rtt > near+span
 }
 
-// insert puts p before the first place that it may pass, or last. When no two of settled
-// are in the wrong order by more than the margin, none are afterwards: those behind the
-// first that p passes are hardly nearer than that one, so not nearer than p.
+// insert puts p before the first place that it may pass, or last. If no two of settled are in the
+// wrong order by more than the margin, none are afterwards: those after the first that p passes are
+// at most slightly nearer than that one, so not nearer than p.
 func insert(settled []place, p place, at map[place]*group, cfg Config) []place {
 	for i, other := range settled {
 		if cfg.passes(at[p].rtt, at[other].rtt) {
@@ -329,8 +325,8 @@ func insert(settled []place, p place, at map[place]*group, cfg Config) []place {
 	return append(settled, p)
 }
 
-// merge puts the sorted places that are new between the others, where they are by their
-// latency, and then settles the order once more.
+// merge puts the new, sorted places between the others by their latency, and then settles the order
+// once more.
 func merge(settled, fresh []place, at map[place]*group, cfg Config) []place {
 	if len(fresh) == 0 {
 		return settled
@@ -349,7 +345,7 @@ func merge(settled, fresh []place, at map[place]*group, cfg Config) []place {
 	return settled
 }
 
-// passes reports whether what is rtt away is nearer than other by more than the margin.
+// passes reports whether rtt is nearer than other by more than the margin.
 func (c Config) passes(rtt, other time.Duration) bool {
 	margin := max(c.Floor, time.Duration(c.Margin*float64(other)))
 	return rtt < other-margin
