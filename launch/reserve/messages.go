@@ -1,12 +1,11 @@
-// Package reserve books hosts for a job and starts it on them, or on none: the
-// reservation of P2P-MPI (Genaud and Rattanapoka), in which a submitter asks nodes, in
-// order of latency and more of them than it needs, and every node's service answers
-// for its owner.
+// Package reserve books hosts for a job and starts it on all of them, or on none: the reservation
+// of P2P-MPI (Genaud and Rattanapoka), in which a submitter asks nodes, in order of latency and
+// more of them than it needs, and every node's service answers for its owner.
 //
-// A Submission is the submitter's side and a Node the node service's. Both are state
-// machines: they are given messages and the time and return messages and what to do.
-// They know no socket, clock, file, process or random number. All state is in them and
-// belongs to whoever calls them; neither is safe for concurrent use.
+// A Submission is the submitter's side and a Node the node service's. Both are state machines:
+// their inputs are messages and the time, their outputs messages and actions. They know no socket,
+// clock, file, process or random number. All state is in them and belongs to the caller; neither is
+// safe for concurrent use.
 //
 //	submitter                              node
 //	Begin     -- Ask: key, needs -->       allowed? jobs + 1 <= J? room?
@@ -20,18 +19,17 @@
 //	all have  -- Commit -->                running, until the processes exit
 //	          <-- Committed -----------
 //
-// What nobody renews or commits ends with its lease, so a submitter may die at any step:
-// nothing stays behind. A node is dead to a submitter when it does not answer; one that
-// says NOK is not.
+// A reservation that is neither renewed nor committed ends with its lease, so a submitter may die
+// at any step: nothing stays behind. A node counts as dead to a submitter when it does not answer;
+// NOK is an answer.
 //
-// A key is a secret of 128 bits for one reservation at one node. A Start also names the
-// hold that the node gave the reservation; holds are numbered, and the number begins
-// anew with the node. So a message of an older reservation starts nothing, however late
-// it comes, even after its key was forgotten.
+// A key is a secret of 128 bits for one reservation at one node. A Start also names the hold that
+// the node gave the reservation; holds are numbered, and each start of the node begins a new
+// numbering. So a message of an older reservation starts nothing, however late it arrives, even
+// after its key was forgotten.
 //
-// Messages may be lost, delayed, doubled or overtake each other. Asking, renewing,
-// starting, committing and cancelling may be repeated: the second time changes nothing
-// and is answered as the first was.
+// Messages may be lost, delayed, duplicated or reordered. Asking, renewing, starting, committing
+// and cancelling are idempotent: a repetition changes nothing and gets the same answer.
 package reserve
 
 import (
@@ -42,8 +40,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Key names one reservation at one node, once. It comes from a cryptographic random
-// source, and whoever has it can use the reservation; its text shows a part only.
+// Key names one reservation at one node, once. It comes from a cryptographic random source, and
+// whoever has it can use the reservation; String shows only a part of it.
 type Key [16]byte
 
 // String returns the first digits of the key, for logs.
@@ -58,7 +56,7 @@ type Hold struct {
 // Message is one of the messages below.
 type Message interface{ reservation() Key }
 
-// Ask books: step 3. The node learns who asks from the connection.
+// Ask books: step 3. The connection authenticates the requester.
 type Ask struct {
 	Key       Key
 	Job       overlay.JobID
@@ -71,24 +69,24 @@ type Ask struct {
 type OK struct {
 	Key       Key
 	Hold      Hold
-	Processes int           // P: how many the node takes, 1 to Ask.Processes
+	Processes int           // P: how many the node accepts, 1 to Ask.Processes
 	Lease     time.Duration // how long from its sending, unless renewed
 }
 
-// NOK answers an Ask that the node does not take.
+// NOK refuses an Ask.
 type NOK struct {
 	Key    Key
 	Reason Reason
 	Text   string // for people
 }
 
-// Renew makes the lease begin anew.
+// Renew restarts the lease.
 type Renew struct {
 	Key  Key
 	Hold Hold
 }
 
-// Start says what to run: steps 6 and 7.
+// Start names the processes to run: steps 6 and 7.
 type Start struct {
 	Key       Key
 	Hold      Hold
@@ -98,7 +96,7 @@ type Start struct {
 // Started answers Start: the processes are being launched, step 8.
 type Started struct{ Key Key }
 
-// Commit says that all nodes have started: the processes may run as long as they like.
+// Commit reports that all nodes have started: the lease no longer applies.
 type Commit struct {
 	Key  Key
 	Hold Hold
@@ -113,7 +111,7 @@ type Cancel struct{ Key Key }
 // Cancelled answers Cancel, whether there was something to cancel or not.
 type Cancelled struct{ Key Key }
 
-// Refused answers a Renew, Start or Commit that the node does not take.
+// Refused refuses a Renew, Start or Commit.
 type Refused struct {
 	Key    Key
 	Reason Reason
@@ -132,19 +130,19 @@ func (m Cancel) reservation() Key    { return m.Key }
 func (m Cancelled) reservation() Key { return m.Key }
 func (m Refused) reservation() Key   { return m.Key }
 
-// Reason says why a node refuses, in one word for programs.
+// Reason is why a node refuses, in one word for programs.
 type Reason string
 
 // The reasons of a NOK or Refused.
 const (
-	Busy    Reason = "busy"    // J: it has as many jobs as it takes
-	Denied  Reason = "denied"  // the owner does not let the submitter in
-	Memory  Reason = "memory"  // what is left of it is too little for one process
+	Busy    Reason = "busy"    // J: it has the maximum number of jobs
+	Denied  Reason = "denied"  // the owner's rules refuse the submitter
+	Memory  Reason = "memory"  // too little is left for one process
 	CPU     Reason = "cpu"     // likewise
 	Used    Reason = "used"    // the key was cancelled, or is in use for something else
-	Done    Reason = "done"    // what the key was for ran and ended
+	Done    Reason = "done"    // the reservation's processes ran and ended
 	Expired Reason = "expired" // the lease of the key ended
 	Unknown Reason = "unknown" // no such key or hold here
 	TooMany Reason = "toomany" // more processes than were held
-	Invalid Reason = "invalid" // the message makes no sense
+	Invalid Reason = "invalid" // the message is invalid
 )

@@ -11,13 +11,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxUsed is how many keys a node remembers after their reservations ended, the oldest
-// forgotten first. They make refusals say more; what keeps a key from starting twice is
-// the number of its hold.
+// maxUsed is how many keys a node remembers after their reservations ended; the oldest are
+// forgotten first. They make refusals more precise; the number of its hold is what keeps a key from
+// starting twice.
 const maxUsed = 1024
 
-// Node is the node service's part of one node: it holds what was booked, and says when to launch
-// and when to kill.
+// Node is the node service's side for one node: it holds the reservations, and decides when to
+// launch and when to kill.
 //
 //	free --Ask--> held --Start--> started --Commit--> running --Exited--> free
 //	               |                 |                   |
@@ -26,7 +26,7 @@ const maxUsed = 1024
 //	               v                 +--------------> ending --Exited--> free
 //	              free
 //
-// Everything but free counts to the owner's J.
+// Every state except free counts towards the owner's J.
 type Node struct {
 	boot   uint64
 	serial uint64
@@ -36,18 +36,18 @@ type Node struct {
 	oldest []Key // the keys of used, oldest first
 }
 
-// State is where a reservation stands.
+// State is the state of a reservation.
 type State string
 
 // The states of a reservation at its node.
 const (
 	Held    State = "held"    // booked
 	Running State = "running" // committed
-	starts  State = "started" // launched, and not yet all nodes have
-	ending  State = "ending"  // killed, and not yet gone
+	starts  State = "started" // launched, but not committed
+	ending  State = "ending"  // killed, but not gone yet
 )
 
-// tombstone is what is remembered of a reservation that ended.
+// tombstone is the record of a reservation that ended.
 type tombstone struct {
 	why  Reason
 	hold Hold
@@ -62,29 +62,29 @@ type reservation struct {
 	granted   int                // processes that it may start
 	processes []allocate.Process // that it started
 	since     time.Time          // of the Ask
-	until     time.Time          // of held and started: when it ends by itself, unless renewed
+	until     time.Time          // of held and started: when it ends unless renewed
 	why       Reason             // of ending: why it was killed
 }
 
-// Action is something for the node's daemon to do.
+// Action is an action that the node's daemon must carry out.
 type Action interface{ action() }
 
-// Launch says to start the processes. When they have all ended, also when that is
-// because they never started, the daemon calls Exited.
+// Launch starts the processes. When they have all ended, or failed to start, the daemon calls
+// Exited.
 type Launch struct {
 	Key       Key
 	Job       overlay.JobID
 	Processes []allocate.Process
 }
 
-// Kill says to end the processes of a key and then call Exited.
+// Kill ends the processes of a key; then the daemon calls Exited.
 type Kill struct{ Key Key }
 
 func (Launch) action() {}
 func (Kill) action()   {}
 
-// NewNode returns a Node that has no reservations. boot must be another whenever the
-// node starts: the nanoseconds of a clock, or a random number.
+// NewNode returns a Node without reservations. boot must differ at each start of the node: the
+// nanoseconds of a clock, or a random number.
 func NewNode(boot uint64, policy Policy) (*Node, error) {
 	if err := policy.Check(); err != nil {
 		return nil, err
@@ -92,8 +92,7 @@ func NewNode(boot uint64, policy Policy) (*Node, error) {
 	return &Node{boot: boot, policy: policy.withDefaults(), held: map[Key]*reservation{}, used: map[Key]tombstone{}}, nil
 }
 
-// SetPolicy changes what is asked of reservations to come; those that are keep what they
-// were promised.
+// SetPolicy changes the policy for new reservations; existing ones keep what they were granted.
 func (n *Node) SetPolicy(policy Policy) error {
 	if err := policy.Check(); err != nil {
 		return err
@@ -102,9 +101,8 @@ func (n *Node) SetPolicy(policy Policy) error {
 	return nil
 }
 
-// Adopt counts a job that runs already, after the daemon was started anew under it, with
-// the hold that it had: its submitter goes on as if nothing had been. One that was not
-// committed has a new lease.
+// Adopt registers a job that is running already, after a restart of the daemon, with its previous
+// hold: its submitter continues undisturbed. A job that was not committed gets a new lease.
 func (n *Node) Adopt(hold Hold, by Requester, ask Ask, processes []allocate.Process, committed bool, now time.Time) {
 	r := &reservation{hold: hold, by: by, ask: ask, state: Running, granted: len(processes), processes: slices.Clone(processes), since: now}
 	if !committed {
@@ -118,8 +116,8 @@ func (n *Node) next() Hold {
 	return Hold{n.boot, n.serial}
 }
 
-// Receive takes a message and returns the answer to it and what to do. There is no
-// answer to what a node never gets.
+// Receive handles a message and returns its answer and the actions to carry out. A message that is
+// not addressed to nodes has no answer.
 func (n *Node) Receive(from Requester, m Message, now time.Time) (Message, []Action) {
 	actions := n.Tick(now)
 	var answer Message
@@ -139,7 +137,7 @@ func (n *Node) Receive(from Requester, m Message, now time.Time) (Message, []Act
 	return answer, append(actions, more...)
 }
 
-// ask is step 4.
+// ask handles step 4.
 func (n *Node) ask(from Requester, m Ask, now time.Time) Message {
 	nok := func(reason Reason, format string, args ...any) Message {
 		return NOK{m.Key, reason, fmt.Sprintf(format, args...)}
@@ -176,8 +174,7 @@ func (n *Node) ask(from Requester, m Ask, now time.Time) Message {
 	return n.ok(r, now)
 }
 
-// room is how many processes of m there is room for, and what there is too little of
-// for one.
+// room returns how many processes of m there is room for, and which resource is too small for one.
 func (n *Node) room(m Ask) (granted int, short Reason) {
 	granted = min(n.policy.Processes, m.Processes)
 	var memory int64
@@ -199,7 +196,7 @@ func (n *Node) room(m Ask) (granted int, short Reason) {
 	return granted, ""
 }
 
-// size is how many processes the reservation takes room for.
+// size returns how many processes the reservation occupies.
 func (r *reservation) size() int {
 	if r.state == Held {
 		return r.granted
@@ -211,7 +208,7 @@ func (n *Node) ok(r *reservation, now time.Time) Message {
 	return OK{r.ask.Key, r.hold, r.granted, r.until.Sub(now)}
 }
 
-// find returns the reservation that a message is about, or why there is none.
+// find returns the reservation of a message, or the refusal.
 func (n *Node) find(from Requester, key Key, hold Hold) (*reservation, Message) {
 	r := n.held[key]
 	if r == nil {
@@ -244,8 +241,8 @@ func (n *Node) renew(from Requester, m Renew, now time.Time) Message {
 	return n.ok(r, now)
 }
 
-// prolong has the lease of what is held or started begin anew, up to the longest time that
-// a reservation may be renewed.
+// prolong restarts the lease of a held or started reservation, up to the longest time that it may
+// be renewed.
 func (n *Node) prolong(r *reservation, now time.Time) {
 	r.until = now.Add(n.policy.Lease)
 	if longest := r.since.Add(n.policy.Longest); r.until.After(longest) {
@@ -253,7 +250,7 @@ func (n *Node) prolong(r *reservation, now time.Time) {
 	}
 }
 
-// start is steps 7 and 8.
+// start handles steps 7 and 8.
 func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action) {
 	if n.finish(from, m.Key, m.Hold) {
 		return Started{m.Key}, nil
@@ -267,9 +264,9 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 		return Refused{m.Key, r.why, "the reservation has ended"}, nil
 	case r.state != Held && slices.Equal(r.processes, m.Processes):
 		if r.state == starts {
-			n.prolong(r, now) // the submitter has not heard of it yet
+			n.prolong(r, now) // the submitter has not received the answer yet
 		}
-		return Started{m.Key}, nil // the same once more
+		return Started{m.Key}, nil // the same answer again
 	case r.state != Held:
 		return Refused{m.Key, Used, "the key is used"}, nil
 	case len(m.Processes) < 1 || len(m.Processes) > r.granted:
@@ -279,9 +276,9 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 	return Started{m.Key}, []Action{Launch{m.Key, r.ask.Job, slices.Clone(m.Processes)}}
 }
 
-// finish reports whether the processes of this very reservation ran and ended by
-// themselves. A short job may be done before the submitter hears that it started; its
-// Start and Commit, coming again, are then answered as if it ran.
+// finish reports whether the processes of this reservation ran and ended by themselves. A short job
+// may be done before its submitter receives Started; its repeated Start and Commit are then
+// answered as if it were running.
 func (n *Node) finish(from Requester, key Key, hold Hold) bool {
 	return n.used[key] == tombstone{Done, hold, from.Identity}
 }
@@ -305,7 +302,7 @@ func (n *Node) commit(from Requester, m Commit) Message {
 	return Committed{m.Key}
 }
 
-// cancel also uses up a key that is not there: its Ask may still come.
+// cancel also marks an unknown key as used: its Ask may still arrive.
 func (n *Node) cancel(from Requester, m Cancel) (Message, []Action) {
 	r := n.held[m.Key]
 	switch {
@@ -320,7 +317,7 @@ func (n *Node) cancel(from Requester, m Cancel) (Message, []Action) {
 	return Cancelled(m), n.end(r, Used)
 }
 
-// end ends a reservation before its time.
+// end ends a reservation early.
 func (n *Node) end(r *reservation, why Reason) []Action {
 	switch r.state {
 	case Held:
@@ -333,7 +330,7 @@ func (n *Node) end(r *reservation, why Reason) []Action {
 	return nil
 }
 
-// use remembers what became of a key.
+// use records what became of a key.
 func (n *Node) use(key Key, t tombstone) {
 	if _, known := n.used[key]; !known {
 		n.oldest = append(n.oldest, key)
@@ -345,7 +342,7 @@ func (n *Node) use(key Key, t tombstone) {
 	}
 }
 
-// Exited says that the processes of a key are gone.
+// Exited reports that the processes of a key are gone.
 func (n *Node) Exited(key Key) {
 	if r := n.held[key]; r != nil && r.state != Held {
 		delete(n.held, key)
@@ -353,7 +350,7 @@ func (n *Node) Exited(key Key) {
 	}
 }
 
-// Tick ends what nobody renewed or committed in time. Receive does so, too.
+// Tick ends reservations that were not renewed or committed in time. Receive does so, too.
 func (n *Node) Tick(now time.Time) []Action {
 	var over []*reservation
 	for _, r := range n.held {
@@ -369,7 +366,7 @@ func (n *Node) Tick(now time.Time) []Action {
 	return actions
 }
 
-// Next returns when to call Tick; zero: nothing will end by itself.
+// Next returns when to call Tick; zero: no deadline.
 func (n *Node) Next() time.Time {
 	var next time.Time
 	for _, r := range n.held {
@@ -380,15 +377,15 @@ func (n *Node) Next() time.Time {
 	return next
 }
 
-// Status is one reservation for people and metrics.
+// Status is one reservation for display and metrics.
 type Status struct {
 	Key       Key
 	Job       overlay.JobID
 	By        Requester
 	State     State
 	Processes int       // held or running
-	Since     time.Time // it was asked for
-	Until     time.Time // when it ends by itself; zero: never
+	Since     time.Time // time of the Ask
+	Until     time.Time // when it ends unless renewed; zero: never
 }
 
 // List returns all reservations, the oldest first.

@@ -13,30 +13,30 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Policy is what a node's owner lets others do with it.
+// Policy is what a node's owner permits others.
 type Policy struct {
-	Jobs      int   // J: jobs at a time, those that are booked counted; 0: none
+	Jobs      int   // J: concurrent jobs, including booked ones; 0: none
 	Processes int   // P: processes of one job at a time
 	Memory    int64 // bytes for all jobs together; 0: not limited
 	CPU       int   // thousandths of a core for all jobs together; 0: not limited
 
-	// Deny and Allow say who may book. Whoever one rule of Deny fits may not; of the
-	// others, whoever one rule of Allow fits: nobody when it is empty. Only members of
-	// the grid get as far as asking.
+	// Deny and Allow decide who may book. A requester that matches a rule of Deny may not; of the
+	// others, those that match a rule of Allow may; none if it is empty. Only members of the grid
+	// reach this check.
 	Allow, Deny []Rule
 
 	Lease   time.Duration // how long a reservation lives unless renewed; 0: 30 s
 	Longest time.Duration // how long one may be renewed before it is committed; 0: 10 minutes
 }
 
-// Rule fits requesters. Each field that is set must fit; one must be set.
+// Rule matches requesters. Each field that is set must match; at least one must be set.
 type Rule struct {
-	Identity  string // a pattern of path.Match: an asterisk stands for anything but a slash
+	Identity  string // a pattern of path.Match: an asterisk matches anything but a slash
 	Site      overlay.SiteID
 	Addresses netip.Prefix
 }
 
-// Requester is who sends a message, as the connection proves it.
+// Requester is the sender of a message, as authenticated by the connection.
 type Requester struct {
 	Identity string // of its certificate; never empty
 	Site     overlay.SiteID
@@ -59,7 +59,7 @@ func matches(pattern, identity string) bool {
 	return ok && err == nil
 }
 
-// String names what the rule asks for.
+// String describes what the rule matches.
 func (r Rule) String() string {
 	var parts []string
 	if r.Identity != "" {
@@ -74,7 +74,7 @@ func (r Rule) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Check says what is wrong with the policy, or returns nil.
+// Check returns an error if the policy is invalid.
 func (p Policy) Check() error {
 	if p.Jobs < 0 || p.Processes < 0 || p.Memory < 0 || p.CPU < 0 || p.Lease < 0 || p.Longest < 0 {
 		return errors.New("a policy has a negative number; 0 jobs or processes let nobody in, 0 memory or CPU do not limit")

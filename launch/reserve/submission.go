@@ -19,12 +19,12 @@ type Candidate struct {
 	Key     Key           // fresh
 }
 
-// Config says how patient a submitter is. A zero field stands for its default.
+// Config holds the time limits of a submitter. A zero field has its default.
 type Config struct {
-	Answer time.Duration // how long a host may take to answer an Ask before it is dead; 2 s
-	Resend time.Duration // from a Renew, Start, Commit or Cancel without answer to the next; 500 ms
+	Answer time.Duration // how long a host may take to answer an Ask before it counts as dead; 2 s
+	Resend time.Duration // from a Renew, Start, Commit or Cancel without an answer to the next; 500 ms
 	Begin  time.Duration // how long all hosts may take to start, and then to commit or cancel; 10 s
-	Spares int           // hosts without processes to keep until Start, for those that Drop takes out
+	Spares int           // unused hosts to keep until Start, as replacements after Drop
 }
 
 func (c Config) withDefaults() Config {
@@ -34,21 +34,21 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// longestLease is the longest lease that a submitter believes.
+// longestLease bounds the lease that a submitter accepts.
 const longestLease = time.Hour
 
-// Phase is where a Submission stands.
+// Phase is the phase of a Submission.
 type Phase int
 
 // The phases of a Submission.
 const (
 	Booking    Phase = iota // hosts are asked: steps 2 to 5
-	Planned                 // enough hosts are held, Plan says what for; the caller stages files and calls Start
-	Starting                // hosts are told to start: steps 6 to 8
-	Committing              // all have started, and are told so
+	Planned                 // enough hosts are held, and Plan has the placement; the caller stages files and calls Start
+	Starting                // Start is sent to the hosts: steps 6 to 8
+	Committing              // all have started, and are sent Commit
 	Launched                // all have committed: the job runs
-	Cancelling              // it failed; hosts are told to let go
-	Failed                  // that is over; Err says why
+	Cancelling              // it failed; hosts are sent Cancel
+	Failed                  // the cancellation is complete; Err has the reason
 )
 
 // String returns the phase's name.
@@ -65,36 +65,36 @@ type Send struct {
 	Message Message
 }
 
-// step is where a submitter stands with one host.
+// step is the state of a submitter's exchange with one host.
 type step int
 
 const (
 	idle      step = iota // not asked
-	asked                 // Ask is out
-	held                  // OK came
-	starting              // Start is out
-	started               // Started came; Commit may be out
-	committed             // Committed came
-	leaving               // Cancel is out
-	left                  // nothing is there, or it is the node's own to end
+	asked                 // Ask was sent
+	held                  // OK was received
+	starting              // Start was sent
+	started               // Started was received; Commit may have been sent
+	committed             // Committed was received
+	leaving               // Cancel was sent
+	left                  // no reservation remains, or the node will end it by itself
 )
 
-// peer is what the submitter knows of one host.
+// peer is the submitter's state for one host.
 type peer struct {
 	Candidate
 	step      step
 	hold      Hold
-	processes int           // that it grants
-	lease     time.Duration // that it gives
-	until     time.Time     // of held: when the lease is over, by a careful count; of leaving: how long to try
-	renewed   time.Time     // of held: first Renew without answer; zero: none is out
-	sent      time.Time     // the last message that waits for an answer, or of the OK
+	processes int           // granted
+	lease     time.Duration // its lease
+	until     time.Time     // of held: when the lease expires, counted conservatively; of leaving: when to give up
+	renewed   time.Time     // of held: first Renew without an answer; zero: none
+	sent      time.Time     // time of the last message without an answer, or of the OK
 	nok       Reason        // why it refused; "": it did not
 	silent    bool          // it did not answer the Ask
 	deaf      bool          // it did not answer Cancel
 }
 
-// Submission brings one job onto hosts, or leaves them as they were.
+// Submission starts one job on hosts, or leaves them unchanged.
 //
 //	Booking --> Planned --Start--> Starting --> Committing --> Launched
 //	   |    <--Drop--'                |              |             |
@@ -109,16 +109,15 @@ type Submission struct {
 	peers    []*peer
 	at       map[overlay.NodeID]*peer
 	phase    Phase
-	plan     *allocate.Plan // not changed once made
+	plan     *allocate.Plan // read-only once made
 	wave     int            // how many peers were asked
-	deadline time.Time      // of starting and committing
+	deadline time.Time      // of Starting and Committing
 	err      error
-	out      []Send // of the call in progress
+	out      []Send // output of the call in progress
 }
 
-// New returns a Submission of the job to candidates, which are in the order in which
-// they should be booked: nearest first. job.Home, if set, is one of them. It sends
-// nothing before Begin.
+// New returns a Submission of the job to candidates, which must be in the order in which to book
+// them: nearest first. job.Home, if set, is one of them. It sends nothing before Begin.
 func New(id overlay.JobID, job allocate.Job, strategy allocate.Strategy, candidates []Candidate, cfg Config) (*Submission, error) {
 	if err := job.Check(); err != nil {
 		return nil, err
@@ -140,25 +139,25 @@ func New(id overlay.JobID, job allocate.Job, strategy allocate.Strategy, candida
 	return s, nil
 }
 
-// Begin asks the first hosts: as many as allocate.Book says, or all there are. More are
-// asked later when these do not suffice.
+// Begin asks the first hosts: as many as allocate.Book returns, or all. More are asked later when
+// these do not suffice.
 func (s *Submission) Begin(now time.Time) []Send {
 	s.askMore(now)
 	s.settle(now)
 	return s.flush()
 }
 
-// Phase returns where the submission stands.
+// Phase returns the current phase.
 func (s *Submission) Phase() Phase { return s.phase }
 
-// Err says why the submission failed; nil while it did not.
+// Err returns why the submission failed; nil if it has not.
 func (s *Submission) Err() error { return s.err }
 
-// Plan says which processes run where; nil before Planned. It may change by Drop, and
-// no more after Start. The caller must not change it.
+// Plan returns which processes run where; nil before Planned. Drop may change it; it is final after
+// Start. The caller must not modify it.
 func (s *Submission) Plan() *allocate.Plan { return s.plan }
 
-// Dead lists the hosts that did not answer: step 5. Hosts that said NOK are not dead.
+// Dead returns the hosts that did not answer: step 5. Hosts that answered NOK are not dead.
 func (s *Submission) Dead() []overlay.NodeID {
 	var dead []overlay.NodeID
 	for _, p := range s.peers {
@@ -169,7 +168,7 @@ func (s *Submission) Dead() []overlay.NodeID {
 	return dead
 }
 
-// Refusals returns the reasons of the hosts that said NOK.
+// Refusals returns the reasons of the hosts that answered NOK.
 func (s *Submission) Refusals() map[overlay.NodeID]Reason {
 	all := map[overlay.NodeID]Reason{}
 	for _, p := range s.peers {
@@ -180,8 +179,8 @@ func (s *Submission) Refusals() map[overlay.NodeID]Reason {
 	return all
 }
 
-// Receive takes a message from a node, as the connection proves it, and returns what to
-// send. Messages that come too late or say what cannot be are passed over.
+// Receive handles a message from a node, which the connection authenticates, and returns the
+// messages to send. It ignores messages that are late or invalid.
 func (s *Submission) Receive(from overlay.NodeID, m Message, now time.Time) []Send {
 	p := s.at[from]
 	if p == nil || m == nil || m.reservation() != p.Key {
@@ -227,20 +226,19 @@ func (s *Submission) ok(p *peer, m OK, now time.Time) {
 		p.until = p.sent.Add(p.lease)
 		p.sent = now
 	case p.step == held && !p.renewed.IsZero() && m.Hold == p.hold:
-		// Were this an older OK, come late, the lease would be over sooner than we
-		// think, and Start refused.
+		// If this is an older, delayed OK, the lease expires sooner than assumed here, and Start is
+		// refused.
 		p.lease = min(m.Lease, longestLease)
 		p.until = p.renewed.Add(p.lease)
 		p.renewed, p.sent = time.Time{}, now
 	case p.silent:
-		// It was given up before it answered. It lives, and may not have heard that it
-		// should let go.
+		// It was given up before it answered. It is alive, and may not have received Cancel.
 		p.silent = false
 		s.leave(p, now)
 	}
 }
 
-// refused takes the answer of a host that has no such reservation any more.
+// refused handles the answer of a host that no longer has the reservation.
 func (s *Submission) refused(p *peer, m Refused, now time.Time) {
 	why := fmt.Errorf("%s refuses: %s (%.200s)", p.Node, m.Reason, m.Text)
 	switch p.step {
@@ -254,8 +252,8 @@ func (s *Submission) refused(p *peer, m Refused, now time.Time) {
 	}
 }
 
-// Lost says that node cannot be reached: what it was asked it will not answer. It is
-// the same as waiting for the time that it has to answer, only sooner.
+// Lost reports that a node is unreachable: it will not answer the pending Ask. It has the effect of
+// the timeout, only sooner.
 func (s *Submission) Lost(node overlay.NodeID, now time.Time) []Send {
 	if p := s.at[node]; p != nil && p.step == asked {
 		s.giveUp(p, now)
@@ -264,8 +262,8 @@ func (s *Submission) Lost(node overlay.NodeID, now time.Time) []Send {
 	return s.flush()
 }
 
-// Drop takes a host out of the plan, because files do not get there, say; before Start.
-// The plan is made anew from the hosts that are held and others that are then asked.
+// Drop removes a host from the plan before Start, for instance because files cannot be staged
+// there. The plan is made anew from the hosts that are held and others that are then asked.
 func (s *Submission) Drop(node overlay.NodeID, now time.Time) []Send {
 	p := s.at[node]
 	if p == nil || s.phase > Planned || p.step != held {
@@ -277,8 +275,8 @@ func (s *Submission) Drop(node overlay.NodeID, now time.Time) []Send {
 	return s.flush()
 }
 
-// Start tells the hosts of the plan what to run, and the others to let go. It does
-// nothing unless the phase is Planned.
+// Start tells the hosts of the plan what to run, and cancels the others. It does nothing unless the
+// phase is Planned.
 func (s *Submission) Start(now time.Time) []Send {
 	if s.phase != Planned {
 		return nil
@@ -300,28 +298,27 @@ func (s *Submission) Start(now time.Time) []Send {
 	return s.flush()
 }
 
-// Cancel ends the submission, and the job when it runs already.
+// Cancel ends the submission, and the job if it is already running.
 func (s *Submission) Cancel(now time.Time) []Send {
 	s.fail(fmt.Errorf("job %s: %w", s.id, ErrCancelled), now)
 	return s.flush()
 }
 
-// giveUp takes a host for dead: step 5. Its answer may be on its way, so it is told to
-// let go.
+// giveUp treats a host as dead: step 5. Its answer may be in flight, so it is sent Cancel.
 func (s *Submission) giveUp(p *peer, now time.Time) {
 	p.silent = true
 	p.step = left
 	s.send(p, Cancel{p.Key}, now)
 }
 
-// leave lets a host go.
+// leave cancels the reservation at a host.
 func (s *Submission) leave(p *peer, now time.Time) {
 	p.step, p.until = leaving, now.Add(s.cfg.Begin)
 	s.send(p, Cancel{p.Key}, now)
 }
 
-// lost is called when a host that was held is not any more: if the plan counts on it,
-// another is needed.
+// lost is called when a host no longer holds its reservation: if the plan uses it, another host is
+// needed.
 func (s *Submission) lost(p *peer) {
 	if s.phase != Planned {
 		return
@@ -334,7 +331,7 @@ func (s *Submission) lost(p *peer) {
 	}
 }
 
-// fail tells everyone to let go.
+// fail cancels the reservations at all hosts.
 func (s *Submission) fail(err error, now time.Time) {
 	if s.phase >= Cancelling {
 		return
@@ -348,7 +345,7 @@ func (s *Submission) fail(err error, now time.Time) {
 	s.settle(now)
 }
 
-// settle goes on to the next phase when everything for it is there.
+// settle enters the next phase when its conditions are met.
 func (s *Submission) settle(now time.Time) {
 	switch s.phase {
 	case Booking:
@@ -381,9 +378,8 @@ func (s *Submission) noPeerIn(of step) bool {
 	return !slices.ContainsFunc(s.peers, func(p *peer) bool { return p.step == of })
 }
 
-// book is step 6: it makes a plan as soon as no answer that is still out could change
-// it, asks more hosts when all answers are there and do not suffice, and fails when
-// there are no more.
+// book is step 6: it makes a plan as soon as no pending answer could change it, asks more hosts
+// when all answers have arrived and do not suffice, and fails when there are no more.
 func (s *Submission) book(now time.Time) {
 	for s.phase == Booking {
 		offers, waiting := s.offers()
@@ -403,8 +399,8 @@ func (s *Submission) book(now time.Time) {
 	}
 }
 
-// offers returns what is held, in the order of the candidates, up to the first host
-// whose answer is out, and whether there is one.
+// offers returns the held hosts, in the order of the candidates, up to the first host whose answer
+// is pending, and whether there is one.
 func (s *Submission) offers() (offers []allocate.Host, waiting bool) {
 	for _, p := range s.peers {
 		switch p.step {
@@ -428,7 +424,7 @@ func (s *Submission) askMore(now time.Time) {
 	s.wave = end
 }
 
-// letGo keeps what the plan uses and a few spares, nearest first.
+// letGo keeps the hosts of the plan and a few spares, nearest first, and cancels the others.
 func (s *Submission) letGo(now time.Time) {
 	spares := s.cfg.Spares
 	used := map[overlay.NodeID]bool{}
@@ -456,7 +452,7 @@ func (s *Submission) flush() []Send {
 	return out
 }
 
-// summary counts what became of those that were asked.
+// summary counts the outcomes at the hosts that were asked.
 func (s *Submission) summary() string {
 	booked, dead, nok := 0, 0, map[Reason]int{}
 	for _, p := range s.peers {
@@ -478,7 +474,7 @@ func (s *Submission) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// listPeers names a few of the hosts that are meant.
+// listPeers names a few of the hosts for which meant is true.
 func (s *Submission) listPeers(meant func(*peer) bool) string {
 	var names []string
 	for _, p := range s.peers {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Tick does what is due: gives up hosts that do not answer, renews, sends again.
+// Tick does what is due: it gives up hosts that do not answer, renews leases, and resends messages.
 func (s *Submission) Tick(now time.Time) []Send {
 	for _, p := range s.peers {
 		switch p.step {
@@ -17,7 +17,7 @@ func (s *Submission) Tick(now time.Time) []Send {
 			s.renew(p, now)
 		case leaving:
 			if !now.Before(p.until) {
-				p.step, p.deaf = left, true // its lease does the rest, or whoever watches the processes
+				p.step, p.deaf = left, true // its lease expires, or failure detection ends the processes
 				continue
 			}
 			fallthrough
@@ -34,7 +34,7 @@ func (s *Submission) Tick(now time.Time) []Send {
 	return s.flush()
 }
 
-// Next returns when to call Tick; zero: nothing is due, ever.
+// Next returns when to call Tick; zero: no deadline.
 func (s *Submission) Next() time.Time {
 	next := s.deadline
 	soon := func(t time.Time) {
