@@ -56,17 +56,17 @@ func (s *Submission) Next() time.Time {
 	return next
 }
 
-// resendAt is when to say something again to a host that has not answered, or has to
-// wait: one that started keeps its lease until all others have, too.
+// resendAt returns when to repeat a message to a host that has not answered, or that must wait: one
+// that has started keeps its lease until all others have started, too.
 func (s *Submission) resendAt(p *peer) time.Time {
 	if p.step == started && s.phase == Starting {
-		return p.sent.Add(max(p.lease/3, s.cfg.Resend/10)) // what is left of a lease that cannot be renewed further may be next to nothing
+		return p.sent.Add(max(p.lease/3, s.cfg.Resend/10)) // little may be left of a lease that cannot be renewed further
 	}
 	return p.sent.Add(s.cfg.Resend)
 }
 
-// renewAt is when to send the next Renew: after a third of the lease, and then as often
-// as anything is sent again.
+// renewAt returns when to send the next Renew: after a third of the lease, and then at the interval
+// of repetitions.
 func (s *Submission) renewAt(p *peer) time.Time {
 	if p.renewed.IsZero() {
 		return p.sent.Add(p.lease / 3)
@@ -84,12 +84,12 @@ func (s *Submission) renew(p *peer, now time.Time) {
 		return
 	}
 	if p.renewed.IsZero() {
-		p.renewed = now // the lease counts from the first, in case that is the one that was heard
+		p.renewed = now // the lease counts from the first Renew, in case only that one arrived
 	}
 	s.send(p, Renew{p.Key, p.hold}, now)
 }
 
-// resend repeats what a host has not answered.
+// resend repeats the message that a host has not answered.
 func (s *Submission) resend(p *peer, now time.Time) {
 	switch {
 	case p.step == starting:
@@ -107,7 +107,7 @@ func (s *Submission) resend(p *peer, now time.Time) {
 	}
 }
 
-// timeOut is called when the deadline of a phase is over.
+// timeOut is called when the deadline of a phase has passed.
 func (s *Submission) timeOut(now time.Time) {
 	s.fail(fmt.Errorf("job %s does not start: no answer within %v from %s while %s; see isthmus doctor there",
 		s.id, s.cfg.Begin, s.listPeers(func(p *peer) bool { return p.step == starting || p.step == started && s.phase == Committing }), s.phase), now)
