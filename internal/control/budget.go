@@ -16,47 +16,45 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
-// Budget bounds what one peer may have under way at an Endpoint, all its
-// sessions together. A certificate proves who a peer is, not that it means well.
-// A bound of 0 is none.
+// Budget bounds what one peer may have in flight at an Endpoint, over all its sessions. A
+// certificate authenticates a peer, but does not make it well-behaved. A bound of 0 is unlimited.
 type Budget struct {
-	Sessions int // that the peer made, those that only ask included
+	Sessions int // opened by the peer, including visits
 	Streams  int // of the multiplexers: a peer needs one in each session
-	Calls    int // that are not answered yet; more are refused, and a quarter more end the session
-	Bytes    int // that came with calls which are not answered yet; more end the session
+	Calls    int // unanswered; more are refused, and a quarter more end the session
+	Bytes    int // of unanswered calls; more end the session
 
-	// AllCalls and AllBytes are of all peers together. Where that is too much, a call
-	// is refused, and whoever has the most bytes loses its sessions.
+	// AllCalls and AllBytes are over all peers. Above AllCalls a call is refused; above AllBytes
+	// the peer with the most bytes loses its sessions.
 	AllCalls, AllBytes int
 
-	// Request is how long a call's request may take to come whole. The call is
-	// then cancelled.
+	// Request bounds the arrival of a call's complete request. The call is then cancelled.
 	Request time.Duration
 }
 
-// openCalls bounds the calls whose answers or refusals have not left.
+// openCalls returns the bound on calls whose answers or refusals have not been sent.
 func (b Budget) openCalls() int { return b.Calls + b.Calls/4 }
 
-// The budgets of an Endpoint that nobody set: of the peers that come to it, and
-// of those that it dials, which serve it and have more to ask.
+// The default budgets of an Endpoint: of peers that connect to it, and of those that it dials,
+// which serve it and have more calls to make.
 var (
 	StandardBudget = Budget{Sessions: 16, Streams: 32, Calls: 1280, Bytes: 4 << 20, AllBytes: 512 << 20, Request: requestTimeout}
 	dialledBudget  = Budget{Streams: 32, Calls: 16384, Bytes: 32 << 20, Request: requestTimeout}
 )
 
-// requestTimeout is Budget.Request where nobody set another.
+// requestTimeout is the default of Budget.Request.
 const requestTimeout = 30 * time.Second
 
-// maxHeader bounds the headers of a call as they are kept: names, values and 32
-// bytes for each. Honest ones take some hundred bytes.
+// maxHeader bounds the headers of a call in memory: names, values and 32 bytes for each. Regular
+// calls need some hundred bytes.
 const maxHeader = 4 << 10
 
-// accounts are what the peers of an Endpoint or a Meter have under way, by who they are.
+// accounts count what the peers of an Endpoint or a Meter have in flight, by name.
 type accounts struct {
 	sessions, streams, calls, bytes *limit.Counter[string]
-	open                            *limit.Counter[string] // calls whose answers have not left, refusals too
+	open                            *limit.Counter[string] // calls whose answers have not been sent, refusals included
 	request                         time.Duration
-	streaming                       bool // messages of a stream are given back as they are read
+	streaming                       bool // messages of a stream are released as they are read
 
 	mu     sync.Mutex // guards purses
 	purses map[*streamBudget]struct{}
@@ -80,7 +78,7 @@ func newAccounts(b Budget) *accounts {
 	}
 }
 
-// set changes all bounds but Request.
+// set changes all bounds except Request.
 func (a *accounts) set(b Budget) {
 	a.sessions.SetMax(0, b.Sessions)
 	a.streams.SetMax(0, b.Streams)
@@ -89,8 +87,8 @@ func (a *accounts) set(b Budget) {
 	a.bytes.SetMax(b.AllBytes, b.Bytes)
 }
 
-// forgive ends the connections of whoever has the most bytes, because all together have
-// too many, and reports whether that is another than who.
+// forgive ends the connections of the peer with the most bytes, because the total is too high, and
+// reports whether that is another peer than who.
 func (a *accounts) forgive(who string, why error) bool {
 	heaviest, any := a.bytes.Heaviest()
 	if !any || a.bytes.Held(who) >= a.bytes.Held(heaviest) {
@@ -112,15 +110,14 @@ func (a *accounts) forgive(who string, why error) bool {
 	return len(victims) > 0
 }
 
-// SetBudget changes the bounds for peers that come to the endpoint. Set it
-// before Serve, or while it runs for what comes from then on; only Request stays
-// as it was.
+// SetBudget changes the bounds for peers that connect to the endpoint. Set it before Serve, or
+// during Serve for later requests; only Request then stays unchanged.
 func (e *Endpoint) SetBudget(b Budget) { e.accepted.set(b) }
 
-// SetStreaming says that calls of this endpoint last and carry files and output: a
-// message of a stream is counted from its first byte until it is read, and streams are
-// to be fast over a long way. The sessions of a peer are not counted, nor what peers
-// answer, which gRPC's windows hold back. Call it before the first session.
+// SetStreaming declares that calls of this endpoint are long and carry files and output: a message
+// of a stream is counted from its first byte until it is read, and streams get windows for a high
+// throughput over long paths. It does not count a peer's sessions, nor the peers' answers, which
+// gRPC's windows limit. Call it before the first session.
 func (e *Endpoint) SetStreaming() {
 	e.window = streamWindow
 	e.accepted.streaming = true
@@ -131,8 +128,8 @@ func (e *Endpoint) SetStreaming() {
 	e.accepted.sessions.SetMax(0, 0)
 }
 
-// Limits returns how far the budgets of peers are used, for metrics. Each is
-// that of the peer that has the most.
+// Limits returns the use of the peers' budgets, for metrics. Each value is that of the peer that
+// uses most.
 func (e *Endpoint) Limits() []metrics.Limit {
 	a := e.accepted
 	calls := a.calls.Stats()
@@ -144,11 +141,11 @@ func (e *Endpoint) Limits() []metrics.Limit {
 	return append(all, metrics.LimitsOf("peer_bytes_total", "peer_bytes", a.bytes.Stats())...)
 }
 
-// ByteStats returns how far the bounds of bytes are used.
+// ByteStats returns the use of the bounds on bytes.
 func (e *Endpoint) ByteStats() limit.Stats { return e.accepted.bytes.Stats() }
 
-// exceeded notes that a peer went over its budget, for the log and whoever
-// wants to know; end says that its session does not outlive that.
+// exceeded reports that a peer went over its budget, to the log and to OverBudget; end means that
+// its session must end.
 func (e *Endpoint) exceeded(s *Session, err error, end bool) {
 	if now, last := time.Now().Unix(), s.overLogged.Load(); end || now-last >= 10 && s.overLogged.CompareAndSwap(last, now) {
 		e.log.Warn("a peer is over its budget", "peer", s.Peer().String(), "from", s.RemoteAddr().String(), "session_ends", end, "error", err)
@@ -159,7 +156,7 @@ func (e *Endpoint) exceeded(s *Session, err error, end bool) {
 	if end {
 		select {
 		case s.excess <- err:
-		default: // it ends already
+		default: // it is ending already
 		}
 	}
 }
@@ -167,14 +164,14 @@ func (e *Endpoint) exceeded(s *Session, err error, end bool) {
 // call is one call of a peer, from its header on.
 type call struct {
 	over   error       // why it is refused; nil if it is not
-	timer  *time.Timer // cancels it; nil for none
+	timer  *time.Timer // cancels it; nil: none
 	purse  *streamBudget
 	stream uint32 // of HTTP/2
 }
 
 type callKey struct{}
 
-// callOf returns the call that ctx is of.
+// callOf returns the call that ctx belongs to.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -183,7 +180,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// messageReceived notes that the request is whole, and says whether the call is refused.
+// messageReceived records that the request is complete, and returns an error if the call is
+// refused.
 func (c *call) messageReceived() error {
 	if c.timer != nil {
 		c.timer.Stop()
@@ -191,12 +189,11 @@ func (c *call) messageReceived() error {
 	return Status(c.over)
 }
 
-// meteredInfo is a credentials.AuthInfo of a connection that is metered.
+// meteredInfo is the credentials.AuthInfo of a metered connection.
 type meteredInfo interface{ meter() *metered }
 
-// serverOptions are those of a server all of whose connections are metered. gRPC reads
-// them frame by frame, so that the header that a meter saw last is that of the call which
-// begins.
+// serverOptions returns the options of a server all of whose connections are metered. gRPC reads
+// them frame by frame, so that the last header that a meter saw is that of the call that begins.
 func serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ReadBufferSize(0), grpc.MaxHeaderListSize(maxHeader),
@@ -204,9 +201,8 @@ func serverOptions() []grpc.ServerOption {
 	}
 }
 
-// begin counts a call when its header has come. It does not refuse it by an
-// error: gRPC would keep the context of a call that is refused so early until its
-// connection ends.
+// begin counts a call when its header has arrived. It does not refuse it by an error: gRPC would
+// keep the context of a call refused that early until its connection ends.
 func begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	from, _ := peer.FromContext(ctx)
 	m := from.AuthInfo.(meteredInfo).meter()
@@ -239,7 +235,7 @@ func serveUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler g
 	}
 	resp, err := handler(ctx, req)
 	if m, ok := resp.(proto.Message); ok && err == nil && c.purse != nil && c.purse.accounts.streaming {
-		if over := c.purse.add(c.stream, proto.Size(m)); over != nil { // until it has left, which takes as long as the peer wants
+		if over := c.purse.add(c.stream, proto.Size(m)); over != nil { // until it has been sent, which takes as long as the peer wants
 			c.purse.exceed(over, false)
 			return nil, Status(fmt.Errorf("%v: %w", c.purse.by, over))
 		}
@@ -255,7 +251,7 @@ func serveStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handle
 	return handler(srv, &beginning{ServerStream: ss, call: c})
 }
 
-// beginning is a stream of messages that tells when the first has come, and each is read.
+// beginning is a stream of messages that reports when the first has arrived, and when each is read.
 type beginning struct {
 	grpc.ServerStream
 	call *call
@@ -272,19 +268,18 @@ func (b *beginning) RecvMsg(m any) error {
 	return err
 }
 
-// streamBudget is what one HTTP/2 connection has taken from its peer's accounts of open
-// calls and of bytes. What comes with a call is counted until the call is over, by
-// the frames that go either way, or until the message is read: gRPC takes a
-// connection's bytes in as fast as they come, whether or not a handler reads them,
-// and keeps its answers for as long as the peer does not.
+// streamBudget is one HTTP/2 connection's share of its peer's accounts of open calls and of bytes.
+// The bytes of a call count until the call is over, by the frames in either direction, or until the
+// message is read: gRPC buffers a connection's bytes as fast as they arrive, whether or not a
+// handler reads them, and keeps its answers until the peer reads them.
 type streamBudget struct {
 	who      string
 	by       string // this end, as refusals name it
 	accounts *accounts
 	open     *limit.Counter[string]    // nil where this end calls
-	exceed   func(err error, end bool) // told of what is over the budget
+	exceed   func(err error, end bool) // called when the budget is exceeded
 	mu       sync.Mutex                // guards the fields below
-	calls    map[uint32]*taken         // of calls that are not over
+	calls    map[uint32]*taken         // calls that are not over
 	closed   bool
 }
 
@@ -296,17 +291,17 @@ func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed f
 	return p
 }
 
-// taken is what one call has.
+// taken is one call's share.
 type taken struct {
-	bytes    int // of all below, and of what is not split into messages
+	bytes    int // of all messages below, and of what is not split into messages
 	messages messages
 }
 
-// frameCost is what gRPC keeps of a frame besides its bytes, so that many small
-// ones are no way around the limit.
+// frameCost is gRPC's memory for a frame besides its bytes, so that many small frames cannot evade
+// the limit.
 const frameCost = 256
 
-// errClosed is why nothing more is taken for a connection.
+// errClosed means that the connection takes nothing more.
 var errClosed = errors.New("the connection is being closed")
 
 func (p *streamBudget) opened(stream uint32) error {
@@ -340,7 +335,7 @@ func (p *streamBudget) received(stream uint32, n int) error {
 	return err
 }
 
-// add counts n bytes more for a call, if it is one of those that are not over.
+// add counts n more bytes for a call that is not over.
 func (p *streamBudget) add(stream uint32, n int) error {
 	err := p.tryAdd(stream, n)
 	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.forgive(p.who, err) {
@@ -366,7 +361,7 @@ func (p *streamBudget) tryAdd(stream uint32, n int) error {
 	return nil
 }
 
-// body finds the messages in a part of a frame of a call.
+// body splits a part of a call's DATA frame into messages.
 func (p *streamBudget) body(stream uint32, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -375,7 +370,7 @@ func (p *streamBudget) body(stream uint32, b []byte) {
 	}
 }
 
-// read gives back the first message of a stream that was not read yet.
+// read releases the first unread message of a stream.
 func (p *streamBudget) read(stream uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -392,7 +387,7 @@ func (p *streamBudget) streamEnded(stream uint32) {
 	p.end(stream)
 }
 
-// end forgets a call, if it is one of those that are not over. The lock is held.
+// end releases the share of a call that is not over yet. The caller must hold mu.
 func (p *streamBudget) end(stream uint32) {
 	t := p.calls[stream]
 	if t == nil {

@@ -13,26 +13,25 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// What comes from a peer is checked here once, so that the daemons behind
-// hold only values that make sense.
+// The functions below validate everything that a peer sends, once, so that the daemons hold only
+// valid values.
 
-// MaxNegotiation is the most that an end may say to the other through an
-// introduction, in bytes: IntroduceRequest.offer and IntroduceEvent.answer. It
-// is opaque to all in between.
+// MaxNegotiation bounds the bytes that an end may send to the other through an introduction:
+// IntroduceRequest.offer and IntroduceEvent.answer. They are opaque to everything in between.
 const MaxNegotiation = 8 << 10
 
-// ProcessToPB and the other ...ToPB give a value its message form.
+// ProcessToPB and the other ...ToPB functions convert a value to its message.
 func ProcessToPB(p overlay.ProcessName) *controlpb.Process {
 	return &controlpb.Process{Job: string(p.Job), Rank: p.Rank}
 }
 
-// ProcessFromPB checks and converts a process name.
+// ProcessFromPB validates and converts a process name.
 func ProcessFromPB(p *controlpb.Process) (overlay.ProcessName, error) {
 	name := overlay.ProcessName{Job: overlay.JobID(p.GetJob()), Rank: p.GetRank()}
 	return name, overlay.CheckJobID(name.Job)
 }
 
-// EncryptionToPB gives a site's wish its message form.
+// EncryptionToPB converts a site's preference.
 func EncryptionToPB(e overlay.Encryption) *controlpb.Encryption {
 	m := &controlpb.Encryption{OtherSites: e.OtherSites, Inside: e.Inside}
 	for _, s := range e.PlainWith {
@@ -41,7 +40,7 @@ func EncryptionToPB(e overlay.Encryption) *controlpb.Encryption {
 	return m
 }
 
-// EncryptionFromPB converts a site's wish. Without one it is the default.
+// EncryptionFromPB converts a site's preference. Nil is the default.
 func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
 	if m == nil {
 		return overlay.DefaultEncryption()
@@ -53,7 +52,7 @@ func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
 	return e
 }
 
-// PointToPB gives an access point its message form, without its grant and proof.
+// PointToPB converts an access point, without its grant and proof.
 func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := &controlpb.AccessPoint{
 		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
@@ -69,15 +68,15 @@ func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	return m
 }
 
-// RegistrationToPB is PointToPB with grant and proof, for those that stand between
-// the process and the broker.
+// RegistrationToPB is PointToPB with grant and proof, for the daemons between the process and the
+// broker.
 func RegistrationToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := PointToPB(a)
 	m.Grant, m.Proof = []byte(a.Grant), []byte(a.Proof)
 	return m
 }
 
-// PointFromPB checks and converts an access point.
+// PointFromPB validates and converts an access point.
 func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	a := overlay.AccessPoint{
 		Generation: overlay.Generation(m.GetGeneration()),
@@ -109,8 +108,7 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	return a, a.Check()
 }
 
-// PrincipalToPB gives a principal its message form: none for one that is not
-// known.
+// PrincipalToPB converts a principal: to nil if it is unknown.
 func PrincipalToPB(p overlay.Principal) *controlpb.Principal {
 	if !p.Known() {
 		return nil
@@ -118,7 +116,7 @@ func PrincipalToPB(p overlay.Principal) *controlpb.Principal {
 	return &controlpb.Principal{User: p.User, Project: p.Project}
 }
 
-// PrincipalFromPB checks and converts a principal.
+// PrincipalFromPB validates and converts a principal.
 func PrincipalFromPB(m *controlpb.Principal) (overlay.Principal, error) {
 	p := principalFromPB(m)
 	return p, p.Check()
@@ -128,13 +126,13 @@ func principalFromPB(m *controlpb.Principal) overlay.Principal {
 	return overlay.Principal{User: m.GetUser(), Project: m.GetProject()}
 }
 
-// PublicationToPB gives a published name its message form.
+// PublicationToPB converts a published name.
 func PublicationToPB(p overlay.Publication) *controlpb.Publication {
 	return &controlpb.Publication{Process: ProcessToPB(p.Process), Generation: uint64(p.Generation), Name: p.Name, Port: p.Port}
 }
 
-// PublicationFromPB checks and converts a published name. Its port may be empty,
-// as it is where a name is taken back.
+// PublicationFromPB validates and converts a published name. The port may be empty, as in
+// Unpublish.
 func PublicationFromPB(m *controlpb.Publication) (overlay.Publication, error) {
 	p := overlay.Publication{Name: m.GetName(), Port: m.GetPort(), Generation: overlay.Generation(m.GetGeneration())}
 	var err error
@@ -147,7 +145,7 @@ func PublicationFromPB(m *controlpb.Publication) (overlay.Publication, error) {
 	return p, overlay.CheckPort(p.Port)
 }
 
-// Verdicts gives the outcome for each of several items its message form.
+// Verdicts converts the outcome for each of several items.
 func Verdicts(errs []error) []*controlpb.Fault {
 	faults := make([]*controlpb.Fault, len(errs))
 	for i, err := range errs {
@@ -159,7 +157,7 @@ func Verdicts(errs []error) []*controlpb.Fault {
 	return faults
 }
 
-// VerdictErrs is the other way round, for n items.
+// VerdictErrs is the inverse of Verdicts, for n items.
 func VerdictErrs(faults []*controlpb.Fault, n int) ([]error, error) {
 	if len(faults) != n {
 		return nil, fmt.Errorf("%w: %d verdicts on %d items", wire.ErrMalformed, len(faults), n)
@@ -173,8 +171,8 @@ func VerdictErrs(faults []*controlpb.Fault, n int) ([]error, error) {
 	return errs, nil
 }
 
-// PlanToPB gives a plan its message form, with its digest: equal plans have
-// equal digests on every build, and no plan has digest 0.
+// PlanToPB converts a plan, with its digest: equal plans have equal digests on every build, and no
+// plan has digest 0.
 func PlanToPB(p overlay.Plan) *controlpb.Plan {
 	m := &controlpb.Plan{Asker: string(p.Asker), Target: string(p.Target)}
 	h := fnv.New64a()
@@ -198,8 +196,8 @@ func PlanToPB(p overlay.Plan) *controlpb.Plan {
 	return m
 }
 
-// PlanFromPB converts a plan. Techniques that this build does not know, from
-// a newer broker, are left out.
+// PlanFromPB converts a plan. It omits techniques that this build does not know, from a newer
+// broker.
 func PlanFromPB(m *controlpb.Plan) (overlay.Plan, error) {
 	p := overlay.Plan{Asker: overlay.SiteID(m.GetAsker()), Target: overlay.SiteID(m.GetTarget())}
 	for _, site := range []overlay.SiteID{p.Asker, p.Target} {
@@ -225,7 +223,7 @@ func techniqueFromPB(v uint32) (overlay.Technique, bool) {
 	return t, t.Known()
 }
 
-// TechniqueFromPB checks and converts a technique.
+// TechniqueFromPB validates and converts a technique.
 func TechniqueFromPB(v uint32) (overlay.Technique, error) {
 	t, ok := techniqueFromPB(v)
 	if !ok {
@@ -234,7 +232,7 @@ func TechniqueFromPB(v uint32) (overlay.Technique, error) {
 	return t, nil
 }
 
-// ProfileToPB gives a profile its message form; the site is the session's.
+// ProfileToPB converts a profile; the site is the session's.
 func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 	m := &controlpb.Profile{
 		Inbound: uint32(p.Inbound), FirstPort: uint32(p.Ports.First), LastPort: uint32(p.Ports.Last),
@@ -253,7 +251,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 	return m
 }
 
-// ProfileFromPB checks and converts the profile of a site.
+// ProfileFromPB validates and converts the profile of a site.
 func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
 	p := overlay.SiteProfile{
 		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(),

@@ -17,10 +17,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Credentials are the certificate and key by which a daemon is known, and the
-// grid's CA and revocation list by which it knows the others. Those that were
-// read from files follow them: a new certificate of the same holder is shown
-// from the next hand-shake on. Safe for concurrent use.
+// Credentials are a daemon's certificate and key, and the grid's CA and revocation list, by which
+// it authenticates others. Credentials from files follow changes to the files: a new certificate of
+// the same holder is used from the next handshake on. Safe for concurrent use.
 type Credentials struct {
 	id    Identity
 	files credentialFiles
@@ -32,23 +31,23 @@ type Credentials struct {
 	mu   sync.Mutex // guards the fields below
 	cert *tls.Certificate
 	seen digest // of the files in use
-	told string // the fault of the files that was reported last
+	told string // the last reported fault of the files
 }
 
-// credentialFiles are where credentials come from; empty for those from memory.
+// credentialFiles are the paths of credentials; empty for those from memory.
 type credentialFiles struct{ cert, key string }
 
-// digest tells one content of the certificate and key from the next. A file's
-// time does not: two certificates may be written within one tick of its clock.
+// digest identifies the content of the certificate and key files. A file's modification time does
+// not: two certificates may be written within one tick of its clock.
 type digest [2][sha256.Size]byte
 
 func digestOf(certPEM, keyPEM []byte) digest {
 	return digest{sha256.Sum256(certPEM), sha256.Sum256(keyPEM)}
 }
 
-// LoadCredentials reads a certificate with those that lead from it to the
-// grid's CA, its key and the grid's CA certificate, all PEM. It fails, naming the
-// file, when they do not fit each other or the certificate is not valid now.
+// LoadCredentials reads a certificate with its chain to the grid's CA, its key and the grid's CA
+// certificate, all PEM. It fails, naming the file, when they do not match or the certificate is not
+// valid now.
 func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
 	files := credentialFiles{certFile, keyFile}
 	certPEM, keyPEM, err := files.read()
@@ -99,28 +98,28 @@ func NewCredentials(certPEM, keyPEM, caPEM []byte) (*Credentials, error) {
 	return c, nil
 }
 
-// Identity returns who these credentials say one is.
+// Identity returns the holder of these credentials.
 func (c *Credentials) Identity() Identity { return c.id }
 
-// Roots returns the certificates of the grid's CA. They are not to be changed.
+// Roots returns the certificates of the grid's CA. The caller must not modify them.
 func (c *Credentials) Roots() []*x509.Certificate { return c.roots }
 
-// Revocations returns the revocation list that these credentials judge by.
+// Revocations returns the revocation list in use.
 func (c *Credentials) Revocations() *Revocations { return c.lists }
 
-// Certificate returns the certificate that is shown now, with its chain and key.
+// Certificate returns the certificate in use, with its chain and key.
 func (c *Credentials) Certificate() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cert
 }
 
-// Leaf returns the certificate that is shown now.
+// Leaf returns the certificate in use.
 func (c *Credentials) Leaf() *x509.Certificate { return c.Certificate().Leaf }
 
-// Refresh reads the certificate and key anew if their files changed, and takes
-// them over if they are fit: of the same holder, of this grid and valid. With an
-// error the old ones stay in use; the same error is returned once.
+// Refresh reads the certificate and key again if their files changed, and adopts them if they have
+// the same holder, belong to this grid and are valid. On an error the old ones stay in use; the
+// same error is returned only once.
 func (c *Credentials) Refresh() (taken bool, err error) {
 	if c.files == (credentialFiles{}) {
 		return false, nil
@@ -131,7 +130,7 @@ func (c *Credentials) Refresh() (taken bool, err error) {
 	return taken, c.announce(err)
 }
 
-// announce returns an error unless it was returned the last time, with mu held.
+// announce returns err unless it was the last error returned. The caller must hold mu.
 func (c *Credentials) announce(err error) error {
 	text := ""
 	if err != nil {
@@ -144,7 +143,7 @@ func (c *Credentials) announce(err error) error {
 	return err
 }
 
-// refresh is Refresh with mu held.
+// refresh is Refresh. The caller must hold mu.
 func (c *Credentials) refresh() (taken bool, err error) {
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("%s, %s: the changed certificate is not taken over: %w", c.files.cert, c.files.key, err)
@@ -172,17 +171,16 @@ func (c *Credentials) refresh() (taken bool, err error) {
 	return true, nil
 }
 
-// Proof is what a chain of certificates proves.
+// Proof is the content of a verified chain of certificates.
 type Proof struct {
 	Identity
 	Enrolled time.Time         // see Enrolled
-	Leaf     *x509.Certificate // that carries the identity
+	Leaf     *x509.Certificate // the leaf, which carries the identity
 	serials  []*big.Int        // of the leaf and of those between it and the root
 }
 
-// Verify checks a chain in DER, the leaf first, against the grid's CA and its
-// revocation list, now. The error is for people: it says which certificate, why
-// and what to do.
+// Verify checks a chain in DER, the leaf first, against the grid's CA and its revocation list, at
+// the current time. The error is for people: it says which certificate failed, why, and what to do.
 func (c *Credentials) Verify(chain [][]byte) (Proof, error) { return c.verify(chain) }
 
 func (c *Credentials) verify(chain [][]byte) (Proof, error) {
@@ -230,7 +228,7 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 	return p, nil
 }
 
-// notNowError says of a chain that is good at another time why it is not now.
+// notNowError says why a chain that is valid at another time is not valid now.
 type notNowError string
 
 func (e notNowError) Error() string { return string(e) }
@@ -240,11 +238,11 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e)
 }
 
-// VerifyNear is cert.Verify for clocks that differ: it takes a chain that is good at a time not
-// more than overlay.MaxAhead after opts.CurrentTime, and not more than overlay.MaxLate
-// before it. The error calls the certificate what.
+// VerifyNear is cert.Verify with tolerance for clock skew: it accepts a chain that is valid at a
+// time at most overlay.MaxAhead after opts.CurrentTime, and at most overlay.MaxLate before it. The
+// error calls the certificate what.
 func VerifyNear(what string, cert *x509.Certificate, opts x509.VerifyOptions) ([][]*x509.Certificate, error) {
-	now, bad := opts.CurrentTime, (*x509.Certificate)(nil) // the first that is not valid now
+	now, bad := opts.CurrentTime, (*x509.Certificate)(nil) // the first certificate that is not valid now
 	var chains [][]*x509.Certificate
 	var err error
 	var invalid x509.CertificateInvalidError
@@ -284,28 +282,26 @@ func VerifyNear(what string, cert *x509.Certificate, opts x509.VerifyOptions) ([
 	return chains, nil
 }
 
-// maxChain bounds how many certificates of a chain are looked at: a holder's,
-// an issuer's and the root's, and one for good measure.
+// maxChain bounds the certificates of a chain that are considered: a holder's, an issuer's and the
+// root's, and one to spare.
 const maxChain = 4
 
-// Marks in certificates besides an identity, in subject alternative names of
-// type URI.
+// Marks in certificates besides an identity, in subject alternative names of type URI.
 const (
 	enrolledScheme = "isthmus-enrolled" // isthmus-enrolled:UNIXMILLISECONDS
 	issuerScheme   = "isthmus-issuer"   // isthmus-issuer:ROLE
 )
 
-// EnrolledURI returns the mark of a certificate that goes back to the given
-// time.
+// EnrolledURI returns the mark of a certificate that was enrolled at the given time.
 func EnrolledURI(at time.Time) *url.URL {
 	return &url.URL{Scheme: enrolledScheme, Opaque: strconv.FormatInt(at.UnixMilli(), 10)}
 }
 
-// NotRenewedURI returns the mark of a certificate that is not renewed, for a
-// subject alternative name: its holder shows again what it was given for.
+// NotRenewedURI returns the mark of a certificate that cannot be renewed, for a subject alternative
+// name: its holder must enrol again with what it was issued for.
 func NotRenewedURI() *url.URL { return &url.URL{Scheme: "isthmus-renewal", Opaque: "none"} }
 
-// Renewable reports whether a certificate may be renewed by whoever holds it.
+// Renewable reports whether the holder of a certificate may renew it.
 func Renewable(cert *x509.Certificate) bool {
 	for _, u := range cert.URIs {
 		if u.String() == NotRenewedURI().String() {
@@ -315,10 +311,10 @@ func Renewable(cert *x509.Certificate) bool {
 	return true
 }
 
-// Enrolled returns the time that a certificate goes back to: when the CA's
-// keeper gave it, or the token for it, out. One that was renewed keeps the time
-// of the first, so that whoever stole a key does not get past a revocation by
-// renewing. Certificates without the mark go back to the start of their validity.
+// Enrolled returns the time of a certificate's enrolment: when the CA's admin issued it, or the
+// token for it. A renewed certificate keeps the time of the first, so that the thief of a key
+// cannot evade a revocation by renewing. A certificate without the mark counts from the start of
+// its validity.
 func Enrolled(cert *x509.Certificate) time.Time {
 	for _, u := range cert.URIs {
 		if u.Scheme == enrolledScheme {
@@ -330,14 +326,13 @@ func Enrolled(cert *x509.Certificate) time.Time {
 	return cert.NotBefore
 }
 
-// IssuerURI returns the mark of an issuing certificate below the root that may
-// issue for holders of a role.
+// IssuerURI returns the mark of an issuing certificate below the root that may issue for holders of
+// a role.
 func IssuerURI(role Role) *url.URL {
 	return &url.URL{Scheme: issuerScheme, Opaque: role.String()}
 }
 
-// IssuerRoles returns the roles that an issuing certificate may issue for: none
-// if it is not one.
+// IssuerRoles returns the roles that an issuing certificate may issue for: none if it is not one.
 func IssuerRoles(cert *x509.Certificate) []Role {
 	var roles []Role
 	for _, u := range cert.URIs {
@@ -351,9 +346,8 @@ func IssuerRoles(cert *x509.Certificate) []Role {
 	return roles
 }
 
-// User checks a chain against the grid's CA, as those of sessions are checked, and
-// returns the user of the grid whose it is, and for which projects that user may
-// work.
+// User verifies a chain against the grid's CA, in the same way as for sessions, and returns the
+// grid user that holds it, and the projects for which that user may work.
 func (c *Credentials) User(chain [][]byte) (name string, projects []string, err error) {
 	p, err := c.verify(chain)
 	if err != nil {
@@ -366,11 +360,10 @@ func (c *Credentials) User(chain [][]byte) (name string, projects []string, err 
 	return p.Name, projects, err
 }
 
-// serverTLS accepts any client certificate: the session checks it afterwards,
-// so that it can tell the client in words why it is refused. Nothing else is
-// done for a client before that. With enrol, a client that says it wants to be
-// enrolled needs no certificate, and is shown the root's besides this daemon's.
-// With data, one that brings data frames needs none either.
+// serverTLS accepts any client certificate: the session verifies it after the handshake, so that it
+// can send the client the reason for a refusal. Nothing else is done for a client before that. With
+// enrol, a client that selects enrolment needs no certificate, and receives the root's besides this
+// daemon's. With data, a client that selects data frames needs none either.
 func (c *Credentials) serverTLS(enrol, data bool) *tls.Config {
 	own := c.Certificate()
 	cfg := &tls.Config{
@@ -401,17 +394,17 @@ func (c *Credentials) serverTLS(enrol, data bool) *tls.Config {
 	return cfg
 }
 
-// clientTLS checks that the server holds role want. The check replaces that of
-// the host name: a grid's daemons are known by role and name, wherever they
-// listen. A server of the grid whose certificate is not valid now is refused after the
-// hand-shake, in words (exchange): its clock may be what is wrong.
+// clientTLS verifies that the server has the role want. That replaces the verification of the host
+// name: a grid's daemons are identified by role and name, wherever they listen. A server of the
+// grid whose certificate is not valid now is refused after the handshake, with the reason in a
+// message (exchange): its clock may be wrong.
 func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		Certificates:       []tls.Certificate{*c.Certificate()},
-		ServerName:         name, // for front ends that choose by SNI
+		ServerName:         name, // for front ends that route by SNI
 		NextProtos:         []string{alpn},
-		InsecureSkipVerify: true, // VerifyConnection below does it
+		InsecureSkipVerify: true, // replaced by VerifyConnection below
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if err := c.holds(want)(state); !isNotNow(err) {
 				return err
@@ -421,8 +414,8 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 	}
 }
 
-// holds returns a check that a server shows the certificate of a daemon of one of
-// the roles.
+// holds returns a function that verifies that a server's certificate is that of a daemon with one
+// of the roles.
 func (c *Credentials) holds(roles ...Role) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		p, err := c.verify(rawChain(state))
@@ -433,12 +426,12 @@ func (c *Credentials) holds(roles ...Role) func(tls.ConnectionState) error {
 	}
 }
 
-// DataALPN is the application protocol of a connection that carries data frames
-// inside of TLS (docs/protocol.md).
+// DataALPN is the application protocol of a connection that carries data frames inside TLS
+// (docs/protocol.md).
 const DataALPN = "isthmus-data"
 
-// DataServer returns the TLS settings of a daemon that accepts data frames inside
-// of TLS. It asks for no certificate: the frames say what the client may do.
+// DataServer returns the TLS settings of a daemon that accepts data frames inside TLS. It requests
+// no certificate: the frames authorise the client.
 func (c *Credentials) DataServer() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*c.Certificate()},
@@ -446,20 +439,20 @@ func (c *Credentials) DataServer() *tls.Config {
 	}
 }
 
-// DataClient returns the TLS settings to send data frames to a daemon of one of
-// the roles. Its certificate is checked as those of sessions are.
+// DataClient returns the TLS settings to send data frames to a daemon with one of the roles. Its
+// certificate is verified in the same way as for sessions.
 func (c *Credentials) DataClient(roles ...Role) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{DataALPN},
-		InsecureSkipVerify: true, // VerifyConnection does it
+		InsecureSkipVerify: true, // replaced by VerifyConnection
 		VerifyConnection:   c.holds(roles...),
 	}
 }
 
 const alpn = "isthmus-control"
 
-// EnrolALPN is the application protocol of a connection on which somebody asks
-// for a certificate (docs/protocol.md).
+// EnrolALPN is the application protocol of a connection on which a client requests a certificate
+// (docs/protocol.md).
 const EnrolALPN = "isthmus-enrol"
 
 func rawChain(state tls.ConnectionState) [][]byte {
@@ -470,13 +463,13 @@ func rawChain(state tls.ConnectionState) [][]byte {
 	return chain
 }
 
-// Replace puts a new certificate with its chain, PEM, for the same key into the
-// file of the old one, and takes it over.
+// Replace writes a new certificate with its chain, PEM, for the same key to the file of the old
+// one, and adopts it.
 func (c *Credentials) Replace(certPEM []byte) error {
 	if c.files.cert == "" {
 		return errors.New("these credentials have no file")
 	}
-	c.mu.Lock() // a Refresh between the two would take it over and leave nothing to this one
+	c.mu.Lock() // a Refresh in between would adopt it and leave nothing to this one
 	defer c.mu.Unlock()
 	if err := WriteFile(c.files.cert, certPEM, 0o644); err != nil {
 		return fmt.Errorf("the new certificate cannot be kept: %w; the daemon's user must own the folder, or renew it with isthmus ca renew", err)

@@ -1,12 +1,10 @@
-// Package control is the control plane's ground: mutual TLS 1.3 between
-// daemons that know each other by role and name, a yamux session on it, and
-// gRPC in both directions on that, so that a broker can call a frontal which
-// nobody can dial. It also carries the errors and values of package overlay
-// across calls.
+// Package control is the base of the control plane: mutual TLS 1.3 between daemons that are
+// identified by role and name, a yamux session over it, and gRPC in both directions over that, so
+// that a broker can call a frontal that cannot be dialled. It also carries the errors and values of
+// package overlay across calls.
 //
-// It knows no site, job or technique; what the calls mean is the daemons'
-// business. Its state is the set of open sessions, each owned by the Endpoint
-// method that made it.
+// It knows no site, job or technique; the daemons give the calls their meaning. Its state is the
+// set of open sessions, each owned by the Endpoint method that made it.
 package control
 
 import (
@@ -30,9 +28,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Endpoint is one daemon's side of all its control sessions, dialled and
-// accepted. One gRPC server answers the calls of every peer. Safe for
-// concurrent use.
+// Endpoint is one daemon's side of all its control sessions, dialled and accepted. One gRPC server
+// serves the calls of every peer. Safe for concurrent use.
 type Endpoint struct {
 	creds *Credentials
 	log   *slog.Logger
@@ -41,29 +38,28 @@ type Endpoint struct {
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	serve sync.WaitGroup
-	has   func(netip.Addr) bool // hasAddress, but for tests
+	has   func(netip.Addr) bool // hasAddress, except in tests
 
 	window            uint32           // of a yamux stream
-	half              *accept.HalfOpen // callers that have not proved yet who they are
-	accepted, dialled *accounts        // of peers that came, and of those that were dialled
+	half              *accept.HalfOpen // callers that have not authenticated yet
+	accepted, dialled *accounts        // of peers that connected, and of those that were dialled
 
-	// Refused, if not nil, is told of every caller that Serve turned away: from
-	// where it called, and why. Set it before Serve; it must not wait.
+	// Refused, if not nil, is called for every caller that Serve refused: with its address, and the
+	// reason. Set it before Serve; it must not block.
 	Refused func(from net.Addr, err error)
 
-	// OverBudget, if not nil, is told of every call that was refused, and every
-	// session that was ended, because the peer is over its Budget. Set it before
-	// Serve; it must not wait.
+	// OverBudget, if not nil, is called for every call that was refused, and every session that was
+	// ended, because the peer exceeded its Budget. Set it before Serve; it must not block.
 	OverBudget func(s *Session, err error)
 
-	// Data, if not nil, is given connections that carry data frames, after the TLS
-	// hand-shake; it owns them. Set it before Serve.
+	// Data, if not nil, is called with connections that carry data frames, after the TLS handshake;
+	// it owns them. Set it before Serve.
 	Data  func(ctx context.Context, conn *tls.Conn)
 	trust Trust
 }
 
-// NewEndpoint returns an endpoint that answers the services which register
-// adds. Close it when all its sessions are over.
+// NewEndpoint returns an endpoint that serves the services that register adds. Close it when all
+// its sessions are over.
 func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.ServiceRegistrar)) *Endpoint {
 	e := &Endpoint{
 		creds: creds,
@@ -85,15 +81,14 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 	return e
 }
 
-// standardHalfOpen bounds the callers that have not proved yet who they are,
-// where nobody set another bound.
+// standardHalfOpen is the default bound on callers that have not authenticated yet.
 var standardHalfOpen = accept.Bounds{Total: 1024, PerSource: 512}
 
-// SetHalfOpen has the endpoint share its bound of callers that have not proved
-// yet who they are. Whom h turns away it tells itself. Call it before Serve.
+// SetHalfOpen makes the endpoint share a bound on callers that have not authenticated yet. h itself
+// reports the callers that it turns away. Call it before Serve.
 func (e *Endpoint) SetHalfOpen(h *accept.HalfOpen) { e.half = h }
 
-// turnedAway tells of a caller.
+// turnedAway reports a refused caller.
 func (e *Endpoint) turnedAway(from net.Addr, err error) {
 	e.log.Warn("control session refused", "from", from.String(), "error", err)
 	if e.Refused != nil {
@@ -101,16 +96,15 @@ func (e *Endpoint) turnedAway(from net.Addr, err error) {
 	}
 }
 
-// Identity returns who this endpoint is.
+// Identity returns this endpoint's identity.
 func (e *Endpoint) Identity() Identity { return e.creds.id }
 
-// startServing starts the gRPC server with the first session: a constructor
-// starts nothing.
+// startServing starts the gRPC server with the first session: a constructor starts nothing.
 func (e *Endpoint) startServing() {
 	e.once.Do(func() { e.serve.Go(func() { e.rpc.Serve(streamListener{e}) }) })
 }
 
-// Close ends all sessions and returns when nothing of the endpoint runs.
+// Close ends all sessions and returns when nothing of the endpoint is running.
 func (e *Endpoint) Close() {
 	select {
 	case <-e.done:
@@ -122,8 +116,7 @@ func (e *Endpoint) Close() {
 	e.serve.Wait()
 }
 
-// streamListener makes the streams of all sessions look like the accepted
-// connections of one listener.
+// streamListener presents the streams of all sessions as the accepted connections of one listener.
 type streamListener struct{ e *Endpoint }
 
 func (l streamListener) Accept() (net.Conn, error) {
@@ -137,8 +130,8 @@ func (l streamListener) Accept() (net.Conn, error) {
 func (l streamListener) Close() error   { return nil }
 func (l streamListener) Addr() net.Addr { return &net.UnixAddr{Name: "control", Net: "yamux"} }
 
-// run passes the streams that the peer opens to the gRPC server, until the
-// session or ctx ends, and watches over the session. It closes the session.
+// run passes the streams that the peer opens to the gRPC server, until the session or ctx ends, and
+// monitors the session. It closes the session.
 func (e *Endpoint) run(ctx context.Context, s *Session) {
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -166,7 +159,7 @@ func (e *Endpoint) run(ctx context.Context, s *Session) {
 	}
 }
 
-// stream takes a stream that the peer opened on its account.
+// stream accounts for a stream that the peer opened.
 func (e *Endpoint) stream(s *Session, c net.Conn) (net.Conn, error) {
 	who, streams := s.Peer().String(), s.accounts.streams
 	if err := streams.Take(who, 1); err != nil {
@@ -175,14 +168,13 @@ func (e *Endpoint) stream(s *Session, c net.Conn) (net.Conn, error) {
 	return &stream{session: s, metered: newMetered(c, true, e.newStreamBudget(s, s.accounts.open), func() { streams.Give(who, 1) })}, nil
 }
 
-// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. A
-// peer whose certificate holds is then judged by admit, whose refusal it is
-// told in words. For each session joined runs, if not nil; its context ends
-// with the session. Serve returns when every session it accepted has ended
-// and every joined has returned.
+// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. admit then decides about
+// a peer whose certificate is valid; the peer receives its refusal as a message. joined, if not
+// nil, runs for each session; its context ends with the session. Serve returns when every accepted
+// session has ended and every joined has returned.
 func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identity) error, joined func(context.Context, *Session)) error {
 	e.startServing()
-	outer := ctx // ends before what is derived from it, ln perhaps among that
+	outer := ctx // ends before what is derived from it, possibly including ln
 	ctx, cancel := context.WithCancel(ctx)
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
@@ -202,8 +194,8 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 	return nil
 }
 
-// accept makes a session of a connection and serves it to its end. It gives
-// the place back when the peer has proved who it is.
+// accept makes a session of a connection and serves it to its end. It releases the place when the
+// peer has authenticated.
 func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[accept.Source], admit func(Identity) error, joined func(context.Context, *Session)) {
 	e.refresh()
 	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil, e.Data != nil))
@@ -211,7 +203,7 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[ac
 		place.Leave()
 		return
 	}
-	who := "" // on whose account the session is
+	who := "" // account of the session
 	defer func() {
 		if who != "" {
 			e.accepted.sessions.Give(who, 1)
@@ -231,7 +223,7 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[ac
 	}, e.creds.id, 0)
 	if !place.Leave() {
 		conn.Close()
-		return // it was closed to make room for another source, which is told already
+		return // it was closed to make room for another source, which has been reported already
 	}
 	if err != nil {
 		e.turnedAway(c.RemoteAddr(), err)
@@ -252,30 +244,29 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[ac
 	e.run(ctx, s)
 }
 
-// DialConfig says where a session goes and who must be there.
+// DialConfig is where a session connects to and which peer it expects there.
 type DialConfig struct {
 	Addr string // host:port
-	Role Role   // of the daemon expected there
+	Role Role   // of the expected daemon
 
-	// Visit says that this session only asks: whoever accepts it does not take
-	// it for the daemon whose certificate it shows, nor end that one's session.
+	// Visit marks a session that only makes calls: the accepting daemon does not treat it as the
+	// session of the daemon that holds the certificate, and does not end that one's session.
 	Visit bool
 
-	// AskIdle is the silence after which the peer is asked whether it is there though
-	// no call waits for it, where somebody else could be turned to meanwhile; 0 means
-	// 5.5 s. One that then says nothing is left within 2.5 s.
+	// AskIdle is the silence after which the peer is pinged even if no call is waiting, where
+	// another peer could be used instead; 0 means 5.5 s. A peer that then does not respond is
+	// dropped within 2.5 s.
 	AskIdle time.Duration
 
-	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials
-	// Addr directly.
+	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials Addr directly.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Longest is the longest that Keep waits between two tries, within half of
-	// it either way; 0 means 2 s.
+	// Longest is the longest wait of Keep between two tries, varied by up to half of it either way;
+	// 0 means 2 s.
 	Longest time.Duration
 
-	// Down is told by Keep why each try failed and why a session ended, before
-	// it waits for the next try; for errors that name the cause. It may be nil.
+	// Down is called by Keep with the reason for each failed try and each session's end, before it
+	// waits for the next try. It may be nil.
 	Down func(err error)
 }
 
@@ -286,8 +277,8 @@ func (cfg DialConfig) features() uint32 {
 	return 0
 }
 
-// Dial makes one session, which lives until ctx ends, either end closes it or
-// the path dies. The session serves calls of the peer meanwhile.
+// Dial opens one session, which lives until ctx ends, either end closes it or the path dies.
+// Meanwhile the session serves the peer's calls.
 func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
 	s, err := e.connect(ctx, cfg)
 	if err != nil {
@@ -329,7 +320,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	e.refresh()
 	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
 	id, err := handshake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
-		return e.creds.verify(rawChain(state)) // again, since a list may have come
+		return e.creds.verify(rawChain(state)) // again, since a revocation list may have arrived
 	}, e.creds.id, cfg.features())
 	if err != nil {
 		return fail(err)
@@ -341,11 +332,10 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	return s, nil
 }
 
-// Keep keeps one session up until ctx ends: it dials, runs up for the new
-// session, and dials again when the session ended. The wait between tries
-// doubles from 100 ms to cfg.Longest, with jitter, and starts over after a
-// session that up accepted. An error of up closes the session. Keep returns nil
-// when ctx ended and up has returned.
+// Keep keeps one session up until ctx ends: it dials, runs up for the new session, and dials again
+// when the session has ended. The wait between tries doubles from 100 ms to cfg.Longest, with
+// jitter, and starts over after a session that up accepted. An error of up closes the session. Keep
+// returns nil when ctx has ended and up has returned.
 func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) error {
 	pauses := pauses{longest: cfg.Longest}
 	small := false
@@ -367,7 +357,7 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 			e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
 		}
 		if accepted && errors.Is(err, errMoved) {
-			continue // which is no fault of the peer's, nor have its others moved
+			continue // not the peer's fault; its other peers have not moved
 		}
 		if !sleep(ctx, wait/2+rand.N(wait)) {
 			return nil
@@ -402,15 +392,15 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 	return true, s.Err()
 }
 
-// smallNext reports whether the next connection is to have small packets, after one that
-// had them, or not, ended by err: where connections come about and then carry nothing,
-// larger packets may vanish on the way. If small ones do so too, that is not why.
+// smallNext reports whether the next connection must use small packets, after one that used them,
+// or not, ended by err: if connections are established and then carry nothing, larger packets may
+// be dropped on the path. If small ones are dropped too, that is not the cause.
 func smallNext(small bool, err error) bool {
 	var silent *SilentError
 	return !small && (errors.Is(err, errStalled) || errors.As(err, &silent) && !silent.Alive)
 }
 
-// sleep waits for d and reports whether ctx is still going on.
+// sleep waits for d and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -422,8 +412,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// dialClass tells the ways in which a session cannot be made apart; nil if
-// the error has a class already or is none of them.
+// dialClass classifies why a session cannot be opened; nil if the error has a class already or has
+// none.
 func dialClass(err error) error {
 	for _, class := range []error{overlay.ErrForbidden, overlay.ErrRefused, overlay.ErrTimeout, overlay.ErrUnreachable} {
 		if errors.Is(err, class) {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// What is needed of HTTP/2 (RFC 9113): the header of a frame, and some types.
+// The required parts of HTTP/2 (RFC 9113): the frame header, and some types.
 const (
 	frameHeader   = 9  // length[3] type flags stream[4]
 	clientPreface = 24 // bytes that a client sends before its first frame
@@ -20,21 +20,20 @@ const (
 	flagPadded    = 8
 )
 
-// errPadded is why a connection ends: gRPC pads nothing, and where padding lies in a
-// message is not looked at.
+// errPadded ends a connection: gRPC does not pad, and messages is not prepared for padding.
 var errPadded = errors.New("a padded frame")
 
-// frames finds the frames in one direction of an HTTP/2 connection. It checks
-// nothing: gRPC does.
+// frames finds the frames in one direction of an HTTP/2 connection. It validates nothing: gRPC
+// does.
 type frames struct {
 	skip   int // bytes until the next header
 	header [frameHeader]byte
 	have   int  // bytes of the header
-	begun  bool // a header has come
+	begun  bool // a header has been seen
 }
 
-// scan calls found for each frame whose header ends in b, and body, if not nil, for each
-// part of a DATA frame.
+// scan calls found for each frame whose header ends in b, and body, if not nil, for each part of a
+// DATA frame.
 func (f *frames) scan(b []byte, found func(kind, flags byte, stream uint32, length int) error, body func(stream uint32, b []byte)) error {
 	for len(b) > 0 {
 		if f.skip > 0 {
@@ -64,14 +63,14 @@ func (f *frames) scan(b []byte, found func(kind, flags byte, stream uint32, leng
 
 func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.header[5:]) & (1<<31 - 1) }
 
-// messages finds the messages of gRPC in what a call sends: each is a flag, a length of
-// four bytes and as many bytes.
+// messages finds the gRPC messages of a call: each is a flag, a length of four bytes and that many
+// bytes.
 type messages struct {
 	prefix [5]byte
 	have   int    // bytes of the prefix
-	left   uint32 // bytes of the message that are to come
-	cost   int    // of the message that is not whole
-	whole  []int  // costs of those that are and were not read, the first first
+	left   uint32 // bytes of the message still to come
+	cost   int    // of the incomplete message
+	whole  []int  // costs of complete, unread messages, oldest first
 }
 
 func (m *messages) scan(b []byte) {
@@ -97,7 +96,7 @@ func (m *messages) scan(b []byte) {
 	}
 }
 
-// read takes the first message out and returns its cost, 0 if there is none.
+// read removes the first message and returns its cost, 0 if there is none.
 func (m *messages) read() (cost int) {
 	if len(m.whole) > 0 {
 		cost, m.whole = m.whole[0], m.whole[1:]
@@ -105,25 +104,25 @@ func (m *messages) read() (cost int) {
 	return cost
 }
 
-// metered is a stream of a session, with HTTP/2 on it, that counts what the
-// peer sends. Read is called by one goroutine at a time, and so is Write.
+// metered is a stream of a session, carrying HTTP/2, that counts the peer's frames. One goroutine
+// at a time may call Read, and one Write.
 type metered struct {
 	net.Conn
 	from    io.Reader // the connection, buffered
 	purse   *streamBudget
-	calls   bool   // the peer calls, this end answers
-	last    uint32 // the call whose header came last; for the goroutine that reads
+	calls   bool   // the peer calls and this end serves
+	last    uint32 // the call of the last header; for the reading goroutine
 	in, out frames
 	closing sync.Once
 	closed  func()
 }
 
-// newMetered returns c metered. calls says that the peer calls and this end
-// answers; else it is the other way round. closed is told of the first Close.
+// newMetered returns c metered. calls means that the peer calls and this end serves; otherwise the
+// reverse. The first Close calls closed.
 func newMetered(c net.Conn, calls bool, p *streamBudget, closed func()) *metered {
 	m := &metered{Conn: c, from: c, purse: p, calls: calls, closed: closed}
 	if calls {
-		m.from = bufio.NewReaderSize(c, 32<<10) // as gRPC's own would be
+		m.from = bufio.NewReaderSize(c, 32<<10) // like gRPC's own buffer
 		m.in.skip = clientPreface
 	} else {
 		m.out.skip = clientPreface
@@ -148,7 +147,7 @@ func (m *metered) Read(b []byte) (int, error) {
 		return nil
 	}, m.purse.body)
 	if over != nil {
-		if over != errClosed { // else it was told already
+		if over != errClosed { // otherwise it was reported already
 			m.purse.exceed(over, true)
 		}
 		return 0, over
@@ -157,7 +156,7 @@ func (m *metered) Read(b []byte) (int, error) {
 }
 
 func (m *metered) Write(b []byte) (int, error) {
-	// Before the bytes leave: the peer's answer may come before Write returns.
+	// Before the bytes are sent: the peer's answer may arrive before Write returns.
 	over := m.out.scan(b, func(kind, flags byte, stream uint32, length int) error {
 		switch {
 		case kind == frameHeaders && !m.calls:

@@ -5,16 +5,15 @@ import (
 	"net"
 )
 
-// gather joins what yamux writes in two pieces, the header of a data frame and
-// its body, into one write and so one TLS record. It belongs to one session's
-// sender: writes must not be concurrent.
+// gather joins what yamux writes in two pieces, the header of a data frame and its body, into one
+// write and so one TLS record. It belongs to one session's sender: writes must not be concurrent.
 type gather struct {
 	net.Conn
 	buf []byte // a held header, and room for its body
 }
 
-// The layout of a yamux header: version:u8 type:u8 flags:u16 stream:u32
-// length:u32; type 0 is data, type 2 a ping, and flag 1 a question.
+// The layout of a yamux header: version:u8 type:u8 flags:u16 stream:u32 length:u32; type 0 is data,
+// type 2 a ping, and flag 1 a request.
 const (
 	muxHeaderLen = 12
 	muxData      = 0
@@ -22,7 +21,7 @@ const (
 	muxSYN       = 1
 )
 
-// isPing reports whether b is a ping's header, to be answered.
+// isPing reports whether b is the header of a ping that requests an answer.
 func isPing(b []byte) bool {
 	return len(b) == muxHeaderLen && b[1] == muxPing && binary.BigEndian.Uint16(b[2:])&muxSYN != 0
 }

@@ -11,22 +11,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Greeting is what somebody who was spoken to as a daemon said.
+// Greeting is what a peer sent in response to the start of a session.
 type Greeting struct {
-	TLS   tls.ConnectionState // as far as the hand-shake came
-	Chain []*x509.Certificate // that was shown, even if the hand-shake failed then
-	Shook bool                // the TLS hand-shake ended well
-	First wire.Frame          // the first frame: *wire.ControlHello or *wire.Refuse; nil without one
+	TLS   tls.ConnectionState // as far as the handshake got
+	Chain []*x509.Certificate // the peer's, even if the handshake then failed
+	Shook bool                // the TLS handshake succeeded
+	First wire.Frame          // the first frame: *wire.ControlHello or *wire.Refuse; nil: none
 }
 
-// Greet makes the TLS hand-shake that a session begins with, believing any
-// certificate, reads the peer's first frame and says nothing more: no session
-// comes of it. It is for finding out what stands at the other end of conn, which
-// it closes. With lenient it takes older versions of TLS and a peer that knows
-// no application protocol, so that a stranger shows its certificate.
+// Greet performs the TLS handshake that begins a session, accepting any certificate, reads the
+// peer's first frame and sends nothing more: it opens no session. It serves to identify the other
+// end of conn, which it closes. With lenient it accepts older versions of TLS and a peer without
+// application protocol negotiation, so that any TLS server shows its certificate.
 //
-// Whatever was learned before an error is in the Greeting. The wait ends with
-// ctx.
+// What was received before an error is in the Greeting. The wait ends with ctx.
 func Greet(ctx context.Context, conn net.Conn, own tls.Certificate, host string, lenient bool) (Greeting, error) {
 	var g Greeting
 	defer conn.Close()
@@ -39,11 +37,11 @@ func Greet(ctx context.Context, conn net.Conn, own tls.Certificate, host string,
 		Certificates: []tls.Certificate{own},
 		ServerName:   host,
 		NextProtos:   []string{alpn},
-		// The post-quantum share makes the client's first flight longer than one
-		// segment, and the server's too: what does not pass full-size segments is
-		// seen here and not in the middle of a job.
+		// The post-quantum share makes the client's first flight longer than one segment, and the
+		// server's too: a path that drops full-size segments is detected here and not in the middle
+		// of a job.
 		CurvePreferences:   []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256},
-		InsecureSkipVerify: true, // the caller judges the chain
+		InsecureSkipVerify: true, // the caller verifies the chain
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			for _, der := range raw {
 				if cert, err := x509.ParseCertificate(der); err == nil {

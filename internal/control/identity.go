@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Role is what a certificate lets its holder be.
+// Role is the role that a certificate gives its holder.
 type Role uint8
 
 // The roles.
@@ -19,7 +19,7 @@ const (
 	RoleProxy
 	RoleHelper
 	RoleAdmin
-	RoleUser      // of the grid: in whose name jobs work (package grant)
+	RoleUser      // of the grid: on whose behalf jobs run (package grant)
 	RoleScheduler // of a site's batch system: signs tokens for its allocations (package ca)
 )
 
@@ -33,7 +33,7 @@ func (r Role) String() string {
 	return roleNames[r]
 }
 
-// ParseRole reads the form of Role.String.
+// ParseRole parses the form of Role.String.
 func ParseRole(s string) (Role, error) {
 	for r := RoleBroker; r <= RoleScheduler; r++ {
 		if r.String() == s {
@@ -43,15 +43,14 @@ func ParseRole(s string) (Role, error) {
 	return 0, fmt.Errorf("role %q: known are %q", s, roleNames[1:])
 }
 
-// Identity says who holds a certificate.
+// Identity is the holder of a certificate.
 type Identity struct {
 	Role Role
 	Site overlay.SiteID // of frontals, helpers and schedulers
 	Name string         // node of a helper; name of a broker, proxy, admin or user
 }
 
-// String names the holder as logs and errors do: "helper sitea/a1",
-// "frontal sitea", "proxy p1".
+// String returns the form used in logs and errors: "helper sitea/a1", "frontal sitea", "proxy p1".
 func (id Identity) String() string {
 	switch id.Role {
 	case RoleFrontal, RoleScheduler:
@@ -65,7 +64,7 @@ func (id Identity) String() string {
 // Node returns the node of a helper.
 func (id Identity) Node() overlay.NodeID { return overlay.NodeID{Site: id.Site, Name: id.Name} }
 
-// ParseIdentity reads the form of String.
+// ParseIdentity parses the form of String.
 func ParseIdentity(s string) (Identity, error) {
 	role, name, ok := strings.Cut(s, " ")
 	if !ok {
@@ -87,18 +86,16 @@ func ParseIdentity(s string) (Identity, error) {
 	return Identity{}, fmt.Errorf("identity %q: unknown role; known are %q", s, roleNames[1:])
 }
 
-// uriScheme marks the name in a certificate that holds an identity:
-// isthmus:ROLE/NAME.
+// uriScheme marks the name in a certificate that holds an identity: isthmus:ROLE/NAME.
 const uriScheme = "isthmus"
 
-// URI returns the identity as the certificate carries it, in a subject
-// alternative name of type URI (RFC 5280, section 4.2.1.6).
+// URI returns the identity in the form of a subject alternative name of type URI (RFC 5280, section
+// 4.2.1.6).
 func (id Identity) URI() *url.URL {
 	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.String(), " ", "/", 1)}
 }
 
-// IdentityOf reads the identity that a certificate carries. It does not check
-// who issued it.
+// IdentityOf returns the identity in a certificate. It does not verify the issuer.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	for _, u := range cert.URIs {
 		if u.Scheme == uriScheme {
@@ -108,12 +105,11 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	return Identity{}, fmt.Errorf("the certificate of %q carries no Isthmus identity", cert.Subject)
 }
 
-// accountScheme marks the name in a helper's certificate that is the one account it
-// speaks for: isthmus-account:NAME.
+// accountScheme marks the name in a helper's certificate that is the one account on whose behalf it
+// may act: isthmus-account:NAME.
 const accountScheme = "isthmus-account"
 
-// CheckMarkedAccount says what is wrong with an account's name as a certificate carries
-// it, or returns nil.
+// CheckMarkedAccount returns an error if an account's name cannot be in a certificate.
 func CheckMarkedAccount(name string) error {
 	err := overlay.CheckAccount(name)
 	if err == nil && strings.ContainsAny(name, "%?#\\") {
@@ -122,12 +118,12 @@ func CheckMarkedAccount(name string) error {
 	return err
 }
 
-// AccountURI returns the mark of a helper's certificate that speaks for one account of
-// its site alone, as that of a batch job's own helper does.
+// AccountURI returns the mark of a helper's certificate that may act for only one account of its
+// site, like that of a batch job's own helper.
 func AccountURI(name string) *url.URL { return &url.URL{Scheme: accountScheme, Opaque: name} }
 
-// AccountOf returns the one account for which a helper's certificate lets it speak; ""
-// for any of its node, as admins' helpers do.
+// AccountOf returns the one account for which a helper's certificate may act; "" for any of its
+// node, as for helpers run by admins.
 func AccountOf(cert *x509.Certificate) string {
 	for _, u := range cert.URIs {
 		if u.Scheme == accountScheme {
@@ -137,15 +133,15 @@ func AccountOf(cert *x509.Certificate) string {
 	return ""
 }
 
-// projectScheme marks the names in a user's certificate that are the projects
-// which the user may work for: isthmus-project:NAME.
+// projectScheme marks the names in a user's certificate that are the projects for which the user
+// may work: isthmus-project:NAME.
 const projectScheme = "isthmus-project"
 
-// MaxProjects bounds the projects that one certificate names.
+// MaxProjects bounds the projects in one certificate.
 const MaxProjects = 64
 
-// ProjectURIs returns projects as a user's certificate carries them, besides
-// Identity.URI, or says what is wrong with one.
+// ProjectURIs returns projects in the form of a user's certificate, besides Identity.URI, or an
+// error if one is invalid.
 func ProjectURIs(projects []string) ([]*url.URL, error) {
 	if len(projects) > MaxProjects {
 		return nil, fmt.Errorf("%d projects, at most %d are allowed in a certificate", len(projects), MaxProjects)
@@ -160,7 +156,7 @@ func ProjectURIs(projects []string) ([]*url.URL, error) {
 	return uris, nil
 }
 
-// ProjectsOf returns the projects that a certificate names, in its order.
+// ProjectsOf returns the projects in a certificate, in its order.
 func ProjectsOf(cert *x509.Certificate) ([]string, error) {
 	var projects []string
 	for _, u := range cert.URIs {

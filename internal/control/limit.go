@@ -9,11 +9,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// maxRule bounds what says which rule sets a rate, in bytes.
+// maxRule bounds the name of the rule that sets a rate, in bytes.
 const maxRule = 200
 
-// RateLimitToPB gives a rate and what sets it their message form; nil without a
-// rate.
+// RateLimitToPB converts a rate and the rule that sets it; to nil without a rate.
 func RateLimitToPB(rate quota.Rate, rule string) *controlpb.RateLimit {
 	if rate == 0 {
 		return nil
@@ -21,20 +20,20 @@ func RateLimitToPB(rate quota.Rate, rule string) *controlpb.RateLimit {
 	return &controlpb.RateLimit{Rate: uint64(rate), Rule: rule[:min(len(rule), maxRule)]}
 }
 
-// HeldTo tells a user what holds a link to a rate: "held to 16Mbit/s by
-// quota.per_job.rate of proxy p1". It is empty where nothing does.
+// HeldTo describes what limits a link to a rate: "held to 16Mbit/s by quota.per_job.rate of proxy
+// p1". It is empty if there is no limit.
 func HeldTo(m *controlpb.RateLimit, by string) string {
 	if m.GetRate() == 0 {
 		return ""
 	}
 	rule := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == ';' {
-			return '?' // it goes to a terminal, as one part of a reason
+			return '?' // the text is printed to a terminal, as one part of a reason
 		}
 		return r
 	}, m.Rule[:min(len(m.Rule), maxRule)])
 	return fmt.Sprintf("%s%v by %s of %s", HeldToPrefix, quota.Rate(min(m.Rate, 1<<62)), rule, by)
 }
 
-// HeldToPrefix begins what HeldTo says.
+// HeldToPrefix is the prefix of HeldTo's result.
 const HeldToPrefix = "held to "

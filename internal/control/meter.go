@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
-// Meter bounds what those may have under way who call a gRPC server that is no
-// Endpoint's. A message of a stream is counted from its first byte until it is read, all
-// else until the call is over. Safe for concurrent use.
+// Meter bounds what the callers of a gRPC server that is not an Endpoint's may have in flight. A
+// message of a stream is counted from its first byte until it is read, all else until the call is
+// over. Safe for concurrent use.
 type Meter struct {
 	accounts *accounts
 	by       string
@@ -19,12 +19,11 @@ type Meter struct {
 	names    MeterNames
 }
 
-// MeterNames are the bounds of a Meter as refusals and metrics name them, each without
-// "limits.".
+// MeterNames are the names of a Meter's bounds in refusals and metrics, each without "limits.".
 type MeterNames struct{ Calls, CallsPerKey, Bytes, BytesPerKey string }
 
-// NewMeter returns a Meter, which says in its refusals that they are by by, and tells
-// over, which must not wait, of each.
+// NewMeter returns a Meter that names itself by in its refusals, and calls over for each of them;
+// over must not block.
 func NewMeter(b Budget, by string, names MeterNames, over func(who string, err error)) *Meter {
 	a := newAccounts(b)
 	a.streaming = true
@@ -38,16 +37,15 @@ func NewMeter(b Budget, by string, names MeterNames, over func(who string, err e
 	return &Meter{accounts: a, by: by, over: over, names: names}
 }
 
-// ServerOptions are those that the server needs.
+// ServerOptions returns the options that the server needs.
 func (m *Meter) ServerOptions() []grpc.ServerOption { return serverOptions() }
 
-// Metered is a connection of a Meter, to be part of what the server's credentials say.
+// Metered is a connection of a Meter, to embed in the AuthInfo of the server's credentials.
 type Metered struct{ *metered }
 
 func (m Metered) meter() *metered { return m.metered }
 
-// Conn returns a connection of who's that is metered. It is closed when it goes over the
-// budget.
+// Conn returns a metered connection of who. It is closed when it exceeds the budget.
 func (m *Meter) Conn(c net.Conn, who string) Metered {
 	return Metered{newMetered(c, true, newPurse(who, m.by, m.accounts, m.accounts.open, func(err error, end bool) {
 		m.over(who, err)
@@ -57,7 +55,7 @@ func (m *Meter) Conn(c net.Conn, who string) Metered {
 	}), nil)}
 }
 
-// Limits returns how far the bounds are used, for metrics.
+// Limits returns the use of the bounds, for metrics.
 func (m *Meter) Limits() []metrics.Limit {
 	calls := m.accounts.calls.Stats()
 	calls.KeyRefused += m.accounts.open.Stats().KeyRefused

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// addressEvery is how often the dialling side of a session looks whether its
-// address is still one of this host. A connection from an address that is gone
-// can neither send nor end, and only keepalive would tell.
+// addressEvery is how often the dialling side of a session checks that its address is still one of
+// this host. A connection from an address that is gone can neither send nor end, and otherwise only
+// keepalive would detect that.
 const addressEvery = 250 * time.Millisecond
 
-// hasAddress reports whether addr is an address of this host, or whether that
-// cannot be told. It asks by binding a socket, which costs the same however
-// many interfaces there are, and counts addresses that the host has by a route
-// alone. Where the host may bind any address (net.ipv4.ip_nonlocal_bind) it
-// is always true.
+// hasAddress reports whether addr is an address of this host, or whether that cannot be determined.
+// It tests by binding a socket, which costs the same however many interfaces there are, and
+// includes addresses that the host has only by a route. Where the host may bind any address
+// (net.ipv4.ip_nonlocal_bind) it is always true.
 func hasAddress(addr netip.Addr) bool {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// WithoutAddress returns err with a text that does not say again that addr was dialled, for
-// who says so in front of it. What err is stays as it is.
+// WithoutAddress returns err with a text that does not repeat that addr was dialled, for callers
+// that prefix that themselves. errors.Is and errors.As see err unchanged.
 func WithoutAddress(err error, addr string) error {
 	text := err.Error()
 	for _, said := range []string{"dial tcp " + addr + ": ", "dial " + addr + ": ", "dial tcp: "} {
@@ -26,8 +26,7 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.error }
 
-// causeOf returns what a status of gRPC's own says was wrong with its connection, without
-// the words that gRPC puts in front.
+// causeOf extracts the cause from the text of gRPC's connection errors, without gRPC's prefixes.
 func causeOf(message string) string {
 	quoted, ok := strings.CutPrefix(message, "connection error: desc = ")
 	if !ok {

@@ -2,25 +2,25 @@ package control
 
 import "time"
 
-// How Keep paces itself. A peer that is away is tried often: whoever waits for
-// a connection waits for that, too, and a refused try costs a few packets. A
-// thousand peers that wait for one daemon come back spread over longestPause.
+// The pace of Keep. It retries an unreachable peer often: connection setups depend on it, and a
+// refused try costs only a few packets. A thousand peers of one daemon reconnect spread over
+// longestPause.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 2 * time.Second
-	tellEvery    = 10 * time.Second // in the log, of failures in a row
+	tellEvery    = 10 * time.Second // in the log, of consecutive failures
 )
 
-// pauses says how long to wait after each failed try, and which to log. The
-// zero value is ready for use.
+// pauses decides how long to wait after each failed try, and which failures to log. The zero value
+// is ready for use.
 type pauses struct {
 	longest time.Duration // 0: longestPause
-	wait    time.Duration // the last one; 0 before the first failure
-	told    time.Time     // when a failure was logged last
+	wait    time.Duration // the last wait; 0 before the first failure
+	told    time.Time     // when a failure was last logged
 }
 
-// next is called after each failure; accepted says that there was a session in
-// between. The result is to be spread by half of it either way.
+// next is called after each failure; accepted means that there was a session in between. The caller
+// must vary the result by up to half of it either way.
 func (p *pauses) next(accepted bool, now time.Time) (wait time.Duration, tell bool) {
 	longest := p.longest
 	if longest <= 0 {

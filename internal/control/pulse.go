@@ -10,54 +10,51 @@ import (
 	"time"
 )
 
-// How long a session's silence is borne while a call waits for its answer, or
-// yamux's keepalive for its own.
+// How long a session tolerates silence while a call, or yamux's keepalive, waits for an answer.
 const (
-	firstDoubt = 500 * time.Millisecond // until the peer is asked whether it is there
+	firstDoubt = 500 * time.Millisecond // until the peer is pinged
 	lastDoubt  = 2 * time.Second        // the same, for calls that have been waiting for long
-	lastWord   = time.Second            // for the peer's kernel to acknowledge that, or anything to come back
+	lastWord   = time.Second            // for the peer's kernel to acknowledge the ping, or for any data to arrive
 
-	// answerTime is the time in which a peer whose kernel has what it was asked must
-	// answer. A goroutine that needs no lock answers, so that only a process which does
-	// not run for so long misses it: one that is stopped, or whose machine hangs.
+	// answerTime is the time in which a peer whose kernel has received the ping must answer. A
+	// goroutine that takes no lock answers, so that only a process that does not run for so long
+	// fails: one that is stopped, or whose machine hangs.
 	answerTime = 2500 * time.Millisecond
 
-	// onTime is how much later than it was set a timer may ring on a machine that is
-	// not busy.
+	// onTime is the largest delay of a timer that is normal on a machine that is not overloaded.
 	onTime = 100 * time.Millisecond
 
-	// longWord is lastWord over a Mending connection, whose other end's kernel does
-	// not tell what it has.
+	// longWord is lastWord over a Mending connection, which does not reveal what the other end's
+	// kernel has received.
 	longWord = 5 * time.Second
 )
 
-// AskBrokerIdle is DialConfig.AskIdle of a session with a broker. Those who have sessions
-// with two brokers tell both everything, and so notice soon when either does not run.
+// AskBrokerIdle is DialConfig.AskIdle of a session with a broker. A daemon with sessions to two
+// brokers sends everything to both, and so soon detects when either of them stops.
 const AskBrokerIdle = time.Second
 
-// pulse knows when the peer of a session was heard from, and how many calls
-// wait for its answers. Times are since the session began.
+// pulse records when the peer of a session was last heard from, and how many calls wait for its
+// answers. Times are since the start of the session.
 //
-// A peer is alive when it sends something. That its kernel acknowledges something is
-// not enough: the kernel does so for a process that is stopped. It only shows that the
-// path is not dead, on which a question behind much data may be under way for long.
-// One that is too busy for calls still answers the question (yamux's ping), since
-// making a new session would cost it more than the answer. Nor is it blamed for time in
-// which this process did not get to run, and could not have heard it.
+// Only data from the peer shows that it is alive. An acknowledgement by its kernel does not: the
+// kernel acknowledges for a process that is stopped, too. It only shows that the path works; a ping
+// queued behind much data may take long on it. A peer that is too busy for calls still answers the
+// ping (yamux's), since a new session would cost it more than the answer. Time in which this
+// process did not run, and could not receive, does not count against the peer.
 type pulse struct {
 	begun  time.Time
-	sent   func() (acked, total uint64) // bytes that the peer's kernel acknowledged, and that this one was given; 0 where that is not known
-	read   atomic.Int64                 // time of the last byte that came
-	pinged atomic.Uint64                // total just after the latest ping since the peer was to be asked; 0 before
-	wake   chan struct{}                // holds a value when it is to be looked sooner than was said
+	sent   func() (acked, total uint64) // bytes that the peer's kernel acknowledged, and that this one was given; 0 if unknown
+	read   atomic.Int64                 // time of the last byte received
+	pinged atomic.Uint64                // total just after the latest ping since the peer was to be pinged; 0 before
+	wake   chan struct{}                // holds a value when the next check must be earlier than planned
 
 	mu   sync.Mutex    // guards the fields below
-	next time.Duration // when it will be looked
+	next time.Duration // time of the next check
 	silence
 }
 
-// newPulse returns the pulse of a session on conn, whose peer is asked after idle without
-// a call too; 0 leaves that to yamux's keepalive.
+// newPulse returns the pulse of a session on conn. The peer is also pinged after idle without a
+// call; 0 leaves that to yamux's keepalive.
 func newPulse(conn net.Conn, idle time.Duration) *pulse {
 	p := &pulse{begun: time.Now(), sent: sentOn(conn), wake: make(chan struct{}, 1)}
 	p.idle = idle
@@ -70,14 +67,14 @@ func newPulse(conn net.Conn, idle time.Duration) *pulse {
 	return p
 }
 
-// Mending is a connection, such as a link's, that notices by itself when a path is
-// dead and gets over it, so that a session on it need not be quick to give it up.
+// Mending is a connection, such as a link's, that itself detects and replaces a dead path, so that
+// a session on it should not give up quickly.
 type Mending struct{ net.Conn }
 
-// Mends marks any type of connection as such a one.
+// Mends marks any type of connection as Mending.
 func (Mending) Mends() {}
 
-// call notes a call, which end ends; end may be called often.
+// call records a call; end records its end, and may be called repeatedly.
 func (p *pulse) call() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,10 +99,10 @@ func (p *pulse) sign() sign {
 	return sign{time.Duration(p.read.Load()), acked, pinged > 0 && acked >= pinged}
 }
 
-// SilentError says that a session was ended because its peer answered nothing any more.
+// SilentError means that a session was ended because its peer stopped answering.
 type SilentError struct {
 	For   time.Duration // since the peer was heard, or had something to answer
-	Alive bool          // its kernel still acknowledged what it was sent
+	Alive bool          // its kernel still acknowledged data
 }
 
 // Error implements error.
@@ -117,7 +114,7 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("nothing came from there for %v, not even an answer to a ping", silent)
 }
 
-// silent is the error of a session that is ended now.
+// silent returns the error of a session that is being ended.
 func (p *pulse) silent() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +125,7 @@ func (p *pulse) silent() error {
 	return &SilentError{time.Since(p.begun) - from, p.reached}
 }
 
-// look says what to do now, and when to look again, unless wake says sooner.
+// look returns what to do now, and when to check again, unless wake requires it earlier.
 func (p *pulse) look() (verdict, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +141,7 @@ func (p *pulse) look() (verdict, time.Duration) {
 	return v, wait
 }
 
-// pulseConn tells a pulse when something comes.
+// pulseConn reports received data to a pulse.
 type pulseConn struct {
 	net.Conn
 	pulse *pulse
@@ -158,8 +155,8 @@ func (c pulseConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write notes where in what is sent yamux's pings are. It belongs to the session's
-// sender, which writes a header by itself unless it is of data.
+// Write records the positions of yamux's pings in the sent data. It belongs to the session's
+// sender, which writes a header separately unless it is of data.
 func (c pulseConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if isPing(b) && err == nil {
@@ -169,53 +166,52 @@ func (c pulseConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// sign is what is known of the peer at some time.
+// sign is the evidence about the peer at some time.
 type sign struct {
-	read    time.Duration // when something came last
+	read    time.Duration // when data last arrived
 	acked   uint64        // bytes that its kernel has acknowledged
 	reached bool          // the latest ping is among them
 }
 
-// verdict is what to do about a silence.
+// verdict is the reaction to a silence.
 type verdict uint8
 
 const (
 	bear verdict = iota
-	ask          // whether the peer is there
-	part         // it is not
+	ask          // ping the peer
+	part         // end the session
 )
 
-// silence is the judgement of a pulse without its clock.
+// silence is the decision logic of a pulse, without its clock.
 type silence struct {
-	calls int           // under way
+	calls int           // in flight
 	since time.Duration // when the first call began since the peer was heard
-	heard time.Duration // when something came last, as far as anybody looked
-	acked uint64        // as at the last look
-	word  time.Duration // for anything to come back when it was asked; 0: lastWord
-	idle  time.Duration // until the peer is asked without a call; 0: after an answer to yamux was due
+	heard time.Duration // when data last arrived, as of the last check
+	acked uint64        // as of the last check
+	word  time.Duration // for data to arrive after a ping; 0: lastWord
+	idle  time.Duration // until the peer is pinged without a call; 0: after yamux's answer is overdue
 
 	// Valid while doubt.
 	doubt   bool
-	asked   time.Duration // when the peer was asked, or what it was asked was last seen to get on
-	reached bool          // its kernel has what it was asked
+	asked   time.Duration // when the peer was pinged, or when the ping was last seen to progress
+	reached bool          // its kernel has received the ping
 }
 
-// slept says by how much later than it wanted judge is called now: for so long this
-// process did not get to run, and what the peer said meanwhile may still lie unread.
-// That time does not count, and the reader has a moment to get to run as well. (A
-// process that never runs in time leaves it to yamux to notice that a peer is dead.)
+// slept accounts for judge being called late: for that long this process did not run, and data from
+// the peer may still be unread. That time does not count, and the reading goroutine gets some more
+// time to run as well. (In a process that never runs in time, yamux detects a dead peer.)
 func (s *silence) slept(now time.Duration, sg sign, late time.Duration) {
 	if late < onTime {
 		return
 	}
-	s.noteSign(now, sg) // before asked moves on
+	s.noteSign(now, sg) // before asked changes
 	s.heard, s.since = min(s.heard+late, now), min(s.since+late, now)
 	if s.doubt {
 		s.asked += late + onTime
 	}
 }
 
-// begin notes that a call begins.
+// begin records the start of a call.
 func (s *silence) begin(now time.Duration, sg sign) {
 	s.noteSign(now, sg)
 	if s.heard >= s.since {
@@ -224,8 +220,8 @@ func (s *silence) begin(now time.Duration, sg sign) {
 	s.calls++
 }
 
-// noteSign takes note of a sign. When an acknowledgement came is not known but
-// that it has come by now.
+// noteSign records evidence. The time of an acknowledgement is unknown, except that it is not after
+// now.
 func (s *silence) noteSign(now time.Duration, sg sign) {
 	s.heard = max(s.heard, sg.read)
 	switch {
@@ -234,13 +230,13 @@ func (s *silence) noteSign(now time.Duration, sg sign) {
 		s.doubt = false
 	case sg.reached:
 		s.reached = true
-	case sg.acked != s.acked: // what was asked is behind other data, which gets on
+	case sg.acked != s.acked: // the ping is queued behind other data, which progresses
 		s.asked = now
 	}
 	s.acked = sg.acked
 }
 
-// judge says what to do now, and after how long to judge again.
+// judge returns what to do now, and after how long to judge again.
 func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	s.noteSign(now, sg)
 	word := cmp.Or(s.word, lastWord)
@@ -253,7 +249,7 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 		}
 		return part, word
 	}
-	due := s.heard + cmp.Or(s.idle, keepAlive+firstDoubt) // in which yamux had an answer, if nothing else
+	due := s.heard + cmp.Or(s.idle, keepAlive+firstDoubt) // by then yamux has an answer, if nothing else
 	if s.calls > 0 {
 		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, firstDoubt), lastDoubt))
 	}

@@ -17,20 +17,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ErrRevoked is wrapped by errors that say that a certificate was revoked. It
-// is an overlay.ErrForbidden.
+// ErrRevoked is wrapped by the errors for a revoked certificate. It is an overlay.ErrForbidden.
 var ErrRevoked = fmt.Errorf("%w: revoked", overlay.ErrForbidden)
 
-// Revocations are the newest revocation list that a daemon knows of. It comes
-// from an admin or over any session: the root's signature counts, not who
-// passes it on, and an older list never takes the place of a newer one. Safe for
-// concurrent use.
+// Revocations holds the newest revocation list that a daemon knows. It arrives from an admin or
+// over any session: the root's signature authenticates it, not the sender, and an older list never
+// replaces a newer one. Safe for concurrent use.
 type Revocations struct {
 	roots []*x509.Certificate
 
 	mu      sync.Mutex // guards the fields below
-	file    string     // where the list is kept; "" nowhere
-	keeper  Keeper     // keeps it, too; nil is none
+	file    string     // where the list is stored; "": nowhere
+	keeper  Keeper     // stores it, too; nil: none
 	list    *revoked.List
 	der     []byte
 	changed chan struct{} // closed and replaced when list changes
@@ -40,10 +38,9 @@ func newRevocations(roots []*x509.Certificate) *Revocations {
 	return &Revocations{roots: roots, changed: make(chan struct{})}
 }
 
-// Keep has the list be kept in a file, PEM, from which it reads the one that is
-// there: without it a daemon that starts anew knows of no revocation until it
-// is told. A file that cannot be understood is an error, since what it said is
-// not known.
+// Keep stores the list in a file, PEM, and reads the one that is there: without it a restarted
+// daemon knows no revocation until it receives a list. A file that cannot be parsed is an error,
+// because its content is unknown.
 func (r *Revocations) Keep(file string) error {
 	text, err := os.ReadFile(file)
 	switch {
@@ -65,24 +62,24 @@ func (r *Revocations) Keep(file string) error {
 	return nil
 }
 
-// A Keeper keeps a daemon's revocation list.
+// A Keeper stores a daemon's revocation list.
 type Keeper interface {
-	// KeepRevocations stores a list in DER, unless it has one with the same or a
-	// larger number. It may take a few seconds, and several calls run at a time.
+	// KeepRevocations stores a list in DER, unless it has one with the same or a larger number. It
+	// may take a few seconds, and calls may be concurrent.
 	KeepRevocations(number uint64, der []byte) error
 
-	// Where says where lists are kept, for people.
+	// Where describes where lists are stored.
 	Where() string
 }
 
-// KeepWith has every list that is taken from now on be kept by k, too.
+// KeepWith makes k store every list adopted from now on, too.
 func (r *Revocations) KeepWith(k Keeper) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keeper = k
 }
 
-// ParseRevocations reads a list in PEM and checks its signature.
+// ParseRevocations parses a list in PEM and verifies its signature.
 func ParseRevocations(text []byte, roots []*x509.Certificate) (*revoked.List, []byte, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemRevocations {
@@ -94,15 +91,14 @@ func ParseRevocations(text []byte, roots []*x509.Certificate) (*revoked.List, []
 
 const pemRevocations = "X509 CRL"
 
-// RevocationsPEM returns a list as ParseRevocations reads it.
+// RevocationsPEM returns a list in the form that ParseRevocations parses.
 func RevocationsPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRevocations, Bytes: der})
 }
 
-// Take puts a list in DER in the place of the one before, if it is newer, and
-// returns when it is on disk. It reports whether it was newer. An error of the
-// disk does not keep the list from counting: then the list counts until the
-// daemon ends.
+// Take adopts a list in DER in place of the previous one, if it is newer, and returns when it is on
+// disk. It reports whether the list was newer. A write error does not prevent the list from taking
+// effect: it is then in effect until the daemon ends.
 func (r *Revocations) Take(der []byte) (newer bool, err error) {
 	list, err := revoked.Parse(der, r.roots)
 	if err != nil {
@@ -118,7 +114,7 @@ func (r *Revocations) Take(der []byte) (newer bool, err error) {
 	return newer, err
 }
 
-// take is Take without the keeper, which is not to be waited for with the lock.
+// take is Take without the keeper, which must not be called with the lock held.
 func (r *Revocations) take(list *revoked.List, der []byte) (newer bool, keeper Keeper, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,15 +134,15 @@ func (r *Revocations) set(list *revoked.List, der []byte) {
 	r.changed = make(chan struct{})
 }
 
-// Now returns the list, nil if there is none, and a channel that is closed when
-// another takes its place.
+// Now returns the list, nil if there is none, and a channel that is closed when another replaces
+// it.
 func (r *Revocations) Now() (list *revoked.List, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list, r.changed
 }
 
-// Kept says what the list is kept in; "" if in nothing.
+// Kept describes where the list is stored; "": nowhere.
 func (r *Revocations) Kept() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +152,7 @@ func (r *Revocations) Kept() string {
 	return r.file
 }
 
-// DER returns the list as it was signed, nil if there is none, and its number.
+// DER returns the list as signed, nil if there is none, and its number.
 func (r *Revocations) DER() (der []byte, number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,12 +162,11 @@ func (r *Revocations) DER() (der []byte, number uint64) {
 	return r.der, r.list.Number
 }
 
-// lookAgain is how soon one that is revoked looks whether it has another certificate.
+// lookAgain is how often a revoked holder checks whether it has another certificate.
 const lookAgain = 10 * time.Second
 
-// FollowOwn calls f with why the holder's own certificate counts no more, an
-// ErrRevoked, and with nil when another does, as one gets by enrolling again. It
-// returns when ctx ends.
+// FollowOwn calls f with an ErrRevoked when the holder's own certificate is revoked, and with nil
+// when another replaces it, for instance after a new enrolment. It returns when ctx ends.
 func (c *Credentials) FollowOwn(ctx context.Context, f func(revoked error)) {
 	was := false
 	for {
@@ -196,8 +191,7 @@ func (c *Credentials) FollowOwn(ctx context.Context, f func(revoked error)) {
 	}
 }
 
-// judge returns an ErrRevoked if the list has the holder or one of the
-// certificates.
+// judge returns an ErrRevoked if the list has the holder or one of the certificates.
 func (r *Revocations) judge(p Proof) error {
 	list, _ := r.Now()
 	since, yes := list.Names(p.String(), p.Enrolled)
@@ -216,15 +210,14 @@ func (r *Revocations) judge(p Proof) error {
 		ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
 }
 
-// WriteFile writes a file so that it is there whole or not at all, also after
-// the machine lost its power: into a new file in the same folder, which then
-// takes the name.
+// WriteFile writes a file atomically, also with respect to a power failure: it writes a new file in
+// the same folder and renames it.
 func WriteFile(name string, text []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // no more there, if all went well
+	defer os.Remove(f.Name()) // already renamed, if all went well
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ParseRoots reads the PEM file of a grid's CA: one certificate, or two while
-// one CA takes over from another.
+// ParseRoots parses the PEM file of a grid's CA: one certificate, or two while one CA replaces
+// another.
 func ParseRoots(text []byte) ([]*x509.Certificate, error) {
 	var roots []*x509.Certificate
 	for {
@@ -34,17 +34,16 @@ func ParseRoots(text []byte) ([]*x509.Certificate, error) {
 	return roots, nil
 }
 
-// Fingerprint returns the SHA-256 of a certificate in hexadecimal, by which a
-// CA is known to who has nothing of it yet.
+// Fingerprint returns the SHA-256 of a certificate in hexadecimal, which identifies a CA to a
+// client that does not have its certificate yet.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// VerifyByFingerprint checks a chain, the leaf first, that leads to the root of
-// the given fingerprint, which is part of it, at time now. It returns what the
-// chain proves, and the root. It is for who knows nothing but the fingerprint,
-// and so sees no revocation list.
+// VerifyByFingerprint verifies a chain, the leaf first, that leads to the root with the given
+// fingerprint and includes it, at time now. It returns the content of the chain, and the root. It
+// is for clients that know only the fingerprint, and so have no revocation list.
 func VerifyByFingerprint(chain []*x509.Certificate, fingerprint string, now time.Time) (Proof, *x509.Certificate, error) {
 	var raw [][]byte
 	var root *x509.Certificate

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RTT returns the session's smoothed round trip as the kernel measures it
-// (TCP_INFO), up to an HTTP proxy that the peer comes through; 0 when that
-// cannot be told.
+// RTT returns the session's smoothed round trip as measured by the kernel (TCP_INFO), up to an HTTP
+// proxy if the peer connects through one; 0 if unknown.
 func (s *Session) RTT() (rtt time.Duration) {
 	conn := s.conn
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()
 	}
-	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // whose first bytes somebody has read
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // a wrapper whose first bytes were already read
 		conn = c.NetConn()
 	}
 	sc, ok := conn.(syscall.Conn)

@@ -4,5 +4,5 @@ package control
 
 import "time"
 
-// RTT tells nothing here.
+// RTT is unsupported here and returns 0.
 func (s *Session) RTT() time.Duration { return 0 }

@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sentOn returns a function that tells how many bytes of what was written to
-// conn the far kernel has acknowledged (TCP_INFO), and how many were written, counted
-// from the same start; 0 when that cannot be told. The second may be too low by what is
-// acknowledged meanwhile, and is never too high.
+// sentOn returns a function that returns how many bytes written to conn the far kernel has
+// acknowledged (TCP_INFO), and how many were written, counted from the same start; 0 if unknown.
+// The second may be too low by what is acknowledged meanwhile, and is never too high.
 func sentOn(conn net.Conn) func() (acked, total uint64) {
 	none := func() (uint64, uint64) { return 0, 0 }
 	if c, ok := conn.(*tls.Conn); ok {

@@ -4,7 +4,7 @@ package control
 
 import "net"
 
-// sentOn tells nothing here: only what a peer says shows that it is alive.
+// sentOn is unsupported here: only data from a peer shows that it is alive.
 func sentOn(net.Conn) func() (acked, total uint64) {
 	return func() (uint64, uint64) { return 0, 0 }
 }

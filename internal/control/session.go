@@ -33,26 +33,26 @@ const (
 // Software names this build to its peers, for their logs.
 const Software = "isthmus/0.1"
 
-// errStalled is why a connection is given up that came about and made no session.
+// errStalled means that a connection was established but its handshake did not complete.
 var errStalled = errors.New("the control hand-shake did not end")
 
 // handshakeTimeout bounds everything before the first call of a session.
 const handshakeTimeout = 10 * time.Second
 
-// keepAlive is how often each end asks whether the other is there.
+// keepAlive is the interval of yamux's keepalive pings from each end.
 const keepAlive = 5 * time.Second
 
-// streamWindow is the receive window for a stream that carries files: 60 ms x
-// 1 Gb/s. The default of 256 KiB would hold a session across a continent to
-// 35 Mb/s. callWindow is yamux's where a stream carries calls: bytes that gRPC has
-// not read yet lie in it, and are in no budget.
+// streamWindow is the receive window for a stream that carries files: 60 ms x 1 Gb/s. The default
+// of 256 KiB would limit a session across a continent to 35 Mb/s. callWindow is yamux's window
+// where a stream carries calls: it holds bytes that gRPC has not read yet, and which are in no
+// budget.
 const (
 	streamWindow = 8 << 20
 	callWindow   = 1 << 20
 )
 
-// maxBacklog bounds the streams of a session that the peer opened and that
-// were not accepted yet, which takes microseconds. One more is reset.
+// maxBacklog bounds the streams of a session that the peer opened and that were not accepted yet,
+// which takes microseconds. Further ones are reset.
 const maxBacklog = 16
 
 // Session is one control connection. Calls go both ways on it.
@@ -66,38 +66,36 @@ type Session struct {
 	log   *slog.Logger
 	pulse *pulse
 
-	accounts   *accounts    // on which the peer's calls go
-	overLogged atomic.Int64 // when the log said last that the peer is over its budget, Unix time
-	excess     chan error   // holds why the session is to end, once the peer is too far over its budget
+	accounts   *accounts    // that count the peer's calls
+	overLogged atomic.Int64 // Unix time of the last log line about the peer's budget
+	excess     chan error   // holds the error that must end the session, once the peer exceeds its budget too far
 
-	// has reports whether an address is one of this host; nil where this end
-	// does not look.
+	// has reports whether an address is one of this host; nil where this end does not check.
 	has func(netip.Addr) bool
 
 	mu    sync.Mutex // guards cause
-	cause error      // why this end ended the session; nil when the other did
+	cause error      // why this end ended the session; nil if the other end did
 }
 
-// Peer returns who is at the other end.
+// Peer returns the identity of the other end.
 func (s *Session) Peer() Identity { return s.peer.Identity }
 
-// Proof returns what the peer's certificate proved when the session began.
+// Proof returns the content of the peer's certificate at the start of the session.
 func (s *Session) Proof() Proof { return s.peer }
 
-// Account returns the one account for which the peer may speak, as its certificate
-// says (AccountOf); "" for any of its node.
+// Account returns the one account for which the peer may act, by its certificate (AccountOf); ""
+// for any of its node.
 func (s *Session) Account() string { return AccountOf(s.peer.Leaf) }
 
-// Visiting reports whether the peer only came to ask (DialConfig.Visit): it
-// holds the daemon's certificate without standing in for the daemon.
+// Visiting reports whether the peer only makes calls (DialConfig.Visit): it holds the daemon's
+// certificate without acting as the daemon.
 func (s *Session) Visiting() bool { return s.visit }
 
-// Conn returns the connection on which to call the other end. It is valid
-// until the session ends; calls then fail with overlay.ErrNoSession (see
-// FromStatus), which also is an overlay.ErrUnreachable.
+// Conn returns the connection for calls to the other end. It is valid until the session ends; calls
+// then fail with overlay.ErrNoSession (see FromStatus), which also is an overlay.ErrUnreachable.
 func (s *Session) Conn() *grpc.ClientConn { return s.rpc }
 
-// RemoteAddr returns the address that the other end is seen to come from.
+// RemoteAddr returns the address of the other end, as seen by this one.
 func (s *Session) RemoteAddr() netip.AddrPort {
 	if a, ok := s.conn.RemoteAddr().(*net.TCPAddr); ok {
 		ap := a.AddrPort()
@@ -106,7 +104,7 @@ func (s *Session) RemoteAddr() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// LocalAddr returns the address that this end of the connection has.
+// LocalAddr returns the address of this end of the connection.
 func (s *Session) LocalAddr() netip.AddrPort {
 	if a, ok := s.conn.LocalAddr().(*net.TCPAddr); ok {
 		ap := a.AddrPort()
@@ -118,7 +116,7 @@ func (s *Session) LocalAddr() netip.AddrPort {
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
 
-// Err says why the session ended. Before its end it means nothing.
+// Err returns why the session ended. It is meaningless before the end.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +128,7 @@ func (s *Session) Err() error {
 
 var errMoved = errors.New("no longer an address of this host")
 
-// Close ends the session; calls in flight fail. It may be called often.
+// Close ends the session; calls in flight fail. It may be called repeatedly.
 func (s *Session) Close() error {
 	err := s.mux.Close() // first: calls then fail because the session has ended
 	s.rpc.Close()
@@ -138,7 +136,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// end is Close for a reason.
+// end is Close with a reason.
 func (s *Session) end(cause error) {
 	s.mu.Lock()
 	s.cause = cause
@@ -146,20 +144,18 @@ func (s *Session) end(cause error) {
 	s.Close()
 }
 
-// featureVisit, a bit of ControlHello.Features, says that the sender only
-// came to ask. Who does not know it takes a visitor for the daemon whose
-// certificate it shows.
+// featureVisit, a bit of ControlHello.Features, marks the sender as a visitor. A peer that does not
+// know it treats a visitor as the daemon that holds the certificate.
 const featureVisit = 1 << 0
 
-// peerHello is what the hand-shake says of the peer.
+// peerHello is the result of the handshake.
 type peerHello struct {
 	Proof
 	features uint32
 }
 
-// handshake does everything on a fresh TLS connection that comes before yamux:
-// certificates, versions, and the words in which a refusal is told. client is
-// the side that dialled. It closes conn when it fails.
+// handshake performs everything on a new TLS connection that precedes yamux: certificates,
+// versions, and messages of refusal. client is the side that dialled. It closes conn when it fails.
 func handshake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -217,8 +213,7 @@ func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionSta
 	}
 }
 
-// garbled reports whether what came cannot be understood, so that its sender
-// is to be told.
+// garbled reports whether the peer's message was not understood, so that the peer must be told.
 func garbled(err error) bool {
 	for _, class := range []error{wire.ErrMagic, wire.ErrVersion, wire.ErrType, wire.ErrMalformed} {
 		if errors.Is(err, class) {
@@ -228,8 +223,8 @@ func garbled(err error) bool {
 	return false
 }
 
-// refuse tells the peer why, and waits for it to hang up, since closing with
-// unread input would reset the connection and lose the words.
+// refuse sends the peer the reason, and waits for it to close the connection, since closing with
+// unread input would reset the connection and lose the message.
 func refuse(conn *tls.Conn, by Identity, class, reason error) {
 	conn.SetDeadline(time.Now().Add(2 * time.Second))
 	conn.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(class), By: by.String(), Text: reason.Error()}))
@@ -237,8 +232,8 @@ func refuse(conn *tls.Conn, by Identity, class, reason error) {
 	io.Copy(io.Discard, io.LimitReader(conn, 64<<10))
 }
 
-// start puts yamux and gRPC on a connection after its hand-shake. The
-// connection belongs to the session from then on. idle is as DialConfig.AskIdle.
+// start runs yamux and gRPC on a connection after its handshake. The session owns the connection
+// from then on. idle is as in DialConfig.AskIdle.
 func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Duration) (*Session, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize = e.window
@@ -283,13 +278,12 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 	return s, nil
 }
 
-// newStreamBudget returns a new one on the peer's account; open is nil where this end calls.
+// newStreamBudget returns a new budget on the peer's account; open is nil where this end calls.
 func (e *Endpoint) newStreamBudget(s *Session, open *limit.Counter[string]) *streamBudget {
 	return newPurse(s.Peer().String(), e.Identity().String(), s.accounts, open, func(err error, end bool) { e.exceeded(s, err, end) })
 }
 
-// stream is one yamux stream of a session; the session rides along so that a
-// handler can ask whose call it serves.
+// stream is one yamux stream of a session, with the session, which handlers retrieve by SessionOf.
 type stream struct {
 	*metered
 	session *Session
@@ -306,7 +300,7 @@ func (i sessionInfo) meter() *metered { return i.metered }
 // AuthType implements credentials.AuthInfo.
 func (sessionInfo) AuthType() string { return "isthmus-session" }
 
-// streamCredentials hands the session of a stream to gRPC.
+// streamCredentials passes the session of a stream to gRPC.
 type streamCredentials struct{}
 
 func (streamCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -327,8 +321,8 @@ func (streamCredentials) Info() credentials.ProtocolInfo {
 func (c streamCredentials) Clone() credentials.TransportCredentials { return c }
 func (streamCredentials) OverrideServerName(string) error           { return nil }
 
-// SessionOf returns the session on which the call that ctx belongs to came
-// in. It panics outside a handler of an Endpoint.
+// SessionOf returns the session of the call that ctx belongs to. It panics outside a handler of an
+// Endpoint.
 func SessionOf(ctx context.Context) *Session {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

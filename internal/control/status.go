@@ -15,12 +15,12 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Fault returns err as a message: its text, and its class as a wire.Code.
+// Fault converts err to a message: its text, and its class as a wire.Code.
 func Fault(err error) *controlpb.Fault {
 	return &controlpb.Fault{Code: uint32(wire.CodeOf(err)), Text: err.Error()}
 }
 
-// FaultErr is the other way round; nil for a nil fault.
+// FaultErr is the inverse of Fault; nil for a nil fault.
 func FaultErr(f *controlpb.Fault) error {
 	if f == nil {
 		return nil
@@ -28,8 +28,8 @@ func FaultErr(f *controlpb.Fault) error {
 	return wire.Code(min(f.Code, 255)).Errorf("%s", f.Text)
 }
 
-// Status gives err to gRPC, so that FromStatus at the caller restores its text
-// and its class. A handler returns control.Status(err); nil stays nil.
+// Status converts err for gRPC, so that FromStatus at the caller restores its text and its class. A
+// handler returns control.Status(err); nil stays nil.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -44,7 +44,7 @@ func Status(err error) error {
 	return st.Err()
 }
 
-// grpcCode chooses the nearest of gRPC's codes, for tools that know only those.
+// grpcCode returns the nearest of gRPC's codes, for tools that know only those.
 func grpcCode(err error) codes.Code {
 	switch {
 	case errors.Is(err, overlay.ErrUnknownProcess), errors.Is(err, overlay.ErrUnknownSite), errors.Is(err, overlay.ErrUnknownName):
@@ -63,9 +63,8 @@ func grpcCode(err error) codes.Code {
 	return codes.FailedPrecondition
 }
 
-// FromStatus gives the error of a call its overlay class back. A deadline
-// becomes ErrTimeout and a session that is gone ErrUnreachable; the words of
-// the peer stay.
+// FromStatus restores the overlay class of a call's error. A deadline becomes ErrTimeout and an
+// ended session ErrUnreachable; the peer's text is kept.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil

@@ -13,31 +13,30 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Trust are the parts of who may take part that only some daemons have. Nil
-// ones are not offered.
+// Trust holds the parts of certificate management that only some daemons have. Nil ones are not
+// offered.
 type Trust struct {
-	// Enrol serves a connection on which somebody asks for a certificate, after
-	// the TLS hand-shake. It calls asked when the request has come: until then the
-	// connection is one of those that may be closed for others, and it was if asked
-	// says false. Enrol returns when it is done with conn, which is then closed.
+	// Enrol serves a connection on which a client requests a certificate, after the TLS handshake.
+	// It calls asked when the request has arrived: until then the connection may be closed in
+	// favour of others, and asked returns false if it was. When Enrol returns, conn is closed.
 	Enrol func(ctx context.Context, conn *tls.Conn, asked func() bool)
 
-	// Renew gives the peer of s, or somebody it speaks for, a new certificate.
+	// Renew issues a new certificate to the peer of s, or to another holder for which it acts.
 	Renew func(ctx context.Context, s *Session, chain [][]byte) ([][]byte, error)
 
-	// Cut ends the links of processes, because the peer of s says so, and
-	// returns how many this daemon had.
+	// Cut ends the links of processes on behalf of the peer of s, and returns how many this daemon
+	// had.
 	Cut func(ctx context.Context, s *Session, processes []overlay.ProcessName, reason string) (links int, err error)
 }
 
-// SetTrust says what the endpoint offers beyond passing revocation lists on.
-// It is called before the first session.
+// SetTrust sets what the endpoint offers in addition to forwarding revocation lists. Call it before
+// the first session.
 func (e *Endpoint) SetTrust(t Trust) { e.trust = t }
 
-// Revocations returns the revocation list that the endpoint judges by.
+// Revocations returns the endpoint's revocation list.
 func (e *Endpoint) Revocations() *Revocations { return e.creds.lists }
 
-// refresh has the credentials follow their files.
+// refresh makes the credentials follow their files.
 func (e *Endpoint) refresh() {
 	switch taken, err := e.creds.Refresh(); {
 	case err != nil:
@@ -47,10 +46,9 @@ func (e *Endpoint) refresh() {
 	}
 }
 
-// serveOther makes the TLS hand-shake and serves the connection if that is one
-// on which somebody asks for a certificate, or which carries data frames. Else it
-// reports false, and the hand-shake's error, if there is one, is found again by
-// whoever goes on.
+// serveOther performs the TLS handshake and serves the connection if it is one for enrolment or for
+// data frames. Otherwise it returns false, and the caller encounters the handshake's error, if
+// there is one, again.
 func (e *Endpoint) serveOther(ctx context.Context, conn *tls.Conn, asked func() bool) bool {
 	shake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -74,8 +72,8 @@ func (e *Endpoint) serveOther(ctx context.Context, conn *tls.Conn, asked func() 
 	return true
 }
 
-// RefuseEnrol tells whoever asked for a certificate why it gets none, and waits
-// a little for it to hang up.
+// RefuseEnrol sends an enrolling client the reason for a refusal, and waits briefly for it to close
+// the connection.
 func (e *Endpoint) RefuseEnrol(conn *tls.Conn, reason error) {
 	class := overlay.ErrForbidden
 	for _, other := range []error{overlay.ErrOverloaded, overlay.ErrUnreachable} {
@@ -86,7 +84,7 @@ func (e *Endpoint) RefuseEnrol(conn *tls.Conn, reason error) {
 	refuse(conn, e.creds.id, class, reason)
 }
 
-// trustService answers both ends of every session.
+// trustService serves both ends of every session.
 type trustService struct {
 	controlpb.UnimplementedTrustServer
 	e *Endpoint
@@ -121,8 +119,8 @@ func (t trustService) Renew(ctx context.Context, req *controlpb.RenewRequest) (*
 	return &controlpb.RenewResponse{Chain: chain}, nil
 }
 
-// maxCut bounds the processes of one Cut, so that the call stays below gRPC's
-// 4 MiB; whoever has more to name calls again.
+// maxCut bounds the processes of one Cut, so that the call stays below gRPC's 4 MiB; longer lists
+// take several calls.
 const maxCut = 10_000
 
 // Cut implements controlpb.TrustServer.
@@ -148,9 +146,8 @@ func (t trustService) Cut(ctx context.Context, req *controlpb.CutRequest) (*cont
 	return &controlpb.CutResponse{Links: uint32(links)}, nil
 }
 
-// Cut asks the peer to end the links of processes; see Trust. A peer that does
-// not know the call has none of the links that this is about, or is of an older
-// version and keeps them.
+// Cut asks the peer to end the links of processes; see Trust. A peer that does not know the call
+// has none of these links, or is of an older version and keeps them.
 func (s *Session) Cut(ctx context.Context, processes []overlay.ProcessName, reason string) (links int, err error) {
 	for rest := processes; len(rest) > 0; rest = rest[min(maxCut, len(rest)):] {
 		req := &controlpb.CutRequest{Reason: reason}
@@ -166,7 +163,7 @@ func (s *Session) Cut(ctx context.Context, processes []overlay.ProcessName, reas
 	return links, nil
 }
 
-// Renew asks the peer for a new certificate in place of that of chain.
+// Renew asks the peer for a new certificate to replace that of chain.
 func (s *Session) Renew(ctx context.Context, chain [][]byte) ([][]byte, error) {
 	resp, err := controlpb.NewTrustClient(s.Conn()).Renew(ctx, &controlpb.RenewRequest{Chain: chain})
 	if err != nil {
@@ -175,15 +172,15 @@ func (s *Session) Renew(ctx context.Context, chain [][]byte) ([][]byte, error) {
 	return resp.GetChain(), nil
 }
 
-// How long the peer has to take a revocation list: in general, and when it is
-// told for the last time, because it is in the list.
+// How long the peer may take to adopt a revocation list: in general, and for its last message,
+// because the list has the peer.
 const (
 	tellTimeout = 10 * time.Second
 	lastTell    = time.Second
 )
 
-// tellRevocations tells the peer of the revocation list, and of each newer one,
-// until the session ends. Who only asks is not told.
+// tellRevocations sends the peer the revocation list, and each newer one, until the session ends.
+// Visitors are not sent any.
 func (s *Session) tellRevocations() {
 	if s.visit || s.Peer().Role == RoleAdmin || s.Peer().Role == RoleUser || s.creds.id.Role == RoleAdmin {
 		return
@@ -215,16 +212,15 @@ func (s *Session) announceRevocations(der []byte, bound time.Duration) error {
 	return FromStatus(err)
 }
 
-// endIfRevoked ends the session if the revocation list has the peer, and
-// reports whether it did. The peer gets the list first, so that an honest one
-// knows what happened to it.
+// endIfRevoked ends the session if the revocation list has the peer, and reports whether it did.
+// The peer is sent the list first, so that it can learn the reason.
 func (s *Session) endIfRevoked() bool {
 	err := s.creds.lists.judge(s.peer)
 	if err == nil {
 		return false
 	}
 	der, _ := s.creds.lists.DER()
-	s.announceRevocations(der, lastTell) // what it makes of that does not matter
+	s.announceRevocations(der, lastTell) // its answer does not matter
 	s.log.Warn("session ended", "peer", s.Peer().String(), "error", err)
 	s.end(err)
 	return true

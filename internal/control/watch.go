@@ -14,9 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// watch ends the session when it can be known to be dead: the peer is silent
-// though calls wait for it, or this host has lost the session's address; and when
-// the peer is too far over its budget. It returns when the session has ended.
+// watch ends the session when it is known to be dead: the peer is silent while calls wait for it,
+// or this host has lost the session's address; or when the peer exceeds its budget too far. It
+// returns when the session has ended.
 func (s *Session) watch() {
 	var pings sync.WaitGroup
 	defer pings.Wait()
@@ -30,7 +30,7 @@ func (s *Session) watch() {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	_, lists := s.creds.lists.Now()
-	if s.endIfRevoked() { // since the hand-shake
+	if s.endIfRevoked() { // since the handshake
 		return
 	}
 	for {
@@ -67,9 +67,9 @@ func (s *Session) watch() {
 	}
 }
 
-// unary and stream are the interceptors of all calls on the session: they count
-// who waits for the peer, and say of calls that the session's end cut short
-// what ended it.
+// unary and stream are the interceptors of all calls on the session: they count the calls that wait
+// for the peer, and replace the error of a call that the session's end cut short by the reason for
+// that end.
 func (s *Session) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	defer s.pulse.call()()
 	return s.explain(ctx, invoke(ctx, method, req, reply, cc, opts...))
@@ -82,7 +82,7 @@ func (s *Session) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 		end()
 		return nil, s.explain(ctx, err)
 	}
-	context.AfterFunc(ctx, end) // for who does not read to the end
+	context.AfterFunc(ctx, end) // for callers that do not read to the end
 	return &watchedStream{c, ctx, s, end}, nil
 }
 
@@ -109,8 +109,8 @@ func (w *watchedStream) RecvMsg(m any) error {
 	return w.session.explain(w.ctx, err)
 }
 
-// explain returns the error of a call that the session's end cut short as what
-// it is, and any other as it is.
+// explain replaces the error of a call that the session's end cut short, and returns other errors
+// unchanged.
 func (s *Session) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Session) explain(ctx context.Context, err error) error {
 		return err
 	}
 	switch st := status.Convert(err); {
-	case len(st.Details()) > 0: // the peer's own words
+	case len(st.Details()) > 0: // the peer's own text
 		return err
 	case st.Code() == codes.Unavailable, st.Code() == codes.Canceled, st.Code() == codes.Unknown:
 		return Status(fmt.Errorf("%w: %w", overlay.ErrNoSession, s.Err()))
