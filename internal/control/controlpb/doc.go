@@ -1,6 +1,6 @@
-// Package controlpb is the control plane's messages and calls, generated from
-// control.proto. It holds no code of its own; package control gives the calls
-// a session to run on, and the values their Go form.
+// Package controlpb contains the control plane's messages and calls, generated from control.proto.
+// It has no code of its own; package control provides the sessions for the calls, and converts the
+// values to Go types.
 package controlpb
 
 //go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen control.proto
