@@ -1,7 +1,6 @@
-// Protogen compiles the .proto files named on its command line, each in its
-// own folder, and writes the Go code beside them. It stands in for protoc,
-// which is no Go program, so that generating needs the Go toolchain alone: it
-// parses with protocompile and runs the plug-ins as tools of go.mod.
+// Protogen compiles the .proto files named on its command line, each in its own folder, and writes
+// the Go code beside them. It replaces protoc, which is not a Go program, so that generating needs
+// only the Go toolchain: it parses with protocompile and runs the plug-ins as tools of go.mod.
 package main
 
 import (
