@@ -15,46 +15,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file takes listening sockets that the service manager opened, as
-// sd_listen_fds(3) describes: with a .socket unit the daemon may listen on port
-// 443 without any capability, and whoever connects while it restarts waits. A
-// passed socket has the name of a setting (FileDescriptorName=listen) and is
-// used in place of one of that setting's address.
+// This file takes over listening sockets that the service manager opened (sd_listen_fds(3)): with a
+// .socket unit the daemon may listen on port 443 without any capability, and clients that connect
+// during its restart wait. A passed socket has the name of a setting (FileDescriptorName=listen)
+// and replaces one that the daemon would open for that setting's address.
 
-// The variables by which the service manager tells of its sockets.
+// The variables by which the service manager passes sockets.
 const (
 	listenPID   = "LISTEN_PID"
 	listenFDs   = "LISTEN_FDS"
 	listenNames = "LISTEN_FDNAMES"
 
 	firstPassed = 3  // the first socket's descriptor
-	maxPassed   = 64 // more than a daemon has settings for
+	maxPassed   = 64 // more than any daemon's settings use
 )
 
-// activation are the sockets that the service manager passed. Safe for
-// concurrent use.
+// activation holds the sockets that the service manager passed. Safe for concurrent use.
 type activation struct {
 	mu     sync.Mutex // guards the fields below
-	free   []passed   // that no setting has taken
-	wanted []string   // names of sockets that settings asked for, with their addresses
+	free   []passed   // not taken by a setting
+	wanted []string   // names of sockets that settings requested, with their addresses
 }
 
-// passed is one of them.
+// passed is one passed socket.
 type passed struct {
 	name string         // of the setting
 	addr netip.AddrPort // that it listens on
 	file *os.File
 }
 
-// activated takes the sockets that are for this process; nil without any. It is
-// called once, before other descriptors are opened or passed on.
+// activated takes over the sockets passed to this process; nil without any. It is called once,
+// before other descriptors are opened or passed on.
 func activated() (*activation, error) {
 	if os.Getenv(listenPID) != strconv.Itoa(os.Getpid()) {
 		return nil, nil // for another process, or for none
 	}
 	count, names := os.Getenv(listenFDs), os.Getenv(listenNames)
 	for _, v := range []string{listenPID, listenFDs, listenNames} {
-		os.Unsetenv(v) // it is about this process's descriptors
+		os.Unsetenv(v) // it describes this process's descriptors only
 	}
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 0 || n > maxPassed {
@@ -104,8 +102,8 @@ func listensOn(fd int) (netip.AddrPort, error) {
 	return netip.AddrPort{}, errors.New("it is no TCP socket; the .socket unit must have ListenStream=HOST:PORT")
 }
 
-// take returns the socket for a name as [Socket] has it, "listen 0.0.0.0:443",
-// or nil when none was passed for that.
+// take returns the socket for a name in the form of [Socket], "listen 0.0.0.0:443", or nil if none
+// was passed.
 func (a *activation) take(name string) *os.File {
 	if a == nil {
 		return nil
@@ -127,9 +125,8 @@ func (a *activation) take(name string) *os.File {
 	return f
 }
 
-// chosen is which of the sockets is for a setting with an address, or -1. The
-// port must be that of the setting, if it names one; either's address may be
-// that of all of the host's.
+// chosen returns the index of the socket for a setting with an address, or -1. The port must be
+// that of the setting, if it names one; either address may be unspecified.
 func chosen(all []passed, key string, at netip.AddrPort) int {
 	best := -1
 	for i, p := range all {
@@ -146,8 +143,8 @@ func chosen(all []passed, key string, at netip.AddrPort) int {
 	return best
 }
 
-// unusedError says which sockets no setting took, or nil. Whoever connected to one
-// would wait for ever.
+// unusedError returns which sockets no setting took, or nil. Clients that connect to one would wait
+// forever.
 func (a *activation) unusedError() error {
 	if a == nil {
 		return nil
@@ -165,8 +162,8 @@ func (a *activation) unusedError() error {
 	return errors.Join(errs...)
 }
 
-// hint adds to why a setting's address cannot be listened on that a socket of
-// that name was passed, which has another address.
+// hint adds to the error of a failed listen that a socket of that name, with another address, was
+// passed.
 func (a *activation) hint(name string, err error) error {
 	if a == nil {
 		return err
@@ -182,7 +179,7 @@ func (a *activation) hint(name string, err error) error {
 	return err
 }
 
-// socketOf makes of a passed descriptor what Go listens with.
+// socketOf converts a passed descriptor to a Go listener or connection.
 func socketOf[S socket](f *os.File, whose string) (s S, err error) {
 	defer f.Close()
 	var made any

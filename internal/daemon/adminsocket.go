@@ -20,9 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
-// This file is how a person on the daemon's host orders it to drain and sees how
-// far it is, without knowing a process or a signal: a Unix socket in the
-// daemon's state folder.
+// This file lets an admin on the daemon's host drain it and follow its progress, without knowing a
+// process or a signal: through a Unix socket in the daemon's state folder.
 //
 //	isthmus drain                 the daemon
 //	"drain\n" ------------------>  as SIGUSR1 does
@@ -33,29 +32,29 @@ import (
 const AdminSocketName = "admin.sock"
 
 const (
-	maxVisitors = 16                     // at a time; more are refused
-	orderTime   = 5 * time.Second        // for a visitor to say what it wants
+	maxVisitors = 16                     // concurrent clients; more are refused
+	orderTime   = 5 * time.Second        // for a client to send its request
 	tellEvery   = 500 * time.Millisecond // while the daemon drains
-	tellTime    = 2 * time.Second        // for a visitor to read
+	tellTime    = 2 * time.Second        // for a client to read
 	drainOrder  = "drain"
 )
 
 // The states of a Progress.
 const (
-	StateDraining = "draining" // it has work at hand, or is on its way out
+	StateDraining = "draining" // it has work left, or is ending
 	StateEnded    = "ended"
 )
 
-// Progress is how far a daemon is that drains.
+// Progress is the state of a draining daemon.
 type Progress struct {
 	Daemon string    `json:"daemon"` // "isthmus-proxy"
 	PID    int       `json:"pid"`
 	State  string    `json:"state"`
-	What   string    `json:"what,omitempty"`  // what is counted, as in "links"; empty for a daemon with nothing to drain
-	Left   int       `json:"left"`            // as many of those are left
-	Until  time.Time `json:"until,omitzero"`  // they are cut then
-	Cut    int       `json:"cut"`             // so many were
-	Refuse string    `json:"error,omitempty"` // why the order is not carried out; nothing else holds then
+	What   string    `json:"what,omitempty"`  // the unit of its work, as in "links"; empty for a daemon with nothing to drain
+	Left   int       `json:"left"`            // number of those left
+	Until  time.Time `json:"until,omitzero"`  // when they are cut
+	Cut    int       `json:"cut"`             // how many were cut
+	Refuse string    `json:"error,omitempty"` // why the request is refused; the other fields are then invalid
 }
 
 // adminSocket serves the socket. A nil *adminSocket is a daemon without one.
@@ -65,7 +64,7 @@ type adminSocket struct {
 	hooks  *Hooks
 	log    *slog.Logger
 	orders chan<- os.Signal
-	made   bool // the socket's file is this process's
+	made   bool // this process created the socket's file
 
 	ctx    context.Context // ends with the daemon
 	cancel context.CancelFunc
@@ -75,9 +74,8 @@ type adminSocket struct {
 	slots  chan struct{}
 }
 
-// openAdminSocket listens where the settings say, or in the state folder. What is wrong
-// there is an error only when somebody asked for that place. A successor takes
-// the place when it begins.
+// openAdminSocket listens where the settings say, or in the state folder. A failure is an error
+// only if the place was configured. A successor creates its socket in begin.
 func openAdminSocket(l *life, orders chan<- os.Signal) (*adminSocket, error) {
 	path, asked := l.adminSocket, l.adminSocket != ""
 	if !asked {
@@ -103,8 +101,8 @@ func openAdminSocket(l *life, orders chan<- os.Signal) (*adminSocket, error) {
 	return d, nil
 }
 
-// listen makes the socket. It gets its name when it has its mode, in place of
-// one that a dead daemon, or a predecessor, left there.
+// listen creates the socket. It is renamed into place after its mode is set, and replaces one that
+// a dead daemon, or a predecessor, left there.
 func (d *adminSocket) listen() error {
 	at := &net.UnixAddr{Name: d.path, Net: "unix"}
 	if d.hooks.inherited == nil {
@@ -134,13 +132,13 @@ func (d *adminSocket) listen() error {
 	return nil
 }
 
-// begin serves visitors from now on.
+// begin starts to serve clients.
 func (d *adminSocket) begin() {
 	if d == nil {
 		return
 	}
 	d.once.Do(func() {
-		if d.ln == nil { // a successor's, whose predecessor has let go
+		if d.ln == nil { // a successor's, whose predecessor has released it
 			if err := d.listen(); err != nil {
 				d.log.Warn("isthmus drain cannot reach this daemon", "error", err)
 				return
@@ -150,13 +148,13 @@ func (d *adminSocket) begin() {
 	})
 }
 
-// close tells the visitors that the daemon has ended, and removes the socket
-// unless a successor has the place.
+// close sends the clients that the daemon has ended, and removes the socket unless a successor has
+// taken the place.
 func (d *adminSocket) close(handed bool) {
 	if d == nil {
 		return
 	}
-	d.once.Do(func() {}) // nothing begins any more
+	d.once.Do(func() {}) // prevents a later begin
 	d.cancel()
 	if d.ln != nil {
 		d.ln.Close()
@@ -188,7 +186,7 @@ func (d *adminSocket) accept() {
 	}
 }
 
-// serve hears what a visitor wants and tells it how far that is.
+// serve reads a client's request and sends it the progress.
 func (d *adminSocket) serve(c *net.UnixConn) {
 	cred, err := local.PeerCred(c)
 	if err == nil && cred.UID != 0 && int(cred.UID) != os.Geteuid() {
@@ -210,13 +208,13 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 	}
 	d.log.Info("told to drain", "uid", cred.UID, "pid", cred.PID)
 	select {
-	case d.orders <- syscall.SIGUSR1: // once more does no harm
+	case d.orders <- syscall.SIGUSR1: // a repetition is harmless
 	case <-d.ctx.Done():
 	}
 	for look := time.NewTicker(tellEvery); ; {
 		if d.ctx.Err() == nil && !d.sendProgress(c, d.progress(StateDraining)) {
 			look.Stop()
-			return // it does not want to know; the daemon goes on
+			return // the client has gone; the daemon goes on
 		}
 		select {
 		case <-look.C:
@@ -244,9 +242,9 @@ func (d *adminSocket) sendProgress(c net.Conn, p Progress) bool {
 	return err == nil
 }
 
-// Drain orders the daemon behind a socket to drain, calls each with what it
-// tells, about twice a second, and returns when it has ended: nil if it said so.
-// When ctx ends first, that is the error, and the daemon goes on draining.
+// Drain makes the daemon behind a socket drain, calls each with its progress, about twice a second,
+// and returns when it has ended: nil if it reported so. When ctx ends first, that is the error, and
+// the daemon continues draining.
 func Drain(ctx context.Context, socket string, each func(Progress)) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	switch {

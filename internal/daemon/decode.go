@@ -10,18 +10,17 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A decoder reads one source's values into a settings struct, noting where
-// each came from and everything that is wrong. Unlike yaml.v3's own, it names
-// the key and the column, suggests the nearest known key, and goes on after a
-// fault so that one run shows them all.
+// A decoder decodes one source's values into a settings struct, recording the origin of each and
+// all faults. Unlike yaml.v3's own, it names the key and the column, suggests the nearest known
+// key, and continues after a fault so that one run shows them all.
 type decoder struct {
-	file    string            // what to call the text, with line and column behind it; "" when it is no file
-	dir     string            // relative paths are relative to it; "" is the working directory
-	origins map[string]string // key -> where its value came from; nil if nobody asks
+	file    string            // name of the text, followed by line and column; "": not a file
+	dir     string            // relative paths are relative to it; "": the working directory
+	origins map[string]string // key -> origin of its value; nil if not needed
 	faults  Faults
 }
 
-// position says where a node is: "broker.yaml:3:9", or what d.text was given.
+// position returns where a node is: "broker.yaml:3:9", or the origin passed to d.text.
 func (d *decoder) position(n *yaml.Node, origin string) string {
 	if d.file == "" {
 		return origin
@@ -39,8 +38,8 @@ func (d *decoder) note(key, origin string) {
 	}
 }
 
-// node sets v, which f describes and whose full key is key, from n. Aliases
-// cannot make it endless: the settings' types bound the depth.
+// node sets v, which f describes and whose full key is key, from n. Aliases cannot make that
+// endless: the settings' types bound the depth.
 func (d *decoder) node(f *field, v reflect.Value, key, origin string, n *yaml.Node) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -77,7 +76,7 @@ func (d *decoder) section(f *field, v reflect.Value, key, origin string, n *yaml
 	})
 }
 
-// pairs calls each for every pair of a mapping, and reports what is not one.
+// pairs calls each for every pair of a mapping, and reports a node that is not a mapping.
 func (d *decoder) pairs(key, origin string, n *yaml.Node, each func(name string, k, v *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		d.addError(origin, key, "%s where keys belong", describeNode(n))
@@ -155,8 +154,8 @@ func (d *decoder) decodeScalar(f *field, v reflect.Value, key, origin, text stri
 	}
 }
 
-// text sets v from what stands on the command line, in the environment or in a
-// tag: words as they are, lists of words between commas, all else as YAML.
+// text sets v from the text on the command line, in the environment or in a tag: words unchanged,
+// lists of words separated by commas, all else as YAML.
 func (d *decoder) text(f *field, v reflect.Value, key, origin string, texts ...string) {
 	d.note(key, origin)
 	last := texts[len(texts)-1]
@@ -189,8 +188,8 @@ func (d *decoder) text(f *field, v reflect.Value, key, origin string, texts ...s
 	}
 }
 
-// mismatch names what belongs at v when the YAML scalar n is of another type.
-// YAML calls 010 an integer and yes a string: what was meant must be said.
+// mismatch describes what v requires when the YAML scalar n is of another type. YAML reads 010 as
+// an integer and yes as a string: the fault says which type is required.
 func mismatch(v reflect.Value, n *yaml.Node) string {
 	if _, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok || v.Type() == durationType {
 		return ""
@@ -216,7 +215,7 @@ func mismatch(v reflect.Value, n *yaml.Node) string {
 	return ""
 }
 
-// describeNode says what stands in the file, in a person's words.
+// describeNode describes a node for people.
 func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

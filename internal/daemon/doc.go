@@ -1,9 +1,9 @@
-// Package daemon is what the thin mains of Isthmus's daemons share: settings,
-// flags, logging, and the life of a process from start to clean end.
+// Package daemon is what the main functions of Isthmus's daemons share: settings, flags, logging,
+// and the life of a process from start to clean end.
 //
-// A daemon describes its settings as one Go struct. From that struct come the
-// strict YAML file, a flag and an environment variable for every key, the
-// commented sample that --print-config writes, and the checks behind --check:
+// A daemon describes its settings as one Go struct. From that struct come the strict YAML file, a
+// flag and an environment variable for every key, the commented sample that --print-config writes,
+// and the checks behind --check:
 //
 //	type Config struct {
 //		Listen netip.AddrPort  `yaml:"listen" default:"[::]:443" help:"Address to accept helpers on."`
@@ -20,15 +20,15 @@
 //		daemon.Main(daemon.Spec[Config]{Name: "isthmus-broker", Usage: "...", Serve: serve})
 //	}
 //
-// The key tls.cert is the flag --tls-cert and, for isthmus-broker, the
-// environment variable ISTHMUS_BROKER_TLS_CERT. A flag wins over the
-// environment, the environment over the file, the file over the default.
+// The key tls.cert is the flag --tls-cert and, for isthmus-broker, the environment variable
+// ISTHMUS_BROKER_TLS_CERT. A flag overrides the environment, the environment the file, and the file
+// the default.
 //
 // # Tags
 //
 //	yaml      the key; ",inline" lifts a struct's keys one level up; "-" hides a field
 //	help      what the key means, in sentences; every key has one
-//	default   the value when nobody gives one, written as on the command line
+//	default   the value when none is given, written as on the command line
 //	example   a value for the sample when there is no default
 //	enum      the allowed words, separated by commas
 //	min, max  inclusive bounds of a number, a duration or a Size
@@ -37,27 +37,25 @@
 //
 // # Types
 //
-// Strings, bools, integers, floats, [time.Duration], [Size], [Path], anything
-// with UnmarshalText and MarshalText (netip.AddrPort, netip.Prefix), structs,
-// slices and maps from strings. On the command line and in the environment a
-// list of plain values is separated by commas, and a flag may be repeated; a
-// list of structs and a map are given as YAML text in one argument.
+// Strings, bools, integers, floats, [time.Duration], [Size], [Path], anything with UnmarshalText
+// and MarshalText (netip.AddrPort, netip.Prefix), structs, slices and maps from strings. On the
+// command line and in the environment a list of plain values is separated by commas, and a flag may
+// be repeated; a list of structs and a map are given as YAML text in one argument.
 //
-// A struct anywhere in the settings may have a method Check() error, which
-// relates keys to each other; [Wrong] names the key at fault. Check must not
-// open sockets or change anything: --check runs it, on any machine.
+// A struct anywhere in the settings may have a method Check() error, which validates keys against
+// each other; [Wrong] names the key at fault. Check must not open sockets or change anything:
+// --check runs it, on any machine.
 //
-// A broken description (a key without help, an unsupported type, a default
-// that does not parse) is a fault of the program, not of its user: [Command]
-// panics with the field's name. One test that calls [Sample] finds them all.
+// A broken description (a key without help, an unsupported type, a default that does not parse) is
+// an error in the program, not its user's: [Command] panics with the field's name. One test that
+// calls [Sample] finds them all.
 //
 // # Sockets
 //
-// [Socket] opens what the daemon listens on, unless the service manager did
-// (sd_listen_fds(3)) or a predecessor has it. On the admin socket a person on the
-// host orders the daemon to drain and sees how far it is ([Drain]).
+// [Socket] opens what the daemon listens on, unless the service manager did (sd_listen_fds(3)) or a
+// predecessor has it. Through the admin socket an admin on the host makes the daemon drain and
+// follows its progress ([Drain]).
 //
-// The package knows nothing of sites, links or jobs. It keeps no state beyond
-// one call of [Main] or of a [Command]'s action; signals are caught only while
-// Serve runs.
+// The package knows nothing of sites, links or jobs. It keeps no state beyond one call of [Main] or
+// of a [Command]'s action; signals are caught only while Serve runs.
 package daemon

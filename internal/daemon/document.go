@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Document reads the text of a file that is no daemon's settings and is
-// described as they are, by a struct with the tags of the package comment. It
-// is strict: an unknown key is a fault. The error, a [Faults], lists every
-// fault with file, line and column; file is the name to call the text by.
+// Document decodes the text of a file that is not a daemon's settings but is described like them,
+// by a struct with the tags of the package comment. It is strict: an unknown key is a fault. The
+// error, a [Faults], lists every fault with file, line and column; file is the name to call the
+// text by.
 //
-// Origin says where a key's value stands, as "policy.yaml:3:9", for what the
-// caller itself finds wrong with it.
+// Origin returns the position of a key's value, as "policy.yaml:3:9", for faults that the caller
+// finds itself.
 func Document[D any](file string, text []byte) (doc D, origin func(key string) string, err error) {
 	v := reflect.ValueOf(&doc).Elem()
 	origin, faults := examine(mustSchema(v.Type()), v, sources{file: file, text: text})
@@ -24,17 +24,17 @@ func Document[D any](file string, text []byte) (doc D, origin func(key string) s
 	return doc, origin, nil
 }
 
-// Adviser is implemented by settings that deny something until they say otherwise.
+// Adviser is implemented by settings that deny something by default.
 type Adviser interface {
-	// Advice says what is denied, by key, and what to write in order to permit it. It is
-	// asked of settings without faults.
+	// Advice returns what is denied, by key, and what to write in order to permit it. It is called
+	// for settings without faults.
 	Advice() Faults
 }
 
-// Examine looks at the text of a daemon's settings as --check does, on
-// whatever machine: files that the settings name and that are not there, or
-// not for this user to read, are in absent, what else is wrong in faults. Settings
-// without faults that are an Adviser give their advice.
+// Examine checks the text of a daemon's settings as --check does, on any machine: it returns files
+// that the settings name and that do not exist here, or that this user may not read, in absent, and
+// other faults in faults. For settings without faults that implement Adviser, it returns their
+// advice.
 func Examine[C any](file string, text []byte) (faults, absent, advice Faults) {
 	var all whole[C]
 	v := reflect.ValueOf(&all).Elem()
@@ -52,8 +52,8 @@ func Examine[C any](file string, text []byte) (faults, absent, advice Faults) {
 	return faults, absent, advice
 }
 
-// Keys returns the keys that a daemon's settings have at the top of the file,
-// in order: by them a file can be told from another's.
+// Keys returns the keys at the top level of a daemon's settings, in order: they identify the kind
+// of a file.
 func Keys[C any]() []string {
 	var names []string
 	for _, c := range mustSchema(reflect.TypeFor[whole[C]]()).children {
@@ -62,15 +62,14 @@ func Keys[C any]() []string {
 	return names
 }
 
-// examine is load for a file alone, with the way back from keys to lines.
+// examine is load for a file alone, and also returns the positions of keys.
 func examine(root *field, v reflect.Value, src sources) (origin func(string) string, faults Faults) {
 	root.setDefaults(v)
 	d := &decoder{origins: map[string]string{}, file: src.file, dir: filepath.Dir(src.file)}
 	d.document(root, v, src.text)
 	c := checker{src: src, dec: d}
 	c.values(root, v, "")
-	// Check may rely on every key having a value; the name of a file that is
-	// not there is one.
+	// Check may rely on every key having a value; the name of a missing file is a value.
 	if !slices.ContainsFunc(d.faults, func(f Fault) bool { return !f.absent() }) {
 		c.methods(root, v, "")
 	}

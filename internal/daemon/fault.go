@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Fault is one thing wrong with a daemon's settings.
+// A Fault is one error in a daemon's settings.
 type Fault struct {
 	Origin string // where: "broker.yaml:3:9", "flag --listen", "environment ISTHMUS_BROKER_LISTEN"
-	Key    string // full key, as in "tls.cert" or "sites[2].name"; "" when no key is to blame
+	Key    string // full key, as in "tls.cert" or "sites[2].name"; "": no single key
 	Err    error  // what is wrong, and what to write instead
 
-	missing bool // nobody gave a value that is required, or a named file is not there
+	missing bool // a required value is missing, or a named file does not exist
 }
 
 func (f Fault) Error() string {
@@ -29,7 +29,7 @@ func (f Fault) Error() string {
 // Unwrap returns the cause.
 func (f Fault) Unwrap() error { return f.Err }
 
-// Faults is everything wrong with a daemon's settings, in the order of the sources.
+// Faults are all errors in a daemon's settings, in the order of the sources.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -53,8 +53,8 @@ func (f Faults) Unwrap() []error {
 	return errs
 }
 
-// invalid is the faults without those that are only missing: a sample of the
-// settings in effect can be printed in spite of these.
+// invalid returns the faults except those about missing values and files: a sample of the settings
+// in effect can be printed in spite of these.
 func (f Faults) invalid() Faults {
 	var wrong Faults
 	for _, fault := range f {
@@ -65,14 +65,14 @@ func (f Faults) invalid() Faults {
 	return wrong
 }
 
-// Wrong is what a Check method returns for one bad key; several are joined
-// with errors.Join. The key is relative to the struct that is checked. The
-// report adds where the key's value came from.
+// Wrong is the error that a Check method returns for one invalid key; join several with
+// errors.Join. The key is relative to the struct that is checked. The report adds the origin of the
+// key's value.
 func Wrong(key, format string, args ...any) error {
 	return Fault{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// checkFaults turns what a Check method returned into faults below key.
+// checkFaults converts the error of a Check method to faults below key.
 func checkFaults(key string, err error, origin func(string) string) Faults {
 	if err == nil {
 		return nil

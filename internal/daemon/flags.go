@@ -18,7 +18,7 @@ func envName(prefix, key string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// ownFlags are the flags that say what to do, rather than with which settings.
+// ownFlags are the flags that select an action rather than a setting.
 type ownFlags struct {
 	config      string
 	check       bool
@@ -46,7 +46,7 @@ func (o *ownFlags) flags() []cli.Flag {
 	}
 }
 
-// file is the settings file to read: the flag's or the environment's.
+// file returns the settings file to read: the flag's or the environment's.
 func (o *ownFlags) file(program string) string {
 	if o.config != "" {
 		return o.config
@@ -54,8 +54,8 @@ func (o *ownFlags) file(program string) string {
 	return os.Getenv(envPrefix(program) + "CONFIG")
 }
 
-// keyFlags are the flags that mirror the keys. They only keep the text, so
-// that a wrong value is reported like one in the file.
+// keyFlags are the flags that mirror the keys. They only keep the text, so that an invalid value is
+// reported like one in the file.
 type keyFlags struct {
 	keys   []*field
 	values map[string]*flagText
@@ -90,7 +90,7 @@ func (k *keyFlags) flags() []cli.Flag {
 	return flags
 }
 
-// givenValues returns what the command line holds, by key.
+// givenValues returns the values on the command line, by key.
 func (k *keyFlags) givenValues() map[string][]string {
 	given := map[string][]string{}
 	for key, v := range k.values {
@@ -109,7 +109,7 @@ func (t *flagText) Set(text string) error { t.texts = append(t.texts, text); ret
 func (t *flagText) String() string        { return strings.Join(t.texts, ",") }
 func (t *flagText) IsBoolFlag() bool      { return t.bool }
 
-// usageFault adds the nearest known flag to the flag package's complaint.
+// usageFault adds the nearest known flag to the flag package's error.
 func usageFault(err error, flags []cli.Flag) error {
 	if text, ok := UnknownFlag(err, flags); ok {
 		return errors.New(text + " (--help lists them)")

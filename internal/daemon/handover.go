@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file starts a successor: a new process of the program as it lies on disk
-// now, with the same command line, which gets copies of the listening sockets.
-// Whoever connects meanwhile waits in the kernel and is refused by nobody.
+// This file starts a successor: a new process of the program as installed now, with the same
+// command line, which gets copies of the listening sockets. Clients that connect meanwhile wait in
+// the kernel; none is refused.
 //
 //	this process                          the successor
 //	SIGUSR2: start it ------------------> settings, sockets
@@ -31,22 +31,22 @@ import (
 //
 // A successor that does not become ready is killed, and nothing has changed.
 
-// handoverEnv holds, as JSON, the names of the sockets that a successor has
-// from firstSocket on.
+// handoverEnv holds, as JSON, the names of the sockets that a successor inherits from firstSocket
+// on.
 const handoverEnv = "ISTHMUS_HANDOVER"
 
 // Descriptors of a successor.
 const (
-	readyPipe         = 3 // it writes the line "ready" there
+	readyPipe         = 3 // to which it writes the line "ready"
 	predecessorSocket = 4 // its end of the socket to its predecessor
 	firstSocket       = 5
 )
 
 const (
 	startTimeout = 20 * time.Second       // for a successor to be ready
-	letGoTimeout = 10 * time.Second       // for a predecessor to accept no more
-	maxFirst     = 8 << 10                // bytes that were read of a returned connection
-	maxReturned  = 64                     // returned connections that nobody has taken; more wait in the kernel
+	letGoTimeout = 10 * time.Second       // for a predecessor to stop accepting
+	maxFirst     = 8 << 10                // bytes that were read from a returned connection
+	maxReturned  = 64                     // returned connections not received yet; more wait in the kernel
 	returnWait   = 500 * time.Millisecond // for room there
 )
 
@@ -56,9 +56,8 @@ type socket interface {
 	Close() error
 }
 
-// dup returns a copy of a socket's descriptor. Its File method will not do: what
-// that returns makes the socket blocking when it is passed on, also for this
-// process, which shares the mode.
+// dup returns a copy of a socket's descriptor. Its File method is unsuitable: passing on the result
+// makes the socket blocking, also for this process, which shares the mode.
 func dup(s syscall.Conn, name string) (*os.File, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
@@ -72,13 +71,13 @@ func dup(s syscall.Conn, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// handover are the sockets of a process by their names.
+// handover holds the sockets of a process by their names.
 type handover struct {
 	names []string
 	all   map[string]socket
 }
 
-// inheritance is what a predecessor left.
+// inheritance is what a predecessor passed on.
 type inheritance struct {
 	mu      sync.Mutex // guards sockets
 	sockets map[string]*os.File
@@ -86,13 +85,13 @@ type inheritance struct {
 	kin     *net.UnixConn
 }
 
-// inherit takes what a predecessor left; nil without one. It is called once.
+// inherit takes over the inheritance of a predecessor; nil without one. It is called once.
 func inherit() (*inheritance, error) {
 	text := os.Getenv(handoverEnv)
 	if text == "" {
 		return nil, nil
 	}
-	os.Unsetenv(handoverEnv) // it is about this process's descriptors
+	os.Unsetenv(handoverEnv) // it describes this process's descriptors only
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
 		return nil, fmt.Errorf("%s: %w", handoverEnv, err)
@@ -130,8 +129,8 @@ func (in *inheritance) take(name string) *os.File {
 	return f
 }
 
-// begin tells the predecessor that this process is ready, closes what it did not
-// want and waits until the predecessor accepts no more, or is gone.
+// begin reports to the predecessor that this process is ready, closes the inherited sockets that it
+// did not use, and waits until the predecessor has stopped accepting, or has ended.
 func (in *inheritance) begin() error {
 	in.mu.Lock()
 	for _, f := range in.sockets {
@@ -145,16 +144,16 @@ func (in *inheritance) begin() error {
 		return fmt.Errorf("the predecessor is gone: %w", err)
 	}
 	in.kin.SetReadDeadline(time.Now().Add(letGoTimeout))
-	if _, err := in.kin.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) { // at its end it has let go of all
+	if _, err := in.kin.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) { // if it has ended, it has released everything
 		return fmt.Errorf("waited for the predecessor to let go of its sockets: %w", err)
 	}
 	return nil
 }
 
-// Socket returns the socket of that name, which a successor will get: that of a
-// predecessor, if there is one, or that of the service manager, or else what open
-// opens. The name is that of a setting and, behind a space, the address, so that a
-// successor with another address opens its own. S is *net.TCPListener or *net.UDPConn.
+// Socket returns the socket of that name, which a successor will inherit: that of a predecessor, if
+// there is one, or that of the service manager, or else the one that open opens. The name is that
+// of a setting and, after a space, the address, so that a successor with another address opens its
+// own. S is *net.TCPListener or *net.UDPConn.
 func Socket[S socket](ctx context.Context, name string, open func() (S, error)) (S, error) {
 	h := HooksOf(ctx)
 	var s S
@@ -186,15 +185,15 @@ func (h *Hooks) inheritedSocket(name string) *os.File {
 	return h.inherited.take(name)
 }
 
-// A Returned connection came to a successor that can make nothing of it.
+// A Returned connection was accepted by a successor that cannot serve it.
 type Returned struct {
-	Conn  *net.TCPConn // the receiver's
-	First []byte       // what was read of it already
+	Conn  *net.TCPConn // owned by the receiver
+	First []byte       // bytes read from it already
 }
 
-// Return gives a connection to the predecessor, with what was read of it, and
-// closes this process's copy. It fails, and leaves the connection alone, when
-// there is no predecessor any more or it does not keep up.
+// Return passes a connection to the predecessor, with the bytes read from it, and closes this
+// process's copy. It fails, and leaves the connection unchanged, when there is no predecessor any
+// more or it does not keep up.
 func (h *Hooks) Return(c *net.TCPConn, first []byte) error {
 	if h.inherited == nil || len(first) == 0 || len(first) > maxFirst {
 		return errors.New("there is no predecessor to return it to")
@@ -213,20 +212,20 @@ func (h *Hooks) Return(c *net.TCPConn, first []byte) error {
 	return nil
 }
 
-// Returned are the connections that the successor cannot serve. It is never
-// closed; who reads it does so until Serve's work is done.
+// Returned delivers the connections that the successor cannot serve. The channel is never closed;
+// read it until Serve's work is done.
 func (h *Hooks) Returned() <-chan Returned { return h.returned }
 
 // A successor is a process that takes over.
 type successor struct {
 	cmd   *exec.Cmd
 	kin   *net.UnixConn
-	ended chan error // gets how it ended
-	ready chan error // gets nil, or why it will not be ready
+	ended chan error // receives its exit error
+	ready chan error // receives nil, or why it will not be ready
 	work  sync.WaitGroup
 }
 
-// startSuccessor starts one. What it says goes where this process says it.
+// startSuccessor starts a successor. Its output goes where this process's does.
 func (h *Hooks) startSuccessor() (*successor, error) {
 	program, err := exec.LookPath(os.Args[0])
 	if err != nil {
@@ -243,7 +242,7 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 	h.mu.Unlock()
 	defer func() {
 		for _, f := range files {
-			f.Close() // also of a nil *os.File, which is an error nobody needs
+			f.Close() // of a nil *os.File, too, which returns a harmless error
 		}
 	}()
 	if err != nil {
@@ -257,7 +256,7 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 		return nil, err
 	}
 	defer theirReady.Close()
-	syscall.ForkLock.RLock() // no other child gets them
+	syscall.ForkLock.RLock() // no other child may inherit them
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0)
 	if err != nil {
 		syscall.ForkLock.RUnlock()
@@ -274,12 +273,12 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 		ready.Close()
 		return nil, err
 	}
-	list, _ := json.Marshal(names) // strings always have a JSON form
+	list, _ := json.Marshal(names) // strings can always be encoded
 	cmd := exec.Command(program, os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), handoverEnv+"="+string(list))
-	// A group of its own: whoever clears up behind this process must not end it.
+	// A group of its own: a cleanup of this process's group must not end it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.ExtraFiles = append([]*os.File{theirReady, theirKin}, files...)
 	if err := cmd.Start(); err != nil {
@@ -288,7 +287,7 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 		return nil, err
 	}
 	s := &successor{cmd: cmd, kin: kin, ended: make(chan error, 1), ready: make(chan error, 1)}
-	go func() { // ends with the successor, or with this process, whose child it stays
+	go func() { // ends with the successor, or with this process, which stays its parent
 		s.ended <- cmd.Wait()
 	}()
 	s.work.Go(func() { // ends with the line, the successor or the bound
@@ -304,8 +303,8 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 	return s, nil
 }
 
-// serveReturns takes what the successor returns, once this process let go of
-// its sockets. It ends when the successor or kin is closed.
+// serveReturns receives the connections that the successor returns, once this process has released
+// its sockets. It ends when the successor ends or kin is closed.
 func (h *Hooks) serveReturns(ctx context.Context, s *successor) {
 	select {
 	case <-h.letGo:
@@ -329,14 +328,14 @@ func (h *Hooks) serveReturns(ctx context.Context, s *successor) {
 	}
 }
 
-// receive reads one returned connection.
+// receive receives one returned connection.
 func receive(kin *net.UnixConn) (Returned, error) {
 	first, rights := make([]byte, maxFirst), make([]byte, syscall.CmsgSpace(4))
 	n, oob, _, _, err := kin.ReadMsgUnix(first, rights)
 	if err != nil {
 		return Returned{}, err
 	}
-	if n == 0 { // the end of a SOCK_SEQPACKET
+	if n == 0 { // end of file on a SOCK_SEQPACKET socket
 		return Returned{}, net.ErrClosed
 	}
 	messages, err := syscall.ParseSocketControlMessage(rights[:oob])

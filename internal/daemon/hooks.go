@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Hooks are how a daemon's Serve takes part in the life of its process beyond
-// start and end: new settings, draining, and handing its sockets over to a
-// successor. [HooksOf] finds them. Safe for concurrent use.
+// Hooks let a daemon's Serve take part in the life of its process beyond start and end: new
+// settings, draining, and handing its sockets over to a successor. [HooksOf] returns them. Safe for
+// concurrent use.
 //
 //	SIGHUP   read the settings again         OnReload
 //	SIGUSR1  take no new work, end when idle Draining
@@ -21,15 +21,15 @@ type Hooks struct {
 	mu       sync.Mutex // guards the fields below
 	reload   []reloadHook
 	changed  []func(Change)
-	drains   bool // somebody looks at draining
-	succeed  bool // what is drained has a successor
+	drains   bool // Draining was called
+	succeed  bool // a successor takes over what is drained
 	draining chan struct{}
-	until    time.Time // when what is left of the draining daemon's work is cut
-	what     string    // such work is counted in; "" when nobody counts
+	until    time.Time // when the remaining work of the draining daemon is cut
+	what     string    // unit of that work; "" if it is not counted
 	count    func() int
-	cut      int // as many were left then
+	cut      int // how many were left then
 
-	sockets   handover      // what a successor is given
+	sockets   handover      // what a successor inherits
 	inherited *inheritance  // from a predecessor; nil without one
 	activated *activation   // from the service manager; nil without any
 	letGo     chan struct{} // closed by LetGo
@@ -49,9 +49,9 @@ func (h *Hooks) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, hooksKey{}, h)
 }
 
-// HooksOf returns the hooks of the process in which a Serve runs, whose context
-// ctx is or comes from. Elsewhere, as in a test that calls a Serve by itself,
-// they are there and nothing ever happens on them.
+// HooksOf returns the hooks of the process in which a Serve runs, from Serve's ctx or one derived
+// from it. Elsewhere, as in a test that calls a Serve by itself, it returns hooks on which nothing
+// ever happens.
 func HooksOf(ctx context.Context) *Hooks {
 	if h, ok := ctx.Value(hooksKey{}).(*Hooks); ok {
 		return h
@@ -65,14 +65,13 @@ type reloadHook struct {
 	prepare func(settings any) (apply func(), err error)
 }
 
-// OnReload has prepare called with the whole new settings whenever the process
-// is told to read them again (SIGHUP). It must only look, at files that the
-// settings name too, and return what puts the new state into effect. An error
-// of any hook means that nothing of the new settings takes effect. The keys,
-// as in "limits" or "tls.cert", are those that the hook takes over; one stands
-// for all below it. What no hook takes over is reported to need a restart.
-// prepare is called also when no key changed, since files may have, and never
-// twice at a time. C is the settings' type of the [Spec].
+// OnReload registers prepare, which is called with the whole new settings whenever the process must
+// read them again (SIGHUP). prepare must only validate, including files that the settings name, and
+// return a function that puts the new state into effect. An error of any hook means that nothing of
+// the new settings takes effect. The keys, as in "limits" or "tls.cert", are those that the hook
+// applies; one stands for all below it. A changed key without a hook is reported to need a restart.
+// prepare is called also when no key changed, since files may have, and calls do not overlap. C is
+// the settings' type of the [Spec].
 func OnReload[C any](ctx context.Context, keys []string, prepare func(C) (apply func(), err error)) {
 	h := HooksOf(ctx)
 	h.mu.Lock()
@@ -86,14 +85,14 @@ func OnReload[C any](ctx context.Context, keys []string, prepare func(C) (apply 
 	}})
 }
 
-// Change is a key of the settings whose value in the file became another one.
+// Change is a key of the settings whose value in the file has changed.
 type Change struct {
 	Key     string
 	Was, Is string // as in the file
-	Now     bool   // it took effect; else it will after a restart
+	Now     bool   // it took effect; otherwise it needs a restart
 }
 
-// OnChange has noted called for every changed key, in the settings' order, after
+// OnChange registers noted, which is called for every changed key, in the settings' order, after
 // new settings were put into effect.
 func OnChange(ctx context.Context, noted func(Change)) {
 	h := HooksOf(ctx)
@@ -111,7 +110,7 @@ func (h *Hooks) announce(c Change) {
 	}
 }
 
-// live reports whether a hook takes over a key.
+// live reports whether a hook applies a key.
 func (h *Hooks) live(key string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +122,7 @@ func covers(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") })
 }
 
-// prepare asks all hooks, and returns what puts their new states into effect.
+// prepare calls all hooks, and returns a function that puts their new states into effect.
 func (h *Hooks) prepare(settings any) (apply func(), err error) {
 	h.mu.Lock()
 	hooks := slices.Clone(h.reload)
@@ -145,9 +144,9 @@ func (h *Hooks) prepare(settings any) (apply func(), err error) {
 	}, errors.Join(errs...)
 }
 
-// Draining is closed when the daemon is to take no new work and to return from
-// Serve once it has none left; after drain_grace its context ends as well. Who
-// asks for it can drain; a daemon in which nobody does is ended instead.
+// Draining returns a channel that is closed when the daemon must take no new work and return from
+// Serve once it has none left; after drain_grace its context ends as well. A daemon that never
+// calls Draining cannot drain and is ended instead.
 func (h *Hooks) Draining() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,15 +154,15 @@ func (h *Hooks) Draining() <-chan struct{} {
 	return h.draining
 }
 
-// CountWork says what a daemon that drains still has at hand, for who waits for
-// its end: count returns how many of what, as in "links", from any goroutine.
+// CountWork registers a count of a draining daemon's remaining work, for display: count returns how
+// many of what, as in "links", and may be called from any goroutine.
 func (h *Hooks) CountWork(what string, count func() int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.what, h.count = what, count
 }
 
-// progress is what is left to do, and when that is cut.
+// progress returns what is left to do, and when that is cut.
 func (h *Hooks) progress() Progress {
 	h.mu.Lock()
 	count, p := h.count, Progress{What: h.what, Until: h.until, Cut: h.cut}
@@ -174,14 +173,14 @@ func (h *Hooks) progress() Progress {
 	return p
 }
 
-// cutAt notes when what is left is cut.
+// cutAt records when the remaining work is cut.
 func (h *Hooks) cutAt(t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.until = t
 }
 
-// cutNow notes how much is cut.
+// cutNow records how much is cut.
 func (h *Hooks) cutNow() {
 	left := h.progress().Left
 	h.mu.Lock()
@@ -189,20 +188,20 @@ func (h *Hooks) cutNow() {
 	h.cut = left
 }
 
-// Succeeds reports whether this process takes over from a predecessor, which has
-// what only one process can have until ready returns.
+// Succeeds reports whether this process takes over from a predecessor, which keeps what only one
+// process can have until ready returns.
 func (h *Hooks) Succeeds() bool { return h.inherited != nil }
 
-// Succeeded reports whether the daemon drains because a successor has its
-// sockets. Then it must stop accepting at once and call LetGo.
+// Succeeded reports whether the daemon drains because a successor has its sockets. Then it must
+// stop accepting at once and call LetGo.
 func (h *Hooks) Succeeded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.succeed
 }
 
-// LetGo says that this process accepts nothing any more: its successor, which
-// waits in ready for that, begins. Calls after the first do nothing.
+// LetGo reports that this process has stopped accepting: its successor, which waits in ready for
+// that, begins. Calls after the first do nothing.
 func (h *Hooks) LetGo() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +212,7 @@ func (h *Hooks) LetGo() {
 	}
 }
 
-// drain closes draining once, and reports whether somebody looks at it.
+// drain closes draining once, and reports whether Draining was called.
 func (h *Hooks) drain(successor bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

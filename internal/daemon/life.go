@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A life is one process's way from start to end.
+// A life holds the parameters of one process from start to end.
 type life struct {
 	name         string
 	log          *slog.Logger
 	stderr       io.Writer
 	grace        time.Duration // to end
-	drainGrace   time.Duration // to get rid of work before
+	drainGrace   time.Duration // to finish its work before
 	readyFD      int           // 0: none
 	readyFile    string        // "": none
 	notifySocket string        // "": not started by systemd
@@ -27,16 +27,15 @@ type life struct {
 	reload       func() error // on SIGHUP
 }
 
-// live runs serve until it returns by itself, or until a signal or ctx asks it
-// to end; then it has the grace time. Three things can follow a first signal to
-// end:
+// live runs serve until it returns by itself, or until a signal or ctx requests the end; then it
+// has the grace time. Three events can follow a first signal to end:
 //
 //	serve returns       -> its error
 //	the grace is over   -> all stacks to stderr, error
 //	a second signal     -> what still runs in short, error
 //
-// In the last two serve's goroutines are abandoned: the process must end. The
-// other signals leave serve running; see [Hooks].
+// In the last two serve's goroutines are abandoned: the process must end. The other signals leave
+// serve running; see [Hooks].
 func live(ctx context.Context, l *life, serve func(ctx context.Context, ready func(...string)) error) error {
 	announce, err := newAnnouncer(l)
 	if err != nil {
@@ -64,7 +63,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	go func() { // ends with serve, or with the process
 		done <- serve(l.hooks.context(ctx), func(facts ...string) {
 			if err := l.hooks.activated.unusedError(); err != nil {
-				unready <- err // at most one: no socket is left twice
+				unready <- err // at most one: no socket is released twice
 				return
 			}
 			if err := announce.ready(facts); err != nil {
@@ -76,7 +75,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 
 	d := drainer{life: l, announce: announce}
 	defer d.close(cancel)
-	var failure error // why this process ends, if it was not asked to
+	var failure error // why this process ends, if that was not requested
 	for ending := false; !ending; {
 		select {
 		case err := <-done:
@@ -120,7 +119,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	}
 }
 
-// drainer carries out the signals that are no order to end at once.
+// drainer handles the signals that do not request an immediate end.
 type drainer struct {
 	*life
 	announce *announcer
@@ -129,7 +128,7 @@ type drainer struct {
 	over     <-chan time.Time // nil: not draining
 }
 
-// order carries out a signal, and reports whether the daemon is to end.
+// order handles a signal, and reports whether the daemon must end.
 func (d *drainer) order(ctx context.Context, s os.Signal) (end bool) {
 	switch s {
 	case syscall.SIGHUP:
@@ -169,7 +168,7 @@ func (d *drainer) drain(then string) {
 	}
 }
 
-// ready gets whether the successor is ready; nil while none is started.
+// ready receives whether the successor is ready; nil while none is starting.
 func (d *drainer) ready() <-chan error {
 	if !d.waits {
 		return nil
@@ -177,7 +176,7 @@ func (d *drainer) ready() <-chan error {
 	return d.child.ready
 }
 
-// lost gets how a successor ended that took over.
+// lost receives how a successor that has taken over ended.
 func (d *drainer) lost() <-chan error {
 	if d.child == nil || d.waits {
 		return nil
@@ -185,8 +184,7 @@ func (d *drainer) lost() <-chan error {
 	return d.child.ended
 }
 
-// succeeded lets a successor that is ready take over, and puts an end to one
-// that will not be.
+// succeeded lets a ready successor take over, and kills one that will not become ready.
 func (d *drainer) succeeded(ctx context.Context, err error) {
 	d.waits = false
 	if err == nil && !d.hooks.drain(true) {
@@ -204,13 +202,13 @@ func (d *drainer) succeeded(ctx context.Context, err error) {
 	d.drain("the successor goes on")
 }
 
-// close gives up what the process shares with its successor, which goes on.
+// close releases what the process shares with its successor, which goes on.
 func (d *drainer) close(cancel context.CancelFunc) {
 	cancel()
 	if d.child == nil {
 		return
 	}
-	if d.waits { // this process ends, and so nobody would wait for it
+	if d.waits { // this process ends, so the successor would not be waited for
 		d.child.cmd.Process.Kill()
 	}
 	d.child.close()
@@ -221,7 +219,7 @@ func (s *successor) close() {
 	s.work.Wait()
 }
 
-// ended turns what serve returned into the command's error.
+// ended converts serve's result to the command's error.
 func ended(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

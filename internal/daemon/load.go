@@ -14,21 +14,21 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxFile bounds a settings file: far above any real one, far below harm.
+// maxFile bounds a settings file: far above the size of any real one, far below a harmful one.
 const maxFile = 4 << 20
 
-// sources are where values come from, beside the defaults.
+// sources are the origins of values, besides the defaults.
 type sources struct {
-	file   string                      // name of the text; "" is no file
-	text   []byte                      // what the file holds
-	env    func(string) (string, bool) // as os.LookupEnv; nil is no environment
-	prefix string                      // of the environment's variables
-	flags  map[string][]string         // key -> what the command line gave for it
-	exists bool                        // whether files with a path tag must be there
+	file   string                      // name of the text; "": no file
+	text   []byte                      // content of the file
+	env    func(string) (string, bool) // as os.LookupEnv; nil: no environment
+	prefix string                      // of the environment variables
+	flags  map[string][]string         // key -> its values on the command line
+	exists bool                        // whether files with a path tag must exist
 }
 
-// load fills v, the struct that root describes, from all sources, the weakest
-// first, and returns what is wrong.
+// load fills v, the struct that root describes, from all sources, the weakest first, and returns
+// the faults.
 func load(root *field, v reflect.Value, src sources) Faults {
 	root.setDefaults(v)
 	d := &decoder{origins: map[string]string{}}
@@ -40,7 +40,7 @@ func load(root *field, v reflect.Value, src sources) Faults {
 	root.leaves(v, func(f *field, v reflect.Value) {
 		name := envName(src.prefix, f.key)
 		if src.env != nil {
-			// An empty variable is an unset one: many launchers cannot unset.
+			// An empty variable counts as unset: many launchers cannot unset.
 			if text, _ := src.env(name); text != "" {
 				d.text(f, v, f.key, "environment "+name, text)
 			}
@@ -51,19 +51,19 @@ func load(root *field, v reflect.Value, src sources) Faults {
 	})
 	c := checker{src: src, dec: d}
 	c.values(root, v, "")
-	if len(d.faults) == 0 { // Check may rely on every key being a value of its type
+	if len(d.faults) == 0 { // Check may rely on every key having a valid value
 		c.methods(root, v, "")
 	}
 	return d.faults
 }
 
-// document reads a whole file.
+// document decodes a whole file.
 func (d *decoder) document(root *field, v reflect.Value, text []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return // empty, or comments alone: the defaults
+		return // empty, or only comments: the defaults
 	case err != nil:
 		d.addError(d.file, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
@@ -74,7 +74,7 @@ func (d *decoder) document(root *field, v reflect.Value, text []byte) {
 	d.node(root, v, "", d.file, doc.Content[0])
 }
 
-// readFile reads a settings file; no name is no text.
+// readFile reads a settings file; without a name it returns no text.
 func readFile(name string) ([]byte, error) {
 	if name == "" {
 		return nil, nil
@@ -94,14 +94,14 @@ func readFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// A checker looks at settings that have been read.
+// A checker validates settings that have been decoded.
 type checker struct {
 	src sources
 	dec *decoder
 }
 
-// origin says where to look for a key's value: its own place, or that of the
-// nearest key above that has one, or the file as a whole.
+// origin returns the position of a key's value, or that of the nearest key above that has one, or
+// the file as a whole.
 func (c *checker) origin(key string) string {
 	for k := key; k != ""; k = k[:max(0, strings.LastIndexAny(k, ".["))] {
 		if at, ok := c.dec.origins[k]; ok {
@@ -116,7 +116,7 @@ func (c *checker) faulty(key string) bool {
 	return slices.ContainsFunc(c.dec.faults, func(f Fault) bool { return f.Key == key })
 }
 
-// values looks at what the tags demand of values rather than of their text.
+// values checks the tags that apply to values rather than to their text.
 func (c *checker) values(f *field, v reflect.Value, key string) {
 	if f.required && v.IsZero() && !c.faulty(key) {
 		c.dec.faults = append(c.dec.faults, Fault{
@@ -146,9 +146,8 @@ func (c *checker) methods(f *field, v reflect.Value, key string) {
 	}
 }
 
-// inlined returns the struct v and those whose keys are lifted into it. The
-// promoted method of an embedded struct would run twice: it is left to the
-// embedding one.
+// inlined returns the struct v and those whose keys are lifted into it. The promoted method of an
+// embedded struct would run twice: only the embedding one runs it.
 func inlined(v reflect.Value) []reflect.Value {
 	all := []reflect.Value{v}
 	for i := range v.NumField() {
@@ -173,7 +172,7 @@ func (f *field) walk(v reflect.Value, key string, visit func(*field, reflect.Val
 		}
 	case table:
 		for _, k := range sortedKeys(v) {
-			// An element of a map has no address; Check may have a pointer receiver.
+			// An element of a map is not addressable; Check may have a pointer receiver.
 			elem := reflect.New(f.elem.typ).Elem()
 			elem.Set(v.MapIndex(k))
 			visit(f.elem, elem, join(key, k.String()))
@@ -194,7 +193,7 @@ func (c *checker) howToSet(f *field, key string) string {
 	return fmt.Sprintf(", in the file, as --%s or in %s", flagName(key), envName(c.src.prefix, key))
 }
 
-// mustExist reports a path that is not there, is of another kind, or cannot be read.
+// mustExist reports a path that does not exist, is of another kind, or cannot be read.
 func mustExist(name, kind string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -213,7 +212,7 @@ func mustExist(name, kind string) error {
 	return nil
 }
 
-// sourceName is what to call the settings as a whole.
+// sourceName returns the name of the settings as a whole.
 func sourceName(file string) string {
 	if file == "" {
 		return "settings without a file"

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// newLogger returns a logger to w of the given level and format, both valid,
-// and what changes its level.
+// newLogger returns a logger to w of the given level and format, both valid, and the variable that
+// holds its level.
 func newLogger(l Log, w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	mustLevel(level, l.Level)
@@ -17,11 +17,11 @@ func newLogger(l Log, w io.Writer) (*slog.Logger, *slog.LevelVar) {
 	return slog.New(slog.NewTextHandler(w, options)), level
 }
 
-// mustLevel sets the level to one of those that the setting log.level takes.
+// mustLevel sets the level to a value of the setting log.level.
 func mustLevel(v *slog.LevelVar, text string) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(text)); err != nil {
-		panic("daemon: " + err.Error()) // the enum tag lets only slog's names through
+		panic("daemon: " + err.Error()) // the enum tag permits only slog's names
 	}
 	v.Set(level)
 }

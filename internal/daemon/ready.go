@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// An announcer tells whoever started the process that it serves, and that it
-// stops. What it writes to is opened before the daemon starts, so that a wrong
-// flag is an error and not a starter that waits for ever.
+// An announcer notifies the starter of the process that it serves, and that it stops. It opens its
+// destinations before the daemon starts, so that a wrong flag is an error and does not leave the
+// starter waiting forever.
 type announcer struct {
 	once   sync.Once
 	fd     *os.File // nil: none
@@ -24,7 +24,7 @@ type announcer struct {
 
 func newAnnouncer(l *life) (*announcer, error) {
 	a := &announcer{file: l.readyFile, inherited: l.hooks.inherited}
-	if l.readyFD != 0 && a.inherited == nil { // of a successor, the number is its predecessor's
+	if l.readyFD != 0 && a.inherited == nil { // for a successor, the number is its predecessor's
 
 		a.fd = os.NewFile(uintptr(l.readyFD), fmt.Sprintf("descriptor %d", l.readyFD))
 		if l.readyFD < 0 || a.fd == nil {
@@ -35,13 +35,13 @@ func newAnnouncer(l *life) (*announcer, error) {
 		}
 	}
 	if a.file != "" && a.inherited == nil {
-		// A file of an earlier run must not speak for this one.
+		// A file of an earlier run must not announce this one.
 		if err := os.Remove(a.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("--ready-file: %w", err)
 		}
 	}
 	if l.notifySocket != "" {
-		// systemd.notify(3); net spells a leading @ as the abstract name space too.
+		// sd_notify(3); net uses a leading @ for the abstract name space, too.
 		conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: l.notifySocket, Net: "unixgram"})
 		if err != nil {
 			return nil, fmt.Errorf("NOTIFY_SOCKET: %w", err)
@@ -51,7 +51,7 @@ func newAnnouncer(l *life) (*announcer, error) {
 	return a, nil
 }
 
-// ready tells once that the daemon serves.
+// ready announces once that the daemon serves.
 func (a *announcer) ready(facts []string) error {
 	var errs []error
 	a.once.Do(func() {
@@ -71,7 +71,7 @@ func (a *announcer) ready(facts []string) error {
 	return errors.Join(errs...)
 }
 
-// writeWhole creates a file that is never seen half written.
+// writeWhole creates a file atomically.
 func writeWhole(name, text string) error {
 	if err := os.WriteFile(name+".new", []byte(text), 0o644); err != nil {
 		return err
@@ -79,18 +79,17 @@ func writeWhole(name, text string) error {
 	return os.Rename(name+".new", name)
 }
 
-// stopping tells that the daemon ends because it was asked to. A systemd that
-// cannot hear it harms nothing.
+// stopping announces that the daemon ends on request. A failure to notify systemd is harmless.
 func (a *announcer) stopping() { _ = a.sendState("STOPPING=1") }
 
-// reloading and again are told before and after the settings are read anew.
+// reloading and announceReady are called before and after the settings are read again.
 func (a *announcer) reloading()     { _ = a.sendState("RELOADING=1") }
 func (a *announcer) announceReady() { _ = a.sendState("READY=1") }
 
-// status is for who looks at the service.
+// status sets the status text that systemctl shows.
 func (a *announcer) status(text string) { _ = a.sendState("STATUS=" + text) }
 
-// succeeded tells which process is the service from now on.
+// succeeded announces the process that is the service from now on.
 func (a *announcer) succeeded(pid int) {
 	a.handed = true
 	_ = a.sendState(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
@@ -104,7 +103,7 @@ func (a *announcer) sendState(state string) error {
 	return err
 }
 
-// close leaves no ready file of a daemon that is gone.
+// close removes the ready file at the daemon's end.
 func (a *announcer) close() {
 	if a.notify != nil {
 		a.notify.Close()

@@ -9,7 +9,7 @@ import (
 // alwaysLive are the common keys that take effect without a restart.
 var alwaysLive = []string{"log.level", "shutdown_grace", "drain_grace"}
 
-// change is one key whose value in the file is not that in effect.
+// change is a key whose value in the file differs from the one in effect.
 type change struct {
 	key      string
 	was, is  string
@@ -17,8 +17,8 @@ type change struct {
 	live     bool
 }
 
-// changes lists how the settings next differ from those in effect, both of the
-// type that root describes, by key.
+// changes lists the differences between the settings in effect and next, both of the type that root
+// describes, by key.
 func changes(root *field, effective, next reflect.Value, live func(key string) bool) (all []change) {
 	olds := map[string]reflect.Value{}
 	root.leaves(effective, func(f *field, v reflect.Value) { olds[f.key] = v })
@@ -32,19 +32,19 @@ func changes(root *field, effective, next reflect.Value, live func(key string) b
 	return all
 }
 
-// reloader reads a daemon's settings again.
+// reloader reloads a daemon's settings.
 type reloader[C any] struct {
 	root      *field
 	read      func() (whole[C], error)
-	effective *whole[C] // as far as they took effect
+	effective *whole[C] // with what has taken effect
 	hooks     *Hooks
 	log       *slog.Logger
 	level     *slog.LevelVar
-	bounds    func(Common) // takes over the new bounds of the process's end
+	bounds    func(Common) // applies the new grace times
 }
 
-// reload puts what it can of the new settings into effect, and says of each
-// changed key whether it did. When anything is wrong with them, nothing changes.
+// reload puts what it can of the new settings into effect, and reports for each changed key whether
+// it did. If anything is wrong with them, nothing changes.
 func (r *reloader[C]) reload() error {
 	next, err := r.read()
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// render writes the settings v as a commented file. A key at its default is
-// commented out with "#" right before it, so that a later default reaches
-// files that did not choose; a key with another value, and a required one, stand.
+// render writes the settings v as a commented file. A key at its default is commented out with "#"
+// directly before it, so that a later default applies to files that did not set it; a key with
+// another value, and a required one, are active.
 func render(name string, root *field, v reflect.Value) []byte {
 	defaults := reflect.New(root.typ).Elem()
 	root.setDefaults(defaults)
@@ -25,12 +25,12 @@ func render(name string, root *field, v reflect.Value) []byte {
 type sampleWriter struct {
 	bytes.Buffer
 	prefix string
-	folder string // of the daemon's state, as its unit says; $STATE in examples
+	folder string // the daemon's state folder, as in its unit; $STATE in examples
 }
 
 const sampleWidth = 100
 
-// comment writes text behind "# ", broken at words.
+// comment writes text after "# ", wrapped at words.
 func (w *sampleWriter) comment(indent, text string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
@@ -60,7 +60,7 @@ func (w *sampleWriter) section(f *field, v, defaults reflect.Value, indent strin
 	}
 }
 
-// mustParse reads the text of a tag. A wrong one is the program's fault.
+// mustParse parses the text of a tag. An invalid one is an error in the program.
 func (f *field) mustParse(tag, text string) reflect.Value {
 	v := reflect.New(f.typ).Elem()
 	d := decoder{}
@@ -70,7 +70,7 @@ func (f *field) mustParse(tag, text string) reflect.Value {
 	return v
 }
 
-// facts is the part of a key's comment that comes from the other tags.
+// facts returns the part of a key's comment that comes from the other tags.
 func (f *field) facts() string {
 	text := ""
 	if len(f.enum) > 0 {
@@ -90,8 +90,7 @@ func (f *field) facts() string {
 	return text
 }
 
-// elements lists the keys of a list's or table's elements, which have no lines
-// of their own.
+// elements lists the keys of a list's or table's elements, which have no lines of their own.
 func (w *sampleWriter) elements(f *field, indent string) {
 	if f.elem == nil || f.elem.kind != section {
 		return
@@ -119,16 +118,16 @@ func (w *sampleWriter) key(f *field, v, preset reflect.Value, indent string) {
 	fmt.Fprintf(w, "%s%s%s: %s\n", indent, mark, f.name, text)
 }
 
-// yamlValue writes v on one line as the decoder reads it.
+// yamlValue formats v on one line as the decoder reads it.
 func (f *field) yamlValue(v reflect.Value) string {
 	out, err := yaml.Marshal(f.flow(v))
 	if err != nil {
-		panic("daemon: " + err.Error()) // the node is made of plain values
+		panic("daemon: " + err.Error()) // the node consists of plain values
 	}
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// flow is v as a YAML node in flow style: [a, b], {k: v}.
+// flow returns v as a YAML node in flow style: [a, b], {k: v}.
 func (f *field) flow(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Style: yaml.FlowStyle}
 	switch f.kind {
@@ -158,16 +157,16 @@ func scalarNode(v reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
-		n.Tag = "" // plain: its text decides what it is
+		n.Tag = "" // plain: its text determines its type
 	}
 	return n
 }
 
-// textNode is a string node; Marshal quotes it where it would read as another type.
+// textNode returns a string node; Marshal quotes it where it would read as another type.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	if strings.ContainsAny(text, "\n\r") {
-		n.Style = yaml.DoubleQuotedStyle // the others take several lines
+		n.Style = yaml.DoubleQuotedStyle // the other styles take several lines
 	}
 	return n
 }

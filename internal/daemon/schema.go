@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A kind is the shape a key's value has in YAML.
+// A kind is the YAML form of a key's value.
 type kind int
 
 const (
 	scalar  kind = iota // one word
 	section             // a struct: fixed keys
 	list                // a slice: any number of elements
-	table               // a map from names the admin chooses
+	table               // a map from names that the admin chooses
 )
 
 // A field describes one key, or the element of a list or table.
@@ -38,7 +38,7 @@ type field struct {
 
 var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-// mustSchema describes the struct type t, and panics when it is not fit for it.
+// mustSchema describes the struct type t, and panics if t is unsuitable.
 func mustSchema(t reflect.Type) *field {
 	root := &field{kind: section, typ: t}
 	if err := root.describe(nil); err != nil {
@@ -48,8 +48,8 @@ func mustSchema(t reflect.Type) *field {
 	return root
 }
 
-// describe finds the kind of f.typ and describes what is below it. The types
-// above it are in seen: a type within itself would have endless flags.
+// describe determines the kind of f.typ and describes what is below it. seen has the types above: a
+// recursive type would have endless flags.
 func (f *field) describe(seen []reflect.Type) error {
 	if slices.Contains(seen, f.typ) {
 		return fmt.Errorf("%s: type %s contains itself", f.key, f.typ)
@@ -83,8 +83,8 @@ func (f *field) describe(seen []reflect.Type) error {
 	return f.elem.describe(seen)
 }
 
-// describeChildren adds a child for every key of the struct t, which is at
-// index within f's own struct.
+// describeChildren adds a child for every key of the struct t, which is at index within f's own
+// struct.
 func (f *field) describeChildren(t reflect.Type, index []int, seen []reflect.Type) error {
 	for i := range t.NumField() {
 		sf := t.Field(i)
@@ -113,7 +113,7 @@ func (f *field) describeChildren(t reflect.Type, index []int, seen []reflect.Typ
 	return nil
 }
 
-// newField reads the tags of one struct field.
+// newField parses the tags of one struct field.
 func newField(above, name string, index []int, sf reflect.StructField) (*field, error) {
 	f := &field{
 		key: join(above, name), name: name, index: index, typ: sf.Type,
@@ -157,8 +157,8 @@ func (f *field) child(name string) *field {
 	return nil
 }
 
-// leaves calls visit for every key that a flag can set, with its value inside v,
-// in the order of the struct.
+// leaves calls visit for every key that a flag can set, with its value inside v, in the order of
+// the struct.
 func (f *field) leaves(v reflect.Value, visit func(*field, reflect.Value)) {
 	for _, c := range f.children {
 		if c.kind == section {
@@ -169,8 +169,8 @@ func (f *field) leaves(v reflect.Value, visit func(*field, reflect.Value)) {
 	}
 }
 
-// setDefaults gives every zero value below v its default. It panics on a
-// default that is not a value of its key: the program is wrong, not its user.
+// setDefaults sets every zero value below v to its default. It panics on a default that is not a
+// value of its key: that is an error in the program, not its user's.
 func (f *field) setDefaults(v reflect.Value) {
 	f.leaves(v, func(c *field, v reflect.Value) {
 		if c.preset == "" || !v.IsZero() {

@@ -14,38 +14,34 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Spec describes one daemon whose settings are a C, a struct as the package
-// comment describes.
+// Spec describes one daemon whose settings are a C, a struct as the package comment describes.
 type Spec[C any] struct {
-	// Name is the program's name, as in "isthmus-broker". It prefixes what
-	// the daemon writes to stderr, and gives the environment's prefix:
-	// ISTHMUS_BROKER_.
+	// Name is the program's name, as in "isthmus-broker". It prefixes what the daemon writes to
+	// stderr, and determines the prefix of its environment variables: ISTHMUS_BROKER_.
 	Name string
 
-	// Usage says in one line what the daemon is for.
+	// Usage describes the daemon's purpose in one line.
 	Usage string
 
-	// Default holds the settings before anything is read. A field that is
-	// zero here takes its default tag; most daemons leave Default empty.
+	// Default holds the settings before any source is read. A field that is zero here takes its
+	// default tag; most daemons leave Default empty.
 	Default C
 
-	// Serve does the daemon's work until ctx is done, and returns when every
-	// goroutine it started has ended. Nil, and any error that wraps
-	// context.Canceled once ctx is done, mean a clean end. Another error is
-	// printed and becomes exit status 1.
+	// Serve does the daemon's work until ctx is done, and returns when every goroutine it started
+	// has ended. Nil, and any error that wraps context.Canceled once ctx is done, mean a clean end.
+	// Another error is printed and becomes exit status 1.
 	//
-	// Serve calls ready once it can be reached: systemd is told, and whoever
-	// passed --ready-fd or --ready-file reads the line "ready". Arguments
-	// follow on that line, as in ready("listen=127.0.0.1:4711"), so that a
-	// test may listen on port 0. Calls after the first do nothing; ready may
-	// be called from any goroutine.
+	// Serve calls ready once it can be reached: that notifies systemd, and writes the line "ready"
+	// to --ready-fd or --ready-file. Arguments follow on that line, as in
+	// ready("listen=127.0.0.1:4711"), so that a test may listen on port 0. Calls after the first do
+	// nothing; ready may be called from any goroutine.
 	//
-	// cfg belongs to Serve. log has the level and format of the settings.
-	// [HooksOf] ctx is how Serve learns of new settings, drains and hands over.
+	// cfg belongs to Serve. log has the level and format of the settings. With [HooksOf] ctx, Serve
+	// receives new settings, drains and hands over.
 	Serve func(ctx context.Context, cfg C, log *slog.Logger, ready func(facts ...string)) error
 }
 
-// Common are the keys that every daemon has beside its own.
+// Common are the keys that every daemon has in addition to its own.
 type Common struct {
 	Log           Log           `yaml:"log" help:"What the daemon writes to standard error."`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. When it is over, the daemon prints what still runs and ends with status 1. A second signal does not wait for it."`
@@ -53,13 +49,13 @@ type Common struct {
 	AdminSocket   Path          `yaml:"admin_socket" example:"/run/isthmus/admin.sock" help:"Unix socket on which isthmus drain reaches this daemon; only root and the daemon's own user may use it. Empty: admin.sock in the service manager's state folder (STATE_DIRECTORY); without one there is none."`
 }
 
-// Log says what a daemon logs, and how.
+// Log sets what a daemon logs, and how.
 type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug,info,warn,error" help:"The least important line to write."`
 	Format string `yaml:"format" default:"text" enum:"text,json" help:"The shape of a line: text for people, json for collectors."`
 }
 
-// whole is what a file holds: a daemon's own keys and the common ones.
+// whole is the content of a file: a daemon's own keys and the common ones.
 type whole[C any] struct {
 	Own    C      `yaml:",inline"`
 	Common Common `yaml:",inline"`
@@ -67,12 +63,11 @@ type whole[C any] struct {
 
 // Exit statuses.
 const (
-	exitFailed = 1 // settings are wrong, or Serve failed
-	exitUsage  = 2 // the command line cannot be read
+	exitFailed = 1 // settings are invalid, or Serve failed
+	exitUsage  = 2 // the command line is invalid
 )
 
-// exitError is an error that knows the process's exit status. A silent one has
-// already been reported.
+// exitError is an error with the process's exit status. A silent one has already been reported.
 type exitError struct {
 	err    error
 	code   int
@@ -88,15 +83,14 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 func (e *exitError) ExitCode() int { return e.code }
 
-// Main runs the daemon with the process's arguments, environment and signals,
-// and ends the process: 0 after a clean end or an --check without faults, 1
-// when the settings are wrong or Serve fails, 2 when the command line cannot be
-// read. An error is written to stderr once, after the program's name.
+// Main runs the daemon with the process's arguments, environment and signals, and exits: 0 after a
+// clean end or an --check without faults, 1 when the settings are invalid or Serve fails, 2 when
+// the command line is invalid. It writes an error to stderr once, after the program's name.
 func Main[C any](spec Spec[C]) {
 	os.Exit(run(spec, os.Args, os.Stdout, os.Stderr))
 }
 
-// run is Main without the end of the process.
+// run is Main without the exit.
 func run[C any](spec Spec[C], args []string, stdout, stderr io.Writer) int {
 	cmd := Command(spec)
 	app := &cli.App{
@@ -126,10 +120,9 @@ func run[C any](spec Spec[C], args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// Command returns the daemon as a command, named after the last word of the
-// program: "broker" for isthmus-broker. It is how one binary may hold several
-// daemons; the flags and the behaviour are those of [Main]. It panics when C is
-// not a struct as the package comment describes. A Command runs once.
+// Command returns the daemon as a command, named after the last word of the program: "broker" for
+// isthmus-broker. It lets one binary hold several daemons; the flags and the behaviour are those of
+// [Main]. It panics when C is not a struct as the package comment describes. A Command runs once.
 func Command[C any](spec Spec[C]) *cli.Command {
 	root := mustSchema(reflect.TypeFor[whole[C]]())
 	own := &ownFlags{}
@@ -152,8 +145,8 @@ func Command[C any](spec Spec[C]) *cli.Command {
 	}
 }
 
-// ShortName is the last word of a program's name: "broker" for isthmus-broker.
-// The sample file of the daemon and its systemd unit are named after it.
+// ShortName returns the last word of a program's name: "broker" for isthmus-broker. The sample file
+// of the daemon and its systemd unit are named after it.
 func ShortName(program string) string {
 	return program[strings.LastIndex(program, "-")+1:]
 }
@@ -162,7 +155,7 @@ func envPrefix(program string) string {
 	return strings.ToUpper(strings.ReplaceAll(program, "-", "_")) + "_"
 }
 
-// act does what the flags ask for: one of the printing modes, or serving.
+// act carries out the flags: one of the printing modes, or serving.
 func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *keyFlags) error {
 	stdout, stderr := c.App.Writer, c.App.ErrWriter
 	if own.version {
@@ -233,15 +226,15 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 	})
 }
 
-// Defaults returns the settings of a daemon that nobody configured.
+// Defaults returns the settings of a daemon without a configuration.
 func Defaults[C any]() C {
 	var all whole[C]
 	mustSchema(reflect.TypeFor[whole[C]]()).setDefaults(reflect.ValueOf(&all).Elem())
 	return all.Own
 }
 
-// Sample returns the commented file that --print-config writes when nothing is
-// configured. The name is the program's, as in [Spec].
+// Sample returns the commented file that --print-config writes for the default settings. The name
+// is the program's, as in [Spec].
 func Sample[C any](name string) []byte {
 	root := mustSchema(reflect.TypeFor[whole[C]]())
 	var all whole[C]
@@ -249,11 +242,10 @@ func Sample[C any](name string) []byte {
 	return render(name, root, reflect.ValueOf(&all).Elem())
 }
 
-// Parse reads the text of a daemon's settings strictly, over the defaults and
-// without the environment, and checks it as --check does except that the files
-// it names need not exist. The error, a [Faults], lists every fault with file,
-// line and column; file is the name to call the text by, and relative paths
-// are relative to its folder.
+// Parse decodes the text of a daemon's settings strictly, over the defaults and without the
+// environment, and checks it as --check does except that the files it names need not exist. The
+// error, a [Faults], lists every fault with file, line and column; file is the name to call the
+// text by, and relative paths are relative to its folder.
 func Parse[C any](file string, text []byte) (C, error) {
 	root := mustSchema(reflect.TypeFor[whole[C]]())
 	var all whole[C]

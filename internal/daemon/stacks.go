@@ -21,8 +21,8 @@ func stacks() []byte {
 	}
 }
 
-// stillRunning names what runs, one line for all goroutines that were started
-// as the same function: "  3 x proxy.(*Server).pump (chan receive)".
+// stillRunning lists the running goroutines, one line for all that were started with the same
+// function: " 3 x proxy.(*Server).pump (chan receive)".
 func stillRunning() string {
 	count := map[string]int{}
 	for _, stack := range strings.Split(string(stacks()), "\n\n")[1:] { // the first is the caller's own
@@ -37,8 +37,8 @@ func stillRunning() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// goroutineName finds the outermost function of a stack and what it waits for.
-// The runtime's and os/signal's own goroutines have no name here.
+// goroutineName returns the outermost function of a stack and what it waits for; "" for goroutines
+// of the runtime and os/signal.
 func goroutineName(stack string) string {
 	lines := strings.Split(strings.TrimSpace(stack), "\n")
 	head, state, _ := strings.Cut(lines[0], "[")

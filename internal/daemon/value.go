@@ -26,7 +26,7 @@ var units = []struct {
 	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
 }
 
-// UnmarshalText reads a size as the type's comment describes.
+// UnmarshalText parses a size as described at the type.
 func (s *Size) UnmarshalText(text []byte) error {
 	number, unit := string(text), int64(1)
 	for _, u := range units {
@@ -51,10 +51,10 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes the size as UnmarshalText reads it.
+// MarshalText formats the size as UnmarshalText parses it.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// String is the size in the largest unit that needs no fraction.
+// String returns the size in the largest unit that needs no fraction.
 func (s Size) String() string {
 	for _, u := range units {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -64,9 +64,9 @@ func (s Size) String() string {
 	return "0"
 }
 
-// A Path names a file or a folder. In a file it is relative to that file's
-// folder; on the command line and in the environment, to the working directory. A
-// URL, where a setting takes one, stays as it is.
+// A Path names a file or a folder. In a file it is relative to that file's folder; on the command
+// line and in the environment, to the working directory. A URL, where a setting accepts one, is
+// left unchanged.
 type Path string
 
 var (
@@ -74,7 +74,7 @@ var (
 	pathType     = reflect.TypeFor[Path]()
 )
 
-// parseScalar sets v, whose description is f, from one word.
+// parseScalar sets v, which f describes, from one word.
 func parseScalar(f *field, v reflect.Value, text string) error {
 	if err := parseKind(v, text); err != nil {
 		return err
@@ -120,7 +120,7 @@ func parseKind(v reflect.Value, text string) error {
 			return notInteger(text, err, v.Type())
 		}
 		v.SetInt(n)
-	default: // describe let nothing else through
+	default: // describe rejects other types
 		n, err := strconv.ParseUint(text, 10, v.Type().Bits())
 		if err != nil {
 			return notInteger(text, err, v.Type())
@@ -140,11 +140,11 @@ func notInteger(text string, err error, t reflect.Type) error {
 	return fmt.Errorf("%q is not a whole number", text)
 }
 
-// inBounds compares v with the field's min and max, which are read as v is.
+// inBounds compares v with the field's min and max, which are parsed as v is.
 func inBounds(f *field, v reflect.Value) error {
 	for _, bound := range []struct {
 		text  string
-		wrong int // what v compares as when it breaks the bound
+		wrong int // result of the comparison when v breaks the bound
 		word  string
 	}{{f.min, -1, "less"}, {f.max, +1, "more"}} {
 		if bound.text == "" {
@@ -173,7 +173,7 @@ func order(a, b reflect.Value) int {
 	panic("daemon: a bound needs a number, a duration or a size, not a " + a.Type().String())
 }
 
-// formatScalar writes v as parseScalar reads it.
+// formatScalar formats v as parseScalar parses it.
 func formatScalar(v reflect.Value) string {
 	if v.Type() == durationType {
 		return formatDuration(time.Duration(v.Int()))
@@ -186,7 +186,7 @@ func formatScalar(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// formatDuration is d.String without zeros at the end: 1h, not 1h0m0s.
+// formatDuration is d.String without trailing zeros: 1h, not 1h0m0s.
 func formatDuration(d time.Duration) string {
 	text := d.String()
 	if rest, ok := strings.CutSuffix(text, "m0s"); ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Version says in a line which program this is: its version, protocol and
-// build. The name is the program's.
+// Version describes the program in one line: its version, protocol and build. The name is the
+// program's.
 func Version(name string) string {
 	version, commit, changed := "unknown", "", ""
 	info, ok := debug.ReadBuildInfo()
