@@ -1,7 +1,6 @@
-// Package daemontest helps tests of the daemons: it runs one as a real process
-// and waits, without sleeping, until it serves; and it compares the sample
-// settings in deploy/config with what the program prints. It keeps no state; a
-// process it started ends with its test at the latest.
+// Package daemontest helps tests of the daemons: it runs one as a real process and waits, without
+// sleeping, until it serves; and it compares the sample settings in deploy/config with the
+// program's output. It keeps no state; a process that it started ends with its test at the latest.
 package daemontest
 
 import (
@@ -23,12 +22,12 @@ import (
 
 var update = flag.Bool("update", false, "write the sample settings in deploy/config instead of comparing them")
 
-// patience bounds every wait. It decides only how long a broken test takes.
+// patience bounds every wait. It only affects how long a broken test takes.
 const patience = 60 * time.Second
 
-// Sample compares deploy/config/NAME.yaml with the sample settings of the
-// program whose settings are a C; NAME is the last word of program, as in
-// "broker" for "isthmus-broker". With -update it writes the file.
+// Sample compares deploy/config/NAME.yaml with the sample settings of the program whose settings
+// are a C; NAME is the last word of program, as in "broker" for "isthmus-broker". With -update it
+// writes the file.
 func Sample[C any](t testing.TB, program string) {
 	t.Helper()
 	file := filepath.Join(moduleRoot(t), "deploy", "config", daemon.ShortName(program)+".yaml")
@@ -53,7 +52,7 @@ func Sample[C any](t testing.TB, program string) {
 	}
 }
 
-// moduleRoot is the folder of go.mod at or above the working directory.
+// moduleRoot returns the folder of go.mod at or above the working directory.
 func moduleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -74,20 +73,20 @@ func moduleRoot(t testing.TB) string {
 
 // A Process is a running daemon. Its methods are for one goroutine.
 type Process struct {
-	// Facts are what the daemon told with its ready line, by key: the
-	// address behind "listen" for ready("listen=127.0.0.1:4711").
+	// Facts has the daemon's facts in its ready line, by key: the address under "listen" for
+	// ready("listen=127.0.0.1:4711").
 	Facts map[string]string
 
 	t              testing.TB
 	cmd            *exec.Cmd
-	stdout, stderr output     // whole only after Wait
-	done           chan error // gets cmd.Wait's result
+	stdout, stderr output     // complete only after Wait
+	done           chan error // receives cmd.Wait's result
 	state          *os.ProcessState
 }
 
-// Start runs cmd, which must be one of the daemons without a --ready flag, and
-// returns when it serves. When it ends before that, the test fails with what
-// it wrote. Cmd's output and extra files must be unset.
+// Start runs cmd, which must be one of the daemons without a --ready flag, and returns when it
+// serves. If it ends before that, the test fails with its output. Cmd's output and extra files must
+// be unset.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -127,11 +126,11 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// output is what a process writes, for who waits for it. The zero value is ready.
+// output collects what a process writes. The zero value is ready.
 type output struct {
 	mu      sync.Mutex // guards the fields below
 	text    bytes.Buffer
-	changed chan struct{} // closed by the next Write; nil while nobody waits
+	changed chan struct{} // closed by the next Write; nil if nothing waits for it
 }
 
 // Write implements io.Writer.
@@ -151,7 +150,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// next returns the text, and what is closed when there is more.
+// next returns the text, and a channel that is closed when there is more.
 func (o *output) next() (string, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -185,9 +184,8 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// Wait returns the exit status and the output of a process that is about to
-// end; the status is -1 when a signal killed it. It fails the test when the
-// process does not end.
+// Wait returns the exit status and the output of a process that is about to end; the status is -1
+// when a signal killed it. It fails the test when the process does not end.
 func (p *Process) Wait() (status int, stdout, stderr string) {
 	p.t.Helper()
 	if p.state == nil {
@@ -204,8 +202,8 @@ func (p *Process) Wait() (status int, stdout, stderr string) {
 	return p.state.ExitCode(), p.stdout.String(), p.stderr.String()
 }
 
-// Stop ends the process as a service manager does, and fails the test unless
-// it ends cleanly. It returns what the process wrote to stderr.
+// Stop ends the process as a service manager does, and fails the test unless it ends cleanly. It
+// returns what the process wrote to stderr.
 func (p *Process) Stop() string {
 	p.t.Helper()
 	p.Signal(syscall.SIGTERM)
@@ -216,7 +214,7 @@ func (p *Process) Stop() string {
 	return stderr
 }
 
-// kill ends the process if it still runs.
+// kill kills the process if it is still running.
 func (p *Process) kill() {
 	if p.state == nil {
 		p.cmd.Process.Kill()
