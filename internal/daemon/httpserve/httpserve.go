@@ -1,8 +1,6 @@
-// Package httpserve serves the plain HTTP pages of a daemon, its metrics and
-// its status page: to readers only, with bounds on everything that a reader may
-// take up. It knows nothing of what is served, and nothing of who asks: these
-// pages have no authentication, so the address that they listen on is their
-// only protection.
+// Package httpserve serves the plain HTTP pages of a daemon, its metrics and its status page:
+// read-only, with bounds on the resources of clients. It knows nothing of the content, and does not
+// authenticate clients: the address that the pages listen on is their only protection.
 package httpserve
 
 import (
@@ -21,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
-// What a reader may take up. Connections over maxConns wait in the listener's
-// queue until another ends; a page that is not taken within writeTime is cut.
+// Bounds on clients. Connections over maxConns wait in the listener's queue until another ends; a
+// response that is not read within writeTime is cut off.
 const (
 	maxConns   = 64
 	headerTime = 5 * time.Second
@@ -31,8 +29,8 @@ const (
 	maxHeader  = 16 << 10
 )
 
-// A Server serves one handler on one address. A nil *Server is one that was
-// not asked for: all of its methods do nothing.
+// A Server serves one handler on one address. A nil *Server is one that is not configured: all of
+// its methods do nothing.
 type Server struct {
 	name string
 	ln   net.Listener
@@ -40,12 +38,12 @@ type Server struct {
 	log  *slog.Logger
 }
 
-// Open listens on an address for handler. The name is that of the setting, for
-// errors, the log and [Server.Fact]. An address that is not valid means that
-// nobody wants the page: the Server is nil. Nothing is answered until Serve.
+// Open listens on an address for handler. The name is that of the setting, for errors, the log and
+// [Server.Facts]. An invalid address means that the page is not configured: the Server is nil.
+// Requests are served from Start on.
 //
-// A successor of the process gets the socket (daemon.Socket): whoever hands
-// over then stops the Server, or readers get pages of either.
+// A successor of the process inherits the socket (daemon.Socket): on a handover, stop the Server,
+// because otherwise clients get pages of either process.
 func Open(ctx context.Context, name string, at netip.AddrPort, handler http.Handler, log *slog.Logger) (*Server, error) {
 	if !at.IsValid() {
 		return nil, nil
@@ -64,7 +62,7 @@ func Open(ctx context.Context, name string, at netip.AddrPort, handler http.Hand
 	}}, nil
 }
 
-// readOnly refuses every method but GET and HEAD, whatever the handler.
+// readOnly refuses every method except GET and HEAD, whatever the handler.
 func readOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -77,9 +75,9 @@ func readOnly(h http.Handler) http.Handler {
 	})
 }
 
-// Start serves in a goroutine of its own until ctx ends or the function that
-// it returns is called, which waits for that goroutine and may be called again. A
-// listener that fails meanwhile is logged: no page is worth a daemon.
+// Start serves in a goroutine of its own until ctx ends or the returned function is called, which
+// waits for that goroutine and may be called again. A listener that fails meanwhile is only logged:
+// a page is not essential to a daemon.
 func (s *Server) Start(ctx context.Context) (stop func()) {
 	if s == nil {
 		return func() {}
@@ -100,15 +98,14 @@ func (s *Server) Start(ctx context.Context) (stop func()) {
 	return func() { cancel(); own.Wait() }
 }
 
-// Close gives up the address of a Server that was never started.
+// Close releases the address of a Server that was never started.
 func (s *Server) Close() {
 	if s != nil {
 		s.ln.Close()
 	}
 }
 
-// Facts returns what a daemon says when it is ready: "metrics_listen=ADDRESS",
-// or nothing.
+// Facts returns the daemon's facts for its ready line: "metrics_listen=ADDRESS", or nothing.
 func (s *Server) Facts() []string {
 	if s == nil {
 		return nil
