@@ -2,22 +2,21 @@ package shm
 
 import "sync/atomic"
 
-// A ring's control also has the copy slots of its sender: private memory that the receiver may
-// read without asking, and that the two copy together, a piece at a time. The receiver
-// takes pieces from the front, the sender from the back, until they meet, so each does
-// what it has time for.
+// A ring's control also has the copy slots of its sender: private memory that the receiver may read
+// at any time, and that the two copy together, a piece at a time. The receiver takes pieces from
+// the front, the sender from the back, until they meet, so each copies as much as it has time for.
 //
 //	free --Expose--> exposed --Accept--> copying --Free--> free
 //	                '------Revoke--> free
 //
-// Where the memory is, how large, and where it goes the two tell each other otherwise.
+// The two exchange the address, the size and the destination of the memory by other means.
 
-// CopySlots is how many copy slots a ring has.
+// CopySlots is the number of copy slots of a ring.
 const CopySlots = 56
 
-// A copySlot is one of a ring's, in the mapping.
+// A copySlot is one copy slot of a ring, in the mapping.
 type copySlot struct {
-	word   atomic.Uint64 // phase:2 back:31 front:31: pieces that nobody has taken are from front to before back
+	word   atomic.Uint64 // phase:2 back:31 front:31: untaken pieces are from front to before back
 	helped atomic.Uint64 // pieces that the sender has copied
 	_      [line - 16]byte
 }
@@ -39,7 +38,7 @@ func slotState(word uint64) (phase, front, back uint64) {
 	return word >> (2 * pieceBits), word & pieceMask, word >> pieceBits & pieceMask
 }
 
-// MaxExposed is how many bytes an exposed buffer can have.
+// MaxExposed bounds the bytes of an exposed buffer.
 const MaxExposed = pieceMask * smallestPiece
 
 const (
@@ -47,7 +46,7 @@ const (
 	largestPiece  = 128 << 10
 )
 
-// Piece returns how long the pieces of a buffer of n bytes are; the last may be shorter.
+// Piece returns the length of the pieces of a buffer of n bytes; the last may be shorter.
 func Piece(n int) int {
 	switch {
 	case n <= 128<<10:
@@ -60,8 +59,8 @@ func Piece(n int) int {
 
 func pieces(n int) uint64 { return uint64((n + Piece(n) - 1) / Piece(n)) }
 
-// Expose takes a slot for a buffer of n bytes, at most MaxExposed, and returns its number, or false if
-// the ring has no more.
+// Expose takes a slot for a buffer of n bytes, at most MaxExposed, and returns its number, or false
+// if none is free.
 func (s *Sender) Expose(n int) (i int, ok bool) {
 	for range CopySlots {
 		i := s.nextSlot
@@ -77,8 +76,8 @@ func (s *Sender) Expose(n int) (i int, ok bool) {
 	return 0, false
 }
 
-// Revoke takes slot i back, or reports that the receiver has accepted it: its buffer then
-// has to stay until the receiver says that it is done. In either case Free is still to be called.
+// Revoke takes slot i back, or returns false if the receiver has accepted it: its buffer must then
+// stay until the receiver reports that it is done. In either case the caller must still call Free.
 func (s *Sender) Revoke(i int) bool {
 	l := &s.ring.slots[i]
 	word := l.word.Load()
@@ -86,7 +85,7 @@ func (s *Sender) Revoke(i int) bool {
 	return phase == slotExposed && l.word.CompareAndSwap(word, slotWord(slotFree, 0, 0))
 }
 
-// Free ends slot i. The receiver has said that it is done, or wants nothing of it.
+// Free ends slot i, after the receiver has reported that it is done, or does not want it.
 func (s *Sender) Free(i int) {
 	s.ring.slots[i].word.Store(slotWord(slotFree, 0, 0))
 	s.exposed[i] = false
@@ -95,13 +94,13 @@ func (s *Sender) Free(i int) {
 // Help takes a piece of slot i for the sender to copy, and returns its number.
 func (s *Sender) Help(i int) (piece int, ok bool) { return s.ring.slots[i].claim(false) }
 
-// Helped tells the receiver that a piece which Help returned is copied.
+// Helped tells the receiver that a piece returned by Help has been copied.
 func (s *Sender) Helped(i int) {
 	raceRelease()
 	s.ring.slots[i].helped.Add(1)
 }
 
-// Accept takes slot i of the peer, or reports that it was revoked.
+// Accept takes slot i of the peer, or returns false if it was revoked.
 func (r *Receiver) Accept(i int) bool {
 	l := &r.ring.slots[i]
 	word := l.word.Load()
@@ -111,15 +110,15 @@ func (r *Receiver) Accept(i int) bool {
 	return ok
 }
 
-// Claim takes a piece of slot i for the receiver to copy, and returns its number, which
-// a broken peer can have made up.
+// Claim takes a piece of slot i for the receiver to copy, and returns its number, which a broken
+// peer may have made up.
 func (r *Receiver) Claim(i int) (piece int, ok bool) { return r.ring.slots[i].claim(true) }
 
-// Close leaves nothing of slot i to be taken by either.
+// Close leaves no piece of slot i to take for either side.
 func (r *Receiver) Close(i int) { r.ring.slots[i].word.Store(slotWord(slotCopying, 0, 0)) }
 
-// Settled reports whether all pieces of slot i, of n bytes, are copied, given how many the
-// receiver took and copied itself. It is for when Claim has none left.
+// Settled reports whether all pieces of slot i, of n bytes, are copied; own is the number that the
+// receiver took and copied. Call it when Claim has none left.
 func (r *Receiver) Settled(i, n int, own int) bool {
 	done := r.ring.slots[i].helped.Load()+uint64(own) >= pieces(n)
 	raceAcquire()

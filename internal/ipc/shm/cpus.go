@@ -5,7 +5,7 @@ import "math/bits"
 // CPUs is a set of processors: number n is bit n%64 of word n/64.
 type CPUs [16]uint64
 
-// Count returns how many there are.
+// Count returns the number of processors in the set.
 func (c CPUs) Count() int {
 	n := 0
 	for _, word := range c {
@@ -14,7 +14,7 @@ func (c CPUs) Count() int {
 	return n
 }
 
-// Common returns how many are in both sets.
+// Common returns the number of processors in both sets.
 func (c CPUs) Common(d CPUs) int {
 	for i := range c {
 		c[i] &= d[i]
@@ -22,9 +22,9 @@ func (c CPUs) Common(d CPUs) int {
 	return c.Count()
 }
 
-// Crowded reports whether more processes than processors want to run where one
-// process may, whose set is own and which is one of them. Each of the others is taken to run
-// on all of its processors alike; what an unknown set has, an empty one, is on every processor.
+// Crowded reports whether more processes than processors contend where one process may run, whose
+// set is own and which is one of them. Each of the others is assumed to spread evenly over its
+// processors; an empty set means unknown, and counts as all processors.
 func Crowded(own CPUs, others []CPUs) bool {
 	have := own.Count()
 	if have == 0 {

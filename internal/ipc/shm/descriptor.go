@@ -5,22 +5,21 @@ import (
 	"fmt"
 )
 
-// An Offer tells a peer how to map a segment, and how to prove that it may
-// read the describing process's memory. It is worth something on the same machine only, and
-// only to who could attach to that process anyway, but who holds it
-// should keep it: send it over an authenticated link.
+// A Descriptor tells a peer how to map a segment, and how to prove that it may read the describing
+// process's memory. It is useful only on the same machine, and only to a process that could attach
+// to that one anyway; still, send it over an authenticated link only.
 type Descriptor struct {
-	PID      int32    // of the process, in its own namespace
-	FD       int32    // its descriptor of the segment, or -1 if it was not the one to create it
+	PID      int32    // process id, in its own namespace
+	FD       int32    // its descriptor of the segment, or -1 if it did not create the segment
 	Boot     [16]byte // of the running system: Linux's boot_id
 	PIDSpace uint64   // inode of the PID namespace
-	Nonce    [16]byte // random; it is in the segment's head and at Proof
-	Size     uint64   // of the segment, bytes
+	Nonce    [16]byte // random; in the segment's head and at Proof
+	Size     uint64   // of the segment, in bytes
 	Proof    uint64   // address of the nonce in the process's private memory
 	CPUs     CPUs     // on which the process may run
 }
 
-// DescriptorSize is how many bytes an Offer takes.
+// DescriptorSize is the number of bytes of an encoded Descriptor.
 const DescriptorSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8 + 128
 
 const offerVersion = 1
@@ -45,8 +44,8 @@ func (o Descriptor) Append(b []byte) []byte {
 	return b
 }
 
-// ParseDescriptor reads what Append wrote. Another version is refused: the two
-// use their link instead.
+// ParseDescriptor parses what Append wrote. It refuses another version: the two processes then use
+// their link instead.
 func ParseDescriptor(b []byte) (Descriptor, error) {
 	if len(b) != DescriptorSize {
 		return Descriptor{}, fmt.Errorf("shm.ParseOffer: %d bytes, not %d", len(b), DescriptorSize)

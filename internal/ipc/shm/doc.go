@@ -1,25 +1,23 @@
-// Package shm carries messages between two processes of one machine through
-// memory both have mapped. It stands beside a link that the two have already,
-// which tells them of each other and of each other's end, and wakes the one
-// that sleeps: this package makes no system call to send or to receive, parks
-// nobody and notices no death.
+// Package shm carries messages between two processes of one machine through memory that both have
+// mapped. It complements an existing link between the two, which exchanges their descriptors,
+// reports the peer's end, and wakes a sleeping process: this package makes no system call to send
+// or to receive, parks no goroutine and does not detect death.
 //
-// It knows nothing of what it carries: no ranks, no tags, no requests. A record
-// is a head of 24 bytes and up to 32 KiB of payload; who has more cuts it.
+// It knows nothing of what it carries: no ranks, no tags, no requests. A record is a head of 24
+// bytes and up to 32 KiB of payload; the caller splits longer messages.
 //
 // # A segment
 //
-// [Create] makes the memory, as a file that has no name anywhere (memfd_create)
-// and is gone with the last process that has it. Its [Offer] goes to the peer
-// over the link, who gives it to [Open]. All state is in the segment and in the
-// two ends that [Segment.Ends] returns.
+// [Create] makes the memory, as an anonymous file (memfd_create) that is deleted with the last
+// process that has it. Its [Descriptor] is sent over the link to the peer, which passes it to
+// [Open]. All state is in the segment and in the two ends that [Segment.Ends] returns.
 //
 //	0     head: magic[8] version:u32 0:u32 size:u64 nonce[16]
 //	4096  ring that the creator sends on: control, cells, data
 //	...   ring that the opener sends on: the same
 //
-// A ring's control has four words of at most 8 bytes, 128 bytes from each other so that no two share
-// what a processor fetches at once:
+// A ring's control has four words of at most 8 bytes, 128 bytes apart so that no two share what a
+// processor fetches at once:
 //
 //	0     done: how many records the receiver is through with, a little late
 //	128   1 while the receiver sleeps
@@ -31,26 +29,26 @@
 //
 // # A ring
 //
-// A ring has one sender and one receiver. Its records are announced in a circular array of
-// cells, each a cache line:
+// A ring has one sender and one receiver. Its records are announced in a circular array of cells,
+// each a cache line:
 //
 //	0   word: stamp in the upper half, length of the payload in the lower
 //	8   head of the record
 //	32  the payload, if that is at most 32 bytes long; else offset:u64 into data
 //
-// The stamp of the n-th record, counted from 0, is n+1 (modulo 2^32): a cell whose stamp is that
-// of the round before is still to be filled. So a small message moves one line
-// and no index, and a receiver that polls looks at nothing else. The word
-// is stored last: of a sender that dies at any moment whole records remain.
+// The stamp of the n-th record, counted from 0, is n+1 (modulo 2^32): a cell with the stamp of the
+// previous round is not filled yet. So a small message transfers one cache line and no index, and a
+// polling receiver reads nothing else. The word is stored last: of a sender that dies at any moment
+// only complete records remain.
 //
-// Longer payloads lie in the data, one after the other and each in one piece.
-// Who sends decides where, and starts at the front again whenever the receiver has taken everything,
-// for memory that was just used is in the cache.
+// Longer payloads are in the data, one after the other and each contiguous. The sender allocates
+// them, and starts at the front again whenever the receiver has taken everything, because memory
+// used recently is in the cache.
 //
 // # A shared buffer
 //
-// [CreateSharedBuffer] makes memory for more than two: a [SharedBuffer], on which each of them posts what all others may
-// read. After the head, each has:
+// [CreateSharedBuffer] makes memory for more than two processes: a [SharedBuffer], on which each of
+// them posts data that all others may read. After the head, each has:
 //
 //	0      at: the stamp it has posted for last
 //	128    1 while it sleeps; by that word (a futex) the others wake it
@@ -58,32 +56,32 @@
 //	       at most 112 bytes long
 //	12288  4 pieces of 64 KiB, for longer ones
 //
-// The stamp is stored last, and the cell's before at. A process writes over a cell, or a piece, when all others have
-// posted for a later stamp, for then they have read it, or will not. Who sleeps here looks for itself every
-// 20 to 100 ms: nothing else tells it of a death.
+// The stamp is stored last, and the cell's before at. A process overwrites a cell, or a piece, when
+// all others have posted for a later stamp, because they have then read it, or will not. A process
+// that sleeps here wakes by itself every 20 to 100 ms: it is not notified of a death.
 //
 // # Trust
 //
-// The peer is a process of the same job, but may be broken. Whatever it writes, an end reads
-// and writes within its mapping only, and an impossible number ends
-// the ring with [ErrCorrupt]. The segment is sealed: it cannot shrink under a reader. Heads
-// are copied before they are shown; the bytes of a payload can change until they
-// are copied, so whoever decides by them copies first.
+// The peer is a process of the same job, but may be broken. Whatever it writes, an end reads and
+// writes only within its mapping, and an impossible number ends the ring with [ErrCorrupt]. The
+// segment is sealed: it cannot shrink under a reader. Heads are copied before they are returned;
+// the bytes of a payload can change until they are copied, so copy them before you base a decision
+// on them.
 //
 // # Sleeping
 //
-// Who is about to sleep says so (a store), then looks again (a load). Who sends stores
-// the record, then looks whether the peer sleeps. All four are sync/atomic's, which
-// are sequentially consistent: at least one of the two sees what the other did,
-// so a record is seen or its receiver is woken. The same holds for room.
+// A process that is about to sleep announces that (a store), then checks again (a load). A sender
+// stores the record, then checks whether the peer sleeps. All four are sync/atomic's, which are
+// sequentially consistent: at least one of the two sees what the other did, so either the record is
+// seen or its receiver is woken. The same holds for room.
 //
 // # Without a segment
 //
-// [OpenMemory] reads and writes the peer's own memory by system calls
-// (process_vm_readv and process_vm_writev), one copy instead of two. Where both
-// processes have a processor, the best that was seen for 256 KiB and more is that each
-// copies one half of a message through the other's memory at the same time. Where they
-// share one, it spares the second copy. Many systems do not allow it.
+// [OpenMemory] reads and writes the peer's own memory by system calls (process_vm_readv and
+// process_vm_writev), one copy instead of two. Where both processes have a processor, the best
+// measured for 256 KiB and more is that each copies one half of a message through the other's
+// memory at the same time. Where they share a processor, it saves the second copy. Many systems do
+// not permit it.
 //
 // Linux only: elsewhere every call that would make a segment fails.
 package shm

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCopied is how many bytes one system call copies. The runtime is not told
-// of the call, for that costs more than a small copy, so it bounds how long a
-// collection waits: some tens of microseconds.
+// maxCopied bounds the bytes that one system call copies. The runtime is not notified of the call,
+// because that costs more than a small copy, so the bound limits how long a garbage collection
+// waits: some tens of microseconds.
 const maxCopied = 128 << 10
 
-// OpenMemory proves that this process may read the memory of the one that made the
-// descriptor, by reading the nonce there. Where the system forbids it (another
-// user, Yama's ptrace_scope, seccomp) it fails, and messages go through the segment.
+// OpenMemory verifies that this process may read the memory of the one that made the descriptor, by
+// reading the nonce there. Where the system forbids it (another user, Yama's ptrace_scope, seccomp)
+// it fails, and messages go through the segment.
 func OpenMemory(o Descriptor) (*Memory, error) {
 	if err := sameMachine(o); err != nil {
 		return nil, fmt.Errorf("shm.OpenMemory: %w", err)
@@ -28,19 +28,17 @@ func OpenMemory(o Descriptor) (*Memory, error) {
 	return m, nil
 }
 
-// Read fills local with what the peer has at address addr. Each piece is read
-// together with the peer's nonce, so nothing is taken from another process that
-// came to have the number of one that ended; then, and when the peer has no such
-// memory, part of local may have been overwritten. The peer must leave the
-// memory alone until it is told that the read is over.
+// Read fills local with the peer's memory at address addr. Each piece is read together with the
+// peer's nonce, so that nothing is accepted from another process that reuses the number of one that
+// ended; in that case, and when the peer has no such memory, part of local may have been
+// overwritten. The peer must not modify the memory until it is told that the read is over.
 func (m *Memory) Read(local []byte, addr uint64) error {
 	return m.pieces("read", local, addr, m.readPiece)
 }
 
-// Write is the opposite of Read: the peer has the bytes of local at address addr
-// afterwards, or part of them when it fails. The nonce is read
-// right before each piece. When the peer reads one half of a
-// message while this process writes the other, a large message takes hardly more than half as long.
+// Write is the reverse of Read: it copies local to the peer's memory at address addr, or part of it
+// when it fails. It reads the nonce directly before each piece. When the peer reads one half of a
+// message while this process writes the other, a large message takes little more than half as long.
 func (m *Memory) Write(local []byte, addr uint64) error {
 	return m.pieces("write", local, addr, m.writePiece)
 }
@@ -65,11 +63,10 @@ func (m *Memory) pieces(op string, local []byte, addr uint64, piece func([]byte,
 
 var errNoMemory = errors.New("the peer has no such memory")
 
-// remote is an iovec of another process: its address is no pointer here.
+// remote is an iovec of another process: its address is not a pointer here.
 type remote struct{ base, len uintptr }
 
-// readPiece is one system call's part of Read. It is repeated where the kernel
-// stopped early.
+// readPiece performs one system call of Read. It repeats the call if the kernel stopped early.
 func (m *Memory) readPiece(local []byte, addr uint64) error {
 	for {
 		var nonce [16]byte
@@ -102,7 +99,7 @@ func (m *Memory) readPiece(local []byte, addr uint64) error {
 	}
 }
 
-// writePiece is the same for Write.
+// writePiece performs one system call of Write.
 func (m *Memory) writePiece(local []byte, addr uint64) error {
 	for {
 		if err := m.readPiece(nil, 0); err != nil {

@@ -2,6 +2,6 @@
 
 package shm
 
-// Pause tells the processor that this is a waiting loop, which spares its
-// other hyperthread and takes some tens of cycles on amd64.
+// Pause tells the processor that this is a waiting loop, which relieves its other hyperthread and
+// takes some tens of cycles on amd64.
 func Pause()

@@ -6,25 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// A Receiver is the receiving end of a ring. It is for one goroutine at a time.
+// A Receiver is the receiving end of a ring. It is not safe for concurrent use.
 type Receiver struct {
 	ring ring
 	err  error
 
-	at   uint64         // number of the record that is next
-	size int            // of its payload, once Next showed it
-	have bool           // whether Next did
-	head [HeadSize]byte // its copy
+	at   uint64         // number of the next record
+	size int            // of its payload, once Next returned it
+	have bool           // Next returned it
+	head [HeadSize]byte // copy of its head
 
-	told      uint64 // records the sender was told of
+	told      uint64 // records that the sender was told of
 	untold    int    // bytes of data since
 	announced bool   // that this end sleeps
 }
 
-// Next returns the next record, if there is one. The payload lies in the
-// shared memory: it stands until Done, but a peer that breaks the protocol could
-// change it before. The head is a copy and stands as long. Called again before
-// Done it returns the same record. An error is final.
+// Next returns the next record, if there is one. The payload is in the shared memory: it is valid
+// until Done, but a peer that breaks the protocol could modify it earlier. The head is a copy and
+// valid for the same time. A call before Done returns the same record. An error is permanent.
 func (r *Receiver) Next() (head *[HeadSize]byte, payload []byte, ok bool, err error) {
 	c := &r.ring.cells[r.at%cellCount]
 	word := c.word.Load()
@@ -52,8 +51,8 @@ func (r *Receiver) Next() (head *[HeadSize]byte, payload []byte, ok bool, err er
 	return &r.head, payload, true, nil
 }
 
-// Ready reports whether Next has something to say, a record or an error. It costs
-// one load from memory that changes only then.
+// Ready reports whether Next has a result, a record or an error. It costs one load from memory that
+// changes only then.
 func (r *Receiver) Ready() bool {
 	before := uint32(0)
 	if r.at >= cellCount {
@@ -62,8 +61,7 @@ func (r *Receiver) Ready() bool {
 	return uint32(r.ring.cells[r.at%cellCount].word.Load()>>32) != before || r.err != nil
 }
 
-// check is for a word that announces no record: an error if none ever could
-// follow it.
+// check handles a word that announces no record: it returns an error if none can ever follow it.
 func (r *Receiver) check(word uint64) error {
 	if r.err == nil {
 		_, r.err = ready(word, r.at)
@@ -76,8 +74,8 @@ func (r *Receiver) corrupt(format string, args ...any) error {
 	return r.err
 }
 
-// Done gives back the record that Next returned. It reports whether the sender
-// must be woken because it waits for room: true once per sleep.
+// Done releases the record that Next returned. It reports whether the sender must be woken because
+// it waits for room: true once per sleep.
 func (r *Receiver) Done() (wake bool) {
 	if !r.have {
 		panic("shm: Done without a record")
@@ -96,12 +94,12 @@ func (r *Receiver) Done() (wake bool) {
 	return claim(&r.ring.sendSleeps)
 }
 
-// From returns the processor on which the peer said it runs, or -1.
+// From returns the processor on which the peer reported to run, or -1.
 func (r *Receiver) From() int { return int(r.ring.sendsFrom.Load()) - 1 }
 
-// Sleep announces that the caller will not look again before it is woken, and
-// reports true, unless something came meanwhile, or the ring is corrupt: then nothing is
-// announced. Next takes the announcement back when it finds a record.
+// Sleep announces that the caller will not check again before it is woken, and returns true, unless
+// a record arrived meanwhile, or the ring is corrupt: then it announces nothing. Next revokes the
+// announcement when it finds a record.
 func (r *Receiver) Sleep() bool {
 	r.ring.recvSleeps.Store(1)
 	r.announced = true
@@ -113,8 +111,8 @@ func (r *Receiver) Sleep() bool {
 	return true
 }
 
-// Awake takes back what Sleep announced, for a receiver that woke by itself and
-// wants no wake-up in vain.
+// Awake revokes the announcement of Sleep, for a receiver that woke by itself and wants no
+// unnecessary wake-up.
 func (r *Receiver) Awake() {
 	r.ring.recvSleeps.Store(0)
 	r.announced = false

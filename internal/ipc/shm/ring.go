@@ -8,32 +8,30 @@ import (
 )
 
 const (
-	// HeadSize is how many bytes the caller's head of a record has.
+	// HeadSize is the size in bytes of a record's head, which belongs to the caller.
 	HeadSize = 24
 
-	// MaxRecord is the most bytes of payload that one record carries. It
-	// is what a message of megabytes is best cut into: as long as a chunk can be
-	// before its copying in and its copying out no longer overlap well.
+	// MaxRecord is the maximum payload of one record, in bytes. It is the best chunk size for a
+	// message of megabytes: the largest for which the copies in and out still overlap well.
 	MaxRecord = 32 << 10
 
 	line      = 64       // bytes of a cache line
-	inline    = 32       // bytes of payload that a cell holds itself
-	cellCount = 512      // records of a ring under way at once, a power of two
+	inline    = 32       // bytes of payload in the cell itself
+	cellCount = 512      // records of a ring in flight, a power of two
 	apart     = 2 * line // between words that different processes write
 
-	// A receiver says what it is through with once it is so much: each time
-	// costs the sender a cache line. Together they are far less than a ring has,
-	// so a sender that finds no room always has records outstanding
-	// that will make the receiver speak.
+	// A receiver reports its progress once it has this much to report: each report costs the sender
+	// a cache line. Together these are far less than a ring holds, so a sender without room always
+	// has enough records outstanding to make the receiver report.
 	tellCells = cellCount / 8
 	tellBytes = 4 << 10
 )
 
-// ErrCorrupt is in the error of an end whose peer wrote what no peer that keeps to
-// the protocol writes. Nothing more can be sent or received with that end.
+// ErrCorrupt is in the error of an end whose peer violated the protocol. That end can no longer
+// send or receive.
 var ErrCorrupt = errors.New("the shared memory is corrupt")
 
-// A control is the part of a ring that says how far its ends are.
+// A control is the part of a ring with the progress of its ends.
 type control struct {
 	done       atomic.Uint64 // written by the receiver
 	_          [apart - 8]byte
@@ -61,13 +59,12 @@ type ring struct {
 }
 
 const (
-	controlBytes = 4096 // a page; the data should begin with one
+	controlBytes = 4096 // a page; the data should be page-aligned
 	cellsBytes   = cellCount * line
 	ringBytes    = controlBytes + cellsBytes // without data
 )
 
-// ringOf returns the ring in mem, of which there are more than ringBytes, at a multiple
-// of a line's size.
+// ringOf returns the ring in mem, which must be longer than ringBytes and cache-line aligned.
 func ringOf(mem []byte) ring {
 	return ring{
 		control: (*control)(unsafe.Pointer(&mem[0])),
@@ -79,9 +76,8 @@ func ringOf(mem []byte) ring {
 // stamp returns the stamp of record n.
 func stamp(n uint64) uint32 { return uint32(n) + 1 }
 
-// ready reports whether record n is there, given its cell's word, and
-// false with an error if the word is neither that record's nor that of what was
-// in the cell before.
+// ready reports whether record n is present, given its cell's word, and returns an error if the
+// word is neither that record's nor that of the previous record in the cell.
 func ready(word, n uint64) (bool, error) {
 	switch s := uint32(word >> 32); {
 	case s == stamp(n):

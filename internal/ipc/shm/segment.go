@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// DefaultData is how many bytes of payload each direction of a segment
-	// holds where the caller does not say. Small messages use the first 64 KiB of it only;
-	// where processes have very many peers, MinData costs large ones a tenth of their speed.
+	// DefaultData is the default number of payload bytes in each direction of a segment. Small
+	// messages use only its first 64 KiB; for processes with very many peers, MinData costs large
+	// messages a tenth of their speed.
 	DefaultData = 512 << 10
 
-	// MinData and MaxData bound it. With the least, a record of the largest size always
-	// finds room once the receiver has taken everything it was sent and told so.
+	// MinData and MaxData bound it. With MinData, a record of the largest size always finds room
+	// once the receiver has taken everything that was sent and reported so.
 	MinData = 4 * MaxRecord
 	MaxData = 64 << 20
 
@@ -24,7 +24,7 @@ const (
 	maxSegment = headBytes + 2*(ringBytes+MaxData)
 )
 
-// What a segment holds, and how that is laid out.
+// The contents of a segment, and their layout.
 const (
 	ringsLayout        = 1
 	sharedBufferLayout = 1 << 16
@@ -32,7 +32,7 @@ const (
 
 var magic = [8]byte{'i', 's', 't', 'h', 's', 'h', 'm', '\n'}
 
-// segmentHead is what a segment begins with.
+// segmentHead is the start of a segment.
 type segmentHead struct {
 	magic   [8]byte
 	version uint32
@@ -41,21 +41,20 @@ type segmentHead struct {
 	nonce   [16]byte
 }
 
-// ErrElsewhere is in the error of [Open] and [OpenMemory] when the peer runs on
-// another machine or in another PID namespace, as far as can be seen.
+// ErrElsewhere is in the error of [Open] and [OpenMemory] when the peer runs on another machine or
+// in another PID namespace, as far as can be determined.
 var ErrElsewhere = errors.New("the peer is not in this machine's PID namespace")
 
-// A Segment is memory that two processes have mapped. Its methods are for
-// one goroutine at a time.
+// A Segment is memory that two processes have mapped. It is not safe for concurrent use.
 type Segment struct {
 	mem     []byte
 	fd      int  // -1 once closed, or if opened
-	creator bool // which ring it sends on
+	creator bool // determines which ring it sends on
 	offer   Descriptor
-	proof   *[16]byte // keeps what the descriptor's Proof points to
+	proof   *[16]byte // what the descriptor's Proof points to
 }
 
-// sizeOf returns the size of a segment with so much data in each direction.
+// sizeOf returns the size of a segment with data bytes in each direction.
 func sizeOf(data int) (int, error) {
 	if data == 0 {
 		data = DefaultData
@@ -66,7 +65,7 @@ func sizeOf(data int) (int, error) {
 	return headBytes + 2*(ringBytes+data), nil
 }
 
-// checkSize is for a size that a peer tells.
+// checkSize validates a size sent by a peer.
 func checkSize(size uint64) error {
 	if size < minSegment || size > maxSegment || (size-minSegment)%(2*page) != 0 {
 		return fmt.Errorf("a segment of %d bytes: want %d to %d, in steps of %d", size, minSegment, maxSegment, 2*page)
@@ -76,13 +75,13 @@ func checkSize(size uint64) error {
 
 func (s *Segment) head() *segmentHead { return (*segmentHead)(unsafe.Pointer(&s.mem[0])) }
 
-// Descriptor returns what the peer needs. On the creator's side that is to [Open] the
-// segment; on the other side it is for [OpenMemory] only. It holds until Close.
+// Descriptor returns what the peer needs. On the creator's side that is for [Open]; on the other
+// side it is for [OpenMemory] only. It is valid until Close.
 func (s *Segment) Descriptor() Descriptor { return s.offer }
 
-// Ends returns the two ends of this process. Call it once: two senders for one
-// ring would write over each other's records. They must not be used once the
-// segment is closed: a touch of memory that is no longer mapped ends the process.
+// Ends returns the two ends of this process. Call it once: two senders for one ring would overwrite
+// each other's records. Do not use them once the segment is closed: an access to unmapped memory
+// ends the process.
 func (s *Segment) Ends() (*Sender, *Receiver) {
 	half := (len(s.mem) - headBytes) / 2
 	out, in := s.mem[headBytes:headBytes+half:headBytes+half], s.mem[headBytes+half:]
@@ -92,7 +91,7 @@ func (s *Segment) Ends() (*Sender, *Receiver) {
 	return &Sender{ring: ringOf(out)}, &Receiver{ring: ringOf(in)}
 }
 
-// checkHead compares what is mapped with what was described.
+// checkHead compares the mapped head with the descriptor.
 func (s *Segment) checkHead(o Descriptor, layout uint32) error {
 	h := *s.head()
 	switch {
@@ -108,7 +107,7 @@ func (s *Segment) checkHead(o Descriptor, layout uint32) error {
 	return nil
 }
 
-// parseUUID reads 16 bytes written in hexadecimal digits with dashes.
+// parseUUID parses 16 bytes in hexadecimal digits with dashes.
 func parseUUID(s string) (id [16]byte, err error) {
 	var a uint32
 	var b, c, d uint16

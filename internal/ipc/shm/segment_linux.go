@@ -12,13 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals keep a peer from taking memory away under a reader, which would be a
-// bus error.
+// seals prevent a peer from removing memory under a reader, which would cause a bus error.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Create makes a segment whose each direction holds data bytes of payload:
-// DefaultData if 0, otherwise a multiple of 4096 from MinData to MaxData. Memory is taken page by
-// page when it is first used.
+// Create makes a segment with data bytes of payload in each direction: DefaultData if 0, otherwise
+// a multiple of 4096 from MinData to MaxData. Memory is allocated page by page at the first use.
 func Create(data int) (*Segment, error) {
 	size, err := sizeOf(data)
 	if err != nil {
@@ -61,7 +59,7 @@ func create(fd, size int, layout uint32) (*Segment, error) {
 	return s, nil
 }
 
-// newSegment maps fd and fills what both sides have.
+// newSegment maps fd and sets what both sides have.
 func newSegment(fd, size int) (*Segment, error) {
 	o, err := describeProcess()
 	if err != nil {
@@ -78,10 +76,10 @@ func newSegment(fd, size int) (*Segment, error) {
 	return s, nil
 }
 
-// Open maps the segment that a peer of this machine described. The caller then
-// tells the peer, who can call CloseFile. It fails, with ErrElsewhere, if the peer cannot be
-// of this machine and PID namespace, and if the descriptor is not of a segment
-// that this process may open: the two stay with their link.
+// Open maps the segment that a peer of this machine described. The caller then tells the peer,
+// which can call CloseFile. It fails, with ErrElsewhere, if the peer is not on this machine and in
+// this PID namespace, and if the descriptor is not of a segment that this process may open: the two
+// then use only their link.
 func Open(o Descriptor) (*Segment, error) {
 	if err := checkSize(o.Size); err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
@@ -110,7 +108,7 @@ func openFile(o Descriptor, layout uint32) (*Segment, error) {
 }
 
 func open(path string, o Descriptor, layout uint32) (*Segment, error) {
-	// Not blocking, should it be somebody's pipe instead.
+	// Non-blocking, in case it is a pipe instead.
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -142,8 +140,8 @@ func open(path string, o Descriptor, layout uint32) (*Segment, error) {
 	return s, nil
 }
 
-// CloseFile closes the creator's descriptor, after which nobody can open the
-// segment any more. The mappings stay.
+// CloseFile closes the creator's descriptor; afterwards the segment can no longer be opened. The
+// mappings stay.
 func (s *Segment) CloseFile() error {
 	if s.fd < 0 {
 		return nil
@@ -156,8 +154,8 @@ func (s *Segment) CloseFile() error {
 	return nil
 }
 
-// Close unmaps the segment and closes its descriptor, if that is still open. The
-// ends must not be in use, nor be used again. Closing twice does nothing.
+// Close unmaps the segment and closes its descriptor, if that is still open. The ends must not be
+// in use, nor be used again. A second call does nothing.
 func (s *Segment) Close() error {
 	err := s.CloseFile()
 	if s.mem != nil {
@@ -170,7 +168,7 @@ func (s *Segment) Close() error {
 	return err
 }
 
-// describeProcess describes this process, as far as a descriptor does.
+// describeProcess returns a descriptor with the fields about this process.
 func describeProcess() (Descriptor, error) {
 	o := Descriptor{PID: int32(os.Getpid())}
 	self, err := os.Readlink("/proc/self")
@@ -196,8 +194,8 @@ func describeProcess() (Descriptor, error) {
 	return o, nil
 }
 
-// Allowed returns the processors on which this process may run, as far as there are
-// bits for them.
+// Allowed returns the processors on which this process may run, as far as the set has bits for
+// them.
 func Allowed() (c CPUs) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) == nil {
@@ -210,7 +208,7 @@ func Allowed() (c CPUs) {
 	return c
 }
 
-// sameMachine checks that a descriptor is of this machine and PID namespace.
+// sameMachine verifies that a descriptor is of this machine and PID namespace.
 func sameMachine(o Descriptor) error {
 	us, err := describeProcess()
 	if err != nil {

@@ -21,7 +21,7 @@ func Create(data int) (*Segment, error) {
 // Open fails: this is not Linux.
 func Open(Descriptor) (*Segment, error) { return nil, fmt.Errorf("shm.Open: %w", errNoLinux) }
 
-// Allowed returns the empty set: it is not known.
+// Allowed returns the empty set: unknown.
 func Allowed() CPUs { return CPUs{} }
 
 // CloseFile does nothing.

@@ -5,30 +5,29 @@ import (
 	"fmt"
 )
 
-// A Sender is the sending end of a ring. It is for one goroutine at a time.
+// A Sender is the sending end of a ring. It is not safe for concurrent use.
 type Sender struct {
 	ring ring
 	err  error
 
 	sent uint64 // records
-	done uint64 // records that the receiver was through with when last asked
+	done uint64 // records that the receiver had finished with at the last check
 
-	// Of the data: where the next payload goes, if it fits there, and how many
-	// bytes were taken and given back since the beginning. Bytes skipped at
-	// the end, for want of a single piece, count as taken by the record after them.
+	// Of the data: where the next payload goes, if it fits there, and how many bytes were taken and
+	// freed since the beginning. Bytes skipped at the end, for lack of a contiguous piece, count as
+	// taken by the record after them.
 	next        int
 	taken, free uint64
-	takenBy     [cellCount]uint64 // taken, after the record in each cell
+	takenBy     [cellCount]uint64 // value of taken after the record in each cell
 
 	nextSlot int             // the next to be used, if it is free
-	exposed  [CopySlots]bool // those that are not
+	exposed  [CopySlots]bool // slots in use
 }
 
-// TrySend sends a record of the head and of all of payload, one after the other, if there
-// is room; it copies them. If not it does nothing and reports false, as it does
-// once [Sender.Err] is not nil. More than MaxRecord bytes of payload are the
-// caller's mistake, and a panic. It neither waits nor allocates. After
-// one or several that were sent, [Sender.PeerSleeps] must be asked.
+// TrySend sends a record of the head and of all of payload, concatenated, if there is room; it
+// copies them. Otherwise it does nothing and returns false, as it does once [Sender.Err] is not
+// nil. More than MaxRecord bytes of payload are an error of the caller, and panic. It neither
+// blocks nor allocates. After one or several sends, the caller must call [Sender.PeerSleeps].
 func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
 	n := 0
 	for _, p := range payload {
@@ -61,14 +60,14 @@ func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
 	return true
 }
 
-// place takes n bytes of the data.
+// place allocates n bytes of the data.
 func (s *Sender) place(n int) (at int, ok bool) {
 	n = roundUp(n)
 	if s.next+n > hot {
 		s.learn()
 	}
 	if s.taken == s.free {
-		s.next = 0 // nothing is in use; memory used just now is in the cache
+		s.next = 0 // nothing is in use; memory used recently is in the cache
 	}
 	at, skip, ok := s.fit(n)
 	if !ok {
@@ -84,11 +83,10 @@ func (s *Sender) place(n int) (at int, ok bool) {
 	return at, true
 }
 
-// hot is how much of the data a sender uses before it asks whether it can
-// start over.
+// hot is how much of the data a sender uses before it checks whether it can start over.
 const hot = 64 << 10
 
-// fit finds n bytes in one piece: where, and after skipping how many.
+// fit finds n contiguous bytes: where, and after skipping how many.
 func (s *Sender) fit(n int) (at, skip int, ok bool) {
 	at = s.next
 	if at+n > len(s.ring.data) {
@@ -97,8 +95,8 @@ func (s *Sender) fit(n int) (at, skip int, ok bool) {
 	return at, skip, s.taken+uint64(skip+n)-s.free <= uint64(len(s.ring.data))
 }
 
-// checkRoom learns how far the receiver is and reports whether there is room
-// for a record of n bytes now.
+// checkRoom reads the receiver's progress and reports whether there is room for a record of n bytes
+// now.
 func (s *Sender) checkRoom(n int) bool {
 	if !s.learn() || s.sent-s.done == cellCount {
 		return false
@@ -113,8 +111,7 @@ func (s *Sender) checkRoom(n int) bool {
 	return ok
 }
 
-// learn looks how far the receiver is. It reports false when the ring is
-// corrupt.
+// learn reads the receiver's progress. It returns false when the ring is corrupt.
 func (s *Sender) learn() bool {
 	if s.err != nil {
 		return false
@@ -123,7 +120,7 @@ func (s *Sender) learn() bool {
 	if done == s.done {
 		return true
 	}
-	if done-s.done > s.sent-s.done { // behind what it was, or ahead of what was sent
+	if done-s.done > s.sent-s.done { // behind its earlier value, or ahead of what was sent
 		s.err = fmt.Errorf("shm: the peer is through with %d records of %d, after %d: %w", done, s.sent, s.done, ErrCorrupt)
 		return false
 	}
@@ -131,14 +128,14 @@ func (s *Sender) learn() bool {
 	return true
 }
 
-// PeerSleeps reports whether the receiver must be woken, and takes that upon the
-// caller: it is true once per sleep. Ask it after sending.
+// PeerSleeps reports whether the caller must wake the receiver: it is true once per sleep. Call it
+// after sending.
 func (s *Sender) PeerSleeps() bool { return claim(&s.ring.recvSleeps) }
 
-// Sleep announces that the caller will not try again before it is woken, and
-// reports true, unless a record of n bytes of payload has room now, or the
-// ring is corrupt: then nothing is announced. A sender that wakes by itself need
-// not take the announcement back; it may be woken in vain.
+// Sleep announces that the caller will not try again before it is woken, and returns true, unless
+// there is room for a record of n bytes of payload now, or the ring is corrupt: then it announces
+// nothing. A sender that wakes by itself need not revoke the announcement; it may then be woken
+// unnecessarily.
 func (s *Sender) Sleep(n int) bool {
 	s.ring.sendSleeps.Store(1)
 	if s.checkRoom(n) || s.err != nil { // after the store: see the package's documentation
@@ -148,7 +145,7 @@ func (s *Sender) Sleep(n int) bool {
 	return true
 }
 
-// From tells the peer on which processor this process runs: a hint, for who waits.
+// From tells the peer on which processor this process runs: a hint for its waits.
 func (s *Sender) From(cpu int) {
 	if at := uint32(cpu + 1); s.ring.sendsFrom.Load() != at {
 		s.ring.sendsFrom.Store(at)

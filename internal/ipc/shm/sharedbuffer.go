@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// MaxSharedBufferRanks is how many processes may share a shared buffer.
+	// MaxSharedBufferRanks bounds the processes that share a shared buffer.
 	MaxSharedBufferRanks = 64
 
-	// SharedBufferPiece is how many bytes a process may post at a time.
+	// SharedBufferPiece bounds the bytes of one post.
 	SharedBufferPiece = 64 << 10
 
 	sharedBufferCells  = 64  // posts of a process that stay readable at the same time
-	sharedBufferPieces = 4   // of which so many may be long: more than postedShort bytes
-	postedShort        = 112 // bytes that a cell holds itself, which move with its stamp
+	sharedBufferPieces = 4   // how many of these may be long: more than postedShort bytes
+	postedShort        = 112 // bytes in the cell itself, which are transferred with its stamp
 )
 
-// ErrPassed is in the error of [SharedBuffer.Read] when the process that is waited for has gone on
-// without posting.
+// ErrPassed is in the error of [SharedBuffer.Read] when the process has gone on without posting for
+// the stamp.
 var ErrPassed = errors.New("it has gone on to a later step")
 
-// post announces what a process has posted.
+// post announces the data of one post.
 type post struct {
 	stamp atomic.Uint64
 	size  uint32
-	piece uint32 // where it is long
+	piece uint32 // where the data is if it is long
 	short [postedShort]byte
 }
 
-// poster is what one process writes of the shared buffer, beside its pieces, and the word by which
+// poster is what one process writes to the shared buffer, except its pieces, and the word by which
 // the others wake it.
 type poster struct {
-	at     atomic.Uint64 // its last stamp: it reads nothing any more that bears an earlier one
+	at     atomic.Uint64 // its last stamp: it no longer reads posts with an earlier one
 	_      [apart - 8]byte
 	sleeps atomic.Uint32 // set by the process, cleared by all
 	_      [apart - 4]byte
@@ -49,7 +49,7 @@ const (
 	sharedBufferShare = posterBytes + sharedBufferPieces*SharedBufferPiece
 )
 
-// sharedBufferSize is the size of the segment for so many processes.
+// sharedBufferSize returns the size of the segment for a number of processes.
 func sharedBufferSize(processes int) (int, error) {
 	if processes < 2 || processes > MaxSharedBufferRanks {
 		return 0, fmt.Errorf("a shared buffer for %d processes: want 2 to %d", processes, MaxSharedBufferRanks)
@@ -57,17 +57,17 @@ func sharedBufferSize(processes int) (int, error) {
 	return headBytes + processes*sharedBufferShare, nil
 }
 
-// A SharedBuffer is memory on which each of a few processes of a machine posts what all the others
-// may read: what is said to many is written once, and who reads waits for nobody who only
-// passes it on.
+// A SharedBuffer is memory on which each of a few processes of a machine posts data that all the
+// others may read: a broadcast is written once, and no reader waits for a process that only
+// forwards it.
 //
-// What is posted bears a stamp, which is greater than that of all the process posted before. All
-// processes post for the same stamps in the same order, if only nothing, and each reads what
-// bears its own last stamp. So who has posted is through with what came before: a process may
-// write over one of its own pieces as soon as all have posted something later than it.
+// Every post has a stamp, which is greater than those of all earlier posts of the process. All
+// processes post for the same stamps in the same order, possibly without data, and each reads the
+// posts with its own last stamp. So a process that has posted has finished with earlier posts: a
+// process may overwrite one of its own pieces as soon as all have posted with a later stamp.
 //
-// A SharedBuffer is for one goroutine at a time. The peers may be broken: see Trust in the package's
-// documentation.
+// A SharedBuffer is not safe for concurrent use. The peers may be broken: see Trust in the
+// package's documentation.
 type SharedBuffer struct {
 	seg    *Segment
 	me     int
@@ -75,17 +75,18 @@ type SharedBuffer struct {
 	data   [][]byte                   // of each process
 	mine   [sharedBufferCells]uint64  // the stamps of this process's posts
 	long   [sharedBufferPieces]uint64 // and of those in the pieces
-	next   int                        // which cell is written over next
-	piece  int                        // and which piece
-	low    uint64                     // all processes have posted for this stamp at least
-	met    uint64                     // a bit for each of which the last step's post was read
-	single bool                       // other goroutines run only where who waits lets them
+	next   int                        // the cell to overwrite next
+	piece  int                        // the piece to overwrite next
+	low    uint64                     // all processes have posted for at least this stamp
+	met    uint64                     // a bit for each process whose post of the last step was read
+	single bool                       // other goroutines run only when a waiting one yields
 	waiter *Waiter
 	since  time.Time
 }
 
-// SharedBuffer returns the segment, which CreateSharedBuffer or OpenSharedBuffer made, as the shared buffer of the
-// given process, from 0, of so many. others says on which processors those run. Call it once.
+// SharedBuffer returns the segment, made by CreateSharedBuffer or OpenSharedBuffer, as the shared
+// buffer of process me, from 0, among processes. others has the processors of the other processes.
+// Call it once.
 func (s *Segment) SharedBuffer(me, processes int, others []CPUs) *SharedBuffer {
 	b := &SharedBuffer{seg: s, me: me, since: time.Now(), single: runtime.GOMAXPROCS(0) == 1}
 	for i := range processes {
@@ -97,10 +98,10 @@ func (s *Segment) SharedBuffer(me, processes int, others []CPUs) *SharedBuffer {
 	return b
 }
 
-// Post shows what the parts hold one behind the other, at most SharedBufferPiece bytes, to all others. It waits until one of the
-// process's own pieces is free, and gives up when ctx is done or when check, which is called now and
-// then while it waits for long, returns an error. After an error nothing has been posted, and the stamp
-// may be used again.
+// Post posts the concatenation of parts, at most SharedBufferPiece bytes, to all others. It waits
+// until one of the process's own pieces is free, and fails when ctx is done or when check, which it
+// calls now and then during a long wait, returns an error. After an error nothing has been posted,
+// and the stamp may be used again.
 func (b *SharedBuffer) Post(ctx context.Context, stamp uint64, check func() error, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
@@ -145,10 +146,11 @@ func (b *SharedBuffer) Post(ctx context.Context, stamp uint64, check func() erro
 	return nil
 }
 
-// Read returns what a process has posted for stamp, the caller's own last one, and waits for it
-// as Post does. It is the shared buffer's memory, which stays as it is until the caller posts again.
+// Read returns the data that a process posted for stamp, which must be the caller's own last one,
+// and waits for it as Post does. The result is in the shared buffer's memory, which does not change
+// until the caller posts again.
 func (b *SharedBuffer) Read(ctx context.Context, process int, stamp uint64, check func() error) ([]byte, error) {
-	p, i := b.all[process], (b.next+sharedBufferCells-1)%sharedBufferCells // where the caller's own is, and mostly the others'
+	p, i := b.all[process], (b.next+sharedBufferCells-1)%sharedBufferCells // the index of the caller's own post, and usually that of the others
 	if err := b.wait(ctx, p, aim{stamp, i}, check); err != nil {
 		return nil, err
 	}
@@ -172,7 +174,7 @@ func (b *SharedBuffer) Read(ctx context.Context, process int, stamp uint64, chec
 	return nil, fmt.Errorf("shm: process %d of the shared buffer posts %d bytes in piece %d: %w", process, n, piece, ErrCorrupt)
 }
 
-// find returns in which cell the post for stamp is, or -1.
+// find returns the index of the cell with the post for stamp, or -1.
 func (p *poster) find(stamp uint64) int {
 	for i := range p.posts {
 		if p.posts[i].stamp.Load() == stamp {
@@ -182,25 +184,25 @@ func (p *poster) find(stamp uint64) int {
 	return -1
 }
 
-// An aim is what is waited for: a post for stamp, probably in the cell, or a later one.
+// An aim is what a wait is for: a post for stamp, probably in the cell, or a later one.
 type aim struct {
 	stamp uint64
 	cell  int
 }
 
-// reached reports whether it is there. A post's own cell is looked at first: its line has to be
-// fetched anyway.
+// reached reports whether it is there. It checks the post's own cell first: that cache line has to
+// be fetched anyway.
 func (p *poster) reached(a aim) bool {
 	return p.posts[a.cell].stamp.Load() == a.stamp || p.at.Load() >= a.stamp
 }
 
-// Sleepers look after themselves so often: for the caller's context and check.
+// A sleeping process wakes at these intervals by itself, to check the caller's context and check.
 const (
 	shortSleep = 20 * time.Millisecond
 	longSleep  = 100 * time.Millisecond
 )
 
-// wait returns when a process has posted what is aimed at.
+// wait returns when a process has posted what a describes.
 func (b *SharedBuffer) wait(ctx context.Context, p *poster, a aim, check func() error) error {
 	if p.reached(a) {
 		return nil
@@ -231,7 +233,7 @@ func (b *SharedBuffer) wait(ctx context.Context, p *poster, a aim, check func() 
 	}
 }
 
-// sleep is wait for who has polled in vain.
+// sleep is wait after polling without success.
 func (b *SharedBuffer) sleep(ctx context.Context, p *poster, a aim, check func() error) error {
 	sleeps := &b.all[b.me].sleeps
 	defer sleeps.Store(0)
@@ -253,5 +255,5 @@ func (b *SharedBuffer) sleep(ctx context.Context, p *poster, a aim, check func()
 	}
 }
 
-// Close unmaps the shared buffer, which must not be used after that.
+// Close unmaps the shared buffer. Do not use it afterwards.
 func (b *SharedBuffer) Close() error { return b.seg.Close() }

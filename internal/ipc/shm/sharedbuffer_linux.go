@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateSharedBuffer makes the segment of a shared buffer for so many processes, 2 to MaxSharedBufferRanks, and
-// [OpenSharedBuffer] opens it for the others. Memory is taken page by page when it is first used.
+// CreateSharedBuffer makes the segment of a shared buffer for 2 to MaxSharedBufferRanks processes;
+// the others open it with [OpenSharedBuffer]. Memory is allocated page by page at the first use.
 func CreateSharedBuffer(processes int) (*Segment, error) {
 	size, err := sharedBufferSize(processes)
 	if err != nil {
@@ -23,8 +23,8 @@ func CreateSharedBuffer(processes int) (*Segment, error) {
 	return s, nil
 }
 
-// OpenSharedBuffer maps the shared buffer for so many processes that a peer of this machine described, and fails as
-// [Open] does.
+// OpenSharedBuffer maps the shared buffer for a number of processes that a peer of this machine
+// described, and fails as [Open] does.
 func OpenSharedBuffer(o Descriptor, processes int) (*Segment, error) {
 	size, err := sharedBufferSize(processes)
 	if err == nil && o.Size != uint64(size) {
@@ -45,13 +45,14 @@ const (
 	futexWake = 1
 )
 
-// waitFutex sleeps until it is woken, unless the word is not value any more; for as long as d at most.
+// waitFutex sleeps until it is woken, unless the word no longer has this value, but no longer than
+// d.
 func waitFutex(word *atomic.Uint32, value uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// wakeFutex wakes who sleeps there.
+// wakeFutex wakes a process that sleeps there.
 func wakeFutex(word *atomic.Uint32) {
 	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1, 0, 0, 0)
 }

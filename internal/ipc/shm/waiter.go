@@ -2,20 +2,20 @@ package shm
 
 import "time"
 
-// A Pace says how a process waits. The zero value is a good one for a process
-// that has a processor to itself.
+// A WaitPolicy sets how a process waits. The zero value suits a process that has a processor to
+// itself.
 type WaitPolicy struct {
-	// Crowded says that more processes of the job than processors want to run: one that
-	// polls keeps the one it waits for from running, so it yields at once, and goes on
-	// yielding while that gives the processor to others.
+	// Crowded means that more processes of the job than processors want to run: a polling process
+	// keeps the one it waits for from running, so it yields at once, and continues to yield while
+	// that lets other processes run.
 	Crowded bool
 
-	// Budget is how long a wait polls before it should sleep: 50 us if 0. It is not
-	// spent by one that should sleep at once, if negative.
+	// Budget is how long a wait polls before it should sleep: 50 us if 0. If negative, a wait
+	// should sleep at once.
 	Budget time.Duration
 }
 
-// A Step is what a wait should do after a poll that found nothing.
+// A Step is the action of a wait after a poll that found nothing.
 type Step uint8
 
 const (
@@ -25,80 +25,79 @@ const (
 	Nap                   // call [NapCPU], then poll
 )
 
-// YieldEvery is after how many polls who waits should let other goroutines run where there is one
-// processor for all: that costs as much as a poll.
+// YieldEvery is the number of polls after which a wait should let other goroutines run if there is
+// only one processor: that costs as much as a poll.
 const YieldEvery = 16
 
 const (
 	defaultBudget = 50 * time.Microsecond
 	maxBudget     = 5 * time.Millisecond
 
-	fewSpins = 128 // before the first question
+	fewSpins = 128 // before the first call of Next
 	minSpins = 4
 
-	// A crowded wait makes so many yields though its budget is spent, unless one
-	// takes so long that whoever runs instead must be computing.
+	// A crowded wait yields this often even after its budget is spent, unless a yield takes so long
+	// that the process running instead must be computing.
 	crowdYields = 64
 	longYield   = time.Millisecond
 
-	// A wait tries so often whether others want the processor, and takes it that they do
-	// while a yield takes longer than quickYield: until so many in a row were quick. Where
-	// one took longYield whoever runs instead computes, and is left alone for so long.
+	// A wait tests this often whether others want the processor, and assumes so while a yield takes
+	// longer than quickYield: until several in a row were quick. After a yield that took longYield
+	// the other process is computing, and the wait does not yield again for that long.
 	tryEvery   = 100 * time.Microsecond
 	quickYield = 2 * time.Microsecond
 	quickRow   = 16
 	noYieldFor = 100 * time.Millisecond
 
-	// A crowded process that had so many turns in vain looks for another place among those
-	// that take turns, and then stays for a while, twice as long each time it did not help.
+	// A crowded process with that many useless turns looks for another place in the order of turns,
+	// and keeps it for a while, twice as long after each time that it did not help.
 	maxUselessYields = 64
 	minStay          = 2 * time.Millisecond
 	maxStay          = 256 * time.Millisecond
 
-	gain    = 2  // budgets that a wait which paid adds to the account
-	most    = 16 // budgets that the account holds
-	sampled = 16 // of so many waits one polls though the account is empty
+	gain    = 2  // budgets that a successful wait adds to the account
+	most    = 16 // maximum of the account, in budgets
+	sampled = 16 // one in so many waits polls even though the account is empty
 )
 
-// A Waiter decides how the waits of one thread go on. It looks at no clock and
-// does nothing itself: times are since any fixed moment.
+// A Waiter decides how the waits of one thread proceed. It reads no clock and does nothing itself:
+// times are since any fixed moment.
 //
-// A wait spins where the peer can run meanwhile, and yields where the two share a
-// processor: always if that is crowded, else while they happen to be on the same. It yields
-// as well while it finds that others want the processor who soon give it back, which it tries
-// now and then: they may be what it waits for by other ways. To yield beside who computes costs
-// a time slice; it is not tried again for long.
+// A wait spins where the peer can run meanwhile, and yields where the two share a processor: always
+// if that is crowded, else while they happen to be on the same one. It also yields while others
+// want the processor and soon return it, which it tests now and then: the wait may depend on them
+// indirectly. A yield to a computing process costs a time slice; it is not tried again for long.
 //
-// Processes that yield to each other on one processor run in turn, in an order that
-// stays as it is. With a bad one, what a process waits for is sent long after its turn, and it and
-// others run in vain before it has its next. Who finds that to be so sleeps for a moment: the
-// turn during which it wakes is as good as any, so that is its new place, and the best one before long.
+// Processes that yield to each other on one processor run in turn, in a stable order. With an
+// unfavourable order, what a process waits for is sent long after its turn, and it and others run
+// without effect before its next turn. A process that detects this sleeps briefly: the turn in
+// which it wakes is arbitrary and becomes its new place, so that it soon finds a favourable one.
 //
-// What is polled in vain is bounded: a wait that found something within its
-// budget pays two budgets into an account, one that did not pays what it took.
-// Once it is empty, only every 16th wait polls for longer than a moment, until one of those pays.
+// Useless polling is bounded: a wait that succeeded within its budget pays two budgets into an
+// account, and one that did not is charged the time it took. Once the account is empty, only every
+// 16th wait polls for longer than a moment, until one of those succeeds.
 type Waiter struct {
 	policy WaitPolicy
 	credit time.Duration
 	asked  int // waits that found the account empty
-	spin   int // spins of a wait before it asks: few where the last wait ended beside its peer
+	spin   int // spins of a wait before it calls Next: few if the last wait ended beside its peer
 
-	// Of the wait under way.
-	spins, yields int  // spins since it last asked; yields so far
+	// Of the current wait.
+	spins, yields int  // spins since the last call of Next; yields so far
 	timed         bool // start is set
 	start, last   time.Duration
 	brief         bool // the account is empty
 
-	// Of others who want the processor.
+	// Of other processes that want the processor.
 	yielded bool          // the last step was a yield
-	tried   time.Duration // when it was tried last; later: not to be tried before
-	wanted  bool          // somebody does
-	quick   int           // yields in a row that nobody made use of
+	tried   time.Duration // time of the last test; if in the future, no test before it
+	wanted  bool          // others want the processor
+	quick   int           // consecutive yields that no other process used
 
-	// Of the process's place among those that take turns.
-	uselessYields int           // turns that brought nothing, less one for each wait
-	stay          time.Duration // how long it keeps the next place at least
-	stays         time.Duration // until when it keeps this one
+	// Of the process's place in the order of turns.
+	uselessYields int           // useless turns, minus one for each wait
+	stay          time.Duration // minimum time in the next place
+	stays         time.Duration // end of the minimum time in this one
 }
 
 // NewWaiter returns a waiter with a full account.
@@ -122,9 +121,8 @@ func (w *Waiter) Begin() {
 	}
 }
 
-// Spinning reports whether the next step is Spin, whatever the time: the
-// caller of Next need not look at a clock, which takes as long as a small
-// message. It counts as that step.
+// Spinning reports whether the next step is Spin, whatever the time: then the caller need not read
+// a clock for Next, which takes as long as a small message. It counts as that step.
 func (w *Waiter) Spinning() bool {
 	if w.spins >= w.Spins() {
 		return false
@@ -141,8 +139,8 @@ func (w *Waiter) Spins() int {
 	return w.spin
 }
 
-// Next says what to do after a poll that found nothing, once Spinning is false. beside
-// says that one who is waited for was last seen on the caller's processor.
+// Next returns the step after a poll that found nothing, once Spinning is false. beside means that
+// the process waited for was last seen on the caller's processor.
 func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	if !w.timed {
 		w.timed, w.start, w.last = true, now, now
@@ -165,14 +163,14 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 		return Yield
 	}
 	if now-w.tried >= tryEvery {
-		w.spin, w.spins, w.yielded = fewSpins, fewSpins, true // so that the next question tells how long it took
+		w.spin, w.spins, w.yielded = fewSpins, fewSpins, true // so that the next call measures the yield
 		return Yield
 	}
 	w.spin, w.spins, w.yielded = fewSpins, 1, false
 	return Spin
 }
 
-// shouldMove reports whether the process is to look for another place.
+// shouldMove reports whether the process must look for another place.
 func (w *Waiter) shouldMove(now time.Duration) bool {
 	if w.uselessYields < maxUselessYields || w.yields > 0 || now < w.stays {
 		return false
@@ -183,13 +181,13 @@ func (w *Waiter) shouldMove(now time.Duration) bool {
 	return true
 }
 
-// scatter returns some time of up to a minute, another one for each now: processes that all moved
-// at once would find themselves in the same order again.
+// scatter returns a pseudo-random time of up to a minute that depends on now: processes that all
+// moved at once would be in the same order again.
 func scatter(now time.Duration) time.Duration {
 	return time.Duration(uint64(now) * 0x9e3779b97f4a7c15 >> 28)
 }
 
-// judge notes how long a yield took.
+// judge evaluates how long a yield took.
 func (w *Waiter) judge(now, long time.Duration) {
 	w.tried = now
 	switch {
@@ -215,7 +213,7 @@ func (w *Waiter) keepSpinning(spent, long time.Duration) bool {
 	}
 }
 
-// Found ends a wait that found something, without having parked.
+// Found ends a successful wait that has not parked.
 func (w *Waiter) Found() {
 	if w.policy.Crowded {
 		if w.uselessYields = min(max(w.uselessYields+w.yields-1, 0), 2*maxUselessYields); w.uselessYields == 0 {

@@ -10,10 +10,10 @@ import (
 // YieldCPU lets other goroutines run.
 func YieldCPU() { runtime.Gosched() }
 
-// NapCPU sleeps for a moment.
+// NapCPU sleeps briefly.
 func NapCPU() { time.Sleep(50 * time.Microsecond) }
 
-// CPU returns -1: it is not known.
+// CPU returns -1: unknown.
 func CPU() int { return -1 }
 
 // Leave does nothing.
