@@ -15,79 +15,76 @@ import (
 )
 
 const (
-	// maxIncoming bounds the carriers that wait for Accept. When it is reached,
-	// further ones are closed and counted; their diallers see the close.
+	// maxIncoming bounds the carriers that wait for Accept. At the bound, further ones are closed
+	// and counted; their diallers see the close.
 	maxIncoming = 64
-	// maxReports bounds the links of which the helper is still to be told what
-	// they moved; of further ones nothing is said. Those that are not over count,
-	// since another helper will have to be told of them.
+	// maxReports bounds the links with reports to the helper; links beyond it are not reported.
+	// Links that are not over count, since their reports must be repeated to another helper.
 	maxReports = 1 << 16
-	// rememberFaults bounds the carriers whose faults are still listened for.
-	// A fault concerns a carrier's first seconds, so the oldest are forgotten.
+	// rememberFaults bounds the carriers whose faults are still handled. A fault concerns a
+	// carrier's first seconds, so the oldest are dropped.
 	rememberFaults = 1024
-	// maxReserves bounds the relays to be reserved of which the helper is still to be
-	// told; of further ones it is told when they are asked for again.
+	// maxReserves bounds the reserve relays that are still to be requested from the helper; further
+	// ones are requested when Reserve is called again.
 	maxReserves = 4096
 	// greetTimeout bounds the connection to the helper and its welcome.
 	greetTimeout = 10 * time.Second
-	// defaultBudget is a Dial's when its context has no deadline.
+	// defaultBudget is that of a Dial whose context has no deadline.
 	defaultBudget = time.Minute
-	// answerMargin is what a Dial keeps of its time, at most a tenth, so that
-	// the helper's account of what it waited for comes before the time is up.
+	// answerMargin is the part of its time that a Dial reserves, at most a tenth, so that the
+	// helper's error arrives before the time is up.
 	answerMargin = 200 * time.Millisecond
 	minBackoff   = 20 * time.Millisecond
 	maxBackoff   = time.Second
 )
 
-// ClientConfig says who a process is and where its helper listens.
+// ClientConfig is the identity of a process and the address of its helper.
 type ClientConfig struct {
 	Socket     string // the helper's Unix socket
 	Process    overlay.ProcessName
-	Generation overlay.Generation // 0: the helper gives one; see Client.Generation
-	Auth       jobkey.ForAuth     // signs where the process is
-	Grant      []byte             // proves for whom the job works (package grant); none: the account of this process
+	Generation overlay.Generation // 0: the helper assigns one; see Client.Generation
+	Auth       jobkey.ForAuth     // signs the process's location
+	Grant      []byte             // proves on whose behalf the job runs (package grant); none: the account of this process
 
-	// Dead, if not nil, is called for processes of the job that have died with
-	// their node, and why the helper thinks so. Serve calls it, one call at a time;
-	// ranks are its own. It must not wait.
+	// Dead, if not nil, is called for processes of the job that died with their node, with the
+	// helper's reason. Serve calls it, one call at a time; it owns ranks. It must not block.
 	Dead func(ranks []uint32, why string)
 }
 
-// Client reaches the other processes of a job through the node's helper. It is
-// an overlay.Connector once Serve runs. When the helper dies, carriers it gave
-// out live on; the client registers with the next one under the same
-// generation, and Dials wait for that.
+// Client reaches the other processes of a job through the node's helper. It is an overlay.Connector
+// once Serve runs. When the helper dies, carriers it gave out continue; the client registers with
+// the next helper under the same generation, and Dials wait for that.
 type Client struct {
 	cfg ClientConfig
 
 	incoming chan overlay.Carrier
 
 	mu      sync.Mutex // guards the fields below; never held while sending to the helper
-	conn    *Conn      // nil while no helper has welcomed us
+	conn    *Conn      // nil while no helper has welcomed this process
 	node    overlay.NodeID
-	life    overlay.Generation // 0 until the first helper has given one
+	life    overlay.Generation // 0 until the first helper has assigned one
 	changed chan struct{}      // closed and replaced when conn, ended or dials change
 	lastErr error              // why conn is nil
 	ended   error              // why it stays nil
 	stop    context.CancelFunc
 	request uint32
 	dials   map[uint32]chan dialResult // requests of all kinds that wait for their answer
-	named   bool                       // the helper knows of names
-	sizes   bool                       // it knows of sizes of packets
-	keeps   bool                       // it keeps reserve relays
-	names   map[string]string          // that were published, with their ports
+	named   bool                       // the helper supports names
+	sizes   bool                       // it supports sizes of packets
+	keeps   bool                       // it supports reserve relays
+	names   map[string]string          // published ones, with their ports
 	faults  map[uint64]*fault
 	order   []uint64 // keys of faults, oldest first
 	dropped uint64
 
 	telling sync.Mutex // held while reports are sent; held before mu
 	reports map[[16]byte]report
-	wanted  map[uint32]overlay.Generation // relays to be reserved of which this helper is still to be told; at most maxReserves
-	judged  []*wire.LocalOutcome          // of this helper's carriers, and not sent; at most rememberFaults
-	news    chan struct{}                 // capacity 1: there is one to send
+	wanted  map[uint32]overlay.Generation // relays to reserve that were not requested from this helper yet; at most maxReserves
+	judged  []*wire.LocalOutcome          // of this helper's carriers, not sent yet; at most rememberFaults
+	news    chan struct{}                 // capacity 1: signals that there is one to send
 }
 
-// report is what a link has moved, as it was said last.
+// report is the last report on a link's traffic.
 type report struct {
 	overlay.Traffic
 	sent bool // to this helper
@@ -106,7 +103,7 @@ type dialResult struct {
 	again   bool // the helper is gone: ask the next one
 }
 
-// fault is what the helper reports about one carrier.
+// fault is the helper's report about one carrier.
 type fault struct {
 	conn net.Conn
 	mu   sync.Mutex
@@ -119,7 +116,7 @@ func (f *fault) get() error {
 	return f.err
 }
 
-// NewClient returns a client that reaches nobody until Serve is called.
+// NewClient returns a client, whose connections fail until Serve is called.
 func NewClient(cfg ClientConfig) *Client {
 	return &Client{
 		cfg:      cfg,
@@ -136,9 +133,9 @@ func NewClient(cfg ClientConfig) *Client {
 	}
 }
 
-// Serve keeps the process registered with its helper until ctx is done, Close
-// is called or the helper refuses the process for good. It returns nil in the
-// first two cases, when nothing it started is left running. Call it once.
+// Serve keeps the process registered with its helper until ctx is done, Close is called or the
+// helper refuses the process permanently. It returns nil in the first two cases, when everything
+// that it started has ended. Call it once.
 func (c *Client) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -174,7 +171,7 @@ func (c *Client) Serve(ctx context.Context) error {
 	}
 }
 
-// permanent reports whether asking again would get the same answer.
+// permanent reports whether a repetition would fail in the same way.
 func permanent(err error) bool {
 	for _, class := range []error{overlay.ErrForbidden, overlay.ErrStale, overlay.ErrDuplicate, wire.ErrVersion, wire.ErrMagic} {
 		if errors.Is(err, class) {
@@ -184,7 +181,7 @@ func permanent(err error) bool {
 	return false
 }
 
-// session registers with the helper and serves its frames until it goes away.
+// session registers with the helper and handles its frames until it disconnects.
 func (c *Client) session(ctx context.Context, welcomed func()) error {
 	conn, welcome, err := c.handshake(ctx)
 	if err != nil {
@@ -244,8 +241,8 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 	hello := &wire.LocalHello{Features: wire.FeaturePacketSize, Key: c.cfg.Auth.Public(), Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.Generation()}
 	err = errors.Join(err, conn.Send(hello, nil))
 	for {
-		// A helper that refuses at once may have closed before our hello was
-		// out: what it said counts more than that the hello failed.
+		// A helper that refuses at once may have closed before the hello was sent: its reason is
+		// more important than the failure of the hello.
 		f, file, readErr := conn.Receive()
 		switch f := f.(type) {
 		case *wire.LocalPlace:
@@ -257,7 +254,7 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 			return f, nil
 		case *wire.Refuse:
 			return nil, f.Err()
-		case *wire.LocalIncoming, *wire.LocalDead: // we are known a moment before we are welcomed
+		case *wire.LocalIncoming, *wire.LocalDead: // the helper may register the process a moment before it sends the welcome
 			readErr = c.handle(f, file)
 		case nil:
 		default:
@@ -272,8 +269,8 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 	}
 }
 
-// prove takes the generation that the helper gives, for good, and signs that the
-// process is at the helper's node in it.
+// prove adopts the generation that the helper assigns, permanently, and signs that the process is
+// at the helper's node in that generation.
 func (c *Client) prove(conn *Conn, place *wire.LocalPlace) error {
 	if err := place.Generation.Check(time.Now()); err != nil {
 		return fmt.Errorf("helper of %v: %w", place.Node, err)
@@ -291,15 +288,15 @@ func (c *Client) prove(conn *Conn, place *wire.LocalPlace) error {
 	return conn.Send(&wire.LocalProof{Signature: [64]byte(proof[len(jobkey.Public{}):])}, nil)
 }
 
-// Generation returns the process's generation, which does not change once Ready has
-// returned; 0 as long as no helper has given one.
+// Generation returns the process's generation, which does not change once Ready has returned; 0
+// until a helper has assigned one.
 func (c *Client) Generation() overlay.Generation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.life
 }
 
-// handle acts on one frame. It owns file.
+// handle handles one frame. It owns file.
 func (c *Client) handle(f wire.Frame, file *os.File) error {
 	switch f := f.(type) {
 	case *wire.LocalDialled:
@@ -313,7 +310,7 @@ func (c *Client) handle(f wire.Frame, file *os.File) error {
 		case c.incoming <- carrier:
 		default:
 			c.mu.Lock()
-			c.dropped++ // before anybody can see that it was
+			c.dropped++ // before the drop is visible to others
 			c.mu.Unlock()
 			carrier.Conn.Close()
 		}
@@ -347,8 +344,8 @@ func (c *Client) dialled(f *wire.LocalDialled, file *os.File) error {
 	return nil
 }
 
-// carrier completes made, what the helper says of a carrier, with file, which it
-// closes, and has its faults heard.
+// carrier completes made, the helper's description of a carrier, with file, which it closes, and
+// registers the carrier for faults.
 func (c *Client) carrier(id uint64, made overlay.Carrier, file *os.File) (overlay.Carrier, error) {
 	conn, err := net.FileConn(file)
 	file.Close()
@@ -367,9 +364,8 @@ func (c *Client) carrier(id uint64, made overlay.Carrier, file *os.File) (overla
 	return made, nil
 }
 
-// fault notes what is wrong with a carrier and closes it, which ends the
-// handshake that waits on it. An established link has none: the helper reports
-// only that the other end never came.
+// fault records what is wrong with a carrier and closes it, which ends the handshake that waits on
+// it. An established link has none: the helper reports only that the other end never connected.
 func (c *Client) fault(f *wire.LocalFault) {
 	c.mu.Lock()
 	known := c.faults[f.Carrier]
@@ -384,7 +380,7 @@ func (c *Client) fault(f *wire.LocalFault) {
 	known.conn.Close()
 }
 
-// outcome has the helper told what came of a carrier.
+// outcome queues a report to the helper about a carrier's result.
 func (c *Client) outcome(id uint64, err error) {
 	said := &wire.LocalOutcome{Carrier: id}
 	if err != nil {
@@ -393,7 +389,7 @@ func (c *Client) outcome(id uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.judged) == rememberFaults || c.faults[id] == nil {
-		return // many are made at once, and others will say the same; or it was another helper's
+		return // there are many, and later ones are similar; or the carrier was another helper's
 	}
 	c.judged = append(c.judged, said)
 	select {
@@ -402,7 +398,7 @@ func (c *Client) outcome(id uint64, err error) {
 	}
 }
 
-// answer hands a request its result, if it still waits.
+// answer passes a request its result, if it is still pending.
 func (c *Client) answer(request uint32, r dialResult) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -414,8 +410,8 @@ func (c *Client) answer(request uint32, r dialResult) bool {
 	return ok
 }
 
-// disconnected notes the loss of the helper and sends every Dial that waits
-// for its answer to ask again.
+// disconnected records the loss of the helper and makes every Dial that waits for its answer ask
+// again.
 func (c *Client) disconnected(err error, final bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -433,14 +429,14 @@ func (c *Client) disconnected(err error, final bool) {
 	c.announce()
 }
 
-// announce tells waiters to look again. mu is held.
+// announce wakes waiters to check again. The caller must hold mu.
 func (c *Client) announce() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// Ready waits until the helper has registered the process, and returns the
-// name of the node. The error says why it has not.
+// Ready waits until the helper has registered the process, and returns the name of the node. The
+// error says why the process is not registered.
 func (c *Client) Ready(ctx context.Context) (overlay.NodeID, error) {
 	if _, err := c.connected(ctx); err != nil {
 		return overlay.NodeID{}, err
@@ -465,7 +461,7 @@ func (c *Client) connected(ctx context.Context) (*Conn, error) {
 		case <-changed:
 		case <-ctx.Done():
 			if op, ok := errors.AsType[*net.OpError](lastErr); ok && op.Op == "dial" {
-				lastErr = op.Err // which does not name the socket again
+				lastErr = op.Err // without the name of the socket
 			}
 			return nil, fmt.Errorf("helper %s is not reachable: %w; is isthmus-helper running? (%w)", c.cfg.Socket, lastErr, ctx.Err())
 		}
@@ -497,7 +493,7 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 	}
 }
 
-// requestPath puts one question to one helper.
+// requestPath makes one request to one helper.
 func (c *Client) requestPath(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
 	return c.put(ctx, conn, func(request uint32) wire.Frame {
 		if !c.knowsSizes() {
@@ -507,21 +503,21 @@ func (c *Client) requestPath(ctx context.Context, conn *Conn, rank uint32, ways 
 	})
 }
 
-// knowsSizes reports whether the helper knows the flags of overlay.Ways.
+// knowsSizes reports whether the helper supports the flags of overlay.Ways.
 func (c *Client) knowsSizes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sizes
 }
 
-// keepsReserves reports whether the helper knows overlay.Reserved.
+// keepsReserves reports whether the helper supports overlay.Reserved.
 func (c *Client) keepsReserves() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.keeps
 }
 
-// budgetOf is how long the helper may take for what ctx bounds here.
+// budgetOf returns how long the helper may take within the deadline of ctx.
 func budgetOf(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -531,7 +527,7 @@ func budgetOf(ctx context.Context) time.Duration {
 	return max(left-min(left/10, answerMargin), time.Millisecond)
 }
 
-// put sends one request to one helper and waits for what comes of it.
+// put sends one request to one helper and waits for its result.
 func (c *Client) put(ctx context.Context, conn *Conn, frame func(request uint32) wire.Frame) dialResult {
 	wait := make(chan dialResult, 1)
 	c.mu.Lock()
@@ -544,7 +540,7 @@ func (c *Client) put(ctx context.Context, conn *Conn, frame func(request uint32)
 	c.dials[request] = wait
 	c.mu.Unlock()
 
-	// A failure to send closes conn, which ends the session, which answers.
+	// A failure to send closes conn, which ends the session, which completes the request.
 	conn.Send(frame(request), nil)
 	select {
 	case r := <-wait:
@@ -556,7 +552,7 @@ func (c *Client) put(ctx context.Context, conn *Conn, frame func(request uint32)
 	c.mu.Unlock()
 	conn.Send(&wire.LocalCancel{Request: request}, nil)
 	select {
-	case r := <-wait: // the answer was just ahead of us
+	case r := <-wait: // the answer arrived at the same time
 		if r.carrier.Conn != nil {
 			r.carrier.Conn.Close()
 		}
@@ -584,17 +580,15 @@ func (c *Client) Accept(ctx context.Context) (overlay.Carrier, error) {
 	}
 }
 
-// Dropped returns how many incoming carriers were closed because nobody
-// accepted them in time.
+// Dropped returns how many incoming carriers were closed because they were not accepted in time.
 func (c *Client) Dropped() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dropped
 }
 
-// Close implements overlay.Connector: the helper withdraws the process when
-// its socket closes, and is told before that this is no death. Carriers that
-// nobody accepted are closed.
+// Close implements overlay.Connector: the helper withdraws the process when its socket closes, and
+// is told before that this is not a death. Carriers that were not accepted are closed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	conn := c.conn
@@ -614,7 +608,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// drain closes the carriers that nobody will accept.
+// drain closes the carriers that will not be accepted.
 func (c *Client) drain() {
 	for {
 		select {

@@ -16,23 +16,22 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// sendTimeout bounds a Send to a peer that does not read. The frames of this
-// socket are small and rare, so a peer that slow is stuck.
+// sendTimeout bounds a Send to a peer that does not read. The frames of this socket are small and
+// rare, so a peer that slow is stuck.
 const sendTimeout = 10 * time.Second
 
-// maxDescriptors is what one message on a Unix socket can carry at most
-// (SCM_MAX_FD on Linux). Receive leaves room for that many, so that a surplus
-// is seen and closed here and nothing depends on what the kernel does with
-// descriptors that did not fit.
+// maxDescriptors is the maximum number of descriptors in one message on a Unix socket (SCM_MAX_FD
+// on Linux). Receive leaves room for that many, so that surplus descriptors are seen and closed
+// here and nothing depends on how the kernel treats those that do not fit.
 const maxDescriptors = 253
 
-// Conn sends and receives frames with at most one descriptor each over a
-// stream Unix socket. Which frames carry one is fixed by their type:
-// LocalDialled and LocalIncoming do, no other does.
+// Conn sends and receives frames with at most one descriptor each over a stream Unix socket. The
+// type of a frame determines whether it carries one: LocalDialled and LocalIncoming do, no other
+// does.
 type Conn struct {
 	c    *net.UnixConn
 	send sync.Mutex // held while one frame is written
-	oob  []byte     // belongs to Receive
+	oob  []byte     // used only by Receive
 }
 
 // NewConn returns a Conn over c, which it owns from then on.
@@ -40,16 +39,16 @@ func NewConn(c *net.UnixConn) *Conn {
 	return &Conn{c: c, oob: make([]byte, syscall.CmsgSpace(4*maxDescriptors))}
 }
 
-// carriesDescriptor reports whether frames of type t travel with a socket.
+// carriesDescriptor reports whether frames of type t carry a descriptor.
 func carriesDescriptor(t wire.Type) bool {
 	return t == wire.TypeLocalDialled || t == wire.TypeLocalIncoming
 }
 
-// Send writes f, and with it the descriptor of socket where f's type carries
-// one; socket is nil otherwise. The peer gets a descriptor of its own: socket
-// stays the caller's to close. After an error the peer may have seen part of
-// the frame, so the Conn is closed; not where the peer has closed already: then what it said last, which may
-// be why, is still to be received, and the end behind it. Safe for concurrent use.
+// Send writes f, and with it the descriptor of socket if f's type carries one; socket is nil
+// otherwise. The peer gets a duplicate: the caller keeps ownership of socket. After an error the
+// peer may have received part of the frame, so the Conn is closed; except if the peer has closed
+// already: then its last frames, which may hold the reason, can still be received, followed by the
+// end. Safe for concurrent use.
 func (c *Conn) Send(f wire.Frame, socket syscall.Conn) error {
 	if carriesDescriptor(f.Type()) != (socket != nil) {
 		return fmt.Errorf("local: send %v: descriptor given: %t, must be: %t", f.Type(), socket != nil, socket == nil)
@@ -85,8 +84,8 @@ func (c *Conn) writeWith(b []byte, socket syscall.Conn) error {
 	return inner
 }
 
-// write sends b; rights go with its first byte and so exactly once, also when
-// the kernel takes b in parts.
+// write sends b; rights go with its first byte and so exactly once, also when the kernel accepts b
+// in parts.
 func (c *Conn) write(b, rights []byte) error {
 	c.c.SetWriteDeadline(time.Now().Add(sendTimeout))
 	for len(b) > 0 {
@@ -99,11 +98,10 @@ func (c *Conn) write(b, rights []byte) error {
 	return nil
 }
 
-// Receive returns the next frame and the descriptor that came with it, nil for
-// frames that carry none. The caller owns the file. An end of input between
-// frames is io.EOF. A missing or surplus descriptor is wire.ErrMalformed, and
-// whatever came is closed; after any error the Conn is of no more use. It
-// skips unknown optional frames, as wire.Read does. One goroutine at a time.
+// Receive returns the next frame and the descriptor that came with it, nil for frames that carry
+// none. The caller owns the file. An end of input between frames is io.EOF. A missing or surplus
+// descriptor is wire.ErrMalformed, and Receive closes any that arrived; after any error the Conn is
+// unusable. It skips unknown optional frames, as wire.Read does. One goroutine at a time.
 func (c *Conn) Receive() (wire.Frame, *os.File, error) {
 	for {
 		f, got, err := c.receive()
@@ -130,9 +128,8 @@ func (c *Conn) Receive() (wire.Frame, *os.File, error) {
 	}
 }
 
-// receive reads exactly one frame, so that every descriptor it sees belongs to
-// that frame. The caller owns got, also with an error. A nil frame is an
-// unknown one that may be skipped.
+// receive reads exactly one frame, so that every descriptor it receives belongs to that frame. The
+// caller owns got, also with an error. A nil frame is an unknown one that may be skipped.
 func (c *Conn) receive() (f wire.Frame, got []int, err error) {
 	var buf [wire.HeaderLen + wire.MaxBody]byte
 	if got, err = c.readFull(buf[:wire.HeaderLen], got); err != nil {
@@ -156,8 +153,7 @@ func (c *Conn) receive() (f wire.Frame, got []int, err error) {
 	return f, got, err
 }
 
-// readFull fills b and appends the descriptors that come along to got. It
-// stops at the first surplus one.
+// readFull fills b and appends the received descriptors to got. It stops at the first surplus one.
 func (c *Conn) readFull(b []byte, got []int) ([]int, error) {
 	for read := 0; read < len(b); {
 		n, oobn, flags, _, err := c.c.ReadMsgUnix(b[read:], c.oob)
@@ -188,7 +184,7 @@ func (c *Conn) readFull(b []byte, got []int) ([]int, error) {
 	return got, nil
 }
 
-// appendDescriptors takes the descriptors out of a control message.
+// appendDescriptors extracts the descriptors from a control message.
 func appendDescriptors(got []int, oob []byte) ([]int, error) {
 	msgs, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -213,22 +209,21 @@ func closeAll(fds []int) {
 	}
 }
 
-// SetReadDeadline bounds the Receives to come, as net.Conn's does.
+// SetReadDeadline bounds later calls of Receive, as net.Conn's does.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
 
-// Close closes the socket; a Receive or Send under way fails with
-// net.ErrClosed.
+// Close closes the socket; a pending Receive or Send fails with net.ErrClosed.
 func (c *Conn) Close() error { return c.c.Close() }
 
-// Cred says who is at the other end of a Unix socket, as the kernel saw it
-// when the socket was connected.
+// Cred identifies the process at the other end of a Unix socket, as the kernel recorded it when the
+// socket was connected.
 type Cred struct {
 	UID, GID uint32
-	PID      int32 // 0 where the system does not tell
+	PID      int32 // 0 if the system does not provide it
 }
 
-// Account returns the name of an account of this host, or its number where it
-// has none or one that overlay.CheckAccount refuses.
+// Account returns the name of an account of this host, or its number if it has no name or one that
+// overlay.CheckAccount refuses.
 func Account(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil && overlay.CheckAccount(u.Username) == nil {
@@ -237,8 +232,8 @@ func Account(uid uint32) string {
 	return id
 }
 
-// PeerCred returns the credentials of the process that connected, or that
-// listened, at the other end.
+// PeerCred returns the credentials of the process that connected, or that listened, at the other
+// end.
 func (c *Conn) PeerCred() (Cred, error) { return PeerCred(c.c) }
 
 // PeerCred is Conn.PeerCred for a socket that has no Conn yet.

@@ -14,21 +14,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// pollEvery is how often a Dial looks again for a process that has not started,
-// deadAfter how long a socket must be there with nobody behind it before its
-// process counts as dead (a job that was given the key of an earlier one finds
-// that one's sockets until its own processes have started), and maxSocketPath the
-// longest path that fits a Unix socket's address on every supported system.
+// pollEvery is how often a Dial retries for a process that has not started, deadAfter how long a
+// socket must be there without a listener before its process counts as dead (a job with the key of
+// an earlier one finds the earlier job's sockets until its own processes have started), and
+// maxSocketPath the longest path that fits a Unix socket's address on every supported system.
 const (
 	pollEvery     = 5 * time.Millisecond
 	deadAfter     = 2 * time.Second
 	maxSocketPath = 103
 )
 
-// Directory joins processes of one machine and one user with no daemon: rank N
-// listens on the socket rank-N-D.sock in a directory that only its owner can
-// enter, where D is the end of the job's name, so that what a dead job left
-// behind is not taken for this one's. It starts no goroutine.
+// Directory connects processes of one machine and one user without a daemon: rank N listens on the
+// socket rank-N-D.sock in a directory that only its owner can enter, where D is the end of the
+// job's name, so that the remains of a dead job are not mistaken for this one's. It starts no
+// goroutine.
 type Directory struct {
 	dir     string
 	process overlay.ProcessName
@@ -37,9 +36,8 @@ type Directory struct {
 
 var _ overlay.Connector = (*Directory)(nil)
 
-// Listen makes dir if need be (mode 0700) and listens there as process. It
-// refuses a directory that others can enter, and a rank that is taken by a
-// live process; a dead one's socket is replaced.
+// Listen creates dir if needed (mode 0700) and listens there as process. It refuses a directory
+// that others can enter, and a rank that a live process has; it replaces the socket of a dead one.
 func Listen(dir string, process overlay.ProcessName) (*Directory, error) {
 	d := &Directory{dir: dir, process: process}
 	if err := d.listen(); err != nil {
@@ -84,11 +82,11 @@ func (d *Directory) socket(rank uint32) string {
 	return filepath.Join(d.dir, fmt.Sprintf("rank-%d-%s.sock", rank, job[max(0, len(job)-digits):]))
 }
 
-// Dial implements overlay.Connector. Of a process that was killed the socket is
-// left, with nobody behind it: that is overlay.ErrEnded after a while.
+// Dial implements overlay.Connector. A killed process leaves its socket behind, without a listener:
+// that is overlay.ErrEnded after a while.
 func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	start := time.Now()
-	var deadSince time.Time // zero: it is not
+	var deadSince time.Time // zero: it is alive
 	name := d.socket(peer.Rank)
 	var dialer net.Dialer
 	tick := time.NewTicker(pollEvery)
@@ -98,8 +96,8 @@ func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overla
 		if err == nil {
 			return overlay.Carrier{Conn: conn, Path: d.path(time.Since(start))}, nil
 		}
-		// Not there yet, there but dead (its successor may come), or its queue
-		// of connections is full: each may pass.
+		// Not there yet, there but dead (its successor may start), or its backlog is full: each may
+		// be transient.
 		passing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN)
 		if !passing && ctx.Err() == nil {
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: %w", peer, overlay.ErrUnreachable, err)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ListenUnix makes the Unix socket for local processes. A socket that a dead
-// daemon left behind is removed; one that answers is not.
+// ListenUnix creates the Unix socket for local processes. It removes a socket that a dead daemon
+// left behind, but not one that answers.
 func ListenUnix(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unix"}
 	ln, err := net.ListenUnix("unix", addr)

@@ -14,13 +14,11 @@ var (
 	_ overlay.Names = (*Directory)(nil)
 )
 
-// lookupStep is how long the helper is asked to wait for a name at a time, when
-// the caller has no deadline.
+// lookupStep is the wait of one request for a name, when the caller has no deadline.
 const lookupStep = 5 * time.Minute
 
-// Publish implements overlay.Names. When the helper dies, the next one is told
-// the name anew; should another process have taken it meanwhile, it stays that
-// one's.
+// Publish implements overlay.Names. After the helper's death, the name is published again with the
+// next one; if another process has taken it meanwhile, it remains that one's.
 func (c *Client) Publish(ctx context.Context, name, port string) error {
 	if err := (overlay.Publication{Name: name, Port: port, Process: c.cfg.Process}).Check(); err != nil {
 		return fmt.Errorf("local.Publish: %w: %w", wire.ErrMalformed, err)
@@ -41,7 +39,7 @@ func (c *Client) Unpublish(ctx context.Context, name string) error {
 		return fmt.Errorf("local.Unpublish: %w: %w", wire.ErrMalformed, err)
 	}
 	c.mu.Lock()
-	delete(c.names, name) // whatever comes of it: it is not published again
+	delete(c.names, name) // whatever the result: it is not published again
 	c.mu.Unlock()
 	_, err := c.askName(ctx, func(request uint32) wire.Frame { return &wire.LocalUnpublish{Request: request, Name: name} })
 	if err != nil {
@@ -96,8 +94,8 @@ func (c *Client) askName(ctx context.Context, frame func(request uint32) wire.Fr
 	}
 }
 
-// publishAgain returns what tells a new helper the names of the process. Nobody
-// waits for its answers. mu is held.
+// publishAgain returns the frames that publish the names of the process with a new helper. Their
+// answers are ignored. The caller must hold mu.
 func (c *Client) publishAgain() (frames []wire.Frame) {
 	if !c.named {
 		return nil
@@ -109,12 +107,12 @@ func (c *Client) publishAgain() (frames []wire.Frame) {
 	return frames
 }
 
-// errNoNames is that of processes without a helper.
+// errNoNames is the error of processes without a helper.
 var errNoNames = fmt.Errorf("%w: names of other jobs need a helper, and this job has none; start it with --helper, or hand the port over in another way",
 	overlay.ErrUnreachable)
 
-// Publish implements overlay.Names: it fails, because nobody else's job can look
-// into this one's directory.
+// Publish implements overlay.Names: it fails, because other jobs cannot access this one's
+// directory.
 func (d *Directory) Publish(context.Context, string, string) error {
 	return fmt.Errorf("local.Publish: %w", errNoNames)
 }

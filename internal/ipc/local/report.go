@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Report implements overlay.TrafficReporter. What a helper that is away was not
-// told, the next one is, and of links that are not over all that was said.
+// Report implements overlay.TrafficReporter. Reports that were not sent to a helper that is gone
+// are sent to the next one, and for links that are not over the latest report is sent again.
 func (c *Client) Report(t overlay.Traffic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +37,7 @@ func (c *Client) Reserve(peer overlay.ProcessName, life overlay.Generation) {
 	}
 }
 
-// reportTo sends reports to a new helper, until the returned function is called,
-// which waits.
+// reportTo sends reports to a new helper, until the returned function is called, which waits.
 func (c *Client) reportTo(conn *Conn) (stop func()) {
 	c.mu.Lock()
 	for id, r := range c.reports {
@@ -61,14 +60,14 @@ func (c *Client) reportTo(conn *Conn) (stop func()) {
 		}
 	})
 	return func() {
-		conn.Close() // a Send under way fails
+		conn.Close() // fails a pending Send
 		close(end)
 		sending.Wait()
 	}
 }
 
-// sendReport sends the outcomes, wishes and reports that were not sent. When it returns nil, all that was
-// reported before the call was sent. An error has closed conn.
+// sendReport sends the pending outcomes, requests for reserve relays and reports. When it returns
+// nil, everything reported before the call was sent. An error has closed conn.
 func (c *Client) sendReport(conn *Conn) error {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -100,7 +99,7 @@ func (c *Client) sendReport(conn *Conn) error {
 		}
 		c.mu.Lock()
 		switch r := c.reports[t.Link]; {
-		case r.Traffic != t: // there is a later one by now
+		case r.Traffic != t: // a later report has replaced it
 		case t.Over:
 			delete(c.reports, t.Link)
 		default:
