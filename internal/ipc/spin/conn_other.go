@@ -43,8 +43,8 @@ func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 	return int(n), err
 }
 
-// TryWrite writes what of p the socket takes without waiting, and returns how
-// many bytes that were. Fewer than all of p is no error.
+// TryWrite writes what the socket accepts of p without waiting, and returns that number of bytes.
+// Fewer than all of p is not an error.
 func (c *Conn) TryWrite(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil

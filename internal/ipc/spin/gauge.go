@@ -4,30 +4,30 @@ import "time"
 
 const (
 	defaultBudget = 200 * time.Microsecond
-	maxBudget     = time.Millisecond // beyond it a deadline would be late by too much
+	maxBudget     = time.Millisecond // beyond it a deadline would be too late
 
-	gain      = 2  // budgets that a wait pays in when spinning was worth it
-	most      = 16 // budgets that an account holds
-	probeOne  = 16 // of so many waits one spins though the account is empty
-	fewYields = 4  // of a wait where there is one processor
+	gain      = 2  // budgets that a wait pays in when spinning was useful
+	most      = 16 // maximum of the account, in budgets
+	probeOne  = 16 // one in so many waits spins even though the account is empty
+	fewYields = 4  // of a wait on a single processor
 )
 
-// A gauge decides whether and how long the waits of one connection spin. It
-// looks at no clock: times are since any fixed moment.
+// A gauge decides whether and how long the waits of one connection spin. It reads no clock: times
+// are since any fixed moment.
 type gauge struct {
-	budget time.Duration // of one wait; 0 means that none spins
-	credit time.Duration // what may be spent in vain before waits go without
+	budget time.Duration // of one wait; 0: none spins
+	credit time.Duration // time that may be wasted before waits stop spinning
 	asked  int           // waits that found the account empty
 
-	start  time.Duration // of the wait under way
-	yields int           // that it may still make
+	start  time.Duration // of the current wait
+	yields int           // remaining in the current wait
 
-	expect  bool // that the next read will find nothing at first
-	foresaw int  // reads that were foreseen to wait, or tried
+	expect  bool // the next read is expected to find nothing at first
+	foresaw int  // reads that were predicted to wait, or tested
 }
 
-// newGauge returns a gauge whose account is full: a connection begins with
-// handshakes, which are answered soon.
+// newGauge returns a gauge with a full account: a connection begins with handshakes, which are
+// answered soon.
 func newGauge(budget time.Duration) gauge {
 	switch {
 	case budget == 0:
@@ -51,7 +51,7 @@ func (g *gauge) worthwhile() bool {
 	return g.asked%probeOne == 0
 }
 
-// begin starts a wait that spins, with so many processors.
+// begin starts a wait that spins, on a number of processors.
 func (g *gauge) begin(now time.Duration, processors int) {
 	g.start, g.yields = now, int(^uint(0)>>1)
 	if processors == 1 {
@@ -59,8 +59,8 @@ func (g *gauge) begin(now time.Duration, processors int) {
 	}
 }
 
-// keepSpinning reports, after a poll that found nothing, whether to yield and poll
-// again. If not, the wait is over, in vain.
+// keepSpinning reports, after a poll that found nothing, whether to yield and poll again. If not,
+// the wait has failed.
 func (g *gauge) keepSpinning(now time.Duration) bool {
 	spent := now - g.start
 	if spent < g.budget && g.yields > 0 {
@@ -71,20 +71,20 @@ func (g *gauge) keepSpinning(now time.Duration) bool {
 	return false
 }
 
-// end tells that the wait ended with data, or with the connection, and
-// whether spinning was worth it.
+// end records that the wait ended with data, or with the connection, and reports whether spinning
+// was useful.
 func (g *gauge) end(now time.Duration) bool {
 	if spent := now - g.start; spent > g.budget {
-		g.pay(spent) // the CPU was somebody else's for long: sleeping would have been no later
+		g.pay(spent) // the CPU was used by others for long: sleeping would not have been slower
 		return false
 	}
 	g.credit = min(g.credit+gain*g.budget, most*g.budget)
 	return true
 }
 
-// predict reports whether a read should not even look before it yields: there
-// is one processor, and the last read paid for a wait and took all there was, as
-// it is when two peers on that processor take turns. Every 16th read looks.
+// predict reports whether a read should yield before its first poll: there is one processor, and
+// the last read paid for a wait and took everything, as it is when two peers on that processor take
+// turns. Every 16th read polls first.
 func (g *gauge) predict(processors int) bool {
 	if !g.expect || processors != 1 || g.credit <= 0 {
 		return false

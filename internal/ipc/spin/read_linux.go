@@ -12,21 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead is how many bytes one read takes. Polls are made behind the
-// scheduler's back (RawSyscall), for telling it costs more than an empty poll,
-// and nobody knows beforehand which will find something: while one copies, some
-// tens of microseconds at this size, the runtime cannot stop the world nor give
-// the processor to another goroutine.
+// maxRead bounds the bytes of one read. Polls do not notify the scheduler (RawSyscall), because
+// that costs more than an empty poll, and it is unknown in advance which poll finds data: while one
+// copies, some tens of microseconds at this size, the runtime cannot stop the world nor give the
+// processor to another goroutine.
 const maxRead = 256 << 10
 
-// hushBelow is how many bytes must be there before the kernel tells the
-// runtime's poller, while reads of a TCP connection spin: some thread of the process may
-// be asleep in that poller, and would be woken for every message though nobody
-// needs it, on the processor that the peer wants. It is half of what a
-// socket's buffer begins with, for with more the kernel would grow it.
+// hushBelow is how many bytes must have arrived before the kernel notifies the runtime's poller,
+// while reads of a TCP connection spin: otherwise a thread of the process that sleeps in the poller
+// would be woken for every message unnecessarily, on the processor that the peer needs. It is half
+// of a socket's initial buffer, because with more the kernel would grow the buffer.
 const hushBelow = 64 << 10
 
-// phase is how far a read has come. A phase's name says what has happened.
+// phase is the progress of a read. The name of a phase says what has happened.
 //
 //	fresh --empty--> told --empty--> spinning --empty, budget spent--> parked
 //	                   '-------- empty, not worth it --------------------^
@@ -34,7 +32,7 @@ type phase uint8
 
 const (
 	fresh    phase = iota // nothing yet
-	told                  // found nothing, or foresees that, and called Idle
+	told                  // found nothing, or predicted that, and called Idle
 	spinning              // polls; holds one of the process's places
 	parked                // leaves the waiting to the runtime
 )
@@ -42,25 +40,25 @@ const (
 // A reader is the reading half of a connection.
 type reader struct {
 	mu   sync.Mutex         // held for a whole read; guards the fields below
-	poll func(uintptr) bool // r.tryAll, made once, for each would allocate
+	poll func(uintptr) bool // r.tryAll, created once, because each creation allocates
 	idle func()
 
 	noPolling  atomic.Bool // see Conn.Calm
 	gauge      gauge
-	processors int    // as of the last look
+	processors int    // as of the last check
 	waits      uint64 // so far
 	tcp        bool
 	hushed     bool // see hushBelow
 
-	// Of the read under way.
+	// Of the current read.
 	phase phase
-	buf   []byte // where to, or else
+	buf   []byte // destination, or else vec
 	vec   vector
 	n     int
 	errno syscall.Errno
 }
 
-// epoch is where the package's times begin.
+// epoch is the origin of the package's times.
 var epoch = time.Now()
 
 // spinners is how many waits of this process spin.
@@ -78,9 +76,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.read()
 }
 
-// ReadVec reads into bufs, one after the other, what one Read into all of them
-// together would have read. It does not keep bufs, and allocates nothing if
-// called with slices one by one. It uses no more than 64 buffers and 256 KiB.
+// ReadVec reads into bufs, concatenated, what one Read into all of them together would have read.
+// It does not retain bufs, and allocates nothing if called with slices one by one. It uses at most
+// 64 buffers and 256 KiB.
 func (c *Conn) ReadVec(bufs ...[]byte) (int, error) {
 	r := &c.reader
 	r.mu.Lock()
@@ -109,7 +107,7 @@ func (c *Conn) read() (int, error) {
 	return r.n, nil
 }
 
-// finish ends a read, whatever came of it.
+// finish ends a read, whatever its result.
 func (r *reader) finish() {
 	paid := false
 	if r.phase == spinning {
@@ -121,8 +119,8 @@ func (r *reader) finish() {
 	r.vec.clear()
 }
 
-// tryAll polls until there is something to tell, which is true, or the
-// runtime should wait until there may be.
+// tryAll polls until it has a result, and then returns true; false means that the runtime should
+// wait for data.
 func (r *reader) tryAll(fd uintptr) bool {
 	if r.phase == fresh && !r.noPolling.Load() && r.gauge.predict(r.processors) {
 		for r.phase < spinning && r.empty() {
@@ -144,7 +142,7 @@ func (r *reader) tryAll(fd uintptr) bool {
 			}
 			if r.hushed {
 				r.muteWakeups(fd, false)
-				continue // for what came meanwhile
+				continue // for data that arrived meanwhile
 			}
 			return false
 		default:
@@ -154,20 +152,20 @@ func (r *reader) tryAll(fd uintptr) bool {
 	}
 }
 
-// receive is one poll. Where it is a single buffer's, it does not wait even if
-// somebody else, with whom the socket is shared, made it a blocking one.
+// receive makes one poll. For a single buffer, it does not block even if another user of a shared
+// socket made the socket blocking.
 func (r *reader) receive(fd uintptr) (int, syscall.Errno) {
 	var n uintptr
 	var errno syscall.Errno
 	if r.buf != nil {
 		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)), unix.MSG_DONTWAIT, 0, 0)
-	} else { // recvmsg could promise the same, and takes longer
+	} else { // recvmsg could guarantee the same, but is slower
 		n, _, errno = unix.RawSyscall(unix.SYS_READV, fd, uintptr(unsafe.Pointer(&r.vec.iov)), uintptr(r.vec.used))
 	}
 	return int(n), errno
 }
 
-// muteWakeups has the kernel tell the poller of little data, or not.
+// muteWakeups sets whether the kernel notifies the poller only of much data.
 func (r *reader) muteWakeups(fd uintptr, on bool) {
 	if on == r.hushed || !r.tcp {
 		return
@@ -213,9 +211,9 @@ func (r *reader) empty() bool {
 	return true
 }
 
-// enter takes one of the places of those who may spin, if one is free.
+// enter takes one of the places for spinning waits, if one is free.
 func (r *reader) enter() bool {
-	if r.waits%64 == 0 { // asking takes a lock of the whole runtime
+	if r.waits%64 == 0 { // the query takes a lock of the whole runtime
 		r.processors = runtime.GOMAXPROCS(0)
 	}
 	r.waits++

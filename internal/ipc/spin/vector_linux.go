@@ -10,18 +10,18 @@ import (
 // maxVec is how many buffers go into one system call.
 const maxVec = 64
 
-// A vector is the buffers of one system call as the kernel wants them. It
-// must not move while the kernel looks: hdr points to iov.
+// A vector is the buffers of one system call in the kernel's form. It must not move during the
+// call: hdr points to iov.
 type vector struct {
 	hdr   unix.Msghdr
 	iov   [maxVec]unix.Iovec
 	used  int // of iov
-	first int // of those in use, the first that is not done
-	total int // bytes in those that are not done
+	first int // index of the first unfinished buffer
+	total int // bytes of the unfinished buffers
 }
 
-// fill takes as many of bufs as fit, less the empty ones, and returns the rest.
-// With a limit, of bytes, the last that it takes may be cut.
+// fill takes as many of bufs as fit, except the empty ones, and returns the rest. With a limit, in
+// bytes, the last that it takes may be cut.
 func (v *vector) fill(bufs [][]byte, limit int) [][]byte {
 	v.clear()
 	for len(bufs) > 0 && v.used < maxVec && v.total < limit {
@@ -43,7 +43,7 @@ func (v *vector) add(b []byte) {
 	v.total += len(b)
 }
 
-// point tells the kernel what is not done.
+// point sets hdr to the unfinished buffers.
 func (v *vector) point() {
 	v.hdr.Iov, v.hdr.Iovlen = nil, 0
 	if v.first < v.used {
@@ -52,10 +52,10 @@ func (v *vector) point() {
 	}
 }
 
-// len returns how many bytes are not done.
+// len returns the number of unfinished bytes.
 func (v *vector) len() int { return v.total }
 
-// consume takes the first n bytes away.
+// consume removes the first n bytes.
 func (v *vector) consume(n int) {
 	v.total -= n
 	for v.first < v.used {
@@ -71,7 +71,7 @@ func (v *vector) consume(n int) {
 	v.point()
 }
 
-// clear forgets the buffers, so that nothing here keeps them in memory.
+// clear drops the buffers, so that the vector does not keep them in memory.
 func (v *vector) clear() {
 	clear(v.iov[:v.used])
 	v.used, v.first, v.total = 0, 0, 0

@@ -26,25 +26,25 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 
 func (s *state) stopPolling() { s.reader.noPolling.Store(true) }
 
-// maxWrite is about how many bytes one system call sends: a MiB with the headers
-// before it. Calls of 128 KiB carried a third less and up to half as much. Probably, while a call
-// lasts, the socket is the sender's, and so acknowledgements are worked off, and memory is freed,
-// where it is used again, and not on the receiver's processor.
+// maxWrite is about how many bytes one system call sends: a MiB with the headers before it. Calls of
+// 128 KiB carried a third less, in the worst case only half as much. Probably, while a call lasts,
+// the sender owns the socket, and so acknowledgements are processed, and memory is freed, where it
+// is used again, and not on the receiver's processor.
 //
-// It is made behind the scheduler's back (RawSyscall), and while it lasts, one to two
-// hundred microseconds at this size, the runtime cannot stop the world nor give the
-// processor to another goroutine, and a read of the same socket waits. Were the runtime
-// told, its monitor would wake up every 20 us to see whether the call takes long.
+// The call does not notify the scheduler (RawSyscall), and while it lasts, one to two hundred
+// microseconds at this size, the runtime cannot stop the world nor give the processor to another
+// goroutine, and a read of the same socket waits. If the runtime were notified, its monitor would
+// wake up every 20 us to check whether the call takes long.
 const maxWrite = 1<<20 + 4<<10
 
-// A writer is the writing half of a connection. Writes do not spin: a full
-// buffer at the peer is seldom emptied within a budget.
+// A writer is the writing half of a connection. Writes do not spin: a full buffer at the peer is
+// seldom drained within a budget.
 type writer struct {
 	mu   sync.Mutex         // held for a whole write; guards the fields below
-	all  func(uintptr) bool // w.tryAll, made once
+	all  func(uintptr) bool // w.tryAll, created once
 	some func(uintptr) bool // w.tryOnce, likewise
 
-	vec   vector // what is left of the part that is being sent
+	vec   vector // the rest of the part that is being sent
 	n     int    // sent so far
 	errno syscall.Errno
 }
@@ -52,11 +52,10 @@ type writer struct {
 // Write writes p as net.Conn does.
 func (c *Conn) Write(p []byte) (int, error) { return c.WriteVec(p) }
 
-// WriteVec writes all of bufs, one after the other and with nothing of
-// another write between, in as few packets as they fit. It returns how many
-// bytes it wrote, all of them unless there is an error. It does not keep bufs,
-// and allocates nothing; net.Buffers may be passed as it is (bufs...), and
-// stays as it is.
+// WriteVec writes all of bufs, concatenated and not interleaved with another write, in as few
+// packets as possible. It returns how many bytes it wrote, all of them unless there is an error. It
+// neither retains bufs nor allocates; net.Buffers may be passed unchanged (bufs...), and is not
+// modified.
 func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 	w := &c.writer
 	w.mu.Lock()
@@ -66,7 +65,7 @@ func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 	for {
 		bufs = w.vec.fill(bufs, noLimit)
 		if w.vec.len() == 0 {
-			if w.n == 0 { // there was nothing to write: tell whether the connection is open
+			if w.n == 0 { // there was nothing to write: check whether the connection is open
 				return c.Conn.Write(nil)
 			}
 			return w.n, nil
@@ -80,13 +79,12 @@ func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 	}
 }
 
-// TryWrite writes what of p the socket takes without waiting, and returns how
-// many bytes that were: none if it is full, or if another write is under way.
-// Fewer than all of p is no error.
+// TryWrite writes what the socket accepts of p without waiting, and returns that number of bytes: 0
+// if the socket is full, or if another write is in progress. Fewer than all of p is not an error.
 func (c *Conn) TryWrite(p []byte) (int, error) { return c.TryWriteVec(p) }
 
-// TryWriteVec is TryWrite for several buffers, one after the other. It keeps
-// neither them nor bufs, and takes no more than 64 of them at once.
+// TryWriteVec is TryWrite for several buffers, concatenated. It retains neither them nor bufs, and
+// takes at most 64 of them at once.
 func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) {
 	w := &c.writer
 	if !w.mu.TryLock() {
@@ -107,8 +105,8 @@ func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) {
 	return w.n, nil
 }
 
-// tryAll sends until all is sent or something failed, which is true, or the
-// runtime should wait until there is room.
+// tryAll sends until everything is sent or an error occurs, and then returns true; false means that
+// the runtime should wait until there is room.
 func (w *writer) tryAll(fd uintptr) bool {
 	for w.vec.len() > 0 {
 		if !w.send(fd) {
@@ -146,15 +144,14 @@ func (w *writer) send(fd uintptr) bool {
 	}
 }
 
-// send makes one system call for what is not done, or as much of it as may be
-// sent at once.
+// send makes one system call for the rest, or as much of it as may be sent at once.
 func (v *vector) send(fd uintptr) (int, syscall.Errno) {
 	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	count, size := v.atOnce()
 	if size < v.total {
 		flags |= unix.MSG_MORE
 	}
-	if count == 1 { // cheaper by a tenth of a microsecond and more
+	if count == 1 { // faster by more than a tenth of a microsecond
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(v.iov[v.first].Base)), uintptr(size), uintptr(flags), 0, 0)
 		return int(n), errno
 	}
@@ -163,8 +160,8 @@ func (v *vector) send(fd uintptr) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// atOnce returns how many buffers, and bytes, may be sent at once: part of the
-// first or several whole ones.
+// atOnce returns how many buffers, and bytes, may be sent at once: part of the first or several
+// whole ones.
 func (v *vector) atOnce() (count, size int) {
 	for _, b := range v.iov[v.first:v.used] {
 		if n := int(b.Len); size+n <= maxWrite {
