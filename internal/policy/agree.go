@@ -18,38 +18,36 @@ type Side struct {
 	Site   overlay.SiteID
 	Policy *Policy // nil: it has none, and permits nothing
 
-	// Unasked says that this site's policy is not known here, and that others ask it:
-	// here it stands in nobody's way.
+	// Unasked means that this site's policy is not known here, and that others evaluate it: here it
+	// refuses nothing.
 	Unasked bool
 }
 
 // NoPolicy is the rule that refuses the links of a site without a policy.
 const NoPolicy = "no-policy"
 
-// Example returns, on one line, the smallest policy that permits site all links with
-// peer.
+// Example returns, on one line, the smallest policy that permits site all links with peer.
 func Example(site, peer overlay.SiteID) string {
 	return fmt.Sprintf("{contact: grid@%s.example.org, rules: [{name: %s, effect: allow, sites: [%s]}]}", site, peer, peer)
 }
 
-// missing is what a site without a policy says of links with peer.
+// missing returns the decision of a site without a policy about links with peer.
 func missing(site, peer overlay.SiteID) Decision {
 	return Decision{Refuse: true, Rule: NoPolicy, Text: fmt.Sprintf("it has no policy (rule %q), so its links stay inside it; set policy: in its frontal.yaml; "+
 		"the smallest that permits site %s: %s", NoPolicy, peer, Example(site, peer))}
 }
 
-// Agreement is what two sites' policies make of a link: it is permitted when
-// both permit it, by the techniques that both allow, within the limits of each.
-// A rule with limits leaves no technique but the relay, because nothing that
-// keeps them stands on the way of the others.
+// Agreement is the result of two sites' policies for a link: it is permitted when both permit it,
+// by the techniques that both allow, within the limits of each. A rule with limits leaves no
+// technique except the relay, because nothing on the path of the others can enforce limits.
 type Agreement struct {
 	Sides [2]Opinion `json:"sides"`
 
 	Allow      bool                `json:"allow"`
-	Techniques []overlay.Technique `json:"techniques"` // that remain, in order of preference
-	Limits     Limits              `json:"limits"`     // the smaller of each side's, which hold beside each other
+	Techniques []overlay.Technique `json:"techniques"` // remaining ones, in order of preference
+	Limits     Limits              `json:"limits"`     // the smaller of each side's, which apply together
 
-	link string // what was asked about, for errors
+	link string // the link in question, for errors
 }
 
 // Opinion is one site's part of an agreement.
@@ -61,9 +59,8 @@ type Opinion struct {
 	Decision
 }
 
-// Agree asks both sites about a link of a job between them, on behalf of all
-// in who. It is the same whichever side is a. Within one site policies say
-// nothing: a and b must differ.
+// Agree evaluates both sites' policies for a link of a job between them, on behalf of all in who.
+// It is symmetric in a and b. Policies do not apply within one site: a and b must differ.
 func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 	g := Agreement{Allow: true, link: describe(job, who)}
 	for i, pair := range [2][2]Side{{a, b}, {b, a}} {
@@ -104,13 +101,13 @@ func (g *Agreement) withholds(t overlay.Technique) *Opinion {
 	return nil
 }
 
-// limits reports whether the side's policy sets limits to the link.
+// limits reports whether the side's policy limits the link.
 func (o *Opinion) limits() bool {
 	return o.Policy && !o.DryRun && !o.Refuse && o.Limits != (Limits{})
 }
 
-// Allowances are the limits of each side that sets any, for whoever carries the
-// link. ends are on whose behalf it works at each of Sides.
+// Allowances returns the limits of each side that sets any, for the daemon that carries the link.
+// ends are the principals at each of Sides.
 func (g *Agreement) Allowances(job overlay.JobID, ends [2]Who) []overlay.Allowance {
 	var all []overlay.Allowance
 	for i := range g.Sides {
@@ -124,15 +121,15 @@ func (g *Agreement) Allowances(job overlay.JobID, ends [2]Who) []overlay.Allowan
 	return all
 }
 
-// common reports whether both sides name one technique, limits apart.
+// common reports whether both sides allow a common technique, apart from limits.
 func (g *Agreement) common() bool {
 	return slices.ContainsFunc(overlay.Techniques(), func(t overlay.Technique) bool {
 		return !slices.ContainsFunc(g.Sides[:], func(o Opinion) bool { return o.Policy && !o.DryRun && !o.permits(t) })
 	})
 }
 
-// Err returns nil where the link is permitted, else an overlay.ErrForbidden
-// that names the site, its rule and whom to ask.
+// Err returns nil if the link is permitted, else an overlay.ErrForbidden that names the site, its
+// rule and whom to ask.
 func (g *Agreement) Err() error {
 	for _, o := range g.Sides {
 		if !o.Allow && !o.Policy {
@@ -157,9 +154,9 @@ func (g *Agreement) Err() error {
 	return nil
 }
 
-// Rule names what decided, for logs and the audit: "siteb/no-tests" of a
-// refusal, else the rule of each site that has a policy. Where no rule fits, it
-// is "siteb/default", and of a site without a policy "siteb/no-policy".
+// Rule names the deciding rules, for logs and the audit: "siteb/no-tests" for a refusal, else the
+// rule of each site that has a policy. Where no rule matches, it is "siteb/default", and for a site
+// without a policy "siteb/no-policy".
 func (g *Agreement) Rule() string {
 	var all []string
 	for _, o := range g.Sides {
@@ -174,8 +171,8 @@ func (g *Agreement) Rule() string {
 	return strings.Join(all, " ")
 }
 
-// Without returns why a technique is left out, "" if it is not. Of a link that
-// is refused each is.
+// Without returns why a technique is left out, "" if it is not. For a refused link that is every
+// technique.
 func (g *Agreement) Without(t overlay.Technique) string {
 	if !g.Allow {
 		return g.Err().Error()
@@ -212,15 +209,15 @@ func (g *Agreement) Would() []string {
 	return all
 }
 
-// Explanation is an agreement with its consequences in words, as JSON has it.
+// Explanation is an agreement with its consequences in words, for JSON.
 type Explanation struct {
 	Agreement
 	Error string            `json:"error,omitempty"` // why the link is refused
-	Left  map[string]string `json:"left,omitempty"`  // techniques that are left out -> why
+	Left  map[string]string `json:"left,omitempty"`  // excluded techniques -> why
 	Said  []string          `json:"would,omitempty"` // what dry-run mode would have refused
 }
 
-// Explain puts the agreement into words.
+// Explain describes the agreement in words.
 func (g *Agreement) Explain() Explanation {
 	e := Explanation{Agreement: *g, Said: g.Would()}
 	if err := g.Err(); err != nil {
@@ -238,7 +235,7 @@ func (g *Agreement) Explain() Explanation {
 	return e
 }
 
-// otherSite is the site at the other end.
+// otherSite returns the site at the other end.
 func (g *Agreement) otherSite(site overlay.SiteID) overlay.SiteID {
 	if g.Sides[0].Site == site {
 		return g.Sides[1].Site
@@ -246,8 +243,8 @@ func (g *Agreement) otherSite(site overlay.SiteID) overlay.SiteID {
 	return g.Sides[0].Site
 }
 
-// Within says within which limits the link is permitted, and whose they are;
-// "" without any.
+// Within describes the limits within which the link is permitted, and whose they are; "" without
+// any.
 func (g *Agreement) Within() string {
 	var all []string
 	for i := range g.Sides {
@@ -258,8 +255,8 @@ func (g *Agreement) Within() string {
 	return strings.Join(all, ", ")
 }
 
-// Key is equal for agreements that leave the same techniques for the same
-// reasons, within the same limits.
+// Key is equal for agreements that leave the same techniques for the same reasons, within the same
+// limits.
 func (g *Agreement) Key() string {
 	var b strings.Builder
 	if within := g.Within(); g.Allow && within != "" {
@@ -299,12 +296,12 @@ func describe(job string, who []Who) string {
 	return strings.Join(append([]string{"links of job " + job}, ends...), ", ")
 }
 
-// tighter is the smaller of each limit.
+// tighter returns the smaller of each limit.
 func (l Limits) tighter(m Limits) Limits {
 	return Limits{smaller(l.Links, m.Links), smaller(l.Rate, m.Rate), smaller(l.BytesMonth, m.BytesMonth)}
 }
 
-// smaller is the tighter of two bounds, of which 0 is none.
+// smaller returns the tighter of two bounds, of which 0 is unlimited.
 func smaller[T int | quota.Rate | daemon.Size](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Examine reads a policy and looks for what is allowed and hardly meant: a rule
-// that an earlier one leaves nothing, limits that bar all that it allows. The faults
-// are those of Parse; with any, there are no doubts.
+// Examine parses a policy and looks for rules that are valid but probably unintended: a rule that
+// an earlier one shadows completely, limits that exclude all techniques that a rule allows. The
+// faults are those of Parse; with any, there are no doubts.
 func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults) {
 	p, origin, err := parse(file, text)
 	if err != nil {
@@ -45,20 +45,20 @@ func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults)
 	return p, nil, doubts
 }
 
-// shadows reports whether r fits every link that later fits, hours apart.
+// shadows reports whether r matches every link that later matches, apart from hours.
 func (r Rule) shadows(later Rule) bool {
 	if !coversAll(r.Sites, later.Sites) || !coversAll(r.Jobs, later.Jobs) {
 		return false
 	}
 	if r.Effect == Allow && later.Effect == Deny {
-		// The later one needs one end, of whatever kind the other is.
+		// The later rule needs one end, whatever the other is.
 		return len(r.Users) == 0 && len(r.Projects) == 0
 	}
 	return coversAll(r.Users, later.Users) && coversAll(r.Projects, later.Projects)
 }
 
-// coversAll reports whether what one of others fits, one of patterns fits. No
-// patterns fit everything, names that are not known included.
+// coversAll reports whether every name that matches one of others matches one of patterns. No
+// patterns match everything, unknown names included.
 func coversAll(patterns, others []string) bool {
 	if len(patterns) == 0 {
 		return true

@@ -9,29 +9,29 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Question is a link as one end's site sees it.
+// Question is a link from the point of view of one end's site.
 type Question struct {
 	Peer overlay.SiteID // the other end's site
 	Job  string         // the name that the job's user chose
-	Who  []Who          // on whose behalf both ends work, each known once; empty is nobody known
+	Who  []Who          // the principals of both ends, each known one once; empty: none is known
 	At   time.Time
 }
 
-// Decision is what a policy says about a link.
+// Decision is a policy's decision about a link.
 type Decision struct {
-	Allow  bool   `json:"allow"`  // the link may be
+	Allow  bool   `json:"allow"`  // the link is permitted
 	Refuse bool   `json:"refuse"` // the rules refuse it; with Allow: in dry-run mode
-	Rule   string `json:"rule"`   // the rule that fits; empty when none does
+	Rule   string `json:"rule"`   // the matching rule; empty if none matches
 	Text   string `json:"text"`   // the same in a sentence without subject: `rule "x" allows it`
 
-	// Of a rule that allows. In dry-run mode they bind nobody.
-	Techniques []overlay.Technique `json:"techniques,omitempty"` // nil: every one
+	// Of a rule that allows. In dry-run mode they are not enforced.
+	Techniques []overlay.Technique `json:"techniques,omitempty"` // nil: all of them
 	Limits     Limits              `json:"limits"`
 }
 
-// Evaluate finds the first rule that fits. A rule that allows fits when both
-// ends of the link fit its users and projects; one that denies, when either
-// does. So it does not matter who asks for a link: either end may dial.
+// Evaluate applies the first matching rule. A rule that allows matches when both ends of the link
+// match its users and projects; one that denies, when either does. So it does not matter which end
+// asks for a link: either end may dial.
 func (p *Policy) Evaluate(q Question) Decision {
 	q.At = q.At.In(p.Zone.Location)
 	asleep := "" // a rule that would allow it at another time
@@ -54,13 +54,13 @@ func (p *Policy) Evaluate(q Question) Decision {
 	return p.refuse(Decision{Text: "no rule allows it" + asleep})
 }
 
-// refuse makes d a refusal, or what dry-run mode makes of one.
+// refuse makes d a refusal, or the equivalent in dry-run mode.
 func (p *Policy) refuse(d Decision) Decision {
 	d.Refuse, d.Allow = true, p.Mode == DryRun
 	return d
 }
 
-// fits reports whether the rule is about such a link, at whatever time.
+// fits reports whether the rule matches the link, apart from the time.
 func (r Rule) fits(q Question) bool {
 	if !anyFits(r.Sites, string(q.Peer)) || !anyFits(r.Jobs, q.Job) {
 		return false
@@ -75,12 +75,12 @@ func (r Rule) fits(q Question) bool {
 	return len(q.Who) > 0 && !slices.ContainsFunc(q.Who, func(w Who) bool { return !end(w) })
 }
 
-// anyFits reports whether one of the patterns fits, or there is none to fit.
+// anyFits reports whether one of the patterns matches, or there are none.
 func anyFits(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return match(p, name) })
 }
 
-// awake reports whether the rule holds at t.
+// awake reports whether the rule applies at t.
 func (r Rule) awake(t time.Time) bool {
 	return len(r.Hours) == 0 || slices.ContainsFunc(r.Hours, func(h Hours) bool { return h.contain(t) })
 }

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // a host without the time zone database must judge as others do
+	_ "time/tzdata" // so that a host without the time zone database decides as others do
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
-// Hours is a span of the day on some days of the week, by the wall clock of
-// the policy's zone: where a clock is set back, an hour counts twice.
+// Hours is a span of the day on some days of the week, by the wall clock of the policy's zone:
+// where a clock is set back, an hour counts twice.
 type Hours struct {
 	Days []Day `yaml:"days" help:"On which days the span begins: mon, tue, wed, thu, fri, sat, sun, or mon-fri. Without it, every day."`
 	From Clock `yaml:"from" default:"00:00" help:"The first minute, as 20:00."`
@@ -22,7 +22,7 @@ type Hours struct {
 // Zone is a time zone by its name in the IANA database, as "Europe/Berlin".
 type Zone struct{ *time.Location }
 
-// UnmarshalText reads a zone's name.
+// UnmarshalText parses a zone's name.
 func (z *Zone) UnmarshalText(text []byte) error {
 	at, err := time.LoadLocation(string(text))
 	if err != nil || at == time.Local || len(text) == 0 {
@@ -32,14 +32,13 @@ func (z *Zone) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes the name.
+// MarshalText returns the name.
 func (z Zone) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
-// Day is a day of the week, or several in a row, as "mon-fri".
+// Day is a day of the week, or several consecutive ones, as "mon-fri".
 type Day struct{ first, last time.Weekday }
 
-// Clock is a time of day in minutes since midnight, as "07:30". 24:00 is the
-// end of the day.
+// Clock is a time of day in minutes since midnight, as "07:30". 24:00 is the end of the day.
 type Clock int
 
 const (
@@ -49,7 +48,7 @@ const (
 
 var dayNames = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// UnmarshalText reads "mon" or "mon-fri".
+// UnmarshalText parses "mon" or "mon-fri".
 func (d *Day) UnmarshalText(text []byte) error {
 	first, last, several := strings.Cut(string(text), "-")
 	if !several {
@@ -63,7 +62,7 @@ func (d *Day) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText formats what UnmarshalText parses.
 func (d Day) MarshalText() ([]byte, error) {
 	if d.first == d.last {
 		return []byte(dayNames[d.first]), nil
@@ -71,12 +70,12 @@ func (d Day) MarshalText() ([]byte, error) {
 	return []byte(dayNames[d.first] + "-" + dayNames[d.last]), nil
 }
 
-// has reports whether d, which may go over a week's end, contains a day.
+// has reports whether d, which may span the end of a week, contains a day.
 func (d Day) has(w time.Weekday) bool {
 	return (w-d.first+7)%7 <= (d.last-d.first+7)%7
 }
 
-// UnmarshalText reads "07:30".
+// UnmarshalText parses "07:30".
 func (c *Clock) UnmarshalText(text []byte) error {
 	var h, m int
 	if len(text) == 5 && text[2] == ':' {
@@ -100,10 +99,10 @@ func (c *Clock) UnmarshalText(text []byte) error {
 	return errors.New("want a time of day from 00:00 to 24:00, in quotes")
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText formats what UnmarshalText parses.
 func (c Clock) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// String is the form of UnmarshalText.
+// String returns the form of UnmarshalText.
 func (c Clock) String() string { return fmt.Sprintf("%02d:%02d", int(c)/60, int(c)%60) }
 
 // Check implements the check of package daemon.
@@ -117,7 +116,7 @@ func (h Hours) Check() error {
 	return nil
 }
 
-// contain reports whether t, in the policy's zone, lies in the span.
+// contain reports whether t, in the policy's zone, is in the span.
 func (h Hours) contain(t time.Time) bool {
 	now := Clock(t.Hour()*60 + t.Minute())
 	today := t.Weekday()
@@ -144,8 +143,8 @@ func (h Hours) String() string {
 	return fmt.Sprintf("%s %v-%v", strings.Join(days, ","), h.From, h.To)
 }
 
-// minutes is the set of a week's minutes in which one of the spans is, counted
-// from Sunday's midnight; no spans are all of it.
+// minutes returns the set of a week's minutes in at least one of the spans, counted from Sunday's
+// midnight; no spans are the whole week.
 func minutes(spans []Hours) *[week]bool {
 	var set [week]bool
 	for i := range set {

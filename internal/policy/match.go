@@ -1,19 +1,19 @@
 package policy
 
-// match reports whether a pattern fits a name: * stands for any text, ? for one
-// byte. No pattern fits a name that is not known.
+// match reports whether a name matches a pattern: * matches any text, ? one byte. An unknown name
+// matches no pattern.
 func match(pattern, name string) bool {
 	return name != "" && glob(pattern, name, func(p, n byte) bool { return p == n || p == '?' })
 }
 
-// covers reports whether pattern fits every name that other fits. It may say no
-// where the answer is yes, as for ?* and *?, never the other way round.
+// covers reports whether pattern matches every name that other matches. It may return false where
+// the answer is true, as for ?* and *?, never the reverse.
 func covers(pattern, other string) bool {
 	return glob(pattern, other, func(p, o byte) bool { return o != '*' && (p == o || p == '?') })
 }
 
-// glob is the usual walk: on a mismatch the last * takes one byte more. It ends
-// after len(pattern)*len(text) steps at most.
+// glob is the usual algorithm: on a mismatch the last * takes one more byte. It takes at most
+// len(pattern)*len(text) steps.
 func glob(pattern, text string, same func(p, t byte) bool) bool {
 	p, t := 0, 0
 	star, mark := -1, 0

@@ -1,11 +1,10 @@
-// Package policy says which links between sites a site permits: to which
-// sites, for which projects, users and jobs, by which techniques, in which
-// hours and within which limits. Every site has one policy; a link needs the
-// consent of both its ends' sites (Agree).
+// Package policy decides which links between sites a site permits: to which sites, for which
+// projects, users and jobs, by which techniques, at which hours and within which limits. Every site
+// has one policy; a link needs the consent of both its ends' sites (Agree).
 //
-// Everything here is a pure function of its arguments, time included. The
-// package knows no sockets and no daemons, and keeps no state: who asks, who
-// is told and what counts as a link is the business of broker and frontals.
+// Everything here is a pure function of its arguments, time included. The package knows no sockets
+// and no daemons, and keeps no state: broker and frontals decide when to evaluate it, enforce the
+// result, and define what counts as a link.
 package policy
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of a policy. A frontal sends its site's to the broker.
+// Bounds of a policy. A frontal sends its site's policy to the broker.
 const (
 	MaxText  = 256 << 10 // bytes of a file
 	maxRules = 500
@@ -31,7 +30,7 @@ const (
 // Modes.
 const (
 	Enforce = "enforce" // what the rules refuse is refused
-	DryRun  = "dry-run" // what the rules refuse is said and permitted
+	DryRun  = "dry-run" // what the rules refuse is logged and permitted
 )
 
 // Effects of a rule.
@@ -40,8 +39,8 @@ const (
 	Deny  = "deny"
 )
 
-// Policy is what one site permits, as its file says. A policy without rules
-// permits nothing. It is not changed after Parse.
+// Policy is what one site permits, by its file. A policy without rules permits nothing. It is
+// immutable after Parse.
 type Policy struct {
 	Mode    string `yaml:"mode" default:"enforce" enum:"enforce,dry-run" help:"Whether what the rules do not allow is refused, or only logged (dry-run)."`
 	Contact string `yaml:"contact" required:"true" example:"grid@sitea.example.org" help:"Whom a user asks who meets a refusal. It is part of the error."`
@@ -49,8 +48,8 @@ type Policy struct {
 	Rules   []Rule `yaml:"rules" help:"In order: the first rule that fits a link decides. A link that none fits is refused."`
 }
 
-// Rule decides about the links that it fits. Each key that is given must fit; a
-// list fits when one of its patterns does.
+// Rule decides about the links that match it. Each key that is present must match; a list matches
+// when one of its patterns does.
 type Rule struct {
 	Name   string `yaml:"name" required:"true" help:"What errors, logs and the audit call the rule."`
 	Effect string `yaml:"effect" required:"true" enum:"allow,deny" help:"What becomes of a link that the rule fits."`
@@ -65,17 +64,16 @@ type Rule struct {
 	Limits     Limits              `yaml:"limits" help:"Within which limits. Only with allow. Proxies keep them, so a rule with limits allows no other technique than relay."`
 }
 
-// Limits bound what a rule allows. Zero is no limit. Each site's hold by
-// themselves, for all of an owner's links that its rule fits, whatever the
-// other ends are.
+// Limits bound what a rule allows. Zero is unlimited. Each site's limits apply separately, to all
+// of an owner's links that match its rule, whatever the other ends are.
 type Limits struct {
 	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Relayed connections of one project (without a grant: of one user) at a time; more are refused. 0 is no limit."`
 	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, both ways together, as 100Mbit/s; none is no limit."`
 	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month (UTC), both ways together, as 2TB. Who has used it up goes on slowly and gets no new links. 0 is no limit."`
 }
 
-// Parse reads a policy strictly. The error, a daemon.Faults, lists everything
-// wrong with it by file, line and key; file is the name to call the text by.
+// Parse parses a policy strictly. The error, a daemon.Faults, lists all errors by file, line and
+// key; file is the name to call the text by.
 func Parse(file string, text []byte) (*Policy, error) {
 	p, _, err := parse(file, text)
 	return p, err
@@ -88,8 +86,7 @@ func parse(file string, text []byte) (*Policy, func(string) string, error) {
 	if len(text) > MaxText {
 		return whole(fmt.Errorf("%d bytes, at most %d are read", len(text), MaxText))
 	}
-	// An alias could make a small text a large policy, which a broker takes
-	// from every site.
+	// An alias could make a small text a large policy, which a broker accepts from every site.
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err == nil {
 		if n := aliased(&doc); n != nil {
@@ -115,17 +112,17 @@ func aliased(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// Text returns the policy as a text that Parse reads, without the comments of
-// its file: what a frontal sends to the broker.
+// Text returns the policy as a text that Parse accepts, without the comments of its file: a frontal
+// sends that to the broker.
 func (p *Policy) Text() []byte {
 	text, err := yaml.Marshal(p)
 	if err != nil {
-		panic("policy: " + err.Error()) // it is made of words and numbers
+		panic("policy: " + err.Error()) // it consists of words and numbers
 	}
 	return text
 }
 
-// Limited reports whether a rule sets limits that are to be kept.
+// Limited reports whether a rule sets limits that must be enforced.
 func (p *Policy) Limited() bool {
 	return p.Mode != DryRun && slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Limits != (Limits{}) })
 }
@@ -183,7 +180,7 @@ func (r Rule) Check() error {
 	return errors.Join(errs...)
 }
 
-// criteria are a rule's criteria that are lists of patterns.
+// criteria returns a rule's criteria that are lists of patterns.
 func (r Rule) criteria() []criterion {
 	return []criterion{{"sites", r.Sites}, {"projects", r.Projects}, {"users", r.Users}, {"jobs", r.Jobs}}
 }
@@ -193,8 +190,8 @@ type criterion struct {
 	patterns []string
 }
 
-// checkPattern says what is wrong with a pattern, or returns nil: one that can
-// fit no name is a mistake that would go unnoticed.
+// checkPattern returns an error for an invalid pattern: one that can match no name is a mistake
+// that would go unnoticed.
 func checkPattern(key, pattern string) error {
 	if pattern == "" || len(pattern) > 2*overlay.MaxNameLen+1 {
 		return fmt.Errorf("a pattern of %d bytes, want 1 to %d", len(pattern), 2*overlay.MaxNameLen+1)
