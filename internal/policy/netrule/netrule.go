@@ -1,7 +1,7 @@
-// Package netrule decides which addresses a host contacts on the word of others: its
-// admin's list of denied networks, and that a process of another site is not looked
-// for on private networks, which are likely the own ones. It is pure: it looks
-// nothing up and dials nothing.
+// Package netrule decides which addresses a host may contact at the request of others: by its
+// admin's list of denied networks, and by the rule that a process of another site is not contacted
+// on private networks, which are probably the local ones. It is pure: it resolves nothing and dials
+// nothing.
 package netrule
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// translated are the IPv6 addresses that stand for IPv4 addresses, behind which a private
-// or denied one could hide: NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible ones
-// (RFC 4291, section 2.5.5.1).
+// translated are the IPv6 networks that represent IPv4 addresses, behind which a private or denied
+// one could hide: NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible ones (RFC 4291, section
+// 2.5.5.1).
 var translated = []netip.Prefix{
 	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
 }
 
-// Rule is what one host's settings say. The zero Rule denies nothing, and knows no
-// private network on which other sites are.
+// Rule is the rule of one host's settings. The zero Rule denies nothing, and knows no private
+// network with other sites.
 type Rule struct {
-	Deny    []netip.Prefix // never contacted, whoever asks
+	Deny    []netip.Prefix // never contacted, at anyone's request
 	Private []netip.Prefix // where processes of other sites may be, although private
 }
 
-// private are the networks whose addresses mean another host in each site: RFC 1918,
-// RFC 6598 (shared by a provider's customers), RFC 4193 and, before that, RFC 3513 (site-local).
+// private are the networks whose addresses mean another host in each site: RFC 1918, RFC 6598
+// (shared by a provider's customers), RFC 4193 and, before that, RFC 3513 (site-local).
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fec0::/10"),
@@ -42,8 +42,8 @@ func (r Rule) Denied(ip netip.Addr) error {
 	return nil
 }
 
-// Without returns the list, which it may change, without the address:port texts that
-// the settings deny.
+// Without returns the list, which it may modify, without the address:port texts that the settings
+// deny.
 func (r Rule) Without(list []string) []string {
 	return slices.DeleteFunc(list, func(text string) bool {
 		a, err := netip.ParseAddrPort(text)
@@ -51,10 +51,9 @@ func (r Rule) Without(list []string) []string {
 	})
 }
 
-// Foreign is Denied for the address that a process of another site, or who speaks for
-// it, names as its own. It fails with overlay.ErrForbidden for one that stands for an
-// IPv4 address, too, and for a private one, unless the settings say that other sites
-// are there.
+// Foreign is Denied for the address that a process of another site, or a daemon on its behalf,
+// gives as its own. It also fails with overlay.ErrForbidden for one that represents an IPv4
+// address, and for a private one, unless the settings declare that other sites are there.
 func (r Rule) Foreign(ip netip.Addr) error {
 	if err := r.Denied(ip); err != nil {
 		return err
@@ -70,11 +69,11 @@ func (r Rule) Foreign(ip netip.Addr) error {
 	return nil
 }
 
-// StandsFor4 reports whether an IPv6 address stands for an IPv4 address, behind which a
-// refused one could hide. ::1 is the loopback.
+// StandsFor4 reports whether an IPv6 address represents an IPv4 address, behind which a refused one
+// could hide. ::1 is the loopback.
 func StandsFor4(ip netip.Addr) bool { return index(translated, ip) >= 0 && !ip.IsLoopback() }
 
-// Translated returns the networks of the addresses that stand for IPv4 addresses.
+// Translated returns the networks of the addresses that represent IPv4 addresses.
 func Translated() []netip.Prefix { return slices.Clone(translated) }
 
 func index(in []netip.Prefix, ip netip.Addr) int {
