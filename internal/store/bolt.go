@@ -16,34 +16,33 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Bolt is a Store in one file, which one process has at a time. It opens also
-// when the disk is full or cannot be written: then it reads what is there, and
-// refuses to write until that is possible again.
+// Bolt is a Store in one file, which one process at a time can have open. It opens even when the
+// disk is full or cannot be written: then it reads the existing content, and refuses writes until
+// they are possible again.
 type Bolt struct {
 	health
 	watchers
 
 	mu     sync.RWMutex // guards the fields below; held for reading while db is in use
-	db     *bbolt.DB    // nil: there is no file, and none could be made
+	db     *bbolt.DB    // nil: there is no file, and it could not be created
 	broken error        // why there is no db although there is a file
 	tried  time.Time    // when opening the file for writing last failed
-	fault  error        // why
+	fault  error        // the reason
 	closed bool
 	opened chan struct{} // closed by Open
 }
 
 var bucket = []byte("records")
 
-// lockTimeout is how long OpenBolt waits for another process that has the file:
-// one that ends gives it up by then.
+// lockTimeout is how long OpenBolt waits for another process that has the file open: one that is
+// ending closes it by then.
 const lockTimeout = 2 * time.Second
 
-// reopenAfter is how often a store that cannot be written tries to open its file
-// for writing.
+// reopenAfter is how often a store that cannot be written tries to open its file for writing.
 const reopenAfter = time.Second
 
-// NewBolt returns the store in a file, which another process may still have. All
-// its calls fail, and Watch waits, until Open. Close it.
+// NewBolt returns the store in a file, which another process may still have open. All its calls
+// fail, and Watch waits, until Open. Close it.
 func NewBolt(file string) *Bolt {
 	return &Bolt{health: health{kind: "bolt", where: file}, broken: fmt.Errorf("%w %s is not open yet", ErrUnavailable, file), opened: make(chan struct{})}
 }
@@ -54,9 +53,9 @@ func OpenBolt(file string) (*Bolt, error) {
 	return b, b.Open()
 }
 
-// Open opens the file, and makes it if it is not there. It fails with ErrLocked
-// when another process has it, and when what is there is no store: what it says
-// is not known then. After an error it can be called again.
+// Open opens the file, and creates it if it does not exist. It fails with ErrLocked when another
+// process has it open, and when the file is not a store: its content is then unknown. After an
+// error it can be called again.
 func (b *Bolt) Open() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +75,7 @@ func (b *Bolt) Open() error {
 func (b *Bolt) openToRead() error {
 	_, err := os.Stat(b.where)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // there is nothing to know
+	case errors.Is(err, fs.ErrNotExist): // there is nothing to read
 		b.broken = nil
 		return nil
 	case err != nil:
@@ -91,7 +90,7 @@ func (b *Bolt) openToRead() error {
 	return nil
 }
 
-// open opens the file for writing. b.mu is held, or b not in use yet.
+// open opens the file for writing. The caller must hold b.mu, unless b is not in use yet.
 func (b *Bolt) open() error {
 	if _, err := os.Stat(b.where); errors.Is(err, fs.ErrNotExist) {
 		if err := b.create(); err != nil {
@@ -110,9 +109,8 @@ func openBolt(file string) (*bbolt.DB, error) {
 	return bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
 }
 
-// create makes an empty store under another name and links it to its own: a
-// file that was begun and not finished, as on a full disk, would be none that
-// opens.
+// create makes an empty store under another name and links it to its own: a partial file, as on a
+// full disk, could not be opened.
 func (b *Bolt) create() error {
 	f, err := os.CreateTemp(filepath.Dir(b.where), "."+filepath.Base(b.where)+"-")
 	if err != nil {
@@ -139,8 +137,8 @@ func (b *Bolt) create() error {
 	return dir.Sync()
 }
 
-// wrapError names the store in an error of its file, and tells what passes from what
-// does not.
+// wrapError names the store in an error of its file, and distinguishes transient errors from
+// others.
 func (b *Bolt) wrapError(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
@@ -221,7 +219,7 @@ func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
 	if b.closed {
 		return fmt.Errorf("%w is closed", ErrUnavailable)
 	}
-	// The order of changes that watchers see is that of commits.
+	// Watchers see changes in the order of commits.
 	b.watchers.mu.Lock()
 	defer b.watchers.mu.Unlock()
 	var changes []Change
@@ -238,7 +236,7 @@ func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
 	return b.note(err)
 }
 
-// writable opens the file for writing if it is not.
+// writable opens the file for writing if it is not yet.
 func (b *Bolt) writable() error {
 	b.mu.RLock()
 	broken := b.broken
@@ -258,12 +256,12 @@ func (b *Bolt) writable() error {
 	return b.fault
 }
 
-// reopen opens the file for writing in place of for reading. b.mu is held.
+// reopen reopens the file for writing. The caller must hold b.mu.
 func (b *Bolt) reopen() error {
 	if b.db == nil {
 		return b.open()
 	}
-	// While it is open for reading, the lock is taken: what is asked meanwhile waits.
+	// While it is open for reading, mu is held: concurrent calls wait.
 	if err := probe(b.where); err != nil {
 		return b.unwritable(err)
 	}
@@ -284,7 +282,7 @@ func (b *Bolt) isOpen() bool {
 	}
 }
 
-// probe says why a file cannot be opened for writing.
+// probe returns why a file cannot be opened for writing.
 func probe(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -367,24 +365,24 @@ func (b *Bolt) Close() error {
 	return b.db.Close()
 }
 
-// watchers are told of the changes of a store that only this process writes.
+// watchers receive the changes of a store that only this process writes.
 type watchers struct {
 	mu  sync.Mutex // held from a commit until its changes are queued
 	all map[*watcher]struct{}
 }
 
-// maxQueued bounds the changes that wait for a watcher. One that falls further
-// behind reads everything again.
+// maxQueued bounds the changes queued for a watcher. A watcher that falls further behind reads
+// everything again.
 const maxQueued = 4096
 
 type watcher struct {
 	prefix  string
 	wake    chan struct{}
 	changes []Change
-	missed  bool // read everything again
+	missed  bool // must read everything again
 }
 
-// notify queues changes. w.mu is held.
+// notify queues changes. The caller must hold w.mu.
 func (w *watchers) notify(changes []Change) {
 	for one := range w.all {
 		for _, c := range changes {
@@ -431,7 +429,7 @@ func (w *watchers) watch(ctx context.Context, prefix string, f func([]Change, bo
 		}
 		w.mu.Unlock()
 		switch {
-		case err != nil: // the store is closed, or its file broken: nothing more can be told
+		case err != nil: // the store is closed, or its file broken: there are no further changes
 			return
 		case missed || len(changes) > 0:
 			f(changes, missed)
@@ -450,7 +448,7 @@ func listAll(ctx context.Context, s Store, prefix string) (changes []Change, err
 	return changes, err
 }
 
-// firstKey is the least key that a List behind after may return.
+// firstKey returns the smallest key that a List after after may return.
 func firstKey(prefix, after string) string {
 	if after < prefix {
 		return prefix

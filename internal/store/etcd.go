@@ -18,26 +18,26 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// Etcd is a Store that brokers share.
+// Etcd is a Store in an etcd, which several brokers share.
 type Etcd struct {
 	health
 	client *clientv3.Client
-	prefix string // of all keys, with a slash behind it
+	prefix string // of all keys, with a trailing slash
 }
 
-// Bounds of talking with etcd.
+// Bounds on the use of etcd.
 const (
 	etcdCall  = 2 * time.Second // one call; another member answers the next
 	etcdPause = time.Second     // between two tries to watch
 )
 
-// Address is where an etcd is.
+// Address is the address of an etcd.
 type Address struct {
 	Hosts  []string // host:port each
 	Prefix string   // of the keys, as in "isthmus"
 }
 
-// ParseEtcd reads etcd://host:port,host:port/prefix.
+// ParseEtcd parses etcd://host:port,host:port/prefix.
 func ParseEtcd(text string) (Address, error) {
 	fail := func(why string, args ...any) (Address, error) {
 		return Address{}, fmt.Errorf("%q: %s; write etcd://host:2379,host:2379/prefix", text, fmt.Sprintf(why, args...))
@@ -72,13 +72,13 @@ func (a Address) Local() bool {
 	return true
 }
 
-// String is what ParseEtcd read.
+// String returns the form that ParseEtcd parses.
 func (a Address) String() string {
 	return "etcd://" + strings.Join(a.Hosts, ",") + "/" + a.Prefix
 }
 
-// OpenEtcd returns the store at an address, spoken to over TLS if cfg is not nil.
-// It does not wait for a connection: calls fail while there is none. Close it.
+// OpenEtcd returns the store at an address, over TLS if cfg is not nil. It does not wait for a
+// connection: calls fail while there is none. Close it.
 func OpenEtcd(at Address, cfg *tls.Config) (*Etcd, error) {
 	scheme := "http"
 	if cfg != nil {
@@ -103,8 +103,8 @@ func OpenEtcd(at Address, cfg *tls.Config) (*Etcd, error) {
 	return &Etcd{health: health{kind: "etcd", where: at.String()}, client: client, prefix: at.Prefix + "/"}, nil
 }
 
-// failed classes an error of a call, of which asker is the caller's context: that somebody
-// did not wait says nothing of the store.
+// failed classifies the error of a call; asker is the caller's context: a cancellation by the
+// caller is not a failure of the store.
 func (e *Etcd) failed(asker context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrConflict):
@@ -147,8 +147,7 @@ func (e *Etcd) List(ctx context.Context, prefix, after string, max int) ([]Recor
 	return all, err
 }
 
-// list returns records as of a revision of etcd, 0 for the present one, and that
-// revision.
+// list returns records as of a revision of etcd, 0 for the current one, and that revision.
 func (e *Etcd) list(ctx context.Context, prefix, after string, max int, revision int64) ([]Record, int64, error) {
 	call, cancel := context.WithTimeout(ctx, etcdCall)
 	defer cancel()
@@ -206,7 +205,7 @@ func (e *Etcd) Watch(ctx context.Context, prefix string, f func([]Change, bool))
 	}
 }
 
-// follow is Watch until something is missed.
+// follow is Watch until it misses a change.
 func (e *Etcd) follow(ctx context.Context, prefix string, f func([]Change, bool)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -227,7 +226,7 @@ func (e *Etcd) follow(ctx context.Context, prefix string, f func([]Change, bool)
 		after = records[page-1].Key
 	}
 	f(changes, true)
-	// A member that has lost the others says so, in place of nothing.
+	// A member that has lost the others reports that, instead of staying silent.
 	news := e.client.Watch(clientv3.WithRequireLeader(ctx), e.prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 	for resp := range news {
 		if resp.Err() != nil {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Memory is a Store that lasts as long as its process: for unit tests, and the
-// plain one that the others are compared with.
+// Memory is a Store in its process's memory: for unit tests, and as the reference for the other
+// implementations.
 type Memory struct {
 	health
 	watchers
@@ -17,7 +17,7 @@ type Memory struct {
 	mu      sync.Mutex
 	records map[string]Record
 	version int64
-	fault   error // what every call fails with
+	fault   error // the error of every call
 }
 
 // NewMemory returns an empty store.
@@ -25,8 +25,7 @@ func NewMemory() *Memory {
 	return &Memory{health: health{kind: "memory", where: "memory"}, records: map[string]Record{}}
 }
 
-// Fail has every further call fail with an ErrUnavailable, or succeed again if
-// err is nil.
+// Fail makes every further call fail with an ErrUnavailable, or succeed again if err is nil.
 func (m *Memory) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,11 +1,10 @@
-// Package store keeps what a broker must not forget: used tokens, the revocation
-// list, published names. A [Store] is a map from keys to records with
-// conditional writes: a file of this broker's own ([OpenBolt]), or etcd, which
-// several brokers share ([OpenEtcd]). It knows nothing of what the records mean.
+// Package store keeps a broker's durable state: used tokens, the revocation list, published names.
+// A [Store] is a map from keys to records with conditional writes: a file of this broker's own
+// ([OpenBolt]), or an etcd that several brokers share ([OpenEtcd]). It knows nothing of what the
+// records mean.
 //
-// A write that returned nil is on disk (of a majority of etcd's members). One
-// that returned an error may or may not be; its conditions make it safe to look
-// and to try again.
+// A write that returned nil is on disk (of a majority of etcd's members). One that returned an
+// error may or may not be; its conditions make it safe to check and to retry.
 package store
 
 import (
@@ -19,32 +18,32 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A Store keeps records. Safe for concurrent use. Every call is bounded in time,
-// also when ctx is not, but for one of a Bolt whose disk neither answers nor fails: that
-// waits in the kernel for as long as the disk does.
+// A Store keeps records. Safe for concurrent use. Every call is bounded in time, even without a
+// deadline of ctx, except for a call to a Bolt whose disk neither answers nor fails: that blocks in
+// the kernel for as long as the disk does.
 type Store interface {
 	// Get returns the record with the key, with Version 0 if there is none.
 	Get(ctx context.Context, key string) (Record, error)
 
-	// List returns records whose keys begin with prefix and come behind after, in
-	// the order of their keys, at most max of them. All lists the rest, too.
+	// List returns records whose keys begin with prefix and sort after after, in the order of their
+	// keys, at most max of them. Use All for the complete list.
 	List(ctx context.Context, prefix, after string, max int) ([]Record, error)
 
-	// Commit does all of tx or nothing. ErrConflict says that a condition does not
-	// hold and nothing was written, ErrUnavailable that the store cannot be
-	// written at present; the latter may still have written everything if the
-	// store is reached over a network, or if the disk failed in the end.
+	// Commit does all of tx or nothing. ErrConflict means that a condition does not hold and
+	// nothing was written, ErrUnavailable that the store cannot be written at present; in the
+	// latter case everything may still have been written if the store is reached over a network, or
+	// if the disk failed at the end.
 	Commit(ctx context.Context, tx Tx) error
 
-	// Watch calls f with all records whose keys begin with prefix, whole set, and
-	// then with what changes, until ctx ends. It calls f with all again whenever it
-	// may have missed a change, and never twice at a time.
+	// Watch calls f with all records whose keys begin with prefix, whole set, and then with the
+	// changes, until ctx ends. It calls f with all records again whenever it may have missed a
+	// change. Calls of f do not overlap.
 	Watch(ctx context.Context, prefix string, f func(changes []Change, whole bool))
 
-	// Status says how the store does.
+	// Status returns the state of the store.
 	Status() Status
 
-	// Close ends the store. Calls that are under way fail.
+	// Close closes the store. Calls in progress fail.
 	Close() error
 }
 
@@ -52,10 +51,10 @@ type Store interface {
 type Record struct {
 	Key     string
 	Value   []byte
-	Expires time.Time // when it need not be kept any longer; zero: never. In milliseconds.
+	Expires time.Time // when it need not be kept any longer, in milliseconds; zero: never
 
-	// Version is another one after every write of the key, and 0 where there is no
-	// record. Commit ignores it in what is put.
+	// Version changes with every write of the key, and is 0 where there is no record. Commit
+	// ignores it in Put.
 	Version int64
 }
 
@@ -65,40 +64,40 @@ type Change struct {
 	Deleted bool
 }
 
-// Tx is what one Commit does.
+// Tx is the input of one Commit.
 type Tx struct {
-	If     []Record // the keys and versions that must be the present ones; the rest is ignored
+	If     []Record // the keys and versions that must be current; the other fields are ignored
 	Put    []Record
 	Delete []string
 }
 
-// MaxTx bounds the conditions, and the puts and deletions together, of one Tx:
-// what an etcd takes whose settings nobody changed.
+// MaxTx bounds the conditions, and the puts and deletions together, of one Tx: the limit of an etcd
+// with default settings.
 const MaxTx = 128
 
-// MaxValue bounds a value, in bytes: what an etcd takes whose settings nobody
-// changed, without the rest of the request.
+// MaxValue bounds a value, in bytes: the limit of an etcd with default settings, less the rest of
+// the request.
 const MaxValue = 1<<20 + 1<<16
 
-// ErrConflict says that another writer was quicker.
+// ErrConflict means that another writer changed a record first.
 var ErrConflict = errors.New("the record has changed meanwhile")
 
-// ErrUnavailable says that the store cannot be read or written at present. It is
-// an overlay.ErrUnreachable.
+// ErrUnavailable means that the store cannot be read or written at present. It is an
+// overlay.ErrUnreachable.
 var ErrUnavailable = fmt.Errorf("%w: the store", overlay.ErrUnreachable)
 
-// ErrLocked says that another process has the store's file.
+// ErrLocked means that another process has the store's file open.
 var ErrLocked = errors.New("another process uses it")
 
-// Status is how a store does, for people.
+// Status is the state of a store, for display.
 type Status struct {
 	Kind  string    `json:"kind"`            // bolt, etcd or memory
 	Where string    `json:"where"`           // a file or an etcd address
 	Error string    `json:"error,omitempty"` // why it cannot be read or written; "" if it can
-	Since time.Time `json:"since,omitzero"`  // when that began
+	Since time.Time `json:"since,omitzero"`  // start of that state
 }
 
-// health is the outcome of a store's last call.
+// health is the result of a store's last call.
 type health struct {
 	kind, where string
 
@@ -107,7 +106,7 @@ type health struct {
 	since time.Time
 }
 
-// note remembers whether a call failed because of the store, and returns its error.
+// note records whether a call failed because of the store, and returns its error.
 func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +136,8 @@ func (h *health) Status() Status {
 // page is how many records are read at a time.
 const page = 500
 
-// All calls f with every record whose key begins with prefix, in the order of
-// their keys, some at a time, until f or the store fails.
+// All calls f with every record whose key begins with prefix, in the order of their keys, several
+// at a time, until f or the store fails.
 func All(ctx context.Context, s Store, prefix string, f func([]Record) error) error {
 	for after := ""; ; {
 		records, err := s.List(ctx, prefix, after, page)
@@ -152,8 +151,8 @@ func All(ctx context.Context, s Store, prefix string, f func([]Record) error) er
 	}
 }
 
-// Prune deletes the records with the prefix that have expired, if nobody has
-// written them meanwhile, and returns how many are left.
+// Prune deletes the expired records with the prefix, unless they were written meanwhile, and
+// returns how many are left.
 func Prune(ctx context.Context, s Store, prefix string, now time.Time) (left int, err error) {
 	err = All(ctx, s, prefix, func(records []Record) error {
 		var tx Tx
@@ -162,7 +161,7 @@ func Prune(ctx context.Context, s Store, prefix string, now time.Time) (left int
 				return nil
 			}
 			err := s.Commit(ctx, tx)
-			if errors.Is(err, ErrConflict) { // the next call looks again
+			if errors.Is(err, ErrConflict) { // the next call checks again
 				left, err = left+len(tx.Delete), nil
 			}
 			tx = Tx{}
@@ -185,7 +184,7 @@ func Prune(ctx context.Context, s Store, prefix string, now time.Time) (left int
 	return left, err
 }
 
-// check says what is wrong with a Tx that no store takes.
+// check returns an error for a Tx that no store accepts.
 func (tx Tx) check() error {
 	if len(tx.If) > MaxTx || len(tx.Put)+len(tx.Delete) > MaxTx {
 		return fmt.Errorf("store: %d conditions and %d writes in one step, at most %d are taken", len(tx.If), len(tx.Put)+len(tx.Delete), MaxTx)
@@ -198,7 +197,7 @@ func (tx Tx) check() error {
 	return nil
 }
 
-// What is stored under a key:
+// The stored value of a key:
 //
 //	format:u8=1 expires:i64 (Unix milliseconds; 0: never) value
 //
