@@ -1,6 +1,5 @@
-// Package storetest runs an etcd of its own for tests, each member a process, from
-// etcd's Go module: nothing needs to be installed. It has no other state than the
-// test's.
+// Package storetest runs an etcd for tests, each member a process, from etcd's Go module: nothing
+// needs to be installed. It has no state beyond the test's.
 package storetest
 
 import (
@@ -22,7 +21,7 @@ import (
 // startTimeout bounds the start of a cluster.
 const startTimeout = 40 * time.Second
 
-// Cluster is an etcd. Its members end with the test.
+// Cluster is an etcd cluster. Its members end with the test.
 type Cluster struct {
 	Members []*Member
 }
@@ -33,18 +32,18 @@ type Member struct {
 	command []string
 	client  string
 
-	cmd *exec.Cmd // nil while it is not up
+	cmd *exec.Cmd // nil while it is not running
 	in  io.Closer
 	log bytes.Buffer
 }
 
-// source is the folder of the member's module.
+// source returns the folder of the member's module.
 func source() (string, error) {
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	return filepath.Join(filepath.Dir(strings.TrimSpace(string(mod))), "test", "etcd"), err
 }
 
-// Fetch gets the modules that Start needs, for who has no network then.
+// Fetch downloads the modules that Start needs, for environments without a network later.
 func Fetch() error {
 	dir, err := source()
 	if err != nil {
@@ -62,7 +61,7 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The go command links a tool into its cache; with -n it says where, and runs nothing.
+	// The go command links a tool into its cache; with -n it prints the path, and runs nothing.
 	out, err := exec.Command("go", "tool", "-C", source, "-n", "etcd").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
@@ -70,7 +69,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// Start runs a cluster of so many members and waits until it has a leader.
+// Start runs a cluster of a number of members and waits until it has a leader.
 func Start(t testing.TB, members int) *Cluster {
 	t.Helper()
 	file, err := program()
@@ -118,7 +117,7 @@ func (c *Cluster) startAll(t testing.TB) {
 	}
 }
 
-// Address is the cluster's, with a prefix of the keys.
+// Address returns the cluster's address, with a prefix of the keys.
 func (c *Cluster) Address(prefix string) store.Address {
 	a := store.Address{Prefix: prefix}
 	for _, m := range c.Members {
@@ -127,12 +126,12 @@ func (c *Cluster) Address(prefix string) store.Address {
 	return a
 }
 
-// start runs the member and tells when it is part of a cluster that has a leader.
+// start runs the member and reports when it is part of a cluster that has a leader.
 func (m *Member) start() <-chan error {
 	ready := make(chan error, 1)
 	m.cmd = exec.Command(m.command[0], m.command[1:]...)
 	m.cmd.Stderr = &m.log
-	in, err := m.cmd.StdinPipe() // with whose end it ends, also when this process is killed
+	in, err := m.cmd.StdinPipe() // the member ends when this is closed, also when this process is killed
 	if err != nil {
 		ready <- err
 		return ready
@@ -170,7 +169,7 @@ func (m *Member) Start() {
 	}
 }
 
-// Kill ends the member without a word (SIGKILL), if it is up.
+// Kill kills the member (SIGKILL), if it is running.
 func (m *Member) Kill() {
 	if m.cmd == nil {
 		return
