@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitsSegments says that dialOptions.segment works here.
+// limitsSegments is true: dialOptions.segment works here.
 const limitsSegments = true
 
-// dialOptions change how connect goes about it; the zero value does nothing.
+// dialOptions modify connect; the zero value changes nothing.
 type dialOptions struct {
-	segment int    // greatest segment in both directions, in bytes
-	ttl     int    // routers that a packet may pass
-	port    uint16 // to connect from, shared with a listener
+	segment int    // maximum segment size in both directions, in bytes
+	ttl     int    // number of routers that a packet may pass
+	port    uint16 // local port, shared with a listener
 }
 
-// connect makes one TCP connection and notes how that ended. Unlike a
-// net.Dialer it keeps what the network said: the ICMP error and its sender
-// (IP_RECVERR, ip(7)). The connection is nil unless the outcome is Connected.
+// connect makes one TCP connection and records the result. Unlike a net.Dialer it keeps the
+// network's error: the ICMP error and its sender (IP_RECVERR, ip(7)). The connection is nil unless
+// the outcome is Connected.
 func connect(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPConn, Connection) {
 	start := time.Now()
 	c := Connection{To: to}
@@ -60,7 +60,7 @@ func connect(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPCon
 	return conn.(*net.TCPConn), c
 }
 
-// open makes the socket that connect dials with.
+// open creates the socket that connect dials with.
 func open(to netip.AddrPort, o dialOptions) (fd int, err error) {
 	family := unix.AF_INET6
 	if to.Addr().Is4() {
@@ -107,9 +107,9 @@ func open(to netip.AddrPort, o dialOptions) (fd int, err error) {
 	return fd, nil
 }
 
-// await waits until a connect under way has ended, or ctx has.
+// await waits until a pending connect has ended, or ctx has.
 func await(ctx context.Context, fd int) error {
-	const look = 50 // ms, in which an end of ctx is noticed
+	const look = 50 // ms, the longest delay in noticing the end of ctx
 	for {
 		if ctx.Err() != nil {
 			return os.ErrDeadlineExceeded
@@ -129,7 +129,7 @@ func await(ctx context.Context, fd int) error {
 		if v != 0 {
 			return syscall.Errno(v)
 		}
-		// An ICMP error may be in the queue alone, while the kernel still tries.
+		// There may be only an ICMP error in the queue, while the kernel still tries.
 		if _, err := unix.Getpeername(fd); err == nil {
 			return nil
 		}
@@ -140,8 +140,8 @@ func await(ctx context.Context, fd int) error {
 	}
 }
 
-// icmpError reads the network's error from the socket's error queue: what it
-// was, and which device sent it.
+// icmpError reads the network's error from the socket's error queue: its kind, and the device that
+// sent it.
 func icmpError(fd int) (reply string, from netip.Addr) {
 	var data [512]byte
 	var oob [512]byte
@@ -182,8 +182,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// pathMTU is what the kernel knows of the way that c takes, in bytes; 0 if
-// nothing.
+// pathMTU returns the kernel's path MTU for c, in bytes; 0 if unknown.
 func pathMTU(c *net.TCPConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -198,8 +197,8 @@ func pathMTU(c *net.TCPConn) int {
 	return mtu
 }
 
-// arrives sends padding and reports whether the other kernel acknowledged all
-// of it in time; tried is false when that cannot be told.
+// arrives sends padding and reports whether the other kernel acknowledged all of it in time; tried
+// is false if that cannot be determined.
 func arrives(ctx context.Context, c *net.TCPConn) (tried, passed bool) {
 	ctx, cancel := bounded(ctx, segmentBound)
 	defer cancel()

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// limitsSegments says that dialOptions.segment does not work here.
+// limitsSegments is false: dialOptions.segment has no effect here.
 const limitsSegments = false
 
-// dialOptions change how connect goes about it; only Linux has them.
+// dialOptions modify connect; only Linux supports them.
 type dialOptions struct {
 	segment int
 	ttl     int
 	port    uint16
 }
 
-// connect makes one TCP connection and notes how that ended. Who sent an ICMP
-// error is known on Linux only.
+// connect makes one TCP connection and records the result. The sender of an ICMP error is known on
+// Linux only.
 func connect(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPConn, Connection) {
 	start := time.Now()
 	c := Connection{To: to}
@@ -41,5 +41,5 @@ func connect(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPCon
 
 func pathMTU(*net.TCPConn) int { return 0 }
 
-// arrives cannot be told here.
+// arrives is unsupported here.
 func arrives(context.Context, *net.TCPConn) (tried, passed bool) { return false, false }

@@ -12,15 +12,15 @@ import (
 
 const (
 	stunBound   = 1800 * time.Millisecond
-	stunEvery   = 300 * time.Millisecond // between repetitions of an unanswered question
+	stunEvery   = 300 * time.Millisecond // between retransmissions of a request
 	stunCookie  = 0x2112A442             // RFC 8489 section 5
 	stunRequest = 0x0001
 	stunSuccess = 0x0101
 	stunMapped  = 0x0020 // XOR-MAPPED-ADDRESS, section 14.2
 )
 
-// askSTUN asks all servers from one port which address and port they see. A
-// second socket for each hears ICMP errors, which only a connected one does.
+// askSTUN asks all servers from one port for its mapped address. A second socket for each server
+// receives ICMP errors, which only a connected socket does.
 func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
 	ctx, cancel := bounded(ctx, stunBound)
 	defer cancel()
@@ -52,7 +52,7 @@ func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
 	buf := make([]byte, 1500)
 	for len(d.Seen) < len(servers) && ctx.Err() == nil {
 		pc.SetReadDeadline(time.Now().Add(stunEvery))
-		if ctx.Err() != nil { // set just now, over that of AfterFunc
+		if ctx.Err() != nil { // overrides the deadline set just now, if AfterFunc ran before
 			break
 		}
 		n, from, err := pc.ReadFromUDPAddrPort(buf)
@@ -73,8 +73,8 @@ func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
 	return d
 }
 
-// refusal sends one question from a connected socket and returns the error
-// that the network answers with; empty when it is silent.
+// refusal sends one request from a connected socket and returns the error of the network; empty if
+// there is none.
 func refusal(to netip.AddrPort, transaction []byte) string {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
@@ -91,7 +91,7 @@ func refusal(to netip.AddrPort, transaction []byte) string {
 	return ""
 }
 
-// localTowards is the address from which this host sends there.
+// localTowards returns the address from which this host sends to a destination.
 func localTowards(to netip.AddrPort) netip.Addr {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to)) // sends nothing
 	if err != nil {
@@ -101,7 +101,7 @@ func localTowards(to netip.AddrPort) netip.Addr {
 	return addrPort(c.LocalAddr()).Addr()
 }
 
-// request is a STUN Binding request without attributes.
+// request returns a STUN Binding request without attributes.
 func request(transaction []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, stunRequest)
 	b = binary.BigEndian.AppendUint16(b, 0)
@@ -109,7 +109,7 @@ func request(transaction []byte) []byte {
 	return append(b, transaction...)
 }
 
-// answer reads the mapped address of a Binding success response.
+// answer parses the mapped address of a Binding success response.
 func answer(b, transaction []byte) (netip.AddrPort, error) {
 	var none netip.AddrPort
 	if len(b) < 20 || binary.BigEndian.Uint16(b) != stunSuccess || binary.BigEndian.Uint32(b[4:]) != stunCookie || string(b[8:20]) != string(transaction) {

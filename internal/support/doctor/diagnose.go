@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Diagnose says what observations mean. It is a pure function; the findings
-// come in the order of the layers, those of this host first.
+// Diagnose interprets observations. It is a pure function; the findings are in the order of the
+// layers, those of this host first.
 func Diagnose(o Observations) []Finding {
 	var all []Finding
 	all = append(all, files(o)...)
@@ -30,7 +30,7 @@ func Diagnose(o Observations) []Finding {
 	return all
 }
 
-// denied says what the settings leave denied, and what permits it.
+// denied reports what the settings deny by default, and what permits it.
 func denied(o Observations) (all []Finding) {
 	for _, text := range o.Denied {
 		all = append(all, Finding{Layer: "local", Target: o.Settings, Status: Warning, Class: Denied, Evidence: text,
@@ -40,7 +40,7 @@ func denied(o Observations) (all []Finding) {
 	return all
 }
 
-// soon is how long before its end a certificate is worth a word.
+// soon is how long before the expiry of a certificate there is a warning.
 const soon = 7 * 24 * time.Hour
 
 // files judges the certificates on this host.
@@ -78,7 +78,7 @@ func files(o Observations) []Finding {
 	return all
 }
 
-// socket judges the way from a process to the helper.
+// socket judges the path from a process to the helper.
 func socket(o Observations) []Finding {
 	l := o.Local
 	if l.Socket == "" {
@@ -106,8 +106,8 @@ func socket(o Observations) []Finding {
 	return []Finding{r}
 }
 
-// services judges the ways to the daemons above. While one of several is
-// reached, the failure of another is only worth a word.
+// services judges the paths to the daemons above. While one of several is reachable, the failure of
+// another is only a warning.
 func services(o Observations) []Finding {
 	reached := slices.ContainsFunc(o.Services, func(s Service) bool { return s.Hello.Got })
 	var all []Finding
@@ -132,7 +132,7 @@ func service(o Observations, s Service) []Finding {
 		first = "HTTP proxy " + s.Via + " on the way to " + target
 	}
 	var all []Finding
-	add := func(f Finding) bool { // whether the next layer is worth a look
+	add := func(f Finding) bool { // reports whether to judge the next layer
 		if f.Target == "" {
 			f.Target = target
 		}
@@ -237,7 +237,7 @@ func connection(layer string, c Connection) Finding {
 	return f
 }
 
-// dropper names who most likely drops, from the routers that still answered.
+// dropper names the device that most likely drops, from the routers that still answered.
 func dropper(hops []Hop) string {
 	if len(hops) == 0 {
 		return "unknown: no router on the way reports packets whose life ends there; perhaps this host's own firewall drops them before they leave"

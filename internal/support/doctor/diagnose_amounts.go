@@ -9,8 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 )
 
-// amounts judges how much passes: what sizes of packets, and what rate of
-// datagrams.
+// amounts judges how much passes: which sizes of packets, and which rate of datagrams.
 func amounts(o Observations) []Finding {
 	if o.Helper && o.profile().GatewayOnly {
 		return nil
@@ -22,8 +21,7 @@ func amounts(o Observations) []Finding {
 	return all
 }
 
-// packets judges what sizes pass, as full-size segments of TCP and datagrams of
-// all sizes tell.
+// packets judges which sizes pass, from full-size TCP segments and datagrams of all sizes.
 func packets(o Observations) []Finding {
 	var lost, passed []Vantage
 	for _, v := range slices.Concat(o.Vantages, o.IPv6) {
@@ -60,8 +58,8 @@ func packets(o Observations) []Finding {
 	return []Finding{f}
 }
 
-// lostSegments judges connections on which full-size segments vanished and
-// smaller ones arrived. Daemons that know of it keep to what passes.
+// lostSegments judges connections on which full-size segments were dropped and smaller ones
+// arrived. Daemons that know of this limit their segments to what passes.
 func lostSegments(o Observations, lost, passed []Vantage) Finding {
 	var to []string
 	smaller := lost[0].Bulk.Smaller
@@ -106,7 +104,7 @@ func orNone(n int) string {
 	return strconv.Itoa(n)
 }
 
-// rateLimitFinding judges at what rate datagrams pass.
+// rateLimitFinding judges at which rate datagrams pass.
 func rateLimitFinding(o Observations, p probe.Path) Finding {
 	_, rate := p.Findings()
 	f := Finding{Layer: "UDP", Target: p.To.String() + ", many datagrams", Status: Passed, Class: OK, Evidence: rate.How, Meaning: "datagrams are not held to a low rate"}

@@ -11,14 +11,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The clock may be off by that much before something breaks, and before it is
-// worth a word.
+// The clock skew at which something breaks, and at which there is a warning.
 const (
 	clockBroken = min(overlay.MaxAhead, overlay.MaxLate)
 	clockOff    = 2 * time.Second
 )
 
-// session judges what the daemon above told.
+// session judges the information from the daemon above.
 func session(o Observations) []Finding {
 	s := o.Session
 	if !s.Tried || len(o.Services) == 0 {
@@ -47,10 +46,10 @@ func session(o Observations) []Finding {
 	return append([]Finding{f}, all...)
 }
 
-// setClocks is what to do where clocks differ.
+// setClocks is the fix for clock skew.
 const setClocks = "have NTP set both clocks (chrony, ntpd)"
 
-// clock compares this host's clock with the broker's, by half a round trip.
+// clock compares this host's clock with the broker's, within half a round trip.
 func clock(o Observations, target string) Finding {
 	s := o.Session
 	trip := s.Got.Sub(s.Sent)
@@ -77,7 +76,7 @@ func aheadOf(off time.Duration) string {
 	return "ahead of"
 }
 
-// profile is the site's, or one that says nothing.
+// profile returns the site's profile, or an empty one.
 func (o Observations) profile() overlay.SiteProfile {
 	if o.Session.Profile != nil {
 		return *o.Session.Profile
@@ -85,7 +84,7 @@ func (o Observations) profile() overlay.SiteProfile {
 	return overlay.SiteProfile{}
 }
 
-// outside judges the way to the grid's public hosts over TCP.
+// outside judges the path to the grid's public hosts over TCP.
 func outside(o Observations) []Finding {
 	var all []Finding
 	p := o.profile()
@@ -107,7 +106,7 @@ func outside(o Observations) []Finding {
 	}
 	for _, v := range o.Vantages {
 		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
-			if !blocked { // once is enough
+			if !blocked { // report it once
 				all = append(all, only443(v, p))
 			}
 			blocked = true
@@ -119,8 +118,8 @@ func outside(o Observations) []Finding {
 	return append(append(all, translated(o)...), mappingTCP(o)...)
 }
 
-// onlySix reports whether this host reaches all of the grid's hosts that it was told of
-// over IPv6, and has no route to any over IPv4.
+// onlySix reports whether this host reaches all known hosts of the grid over IPv6, and has no route
+// to any over IPv4.
 func onlySix(o Observations) bool {
 	is := func(outcome Outcome) func(Vantage) bool {
 		return func(v Vantage) bool { return v.Connect.Outcome != outcome }
@@ -148,7 +147,7 @@ func gatewayOnly(o Observations) []Finding {
 	return []Finding{f}
 }
 
-// pastProxy judges a connection that left the HTTP proxy aside.
+// pastProxy judges a connection that bypassed the HTTP proxy.
 func pastProxy(c Connection) Finding {
 	f := connection("TCP", c)
 	f.Target = c.To.String() + ", past the HTTP proxy"
@@ -222,8 +221,8 @@ func vantage(v Vantage) Finding {
 	return f
 }
 
-// lostBulk judges a connection on which a question is answered and nothing
-// larger arrives, in whatever segments.
+// lostBulk judges a connection on which a request is answered but nothing larger arrives, in any
+// segment size.
 func lostBulk(f Finding, v Vantage) Finding {
 	f.Layer, f.Status, f.Class = "MTU", Failed, TCPDropped
 	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes not all were acknowledged within %s, neither in full-size segments nor in segments of %d bytes (path MTU as this host knows it: %d)", ms(segmentBound), smallSegment, v.Bulk.PathMTU)
@@ -232,8 +231,8 @@ func lostBulk(f Finding, v Vantage) Finding {
 	return f
 }
 
-// stripped says which TCP options no connection has. A host of the grid whose administrator took
-// one away is told by another that has it.
+// stripped reports which TCP options no connection has. If the administrator of a grid host
+// disabled one, a connection with another host has it.
 func stripped(o Observations) []Finding {
 	var with probe.TCPOptions
 	var to []string
@@ -267,10 +266,10 @@ func stripped(o Observations) []Finding {
 	return []Finding{f}
 }
 
-// carriers is the space between carriers and their customers (RFC 6598).
+// carriers is the address space between carriers and their customers (RFC 6598).
 var carriers = netip.MustParsePrefix("100.64.0.0/10")
 
-// translated compares addresses here with those that were seen.
+// translated compares local addresses with those seen from outside.
 func translated(o Observations) []Finding {
 	for _, v := range o.Vantages {
 		if v.Via != "" || !v.Seen.IsValid() || v.Seen.Addr() == v.Connect.From.Addr() {
@@ -294,7 +293,7 @@ func translated(o Observations) []Finding {
 	return nil
 }
 
-// dependence says whether mappings depend on the destination (RFC 4787, section 4.1).
+// dependence is whether mappings depend on the destination (RFC 4787, section 4.1).
 type dependence int
 
 const (
@@ -303,7 +302,7 @@ const (
 	dependent
 )
 
-// ofTCP and ofUDP are what the NAT on the way does with one port of this host, if there is one.
+// ofTCP and ofUDP return how the NAT on the path, if there is one, maps one port of this host.
 func (o Observations) ofTCP() dependence {
 	m := o.Inbound.Mapped
 	switch {
@@ -331,7 +330,7 @@ func (o Observations) ofUDP() dependence {
 	return d
 }
 
-// mappingTCP is mapping for TCP, of which nothing is said unless it is in the way.
+// mappingTCP is mapping for TCP, which reports only a mapping that is an obstacle.
 func mappingTCP(o Observations) []Finding {
 	if o.ofTCP() != dependent {
 		return nil
@@ -357,8 +356,7 @@ func mappingTCP(o Observations) []Finding {
 	return []Finding{f}
 }
 
-// ipv6 judges the way to the grid's public hosts over IPv6. That there is none
-// is no fault.
+// ipv6 judges the path to the grid's public hosts over IPv6. Its absence is not a fault.
 func ipv6(o Observations) []Finding {
 	for _, v := range o.IPv6 {
 		if !v.Seen.IsValid() {
@@ -386,8 +384,7 @@ func ipv6(o Observations) []Finding {
 		Evidence: fmt.Sprintf("not reached (%s), which the grid does not need", why), Meaning: "there is no IPv6 from here to the grid's hosts; links go over IPv4"}}
 }
 
-// ownIPv6 is this host's address as a public host saw it untranslated; not valid
-// if none did.
+// ownIPv6 returns this host's address as a public host saw it untranslated; invalid if none did.
 func (o Observations) ownIPv6() netip.Addr {
 	for _, v := range o.IPv6 {
 		if v.Seen.IsValid() && v.Seen == v.Connect.From {
@@ -397,7 +394,7 @@ func (o Observations) ownIPv6() netip.Addr {
 	return netip.Addr{}
 }
 
-// datagrams judges the questions to STUN servers.
+// datagrams judges the requests to STUN servers.
 func datagrams(o Observations) []Finding {
 	d := o.UDP
 	f := Finding{Layer: "UDP", Target: "STUN servers", Status: NotChecked, Class: OK}
@@ -496,7 +493,7 @@ func servers(d Datagrams) string {
 	return strings.Join(texts, ", ")
 }
 
-// inbound judges the call back.
+// inbound judges the call-back.
 func inbound(o Observations) []Finding {
 	in := o.Inbound
 	f := Finding{Layer: "inbound", Target: "this host", Status: NotChecked, Class: OK}
@@ -532,7 +529,7 @@ func inbound(o Observations) []Finding {
 	return []Finding{f}
 }
 
-// unlessOpened says how links come about that nobody can dial from outside.
+// unlessOpened describes how links are established if outside hosts cannot dial in.
 func unlessOpened(p overlay.SiteProfile) string {
 	fix := "nothing, if this is meant: "
 	switch {
@@ -548,7 +545,7 @@ func unlessOpened(p overlay.SiteProfile) string {
 	return fix + ". To be dialled open a port range (--firewall-request)"
 }
 
-// pair judges what the broker says of two sites.
+// pair judges the broker's plan for two sites.
 func pair(p Pair) []Finding {
 	target := p.A + " to " + p.B
 	f := Finding{Layer: "pair", Target: target, Status: Passed, Class: OK}

@@ -8,8 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// handshake judges TLS: whether full-size segments pass, and whose certificate
-// was shown.
+// handshake judges TLS: whether full-size segments pass, and whose certificate was presented.
 func handshake(o Observations, s Service) []Finding {
 	h := s.TLS
 	f := Finding{Layer: "TLS", Status: Passed, Class: OK, Meaning: "nobody in between reads along, and the certificate is the grid's"}
@@ -33,8 +32,7 @@ func handshake(o Observations, s Service) []Finding {
 	return []Finding{f, segments(s)}
 }
 
-// brokenTLS is a hand-shake that failed in another way than by its
-// certificates.
+// brokenTLS judges a handshake that failed for another reason than its certificates.
 func brokenTLS(f *Finding, h Handshake) {
 	f.Status, f.Class, f.Evidence = Failed, TLSBroken, fmt.Sprintf("%s (after %s)", h.Err, ms(h.Took))
 	f.Meaning = "what listens there speaks no TLS or another one, or something in between cut the connection after its first bytes"
@@ -47,7 +45,7 @@ func brokenTLS(f *Finding, h Handshake) {
 	}
 }
 
-// judgeChain judges the certificates that were shown.
+// judgeChain judges the presented certificates.
 func judgeChain(f *Finding, now time.Time, s Service) {
 	leaf := s.TLS.Chain[0]
 	f.Evidence = fmt.Sprintf("%s, certificate of %q issued by %q, valid from %s to %s", orUnknown(s.TLS.Version), leaf.Subject, leaf.Issuer, stamp(leaf.NotBefore), stamp(leaf.NotAfter))
@@ -86,7 +84,7 @@ func orUnknown(version string) string {
 	return version
 }
 
-// stalled is a hand-shake after whose connect nothing came back.
+// stalled judges a handshake in which nothing arrived after the connect.
 func stalled(s Service) Finding {
 	f := Finding{Layer: "TLS", Status: Failed, Class: TLSBroken,
 		Evidence: fmt.Sprintf("connected, then no answer to the TLS hello within %s", ms(s.TLS.Took)),
@@ -114,7 +112,7 @@ func stalled(s Service) Finding {
 	return f
 }
 
-// blackHole describes one; mtu, if not 0, is a size that passes.
+// blackHole describes a path MTU black hole; mtu, if not 0, is a size that passes.
 func blackHole(mtu int) (meaning, device, fix string) {
 	smaller := "a smaller MTU"
 	if mtu > 0 {
@@ -137,7 +135,8 @@ func sizes(all []int, above int) string {
 	return strings.Join(texts, ", ")
 }
 
-// segments says what segments passed: both hellos are longer than one.
+// segments judges from a complete handshake that full segments pass: both hellos are longer than
+// one.
 func segments(s Service) Finding {
 	f := Finding{Layer: "MTU", Status: Passed, Class: OK, Evidence: "a hand-shake of more than one full segment each way went through",
 		Meaning: "full-size packets pass"}
@@ -176,7 +175,7 @@ func hello(s Service) Finding {
 	return f
 }
 
-// classOfRefusal gives the words of a refusal a class.
+// classOfRefusal classifies a refusal by its text.
 func classOfRefusal(words string) (c Class, meaning, fix string) {
 	switch {
 	case strings.Contains(words, "is not valid before"):

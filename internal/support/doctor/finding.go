@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Status says how a check ended.
+// Status is the result of a check.
 type Status string
 
 // The statuses.
 const (
 	Passed     Status = "ok"
-	Failed     Status = "failed"      // the grid cannot work through this
-	Warning    Status = "warning"     // it works; this is what it has to work around, or will soon fail
-	NotChecked Status = "not-checked" // Meaning says why not
+	Failed     Status = "failed"      // the grid cannot work with this
+	Warning    Status = "warning"     // it works, but has to work around this, or will fail soon
+	NotChecked Status = "not-checked" // Meaning has the reason
 )
 
-// Finding is what one check found.
+// Finding is the result of one check, with its interpretation.
 type Finding struct {
 	Layer    string `json:"layer"`  // name, TCP, HTTP proxy, TLS, MTU, hand-shake, session, clock, NAT, IPv6, UDP, inbound, local, pair
-	Target   string `json:"target"` // what was looked at: "frontal 10.1.0.1:7440"
+	Target   string `json:"target"` // what was checked: "frontal 10.1.0.1:7440"
 	Status   Status `json:"status"`
-	Class    Class  `json:"class"`            // the cause; OK when there is nothing to say
+	Class    Class  `json:"class"`            // the cause; OK if there is none
 	Evidence string `json:"evidence"`         // what was observed, and nothing else
 	Meaning  string `json:"meaning"`          // what follows from it; every cause that would look the same
-	Device   string `json:"device,omitempty"` // who most likely refuses, and why it is thought so
-	Fix      string `json:"fix,omitempty"`    // what to do or ask for
+	Device   string `json:"device,omitempty"` // the device that most likely refuses, and the reason for that assumption
+	Fix      string `json:"fix,omitempty"`    // what to do or request
 }
 
 // Class names a cause. Its text form is stable.
@@ -70,8 +70,8 @@ const (
 	StoreFault     Class = "store-fault"
 )
 
-// classes are all causes, the one to name first first: what stops a layer
-// stops those above it. Warnings come after all failures and exit with 0.
+// classes lists all causes in the order in which to name them: a fault in one layer stops those
+// above it. Warnings come after all failures and exit with 0.
 var classes = []struct {
 	class Class
 	exit  int
@@ -122,13 +122,13 @@ func rank(c Class) int {
 	panic("doctor: unknown class " + string(c))
 }
 
-// ExitCode returns the status with which a run ends whose class is c.
+// ExitCode returns the exit status of a run whose class is c.
 func (c Class) ExitCode() int { return classes[rank(c)].exit }
 
 // String returns the text form.
 func (c Class) String() string { return string(c) }
 
-// Describe says in half a sentence what the class is.
+// Describe describes the class in half a sentence.
 func (c Class) Describe() string { return classes[rank(c)].what }
 
 // ClassRow is one line of the table of classes.
@@ -138,8 +138,7 @@ type ClassRow struct {
 	What  string
 }
 
-// ClassTable lists all classes in the order in which the first that was found
-// is named.
+// ClassTable lists all classes in the order of priority.
 func ClassTable() []ClassRow {
 	rows := make([]ClassRow, len(classes))
 	for i, c := range classes {
@@ -148,8 +147,8 @@ func ClassTable() []ClassRow {
 	return rows
 }
 
-// Overall returns the class to name for all findings: the first failed one in
-// the order of ClassTable; without any the first that was warned of; else OK.
+// Overall returns the class to name for all findings: the first failed one in the order of
+// ClassTable; without failures the first with a warning; else OK.
 func Overall(findings []Finding) Class {
 	for _, status := range []Status{Failed, Warning} {
 		var found []Class

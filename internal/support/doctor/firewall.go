@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// Rule is one line to ask a firewall's admin for.
+// Rule is one line to request from a firewall's admin.
 type Rule struct {
-	Source      string `json:"source"`      // this host; "any" for a rule inward
+	Source      string `json:"source"`      // this host; "any" for an inbound rule
 	Destination string `json:"destination"` // address or host name
 	Port        string `json:"port"`
 	Protocol    string `json:"protocol"`  // TCP, UDP or ICMP, whose Port is a type and code
 	Direction   string `json:"direction"` // outbound, inbound or inside (within the site)
 	Reason      string `json:"reason"`
-	Required    bool   `json:"required"` // nothing works without it; else it opens better paths
-	Seen        string `json:"seen"`     // passes, blocked or unknown: what this run saw of it
+	Required    bool   `json:"required"` // nothing works without it; otherwise it permits better paths
+	Seen        string `json:"seen"`     // passes, blocked or unknown: this run's observation
 }
 
-// What a run saw of a rule.
+// What a run observed about a rule.
 const (
 	passes  = "passes"
 	blocked = "blocked"
 	unknown = "unknown"
 )
 
-// FirewallRequest lists the rules that this host needs, required ones first,
-// with what the run saw of each. Rules for answers are left out: every rule
-// here is for the packet that begins a connection or an exchange.
+// FirewallRequest lists the rules that this host needs, required ones first, with this run's
+// observation of each. It omits rules for replies: every rule here is for the packet that begins a
+// connection or an exchange.
 func FirewallRequest(o Observations) []Rule {
 	var all []Rule
 	source := o.source()
@@ -42,7 +42,7 @@ func FirewallRequest(o Observations) []Rule {
 		r := Rule{Source: source, Destination: v.At.Addr().String(), Port: fmt.Sprint(v.At.Port()), Protocol: "TCP", Direction: "outbound",
 			Reason: "relayed links, and learning this host's outside address", Required: v.At.Port() == 443, Seen: unknown}
 		if v.At.Port() != 443 {
-			continue // its UDP port is asked for below
+			continue // the rule for its UDP port is below
 		}
 		if v.Via != "" {
 			r.Source, r.Reason = "the HTTP proxy "+v.Via, "relayed links, by CONNECT"
@@ -78,7 +78,7 @@ func FirewallRequest(o Observations) []Rule {
 	return slices.Compact(all)
 }
 
-// controlRule is for the connection to the daemon above.
+// controlRule returns the rule for the connection to the daemon above.
 func controlRule(o Observations, s Service, source string) Rule {
 	address, direction := s.Address, "outbound"
 	reason := "control connection of the site's gateway to the broker"
@@ -96,7 +96,7 @@ func controlRule(o Observations, s Service, source string) Rule {
 		Seen: seen(s.Connect.Outcome, s.TLS.Done)}
 }
 
-// betterPaths are rules that no link needs and that make some direct.
+// betterPaths returns rules that no link needs and that make some links direct.
 func betterPaths(o Observations, source string) []Rule {
 	all := []Rule{
 		{Source: source, Destination: "the peers' sites", Port: "1024-65535", Protocol: "TCP", Direction: "outbound",
@@ -119,8 +119,8 @@ func betterPaths(o Observations, source string) []Rule {
 	return append(all, in)
 }
 
-// overIPv6 is how much of betterPaths holds over IPv6, of which only the way
-// out to the grid's own hosts was tried.
+// overIPv6 returns the part of betterPaths that applies over IPv6, of which only the path out to
+// the grid's own hosts was tried.
 func overIPv6(source string) []Rule {
 	return []Rule{
 		{Source: source, Destination: "the peers' sites (IPv6)", Port: "1024-65535", Protocol: "TCP", Direction: "outbound",
@@ -130,7 +130,7 @@ func overIPv6(source string) []Rule {
 	}
 }
 
-// tooLarge is the rule that ends a path MTU black hole, where there is one.
+// tooLarge returns the rule that ends a path MTU black hole, if there is one.
 func tooLarge(o Observations, source string) []Rule {
 	for _, f := range packets(o) {
 		if f.Class == MTU {
@@ -151,7 +151,7 @@ func seen(o Outcome, whole bool) string {
 	return blocked
 }
 
-// source is the address from which this host connects, or a word for it.
+// source returns the address from which this host connects, or a placeholder.
 func (o Observations) source() string {
 	var from netip.Addr
 	for _, v := range o.Vantages {

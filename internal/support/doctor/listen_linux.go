@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// listen listens on a port from which one can also connect: one of the site's
-// open range, if it has one. Fifty of them are tried.
+// listen listens on a port from which it is also possible to connect: one of the site's open range,
+// if it has one. It tries fifty of them.
 func listen(ctx context.Context, p *overlay.SiteProfile) (net.Listener, error) {
 	first, last := 0, 0
 	if p != nil && p.Inbound == overlay.InboundPorts {
@@ -24,7 +24,7 @@ func listen(ctx context.Context, p *overlay.SiteProfile) (net.Listener, error) {
 	}}
 	lc.SetMultipathTCP(false)
 	var err error
-	for port := last; port >= first; port-- { // daemons take the low ones first
+	for port := last; port >= first; port-- { // daemons use the low ones first
 		var ln net.Listener
 		if ln, err = lc.Listen(ctx, "tcp4", fmt.Sprintf(":%d", port)); err == nil {
 			return ln, nil

@@ -18,34 +18,33 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Subject is the daemon in whose place the doctor looks around.
+// Subject is the daemon on whose behalf the doctor observes.
 type Subject struct {
-	Role    control.Role // RoleHelper, RoleFrontal, or RoleAdmin for the way to the broker alone
+	Role    control.Role // RoleHelper, RoleFrontal, or RoleAdmin for the path to the broker alone
 	Address string       // host:port of the frontal or the broker above it
-	Others  []string     // of a frontal with several brokers: those beside Address, the first 7 of them
+	Others  []string     // of a frontal with several brokers: those besides Address, the first 7 of them
 
-	HTTPProxy carrier.HTTPProxy // of its settings; the zero value is none
+	HTTPProxy carrier.HTTPProxy // from its settings; the zero value is none
 
 	Cert, Key, CA string // files
 
 	Socket  string               // of the helper; empty for a frontal
-	Profile *overlay.SiteProfile // of the frontal's settings; nil for a helper, which is told
+	Profile *overlay.SiteProfile // from the frontal's settings; nil for a helper, which receives it
 
 	Settings string   // file with the settings
-	Denied   []string // what they deny unless they are changed, and the lines that permit it
+	Denied   []string // what they deny by default, and the lines that permit it
 
-	MeasuresMTU bool // these leave profile.mtu to a measurement
+	MeasuresMTU bool // they leave profile.mtu to a measurement
 
-	Proxies []netip.AddrPort // more public addresses to try: proxies, or listeners of a peer
-	Pair    *Pair            // what the broker said of a pair, or nil
+	Proxies []netip.AddrPort // further public addresses to try: proxies, or listeners of a peer
+	Pair    *Pair            // the broker's plan for a pair, or nil
 
-	// Progress, if not nil, is told what is being looked at. It is called from
-	// one goroutine at a time.
+	// Progress, if not nil, is called with each step. Calls do not overlap.
 	Progress func(what string)
 }
 
-// Bounds of a run. The whole fits in 10 s even when nothing answers; what a long way adds is in
-// way.go.
+// Bounds of a run. The whole fits in 10 s even when nothing answers; way.go extends them for long
+// paths.
 const (
 	wholeBound   = 9 * time.Second
 	nameBound    = 1500 * time.Millisecond
@@ -53,13 +52,13 @@ const (
 	shakeBound   = 2 * time.Second
 	segmentBound = 1200 * time.Millisecond
 	callBound    = 2 * time.Second
-	brokerBound  = 3 * time.Second // a gateway waits two seconds for its broker to come back
+	brokerBound  = 3 * time.Second // a gateway waits two seconds for its broker to reconnect
 	hopBound     = 700 * time.Millisecond
 	maxVantages  = 6
 	maxOthers    = 7
 )
 
-// upper is who stands above the subject.
+// upper returns the role of the daemon above the subject.
 func (s Subject) upper() control.Role {
 	if s.Role == control.RoleHelper {
 		return control.RoleFrontal
@@ -67,8 +66,8 @@ func (s Subject) upper() control.Role {
 	return control.RoleBroker
 }
 
-// proxyTo returns the HTTP proxy on the way to the daemon above: a helper
-// reaches its frontal inside the site.
+// proxyTo returns the HTTP proxy on the path to the daemon above: a helper reaches its frontal
+// inside the site.
 func (s Subject) proxyTo() carrier.HTTPProxy {
 	if s.Role == control.RoleHelper {
 		return carrier.HTTPProxy{}
@@ -76,9 +75,8 @@ func (s Subject) proxyTo() carrier.HTTPProxy {
 	return s.HTTPProxy
 }
 
-// Look looks at everything, in parallel where one thing does not need another,
-// and returns what it saw. It ends with ctx, within 10 s and 16 round trips of the way to the
-// broker in any case, and leaves nothing running.
+// Look makes all observations, in parallel where they are independent. It ends with ctx, within 10
+// s and 16 round trips of the path to the broker in any case, and leaves nothing running.
 func Look(ctx context.Context, s Subject) Observations {
 	life := ctx
 	ctx, cancel := context.WithTimeout(life, wholeBound)
@@ -88,7 +86,7 @@ func Look(ctx context.Context, s Subject) Observations {
 	var local sync.WaitGroup
 	local.Go(l.socket)
 	l.services(ctx)
-	// One session is enough for what it tells: with the first that can be reached.
+	// One session provides all the information: the first that can be opened.
 	up := slices.IndexFunc(l.o.Services, func(s Service) bool { return s.Hello.Got })
 	if up >= 0 && s.Role != control.RoleAdmin {
 		at := l.o.Services[up].Address
@@ -105,7 +103,7 @@ func Look(ctx context.Context, s Subject) Observations {
 	return l.o
 }
 
-// services looks at every daemon above, all at once.
+// services observes every daemon above, concurrently.
 func (l *looker) services(ctx context.Context) {
 	above := append([]string{l.s.Address}, l.s.Others[:min(len(l.s.Others), maxOthers)]...)
 	l.progress("%v at %s", l.s.upper(), strings.Join(above, ", "))
@@ -122,13 +120,13 @@ type looker struct {
 	s     Subject
 	o     Observations
 	pair  tls.Certificate // own; empty if it cannot be loaded
-	data  *tls.Config     // to ask vantage points inside of TLS; nil before there is a session
+	data  *tls.Config     // for requests to vantage points inside TLS; nil before there is a session
 	roots *x509.CertPool
 
-	vantages []netip.AddrPort // of the bearings
+	vantages []netip.AddrPort // from the bearings
 	six      []netip.AddrPort // over IPv6
 	stun     []netip.AddrPort
-	ask      func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // a call back, while the session lasts
+	ask      func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // requests a call-back, while the session lasts
 	leave    func()
 }
 
@@ -166,7 +164,7 @@ func (l *looker) files() {
 				own.Err = fmt.Sprintf("it is that of %v, and these are the settings of a %v", id, l.s.Role)
 			}
 		}
-		var between []*x509.Certificate // a broker that enrols issues in the CA's name
+		var between []*x509.Certificate // a broker that enrols issues with an intermediate certificate
 		for _, der := range pair.Certificate[1:] {
 			if c, err := x509.ParseCertificate(der); err == nil {
 				between = append(between, c)
@@ -179,8 +177,8 @@ func (l *looker) files() {
 	l.o.Local.Files = []File{own, authority}
 }
 
-// ofGrid reports whether the grid's CA issued the certificate. Dates do not
-// count: a certificate that expired is still of the grid.
+// ofGrid reports whether the grid's CA issued the certificate, regardless of dates: an expired
+// certificate still belongs to the grid.
 func (l *looker) ofGrid(leaf *x509.Certificate, rest []*x509.Certificate) bool {
 	between := x509.NewCertPool()
 	for _, c := range rest {
@@ -191,11 +189,10 @@ func (l *looker) ofGrid(leaf *x509.Certificate, rest []*x509.Certificate) bool {
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	invalid, dated := err.(x509.CertificateInvalidError)
-	return err == nil || dated && invalid.Reason == x509.Expired // the CA's own dates lie elsewhere
+	return err == nil || dated && invalid.Reason == x509.Expired // the CA's own validity is another period
 }
 
-// outside looks at what lies beyond the site: the public hosts that the
-// bearings or the caller named.
+// outside observes what is beyond the site: the public hosts that the bearings or the caller named.
 func (l *looker) outside(ctx context.Context) {
 	if l.leave != nil {
 		defer l.leave()
@@ -227,8 +224,8 @@ func (l *looker) outside(ctx context.Context) {
 	l.o.Vantages, l.o.IPv6 = seen, six
 }
 
-// datagrams asks the STUN servers, and then, with one that answered, what sizes
-// and paces of datagrams pass.
+// datagrams sends requests to the STUN servers, and then, with one that answered, tests which sizes
+// and rates of datagrams pass.
 func (l *looker) datagrams(ctx context.Context) {
 	l.o.UDP = askSTUN(ctx, l.stun)
 	for _, s := range l.stun {
@@ -240,8 +237,8 @@ func (l *looker) datagrams(ctx context.Context) {
 	}
 }
 
-// overIPv6 are the public hosts to try over IPv6, none where data does not
-// leave straight from here.
+// overIPv6 returns the public hosts to try over IPv6, none where data does not leave directly from
+// here.
 func (l *looker) overIPv6(proxied bool) []netip.AddrPort {
 	if proxied || l.behindGateway() {
 		return nil
@@ -249,17 +246,17 @@ func (l *looker) overIPv6(proxied bool) []netip.AddrPort {
 	return l.six[:min(len(l.six), 2)]
 }
 
-// publicHosts are those to connect to: through an HTTP proxy only the ones at
-// the port that such proxies open.
+// publicHosts returns the hosts to connect to: through an HTTP proxy only those at the port that
+// such proxies permit.
 func (l *looker) publicHosts(proxied bool) []netip.AddrPort {
 	all := distinct(slices.Concat(l.vantages, l.s.Proxies))
 	if !proxied && !l.behindGateway() {
-		all = distinct(append(all, l.stun...)) // they answer over TCP too, at another port than 443
+		all = distinct(append(all, l.stun...)) // they also answer over TCP, at another port than 443
 	}
 	return all[:min(len(all), maxVantages)]
 }
 
-// straight connects to a public host past the HTTP proxy.
+// straight connects to a public host without the HTTP proxy.
 func straight(ctx context.Context, to netip.AddrPort) *Connection {
 	conn, c := connectIn(ctx, to, dialOptions{})
 	if conn != nil {
@@ -276,8 +273,8 @@ func (l *looker) behindGateway() bool {
 	return l.s.Role == control.RoleHelper && p != nil && p.GatewayOnly
 }
 
-// viaOutside returns the HTTP proxy that data must go through: the daemons use
-// one only where the profile says that nothing else leads out.
+// viaOutside returns the HTTP proxy for data: the daemons use one only where the profile says that
+// there is no other way out.
 func (l *looker) viaOutside() carrier.HTTPProxy {
 	p := l.profile()
 	if p != nil && p.Egress.ThroughHTTPProxy() {
@@ -286,7 +283,7 @@ func (l *looker) viaOutside() carrier.HTTPProxy {
 	return carrier.HTTPProxy{}
 }
 
-// profile is the site's, as far as known.
+// profile returns the site's profile, as far as known.
 func (l *looker) profile() *overlay.SiteProfile {
 	if l.o.Session.Profile != nil {
 		return l.o.Session.Profile

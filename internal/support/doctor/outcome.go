@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// outcomeOf puts the error of a connect into its class. immediate says that
-// the kernel refused before it sent anything.
+// outcomeOf classifies the error of a connect. immediate means that the kernel refused before it
+// sent anything.
 func outcomeOf(err error, immediate bool) Outcome {
 	var ne net.Error
 	switch {
@@ -28,8 +28,7 @@ func outcomeOf(err error, immediate bool) Outcome {
 	return ICMPError
 }
 
-// icmpName puts a type and code into words (RFC 792, RFC 1812 section 5.2.7,
-// RFC 4443).
+// icmpName describes a type and code (RFC 792, RFC 1812 section 5.2.7, RFC 4443).
 func icmpName(v6 bool, kind, code uint8) string {
 	names := map[[2]uint8]string{
 		{3, 0}: "network unreachable", {3, 1}: "host unreachable", {3, 2}: "protocol unreachable", {3, 3}: "port unreachable",

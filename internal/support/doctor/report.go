@@ -16,10 +16,10 @@ type Report struct {
 	TookMS    int64     `json:"took_ms"`
 	Findings  []Finding `json:"findings"`
 	Firewall  []Rule    `json:"firewall,omitempty"`
-	Elsewhere []string  `json:"elsewhere,omitempty"` // what can be tested from other hosts only
+	Elsewhere []string  `json:"elsewhere,omitempty"` // what can only be tested from other hosts
 }
 
-// Conclude diagnoses observations and sums up.
+// Conclude diagnoses observations and summarises them.
 func Conclude(o Observations) Report {
 	r := Report{Self: o.Self, Findings: Diagnose(o), TookMS: o.Took.Milliseconds(), Firewall: FirewallRequest(o), Elsewhere: otherSites(o)}
 	r.Class = Overall(r.Findings)
@@ -32,7 +32,7 @@ func Conclude(o Observations) Report {
 	return r
 }
 
-// otherSites lists what this host cannot see.
+// otherSites lists what this host cannot observe.
 func otherSites(o Observations) []string {
 	if o.Pair == nil {
 		return nil
@@ -52,8 +52,7 @@ func otherSites(o Observations) []string {
 
 var marks = map[Status]string{Passed: "ok  ", Failed: "FAIL", Warning: "note", NotChecked: "-   "}
 
-// Print writes the report for people. With firewall it adds the rules to ask
-// for.
+// Print writes the report for people. With firewall it adds the rules to request.
 func (r Report) Print(w io.Writer, firewall bool) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -86,7 +85,7 @@ func (r Report) Print(w io.Writer, firewall bool) error {
 	return err
 }
 
-// printRules writes the rules: what is asked for apart from what passes.
+// printRules writes the rules: those to request apart from those that pass.
 func (r Report) printRules(b *strings.Builder) {
 	for _, part := range []struct {
 		title string

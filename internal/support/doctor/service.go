@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// service goes up the layers to a daemon until one fails.
+// service observes the layers to a daemon until one fails.
 func (l *looker) service(ctx context.Context, what, address string, via carrier.HTTPProxy) Service {
 	s := Service{What: what, Address: address, Via: via.Addr}
 	first := address
@@ -53,11 +53,11 @@ func (l *looker) service(ctx context.Context, what, address string, via carrier.
 	return s
 }
 
-// smallControl reports whether the daemon keeps its control connection to
-// small packets, as a gateway does, which knows nothing of the way yet.
+// smallControl reports whether the daemon limits its control connection to small packets, as a
+// gateway does, which knows nothing of the path yet.
 func (l *looker) smallControl() bool { return limitsSegments && l.s.Role != control.RoleHelper }
 
-// headers are the bytes of an IP and a TCP header without options.
+// headers returns the bytes of an IP and a TCP header without options.
 func headers(a netip.Addr) int {
 	if a.Is6() {
 		return 60
@@ -65,7 +65,7 @@ func headers(a netip.Addr) int {
 	return 40
 }
 
-// resolve turns the host into addresses.
+// resolve resolves the host to addresses.
 func (s *Service) resolve(ctx context.Context, address string) ([]netip.Addr, uint16) {
 	host, port, err := splitPort(address)
 	if err != nil {
@@ -101,8 +101,8 @@ func splitPort(address string) (string, uint16, error) {
 	return host, uint16(n), err
 }
 
-// connectAny dials up to three addresses at once and returns the first
-// connection; without any, how the first address did.
+// connectAny dials up to three addresses concurrently and returns the first connection; without
+// any, the result of the first address.
 func connectAny(ctx context.Context, addrs []netip.Addr, port uint16, o dialOptions) (*net.TCPConn, Connection) {
 	const most = 3
 	if len(addrs) > most {
@@ -135,9 +135,8 @@ func connectIn(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPC
 	return connect(ctx, to, o)
 }
 
-// hops sends SYNs that may pass one router, two, and so on, to where one
-// vanished: the routers that report the end of their life stand before the
-// device that drops.
+// hops sends SYNs with TTL one, two, and so on, to where one was dropped: the routers that report
+// an expired TTL are before the device that drops.
 func hops(ctx context.Context, to netip.AddrPort) []Hop {
 	const most = 8
 	ctx, cancel := bounded(ctx, hopBound)
@@ -165,7 +164,7 @@ func hops(ctx context.Context, to netip.AddrPort) []Hop {
 	return out
 }
 
-// tunnel asks an HTTP proxy to lead to address.
+// tunnel asks an HTTP proxy for a tunnel to address.
 func tunnel(ctx context.Context, conn *net.TCPConn, via carrier.HTTPProxy, address string) Tunnel {
 	ctx, cancel := bounded(ctx, callBound)
 	defer cancel()
@@ -178,7 +177,7 @@ func tunnel(ctx context.Context, conn *net.TCPConn, via carrier.HTTPProxy, addre
 	return t
 }
 
-// checkGreeting makes the TLS hand-shake and hears the first frame.
+// checkGreeting makes the TLS handshake and reads the first frame.
 func (l *looker) checkGreeting(ctx context.Context, s *Service, conn net.Conn, via carrier.HTTPProxy) {
 	host, _, _ := net.SplitHostPort(s.Address)
 	start := time.Now()
@@ -198,8 +197,8 @@ func (l *looker) checkGreeting(ctx context.Context, s *Service, conn net.Conn, v
 	if len(s.TLS.Chain) > 0 {
 		return
 	}
-	// Whoever does not speak as a daemon does may show its certificate to
-	// somebody less strict.
+	// A server that does not follow the daemons' protocol may show its certificate to a less strict
+	// client.
 	if conn := redial(ctx, s, via, 0); conn != nil {
 		g, _ := greetIn(ctx, conn, l.pair, host, true, segmentBound)
 		l.note(&s.TLS, g)
@@ -212,7 +211,7 @@ func greetIn(ctx context.Context, conn net.Conn, own tls.Certificate, host strin
 	return control.Greet(ctx, conn, own, host, lenient)
 }
 
-// redial makes a second connection to where the first led.
+// redial makes a second connection to the destination of the first.
 func redial(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int) *net.TCPConn {
 	ctx, cancel := bounded(ctx, segmentBound)
 	defer cancel()
@@ -227,8 +226,7 @@ func redial(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int)
 	return conn
 }
 
-// segments repeats a hand-shake that stalled with smaller segments, all at
-// once.
+// segments repeats a handshake that stalled with smaller segments, all concurrently.
 func (l *looker) segments(ctx context.Context, s *Service, host string, via carrier.HTTPProxy) Segments {
 	sizes := []int{0, 1360, 1220, 1000, 536}
 	passed := make([]bool, len(sizes))
@@ -255,7 +253,7 @@ func (l *looker) segments(ctx context.Context, s *Service, host string, via carr
 	return seg
 }
 
-// note keeps what a greeting says of TLS.
+// note records the TLS part of a greeting.
 func (l *looker) note(h *Handshake, g control.Greeting) {
 	if g.TLS.Version != 0 {
 		h.Version = tls.VersionName(g.TLS.Version)
@@ -276,7 +274,7 @@ func (l *looker) note(h *Handshake, g control.Greeting) {
 	}
 }
 
-// fill notes the first frame.
+// fill records the first frame.
 func (h *Hello) fill(g control.Greeting, err error) {
 	h.OwnOldest, h.OwnNewest = control.OldestVersion, control.NewestVersion
 	switch f := g.First.(type) {
@@ -296,7 +294,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
 }
 
-// socket looks at the helper's socket as a process of this user would.
+// socket observes the helper's socket as a process of this user would.
 func (l *looker) socket() {
 	path := l.s.Socket
 	if path == "" {

@@ -21,9 +21,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// session asks the daemon above at address for the site's profile and for
-// bearings, on a session that takes nobody's place. It leaves l.leave and l.ask
-// behind.
+// session asks the daemon above at address for the site's profile and for bearings, over a visiting
+// session. It sets l.leave and l.ask.
 func (l *looker) session(ctx context.Context, address string) {
 	o := &l.o.Session
 	o.Tried, o.At = true, address
@@ -68,7 +67,7 @@ func (l *looker) session(ctx context.Context, address string) {
 	l.ask = func(ctx context.Context, to, from netip.AddrPort) (Inbound, error) { return callBack(ctx, s, to, from) }
 }
 
-// enter learns the site's profile from a frontal.
+// enter gets the site's profile from a frontal.
 func (l *looker) enter(ctx context.Context, s *control.Session) {
 	if s.Peer().Role != control.RoleFrontal {
 		return
@@ -85,7 +84,7 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 	}
 }
 
-// bearings learns the broker's clock and the grid's public addresses.
+// bearings gets the broker's clock and the grid's public addresses.
 func (l *looker) bearings(ctx context.Context, s *control.Session) {
 	ctx, cancel := bounded(ctx, brokerBound)
 	defer cancel()
@@ -97,7 +96,7 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 		err = control.FromStatus(err)
 		o.BearingsErr = err.Error()
 		o.Unknown = errors.Is(err, wire.ErrVersion)
-		// The gateway has answered Enter, so what does not answer is behind it.
+		// The gateway has answered Enter, so the failure is behind it.
 		away := errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, overlay.ErrTimeout)
 		o.Gone = away && o.Err == "" && s.Peer().Role == control.RoleFrontal
 		return
@@ -106,8 +105,7 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 	l.vantages, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
 }
 
-// addresses reads what a peer lists; what is none is left out, and so is what
-// no grid should name.
+// addresses parses a peer's list; it omits invalid addresses, and those that no grid should name.
 func addresses(texts []string) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, t := range texts {
@@ -120,7 +118,7 @@ func addresses(texts []string) []netip.AddrPort {
 	return all
 }
 
-// vantage asks a public host of the grid which address it sees.
+// vantage asks a public host of the grid for the address it sees.
 func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTTPProxy) Vantage {
 	v := Vantage{At: to, Via: via.Addr}
 	first := to
@@ -160,20 +158,19 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 		}); err == nil {
 			v.TLS = true
 		}
-	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
+	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the path behind it
 		v.Options = probe.OptionsOf(conn)
 		v.Bulk = l.bulk(ctx, conn, to)
 	}
 	return v
 }
 
-// smallSegment surely passes where anything does (RFC 791 asks for datagrams
-// of 576 bytes).
+// smallSegment passes wherever anything does (RFC 791 requires support for datagrams of 576 bytes).
 const smallSegment = 536
 
-// bulk sends more than full-size segments over conn, on which a vantage point
-// has answered, and if they get lost the same in smaller ones on others: such
-// as fit the profile's MTU, and such as pass anywhere.
+// bulk sends more than full-size segments over conn, on which a vantage point has answered, and if
+// they are lost the same in smaller segments on other connections: such as fit the profile's MTU,
+// and such as pass anywhere.
 func (l *looker) bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
 	b := Bulk{PathMTU: pathMTU(conn)}
 	b.Tried, b.Passed = arrives(ctx, conn)
@@ -212,7 +209,7 @@ func bulkIn(ctx context.Context, to netip.AddrPort, size int) bool {
 	return passed
 }
 
-// padding is a frame that every receiver skips, larger than two full segments.
+// padding returns a frame that every receiver skips, larger than two full segments.
 func padding() []byte {
 	const size = 4000
 	b := make([]byte, wire.HeaderLen+size)
@@ -220,7 +217,7 @@ func padding() []byte {
 	return b
 }
 
-// observe asks over conn where it seems to come from.
+// observe asks over conn for its source address as seen by the peer.
 func observe(ctx context.Context, conn net.Conn) (netip.AddrPort, error) {
 	ctx, cancel := bounded(ctx, callBound)
 	defer cancel()
@@ -241,8 +238,8 @@ func observe(ctx context.Context, conn net.Conn) (netip.AddrPort, error) {
 	return netip.AddrPort{}, fmt.Errorf("a %v in place of an answer", f.Type())
 }
 
-// observeTLS is observe inside of TLS, on a new connection. Only who has a session
-// can say whom to believe.
+// observeTLS is observe inside TLS, on a new connection. It needs a session, which provides the
+// trusted certificates.
 func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (netip.AddrPort, error) {
 	if l.data == nil {
 		return netip.AddrPort{}, overlay.ErrNoSession
@@ -261,8 +258,8 @@ func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (n
 	return observe(ctx, t)
 }
 
-// inbound listens on a port, learns by which address and port one vantage
-// point sees it, has another connect there, and then learns how that sees it.
+// inbound listens on a port, learns its address and port as one vantage point sees them, makes
+// another one connect there, and then learns how that one sees the port.
 func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	ln, err := listen(ctx, l.profile())
 	if err != nil {
@@ -292,7 +289,7 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		arrived <- err == nil
 	}()
 	got, err := l.ask(ctx, seen, l.vantages[1])
-	// Not before: whom this host has sent to, a filter may let in.
+	// Not before: a filter may let in a host to which this one has sent.
 	if second, _ := connectIn(ctx, l.vantages[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
 		if seen, err := observe(ctx, second); err == nil {
 			mapped = append(mapped, Mapping{l.vantages[1], seen})
@@ -309,7 +306,7 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	return got
 }
 
-// callBack has a vantage point connect to an address of ours.
+// callBack makes a vantage point connect to an address of this host.
 func callBack(ctx context.Context, s *control.Session, to, from netip.AddrPort) (Inbound, error) {
 	ctx, cancel := bounded(ctx, callBound+connectBound)
 	defer cancel()

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// A long way is no fault. What is bounded may take some of its round trips longer than
-// the bound, as many as TCP, TLS and a question need, or a lost packet of them.
+// A long path is not a fault. A bounded step may take some round trips longer than the bound, as
+// many as TCP, TLS and a request need, or a lost packet of them.
 const (
-	tripsEach  = 4  // that a bound grows by
-	tripsWhole = 16 // that the bound of the whole grows by
+	tripsEach  = 4  // added to each bound
+	tripsWhole = 16 // added to the bound of the whole run
 	maxTrip    = time.Second
 )
 
 type tripKey struct{}
 
-// farther returns how long something may take that takes d at most where the way is short.
+// farther returns the bound for a step that takes at most d on a short path.
 func farther(ctx context.Context, d time.Duration) time.Duration {
 	trip, _ := ctx.Value(tripKey{}).(time.Duration)
 	return d + tripsEach*trip
 }
 
-// bounded is context.WithTimeout of farther.
+// bounded is context.WithTimeout with farther.
 func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, farther(ctx, d))
 }
 
-// longTimeout returns a context that knows how long the way to the broker is, by what was seen until
-// now, and ends when the whole look is to be over.
+// longTimeout returns a context with the round trip to the broker as measured so far, which ends
+// when the whole run must be over.
 func (l *looker) longTimeout(life context.Context) (context.Context, context.CancelFunc) {
 	trip := l.o.roundTrip()
 	return context.WithDeadline(context.WithValue(life, tripKey{}, trip), l.o.Start.Add(wholeBound+tripsWhole*trip))
 }
 
-// roundTrip is the round trip to the broker, as far as it is known: a TLS handshake takes three
-// with what is said before it, and a question that a gateway passes on takes one.
-func (o *Observations) roundTrip() (trip time.Duration) { // not of a copy: others write what it does not read
+// roundTrip returns the round trip to the broker, as far as known: a TLS handshake with its
+// preceding messages takes three, and a request that a gateway forwards takes one.
+func (o *Observations) roundTrip() (trip time.Duration) { // not of a copy: other goroutines write fields that it does not read
 	for _, s := range o.Services {
 		if s.Connect.Outcome == Connected {
 			trip = max(trip, s.Connect.Took)
