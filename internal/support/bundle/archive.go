@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Bounds of a bundle, before it is compressed.
+// Bounds of a bundle, before compression.
 const (
-	MaxFile  = 4 << 20  // of one text; of a longer log its end is taken
+	MaxFile  = 4 << 20  // of one text; only the end of a longer log is kept
 	MaxWhole = 32 << 20 // of all texts
 )
 
-// A File is one text that was collected.
+// A File is one collected text.
 type File struct {
-	Name string // in the bundle, of the suite's own words: "status/frontal-1.json"
-	From string // where it is from, for the manifest; masked
+	Name string // in the bundle, without site-specific names: "status/frontal-1.json"
+	From string // its origin, for the manifest; masked
 	Form Form
 	Text []byte
 }
@@ -30,23 +30,23 @@ type Gap struct {
 	Why  string `json:"why"`
 }
 
-// An Entry says of one file what became of it.
+// An Entry describes the treatment of one file.
 type Entry struct {
 	File     string         `json:"file"`
 	From     string         `json:"from"`
 	Bytes    int            `json:"bytes"`
-	Replaced map[string]int `json:"replaced"` // how many places, by class
+	Replaced map[string]int `json:"replaced"` // number of replacements, by class
 }
 
 // A Manifest is the bundle's first file.
 type Manifest struct {
 	Made  time.Time `json:"made"`
-	Names string    `json:"names"` // what became of them
+	Names string    `json:"names"` // how names were treated
 	Files []Entry   `json:"files"`
 	Gaps  []Gap     `json:"gaps"`
 }
 
-// A Bundle is what was collected, masked.
+// A Bundle is the collected files, masked.
 type Bundle struct {
 	Manifest Manifest
 	files    []File
@@ -91,8 +91,8 @@ func Make(m *Mask, made time.Time, files []File, gaps []Gap) (*Bundle, error) {
 	return b, nil
 }
 
-// Write writes the bundle as a tar archive in gzip. The archive names no user
-// and no machine.
+// Write writes the bundle as a gzipped tar archive. The archive's headers name no user and no
+// machine.
 func (b *Bundle) Write(w io.Writer) error {
 	manifest, err := json.MarshalIndent(b.Manifest, "", "  ")
 	if err != nil {

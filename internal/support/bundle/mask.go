@@ -24,26 +24,25 @@ const (
 	Name    = "name" // of anything else
 )
 
-// MaxNames bounds what a Mask remembers.
+// MaxNames bounds the names that a Mask remembers.
 const MaxNames = 100_000
 
-// Removed stands where a key, token or password stood.
+// Removed replaces a key, token or password.
 const Removed = "[removed]"
 
 // A Mask replaces names by pseudonyms. It belongs to one goroutine.
 type Mask struct {
 	salt     []byte
-	keep     bool                // names stay; secrets go all the same
-	words    map[string]bool     // that tell nothing: the suite's own
+	keep     bool                // keep names; secrets are removed all the same
+	words    map[string]bool     // the suite's own, which reveal nothing
 	names    map[string]string   // class, by name in lower case
 	byStart  map[string][]string // names by their first two bytes, long ones first; nil after Learn
 	overflow bool
 	counts   map[string]int // replaced since the last Counts, by class
 }
 
-// NewMask returns a Mask with a salt of its own. Words are those that tell
-// nothing of a site where they stand in a path or behind a dot: keys of
-// settings, say. With keepNames only secrets are taken out.
+// NewMask returns a Mask with a salt of its own. Words are those that reveal nothing of a site in a
+// path or after a dot: keys of settings, for instance. With keepNames only secrets are removed.
 func NewMask(words []string, keepNames bool) *Mask {
 	m := &Mask{salt: make([]byte, 32), keep: keepNames, words: map[string]bool{}, names: map[string]string{}, counts: map[string]int{}}
 	rand.Read(m.salt) // never fails
@@ -53,13 +52,13 @@ func NewMask(words []string, keepNames bool) *Mask {
 	return m
 }
 
-// commonWords stand in paths and file names of every installation.
+// commonWords occur in paths and file names of every installation.
 var commonWords = strings.Fields(`etc isthmus run var lib usr bin sbin local log tmp home root proc sys dev opt share state net
 	broker frontal proxy helper admin policy gate audit ca sock socket pem key crt yaml yml json go txt log service systemd
 	metrics healthz page status pair self fd revoked quota used tokens data host wan`)
 
-// ordinary are names that identify nobody, and which people give all the same:
-// masking them would only make texts unreadable.
+// ordinary are names that identify no one although people choose them: masking them would only make
+// texts unreadable.
 var ordinary = func() map[string]bool {
 	all := map[string]bool{}
 	for _, w := range strings.Fields(`broker frontal proxy helper admin user gateway isthmus localhost node site job project host gate
@@ -69,9 +68,9 @@ var ordinary = func() map[string]bool {
 	return all
 }()
 
-// Learn remembers a name, so that it is masked wherever it stands. What is made
-// of several names ("site/node", "user@site", "helper site/node", "host:port",
-// "ocean-*") is taken apart. Addresses need not be learned.
+// Learn remembers a name, so that it is masked wherever it occurs. It splits composite names
+// ("site/node", "user@site", "helper site/node", "host:port", "ocean-*"). Addresses need not be
+// learned.
 func (m *Mask) Learn(class, name string) {
 	if m.keep {
 		return
@@ -114,7 +113,7 @@ func (m *Mask) Learn(class, name string) {
 	m.learn(class, name)
 }
 
-// learnHost remembers a host's name, and the parts of it that name a place.
+// learnHost remembers a host's name, and its parts that name a place.
 func (m *Mask) learnHost(name string) {
 	name = strings.Trim(name, "[]*.?-_")
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -141,7 +140,7 @@ func (m *Mask) learn(class, name string) {
 	m.names[name], m.byStart = class, nil
 }
 
-// Err says why the Mask cannot keep its promise, or returns nil.
+// Err returns why the Mask cannot mask reliably, or nil.
 func (m *Mask) Err() error {
 	if m.overflow {
 		return fmt.Errorf("more than %d names were found, which is more than can be replaced; collect less, or keep the names (--keep-names) for use inside", MaxNames)
@@ -149,15 +148,14 @@ func (m *Mask) Err() error {
 	return nil
 }
 
-// Counts returns how many things of each class were replaced since the last
-// call.
+// Counts returns how many replacements were made in each class since the last call.
 func (m *Mask) Counts() map[string]int {
 	c := m.counts
 	m.counts = map[string]int{}
 	return c
 }
 
-// pseudonym stands for a name.
+// pseudonym returns the replacement of a name.
 func (m *Mask) pseudonym(class, name string) string {
 	m.counts[class]++
 	h := hmac.New(sha256.New, m.salt)
@@ -165,7 +163,7 @@ func (m *Mask) pseudonym(class, name string) string {
 	return class + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
 }
 
-// maskWhole masks a text that is nothing but a name.
+// maskWhole masks a text that consists only of a name.
 func (m *Mask) maskWhole(class, text string) string {
 	if m.keep || text == "" {
 		return m.Text(text)
@@ -176,13 +174,13 @@ func (m *Mask) maskWhole(class, text string) string {
 	return m.pseudonym(class, text)
 }
 
-// piece is a part of a text; a done one is not looked at again.
+// piece is a part of a text; a done one is final.
 type piece struct {
 	text string
 	done bool
 }
 
-// rule finds something and says what stands there instead; false leaves it.
+// rule finds matches and returns their replacements; false keeps the match.
 type rule struct {
 	find *regexp.Regexp
 	mend func(m *Mask, before, match string) (string, bool)
@@ -197,7 +195,7 @@ func (m *Mask) Text(text string) string {
 	return b.String()
 }
 
-// pemBlock is one that was cut off, too. A log line may have its line ends escaped.
+// pemBlock also matches a truncated block. In a log line, line ends may be escaped.
 var pemBlock = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)`)
 
 func (m *Mask) noPEM(text string) string {
@@ -245,8 +243,8 @@ func (m *Mask) apply(r rule, pieces []piece) []piece {
 	return out
 }
 
-// The rules, in the order in which they are applied: what is longer comes
-// first, so that nothing is replaced in part.
+// The rules, in the order in which they are applied: longer matches first, so that nothing is
+// replaced in part.
 var (
 	assignment = rule{regexp.MustCompile(`(?i)[\w.-]*(?:password|passwd|secret|token|authorization|bearer|credential|key)"?(?:=|: ?)(?:"(?:[^"\\]|\\.)*"|[^\s,;"]+)`),
 		func(m *Mask, _, match string) (string, bool) {
@@ -263,7 +261,7 @@ var (
 	}}
 	secretRules = []rule{assignment, encoded}
 
-	nameRules []rule // set by init: path asks for them again
+	nameRules []rule // set by init: path refers to them
 )
 
 func init() {
@@ -284,7 +282,7 @@ func init() {
 // address masks what looks like a mail address, or like a user at a site.
 func (m *Mask) address(_, match string) (string, bool) {
 	user, at, _ := strings.Cut(match, "@")
-	end := at[len(strings.TrimRight(at, "._-")):] // of the sentence
+	end := at[len(strings.TrimRight(at, "._-")):] // punctuation of the sentence
 	at = strings.TrimSuffix(at, end)
 	if at == "" {
 		return "", false
@@ -296,8 +294,7 @@ func (m *Mask) address(_, match string) (string, bool) {
 	return m.maskWhole(User, user) + "@" + m.maskWhole(class, at) + end, true
 }
 
-// path masks the parts of an absolute path that are not those of every
-// installation.
+// path masks the parts of an absolute path that are not common to every installation.
 func (m *Mask) path(before, match string) (string, bool) {
 	if r := lastRune(before); isLetter(r) || digit(r) || r == '.' || r == '-' || r == '_' || r == '*' || r == ']' {
 		return "", false // a node's name, a network, a rate
@@ -315,8 +312,7 @@ func (m *Mask) path(before, match string) (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// plain reports whether a part of a path or a dotted name is made of words that
-// tell nothing.
+// plain reports whether a part of a path or a dotted name consists of words that reveal nothing.
 func (m *Mask) plain(part string) bool {
 	for _, word := range strings.FieldsFunc(part, func(r rune) bool { return r == '.' || r == '-' }) {
 		if w := strings.ToLower(word); !m.words[w] || m.names[w] != "" {
@@ -347,7 +343,7 @@ func (m *Mask) ipv6(before, match string) (string, bool) {
 	case err == nil:
 		return m.addr(a) + end, true
 	case strings.Contains(text, "::") && len(text) > 3 || strings.Count(text, ":") >= 4:
-		return m.pseudonym("id", text) + end, true // a hardware address, a fingerprint, or an address with something behind
+		return m.pseudonym("id", text) + end, true // a hardware address, a fingerprint, or an address with a suffix
 	}
 	return "", false
 }
@@ -363,8 +359,8 @@ func (m *Mask) ipv4(before, match string) (string, bool) {
 	return m.addr(a), true
 }
 
-// addr masks an address but for its kind; this host's own and none are the
-// same everywhere.
+// addr masks an address but keeps its kind; loopback and unspecified addresses are the same
+// everywhere.
 func (m *Mask) addr(a netip.Addr) string {
 	kind := "public"
 	switch {
@@ -385,10 +381,10 @@ func (m *Mask) addr(a netip.Addr) string {
 	return strings.Replace(m.pseudonym(class, name), class, class+"-"+kind, 1)
 }
 
-// wellKnown are public places of source code, as in a stack.
+// wellKnown are public hosts of source code, as in a stack trace.
 var wellKnown = map[string]bool{"github.com": true, "golang.org": true, "google.golang.org": true, "gopkg.in": true, "go.yaml.in": true}
 
-// extensions end file names, and are no top-level domains.
+// extensions are suffixes of file names, not top-level domains.
 var extensions = map[string]bool{"go": true, "yaml": true, "json": true, "pem": true, "key": true, "crt": true, "log": true, "sock": true, "txt": true, "prom": true, "service": true, "jsonl": true}
 
 // host masks a host's DNS name.
@@ -403,13 +399,13 @@ func (m *Mask) host(_, match string) (string, bool) {
 	case extensions[last]:
 		return "", false
 	case last[0] >= 'A' && last[0] <= 'Z' && strings.ToUpper(last) != last && strings.ToLower(labels[0]) == labels[0]:
-		return "", false // a name of the program's: connhelper.Dial
+		return "", false // an identifier of the program: connhelper.Dial
 	}
 	return m.maskWhole(Host, match), true
 }
 
-// replaceNames masks the names that were learned. A long one is found within
-// words, too; a short one only where a word begins and ends.
+// replaceNames masks the learned names. A long one is found within words, too; a short one only as
+// a whole word.
 func (m *Mask) replaceNames(text string) string {
 	if m.byStart == nil {
 		m.byStart = map[string][]string{}
@@ -435,8 +431,8 @@ func (m *Mask) replaceNames(text string) string {
 	return b.String() + text[from:]
 }
 
-// begins reports whether a word may begin at i: behind anything but a letter or
-// digit, and behind an escape, whose last character is one.
+// begins reports whether a word may begin at i: after anything but a letter or digit, and after an
+// escape sequence, whose last character is one.
 func begins(text string, i int) bool {
 	if i == 0 || !isLetter(rune(text[i-1])) && !digit(rune(text[i-1])) {
 		return true
@@ -453,8 +449,8 @@ func ends(text string, i int) bool {
 	return i == len(text) || !isLetter(rune(text[i])) && !digit(rune(text[i]))
 }
 
-// random reports whether a long token is one that no person made up: all kinds
-// of characters in it, or letters and digits without a pattern.
+// random reports whether a long token looks machine-generated: it mixes all kinds of characters, or
+// letters and digits without a pattern.
 func random(token string) bool {
 	upper, lower, digits := 0, 0, 0
 	for _, r := range token {
@@ -484,7 +480,7 @@ func lastRune(s string) rune {
 	return rune(s[len(s)-1])
 }
 
-// asciiLower keeps every byte's place, which strings.ToLower does not.
+// asciiLower keeps every byte's position, which strings.ToLower does not.
 func asciiLower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

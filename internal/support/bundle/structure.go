@@ -19,15 +19,15 @@ type Form int
 
 // The forms.
 const (
-	Plain    Form = iota // lines, some with key=value: a log, say
+	Plain    Form = iota // lines, some with key=value: a log, for instance
 	JSON                 // one value
-	Metrics              // what Prometheus reads
+	Metrics              // the Prometheus format
 	Settings             // YAML: settings of a daemon, a policy
-	Facts                // nothing of it is anybody's name: it goes as it is
+	Facts                // contains no names: copied unchanged
 )
 
-// nameKeys are keys of settings, statuses, logs and labels whose values are
-// names, and what of; a list's values count, too.
+// nameKeys maps keys of settings, statuses, logs and labels whose values are names to the class; a
+// list's values count, too.
 var nameKeys = map[string]string{
 	"site": Site, "asker": Site, "target": Site, "plain_with": Site, "sites": Site, "to": Site, "from": Site, "to_site": Site, "from_site": Site,
 	"user": User, "users": User, "who": User,
@@ -38,14 +38,13 @@ var nameKeys = map[string]string{
 	"name": Name, "rule": Name, "contact": Host, "zone": Name,
 }
 
-// mapKeys are keys whose value is an object with names for keys.
+// mapKeys are keys whose value is an object with names as keys.
 var mapKeys = map[string]string{
 	"jobs": Job, "processes": Site, "users": User, "projects": Project, "sites": Site, "helpers": Host, "nodes": Host,
 }
 
-// textKeys are keys whose values are sentences or words of the suite's own.
-// Names in them are found as in plain text; values of all other keys are masked
-// whole.
+// textKeys are keys whose values are sentences or words of the suite's own. Names in them are found
+// as in plain text; values of all other keys are masked whole.
 var textKeys = func() map[string]bool {
 	all := map[string]bool{}
 	for _, k := range strings.Fields(`technique technique_name reason cause error text msg message level state status class layer evidence meaning device fix
@@ -58,7 +57,7 @@ var textKeys = func() map[string]bool {
 	return all
 }()
 
-// LearnFrom remembers the names that a text of the form tells of.
+// LearnFrom remembers the names in a text of the form.
 func (m *Mask) LearnFrom(form Form, text []byte) {
 	if m.keep {
 		return
@@ -136,13 +135,13 @@ func (m *Mask) learnString(key, value string) {
 	if !ok || closed(key, value) {
 		return
 	}
-	if key == "from" || key == "to" { // of a link: addresses; else nothing that is a name
+	if key == "from" || key == "to" { // of a link: addresses; otherwise not a name
 		return
 	}
 	m.learnName(class, value)
 }
 
-// learnName learns a name; of a job's id also what its user called it.
+// learnName learns a name; for a job's id also the name that its user gave it.
 func (m *Mask) learnName(class, name string) {
 	m.Learn(class, name)
 	if class == Job {
@@ -152,8 +151,8 @@ func (m *Mask) learnName(class, name string) {
 	}
 }
 
-// closed reports whether a value is one of a small closed set that says nothing
-// of who: labels of metrics share their keys with names.
+// closed reports whether a value is one of a small closed set that identifies no one: labels of
+// metrics share their keys with names.
 func closed(key, value string) bool {
 	switch key {
 	case "from":
@@ -164,7 +163,7 @@ func closed(key, value string) bool {
 	return false
 }
 
-// Mask returns a text of the form without what tells whose it is.
+// Mask returns a text of the form without what identifies its origin.
 func (m *Mask) Mask(form Form, text []byte) ([]byte, error) {
 	switch form {
 	case Facts:
@@ -206,7 +205,7 @@ func (m *Mask) Mask(form Form, text []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decode reads one JSON value and nothing behind it.
+// decode reads one JSON value and nothing after it.
 func decode(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -220,8 +219,7 @@ func decode(text []byte) (any, error) {
 	return v, nil
 }
 
-// elementKey is the key for an element of a list: an object in it has fields, not
-// names.
+// elementKey returns the key for an element of a list: an object in it has fields, not names.
 func elementKey(key string, element any) string {
 	if _, object := element.(map[string]any); object {
 		return ""
@@ -256,7 +254,7 @@ func (m *Mask) value(key string, v any) any {
 	return v
 }
 
-// secretKeys are keys whose values go, whatever they are.
+// secretKeys are keys whose values are removed, whatever they are.
 var secretKeys = regexp.MustCompile(`(?i)(^|_)(password|passwd|secret|token|authorization|credential|private_key|job_key)$`)
 
 // stringOf masks the value of a key.
@@ -276,7 +274,7 @@ func (m *Mask) stringOf(key, value string) string {
 	return m.maskWhole(class, value)
 }
 
-// quantity is a number, perhaps with a unit, a duration, a range or a port.
+// quantity is a number, possibly with a unit, a duration, a range or a port.
 var quantity = regexp.MustCompile(`^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(ns|us|µs|ms|s|m|h|d|%|[kKMGT]?i?B|[kKMGT]?bit/s|[kKMGT]i?)?([\d.]+(m|s|ms))*([:-]\d+)?$`)
 
 // harmlessWords are values of settings from closed sets.
