@@ -36,5 +36,5 @@ func (s thread) run(f func() (*ranks.Process, error)) (p *ranks.Process, err err
 	return p, err
 }
 
-// dieWithParent makes the kernel kill a process when the helper dies.
+// dieWithParent makes the kernel kill a process when the agent, its parent, dies.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -52,7 +52,7 @@ func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
 	buf := make([]byte, 1500)
 	for len(d.Seen) < len(servers) && ctx.Err() == nil {
 		pc.SetReadDeadline(time.Now().Add(stunEvery))
-		if ctx.Err() != nil { // overrides the deadline set just now, if AfterFunc ran before
+		if ctx.Err() != nil { // the deadline set just now may have replaced that of AfterFunc
 			break
 		}
 		n, from, err := pc.ReadFromUDPAddrPort(buf)
