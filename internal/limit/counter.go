@@ -2,7 +2,7 @@ package limit
 
 import "sync"
 
-// Counter counts what each key holds. Safe for concurrent use.
+// Counter counts how many each key holds. Safe for concurrent use.
 type Counter[K comparable] struct {
 	mu     sync.Mutex // guards the fields below
 	bounds Bounds
@@ -16,8 +16,7 @@ func NewCounter[K comparable](b Bounds) *Counter[K] {
 	return &Counter[K]{bounds: b, held: make(map[K]int)}
 }
 
-// Take counts n more for key, or nothing and fails with an *Exceeded. n is at
-// least 0.
+// Take counts n more for key, or counts nothing and fails with an *Exceeded. n is at least 0.
 func (c *Counter[K]) Take(key K, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +32,7 @@ func (c *Counter[K]) Take(key K, n int) error {
 	return nil
 }
 
-// Give takes back n that key holds. It panics when key holds fewer.
+// Give releases n of those that key holds. It panics when key holds fewer.
 func (c *Counter[K]) Give(key K, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +56,7 @@ func (c *Counter[K]) Held(key K) int {
 	return c.held[key]
 }
 
-// Heaviest returns the key that holds the most, if any holds something. It looks at
-// every key.
+// Heaviest returns the key that holds the most, if any holds something. It scans every key.
 func (c *Counter[K]) Heaviest() (key K, any bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,14 +69,14 @@ func (c *Counter[K]) Heaviest() (key K, any bool) {
 	return key, most > 0
 }
 
-// SetMax changes the limits for what comes from now on.
+// SetMax changes the limits for later calls of Take.
 func (c *Counter[K]) SetMax(total, perKey int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bounds.Total, c.bounds.PerKey = total, perKey
 }
 
-// Stats returns how far the limits are used. It looks at every key.
+// Stats returns the use of the limits. It scans every key.
 func (c *Counter[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

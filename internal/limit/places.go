@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// Places are held for a while by parties that have not proved yet who they
-// are. Safe for concurrent use.
+// Places are held briefly by parties that have not authenticated yet. Safe for concurrent use.
 //
-// Whoever reaches the limit for one key is refused. When the total is reached,
-// the key with the most places loses its oldest to the newcomer, unless the
-// newcomer's own key has as many: then that one is refused. So places go round
-// among the keys evenly, and a key that has none is never refused.
+// A key that reaches its limit is refused. When the total is reached, the key with the most places
+// loses its oldest to the newcomer, unless the newcomer's own key has as many: then that one is
+// refused. So places are distributed evenly among the keys, and a key that has none is never
+// refused.
 type Places[K comparable] struct {
 	mu     sync.Mutex // guards the fields below and every Place; never held while evict runs
 	bounds Bounds
@@ -25,19 +24,19 @@ type Places[K comparable] struct {
 type Place[K comparable] struct {
 	of     *Places[K]
 	key    K
-	serial uint64 // the older the smaller
+	serial uint64 // increases with each new place
 	evict  func(error)
-	at     *list.Element // nil when it was left or taken away
+	at     *list.Element // nil once left or taken away
 }
 
-// NewPlaces returns Places that nobody holds.
+// NewPlaces returns Places without holders.
 func NewPlaces[K comparable](b Bounds) *Places[K] {
 	return &Places[K]{bounds: b, held: make(map[K]*list.List)}
 }
 
-// Enter takes a place for key, or fails with an *Exceeded. Should the place be
-// taken away again before Leave, evict is called with the *Exceeded that says
-// why, once and from another goroutine's Enter; it must not wait.
+// Enter takes a place for key, or fails with an *Exceeded. If the place is taken away again before
+// Leave, evict is called with an *Exceeded that has the reason, once and from another goroutine's
+// Enter; it must not block.
 func (p *Places[K]) Enter(key K, evict func(error)) (*Place[K], error) {
 	place, victim, err := p.enter(key, evict)
 	if victim != nil {
@@ -82,9 +81,9 @@ func (p *Places[K]) count(key K) int {
 	return 0
 }
 
-// heaviest returns the oldest place of the key that has the most; of keys that
-// have as many, the older one. The lock is held, and there is a place. It looks
-// at every key, which are no more than the total.
+// heaviest returns the oldest place of the key with the most places; among equal keys, the oldest.
+// The caller must hold mu, and there must be a place. It scans every key; there are no more keys
+// than the total.
 func (p *Places[K]) heaviest() (victim *Place[K]) {
 	most := 0
 	for _, held := range p.held {
@@ -106,8 +105,8 @@ func (p *Places[K]) drop(place *Place[K]) {
 	p.total--
 }
 
-// Leave gives the place back, and reports whether it was there until now: if
-// not, it was taken away, and evict was or is being called.
+// Leave releases the place, and reports whether it was still held: if not, it was taken away, and
+// evict was or is being called.
 func (p *Place[K]) Leave() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -118,14 +117,14 @@ func (p *Place[K]) Leave() bool {
 	return true
 }
 
-// SetMax changes the limits for who comes from now on.
+// SetMax changes the limits for later calls of Enter.
 func (p *Places[K]) SetMax(total, perKey int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bounds.Total, p.bounds.PerKey = total, perKey
 }
 
-// Stats returns how far the limits are used. It looks at every key.
+// Stats returns the use of the limits. It scans every key.
 func (p *Places[K]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
