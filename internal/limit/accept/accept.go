@@ -1,9 +1,8 @@
-// Package accept takes connections from listeners: it goes on when the system
-// is short of something, and bounds the connections whose other end has not
-// said yet who it is, for each source and in total.
+// Package accept accepts connections from listeners: it continues during a shortage of system
+// resources, and bounds the connections whose other end has not authenticated yet, for each source
+// and in total.
 //
-// It knows no protocol: who serves a connection says when its other end has
-// proved enough.
+// It knows no protocol: the server of a connection reports when its other end has authenticated.
 package accept
 
 import (
@@ -15,16 +14,15 @@ import (
 	"time"
 )
 
-// How long accepting pauses when the system is short of something, and how far
-// apart log lines about that are.
+// How long accepting pauses during a shortage, and the interval of log lines about it.
 const (
 	shortage    = 100 * time.Millisecond
 	shortageLog = 10 * time.Second
 )
 
-// IsShortage reports whether accepting failed for want of descriptors or
-// memory, which passes, or because the other end was quicker to leave, rather
-// than because the listener is gone.
+// IsShortage reports whether accepting failed because of a transient shortage of descriptors or
+// memory, or because the other end has disconnected already, rather than because the listener is
+// gone.
 func IsShortage(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
@@ -35,9 +33,9 @@ func IsShortage(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// Each calls serve with every connection that accept returns, until ctx ends or
-// accept fails for good. serve owns the connection and must not wait. Each does
-// not close the listener. The error is nil after ctx ended, else accept's.
+// Each calls serve with every connection that accept returns, until ctx ends or accept fails
+// permanently. serve owns the connection and must not block. Each does not close the listener. The
+// error is nil after ctx ended, else accept's.
 func Each[C net.Conn](ctx context.Context, log *slog.Logger, at net.Addr, accept func() (C, error), serve func(C)) error {
 	w := waiting{log: log, at: at}
 	for {
@@ -55,8 +53,8 @@ func Each[C net.Conn](ctx context.Context, log *slog.Logger, at net.Addr, accept
 	}
 }
 
-// Patient returns ln with an Accept that does not fail when the system is short
-// of something, for servers that end then. One goroutine accepts at a time.
+// Patient returns ln with an Accept that does not fail during a shortage of system resources, for
+// servers that would end then. One goroutine at a time may call Accept.
 func Patient(ctx context.Context, log *slog.Logger, ln net.Listener) net.Listener {
 	return &patient{ln, ctx, waiting{log: log, at: ln.Addr()}}
 }
@@ -77,11 +75,11 @@ func (p *patient) Accept() (net.Conn, error) {
 	}
 }
 
-// waiting is for a shortage to pass.
+// waiting waits for a shortage to pass.
 type waiting struct {
 	log  *slog.Logger
 	at   net.Addr
-	told time.Time // when the log said so last
+	told time.Time // time of the last log line
 }
 
 func (w *waiting) pause(ctx context.Context, why error) {

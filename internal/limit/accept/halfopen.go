@@ -7,9 +7,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
-// HalfOpen bounds the connections of one port whose other end has not said yet
-// who it is. When there are too many, the source that has the most loses its
-// oldest, so that another source always gets in. Safe for concurrent use.
+// HalfOpen bounds the connections of one port whose other end has not authenticated yet. When there
+// are too many, the source with the most loses its oldest, so that another source always gets in.
+// Safe for concurrent use.
 type HalfOpen struct {
 	places  *limit.Places[Source]
 	refused func(from net.Addr, err error)
@@ -17,16 +17,16 @@ type HalfOpen struct {
 
 // Bounds are the limits of half-open connections at a port.
 type Bounds struct {
-	Total, PerSource int // connections; 0 is no limit
+	Total, PerSource int // connections; 0 is unlimited
 
-	// What they wait for, "data connections before their first frame", and the
-	// settings' names. Without them it says "half-open connections", limits.half_open
-	// and limits.half_open_per_source.
+	// What they wait for, "data connections before their first frame", and the names of the
+	// settings. The defaults are "half-open connections", limits.half_open and
+	// limits.half_open_per_source.
 	What, TotalSetting, SourceSetting string
 }
 
-// NewHalfOpen returns a HalfOpen without connections. refused is told of every
-// connection that was turned away or closed to make room; it must not wait.
+// NewHalfOpen returns a HalfOpen without connections. It calls refused for every connection that
+// was turned away or closed to make room; refused must not block.
 func NewHalfOpen(b Bounds, refused func(from net.Addr, err error)) *HalfOpen {
 	if b.What == "" {
 		b.What, b.TotalSetting, b.SourceSetting = "half-open connections", "limits.half_open", "limits.half_open_per_source"
@@ -42,9 +42,9 @@ func NewHalfOpen(b Bounds, refused func(from net.Addr, err error)) *HalfOpen {
 	}
 }
 
-// Enter counts c as half-open until the place's Leave, which reports whether c
-// was not closed meanwhile to make room. On an error, which is a
-// *limit.Exceeded that refused was told of, c still belongs to the caller.
+// Enter counts c as half-open until the place's Leave, which reports whether c was still open, not
+// closed to make room. On an error, which is a *limit.Exceeded that was passed to refused, the
+// caller still owns c.
 func (h *HalfOpen) Enter(c net.Conn) (*limit.Place[Source], error) {
 	from := c.RemoteAddr()
 	place, err := h.places.Enter(SourceOf(from), func(why error) {
@@ -57,15 +57,15 @@ func (h *HalfOpen) Enter(c net.Conn) (*limit.Place[Source], error) {
 	return place, err
 }
 
-// SetMax changes the limits for connections that come from now on.
+// SetMax changes the limits for later connections.
 func (h *HalfOpen) SetMax(total, perSource int) { h.places.SetMax(total, perSource) }
 
-// Stats returns how far the limits are used, for metrics.
+// Stats returns the use of the limits, for metrics.
 func (h *HalfOpen) Stats() limit.Stats { return h.places.Stats() }
 
-// Source is where a connection comes from, as far as sources are told apart:
-// an IPv4 address, the /64 of an IPv6 address, since who has one address of it
-// has all. The zero Source is all that have no address.
+// Source is the origin of a connection for counting: an IPv4 address, or the /64 of an IPv6
+// address, since a host with one address of it has all. The zero Source is all connections without
+// an address.
 type Source struct{ prefix netip.Prefix }
 
 // SourceOf returns the source of a TCP or UDP address.
