@@ -13,18 +13,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Window has dials wait for their turn. It is safe for concurrent use. Who may wait
-// is bounded by its users, which bound the connections that they make at a time.
+// Window makes dials wait for their turn. It is safe for concurrent use. Its users bound the number
+// of waiters by bounding the connections that they open at a time.
 type Window struct {
 	log *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
 	w       window
-	waiting []chan struct{} // in the order of arrival; closed when their turn has come
-	told    bool            // the log was told of the limit that shows now
+	waiting []chan struct{} // in order of arrival; closed when their turn has come
+	told    bool            // the current limit has been logged
 }
 
-// New returns a window. log is told when the site turns out to limit connections.
+// New returns a window. It logs to log when the site turns out to limit connections.
 func New(log *slog.Logger) *Window { return &Window{log: log, w: newWindow()} }
 
 // Turn is the right to make one dial. It ends with the dial, or with End.
@@ -34,11 +34,11 @@ type Turn struct {
 	ended atomic.Bool
 }
 
-// ErrTurn says that a dial was not made, since its turn did not come in time.
+// ErrTurn means that a dial was not made, since its turn did not come in time.
 var ErrTurn = errors.New("its turn to open a connection did not come")
 
-// Wait waits for the caller's turn while ctx goes on. Unless ctx was cancelled the
-// error is an ErrTurn and an overlay.ErrOverloaded, and says what is waited for.
+// Wait waits for the caller's turn until ctx ends. Unless ctx was cancelled the error is an ErrTurn
+// and an overlay.ErrOverloaded, and says what the dial waited for.
 func (d *Window) Wait(ctx context.Context) (*Turn, error) {
 	begin := time.Now()
 	d.mu.Lock()
@@ -58,7 +58,7 @@ func (d *Window) Wait(ctx context.Context) (*Turn, error) {
 	return nil, d.giveUp(ctx, mine, time.Since(begin))
 }
 
-// giveUp leaves the line, or gives the turn back that has come meanwhile.
+// giveUp leaves the queue, or returns a turn that has come meanwhile.
 func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Dur
 	return fmt.Errorf("%w: %w within %v, after %d others: %s", overlay.ErrOverloaded, ErrTurn, waited.Round(time.Millisecond), d.w.open, why)
 }
 
-// next lets begin who may. d.mu is held.
+// next gives turns to the first waiters as far as the window permits. The caller must hold d.mu.
 func (d *Window) next(now time.Time) {
 	for len(d.waiting) > 0 && d.w.admit(now) {
 		close(d.waiting[0])
@@ -92,7 +92,7 @@ func (d *Window) next(now time.Time) {
 	}
 }
 
-// End gives the turn back, if no dial has used it. A nil Turn has nothing to give.
+// End returns the turn, if no dial has used it. It does nothing for a nil Turn.
 func (t *Turn) End() {
 	if t != nil && t.used.CompareAndSwap(false, true) {
 		t.end()
@@ -110,10 +110,10 @@ func (t *Turn) end() {
 
 type key struct{}
 
-// With returns a context in which the next Dial of a window is made in this turn.
+// With returns a context whose next Dial of a window uses this turn.
 func (t *Turn) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
 
-// Dial makes a dial in the turn that ctx has, and else waits for one.
+// Dial makes a dial with the turn in ctx, or else waits for one.
 func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, error)) (c C, err error) {
 	t, _ := ctx.Value(key{}).(*Turn)
 	if t == nil || t.in != d || !t.used.CompareAndSwap(false, true) {
@@ -136,7 +136,7 @@ func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, 
 	return c, err
 }
 
-// answered notes an answer.
+// answered records an answer.
 func (d *Window) answered(late bool) {
 	now := time.Now()
 	d.mu.Lock()
@@ -151,8 +151,8 @@ func (d *Window) answered(late bool) {
 	d.told = is
 }
 
-// Limited returns nil, or why what needs several connections is better left out: an
-// overlay.ErrOverloaded.
+// Limited returns nil, or an overlay.ErrOverloaded with the reason for avoiding operations that
+// need several connections.
 func (d *Window) Limited() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retransmitted reports whether the SYN of a new connection was sent more than once. What
-// the dial took does not tell: a busy machine hears of an answer late.
+// retransmitted reports whether the SYN of a new connection was sent more than once. The duration
+// of the dial does not show that: a busy machine processes an answer late.
 func retransmitted(c any, took time.Duration) bool {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {

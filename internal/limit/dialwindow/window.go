@@ -2,46 +2,46 @@ package dialwindow
 
 import "time"
 
-// How the window adapts.
+// Parameters of the adaptation.
 const (
-	initialSize = 32   // which no path of a site that is not limited notices
+	initialSize = 32   // does not affect any path of a site without a limit
 	minSize     = 4    // of a window
 	maxSize     = 4096 // of a window
 
-	// limitedSize is that of a window from which on the site is said to limit connections.
+	// limitedSize is the window size at or below which a site is reported to limit connections.
 	limitedSize = 16
 
-	// lateAfter is what an answer takes at least if the first SYN, or the answer to it,
-	// was lost: it is sent again after a second (RFC 6298, section 2.1). It counts where
-	// the kernel does not tell (retransmitted).
+	// lateAfter is the minimum delay of an answer if the first SYN, or the answer to it, was lost:
+	// it is retransmitted after a second (RFC 6298, section 2.1). It applies where the kernel does
+	// not provide the number of retransmissions (retransmitted).
 	lateAfter = 900 * time.Millisecond
 
-	// turnTime is how long a dial without an answer counts: nobody may be there, and who is
-	// must not wait for that. Where the site limits connections it is limitedTurnTime, for the
-	// kernel sends the SYN again about as long, and others must not be ahead of that.
+	// turnTime is how long a dial without an answer counts: the host may be down, and dials to live
+	// hosts must not wait for that. Where the site limits connections it is limitedTurnTime,
+	// because the kernel retransmits the SYN for about as long, and others must not overtake that.
 	turnTime        = 4 * time.Second
 	limitedTurnTime = 8 * time.Second
 
-	round     = time.Second // at least between two judgements
+	round     = time.Second // minimum between two judgements
 	enough    = 4           // answers for a judgement
 	staleTime = 10 * time.Second
 
-	// memory is how long a limit is remembered that does not show any more.
+	// memory is how long a limit is remembered after its last sign.
 	memory = 30 * time.Second
 )
 
-// window says how many dials may be without an answer at a time. It has no clock.
+// window decides how many dials may be unanswered at a time. It has no clock.
 //
-// A lost packet makes a dial late, too, but not most of them. When a path that was
-// cut is back, all are late that waited for it: the window is small for a while
-// then, which costs little, for it grows with each dial that waits for its turn.
+// A lost packet makes a dial late, too, but not most of them. When a path recovers from an
+// interruption, all dials that waited for it are late: the window is small for a while then, which
+// costs little, because it grows with each dial that waits for its turn.
 type window struct {
 	size, open int
-	prompt     int       // answers of the round that came at once
-	late       int       // and those that took a second and more
-	began      time.Time // the round
-	until      time.Time // the site is taken to limit connections
-	rate       float64   // answers a second when that showed last
+	prompt     int       // answers of the round without a delay
+	late       int       // answers that took a second or more
+	began      time.Time // start of the round
+	until      time.Time // until when the site is assumed to limit connections
+	rate       float64   // answers a second at the last sign of a limit
 }
 
 func newWindow() window { return window{size: initialSize} }
@@ -58,11 +58,11 @@ func (w *window) admit(now time.Time) bool {
 	return true
 }
 
-// leave has a dial count no more.
+// leave stops counting a dial.
 func (w *window) leave() { w.open-- }
 
-// answered notes that a dial was answered, at once or late, the dial being counted
-// still or not.
+// answered records that a dial was answered, at once or late, whether or not the dial is still
+// counted.
 func (w *window) answered(now time.Time, late bool) {
 	if now.Sub(w.began) > staleTime {
 		w.began, w.prompt, w.late = now, 0, 0
@@ -91,8 +91,8 @@ func (w *window) judge(now time.Time, elapsed time.Duration) {
 	w.began, w.prompt, w.late = now, 0, 0
 }
 
-// limited returns how many connections a second the site lets through, about, and
-// whether it limits them.
+// limited returns approximately how many connections a second the site lets through, and whether it
+// limits them.
 func (w *window) limited(now time.Time) (rate float64, is bool) {
 	return w.rate, now.Before(w.until)
 }
