@@ -5,7 +5,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// Config are the settings of a daemon that carries links.
+// Config holds the quota settings of a daemon that carries links.
 type Config struct {
 	Rate       quota.Rate  `yaml:"rate" default:"none" help:"Of all links together. Users share it fairly, and a user's links his part. What goes either way counts, so this is what a network card that takes it in and sends it out again carries each way."`
 	PerUser    Limits      `yaml:"per_user" help:"Of each user's links. A job whose user is not known counts as a user of its own."`
@@ -15,8 +15,8 @@ type Config struct {
 	State      daemon.Path `yaml:"state" example:"$STATE/quota.json" help:"File that keeps the month's counts over restarts; the daemon makes it. It is written once a minute and at the end, so that a crash loses the counts of a minute. Needed with bytes_month."`
 }
 
-// LiveKeys are the keys of a Config, in a daemon's setting quota, that SetRules
-// puts into effect while the daemon serves.
+// LiveKeys returns the keys of a Config, in a daemon's setting quota, that SetRules puts into
+// effect while the daemon serves.
 func LiveKeys() []string {
 	return []string{"quota.rate", "quota.per_user", "quota.per_project", "quota.per_job", "quota.trickle"}
 }
@@ -34,7 +34,7 @@ type JobLimits struct {
 	Links int        `yaml:"links" default:"0" min:"0" help:"Links at a time; more are refused. 0 is no limit."`
 }
 
-// Check relates the keys to each other; keys are below prefix, "quota" say.
+// Check validates the keys against each other; keys are below prefix, for instance "quota".
 func (c Config) Check(prefix string) error {
 	if (c.PerUser.Month > 0 || c.PerProject.Month > 0) && c.State == "" {
 		return daemon.Wrong(prefix+".state", "bytes_month needs a file to keep its counts in over restarts")
@@ -42,7 +42,7 @@ func (c Config) Check(prefix string) error {
 	return nil
 }
 
-// Rules are the settings as package quota has them.
+// Rules returns the settings in the form of package quota.
 func (c Config) Rules() quota.Rules {
 	limits := func(l Limits) quota.Limits {
 		return quota.Limits{Links: l.Links, Rate: l.Rate, Month: uint64(l.Month)}

@@ -1,11 +1,9 @@
-// Package pace holds the links of a daemon to the limits that package quota
-// decides on: it admits links, has those wait whose turn has not come, counts
-// what they move in a month and stores that.
+// Package pace enforces the limits of package quota on the links of a daemon: it admits links,
+// makes them wait for their turn, counts what they move in a month and stores that.
 //
-// Who must wait is not read from, so the sender notices by his own full
-// buffers; nobody is disconnected. It knows no socket: a Link is what package
-// carrier calls a Pacer.
+// A link that must wait is not read from, so its sender is slowed down by its own full buffers; no
+// link is disconnected. The package knows no socket: a Link is what package carrier calls a Pacer.
 //
-// All state belongs to a Keeper and is guarded by its mutex, but for the file
-// of the month's counts, which is this process's alone.
+// All state belongs to a Keeper and is guarded by its mutex, except for the file of the month's
+// counts, which a successor process may share (state.go).
 package pace

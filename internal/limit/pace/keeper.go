@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// How often what links moved is counted, and how often the counts are stored.
-// A month can be overdrawn by what passes in between two countings.
+// How often the traffic of links is counted, and how often the counts are stored. A month can be
+// overdrawn by what passes between two counts.
 const (
 	countEvery = 2 * time.Second
 	storeEvery = time.Minute
@@ -19,24 +19,23 @@ const (
 
 // Keeper applies a quota to a daemon's links. Safe for concurrent use.
 type Keeper struct {
-	state string // file of the month's counts; "" is none
+	state string // file of the month's counts; "": none
 	log   *slog.Logger
 	wake  chan struct{} // tells Serve that its timer is set too late
 
 	mu    sync.Mutex // guards the fields below; never held while waiting or writing
 	quota *quota.Quota
 	links map[*Link]struct{}
-	flows map[*quota.Flow]*flow // that wait
-	armed time.Time             // when Serve will look again; zero is never
-	ready []*quota.Flow         // of the last Advance, kept for its memory
+	flows map[*quota.Flow]*flow // waiting flows
+	armed time.Time             // when Serve will check again; zero: never
+	ready []*quota.Flow         // result of the last Advance, kept to reuse its memory
 
 	refused uint64
 	waits   atomic.Uint64
 }
 
-// New returns a Keeper, which does nothing until Serve. It goes on with the
-// month's counts from the file state if that exists; "" keeps them in memory
-// only.
+// New returns a Keeper; run it with Serve. It continues the month's counts from the file state if
+// that exists; "" keeps them in memory only.
 func New(rules quota.Rules, state string, log *slog.Logger) (*Keeper, error) {
 	ledger, err := load(state)
 	if err != nil {
@@ -49,9 +48,8 @@ func New(rules quota.Rules, state string, log *slog.Logger) (*Keeper, error) {
 	}, nil
 }
 
-// Serve lets links go on whose turn comes, counts and stores. It returns when
-// ctx is done, after it stored the counts for the last time; links that still
-// wait then must be stopped by their owners.
+// Serve wakes links whose turn has come, counts and stores. It returns when ctx is done, after it
+// has stored the counts for the last time; the owners of links that still wait must then stop them.
 func (k *Keeper) Serve(ctx context.Context) {
 	turn := time.NewTimer(time.Hour)
 	defer turn.Stop()
@@ -77,7 +75,7 @@ func (k *Keeper) Serve(ctx context.Context) {
 	}
 }
 
-// advance wakes those whose turn has come and sets the timer for the next.
+// advance wakes the flows whose turn has come and sets the timer for the next.
 func (k *Keeper) advance(turn *time.Timer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +94,7 @@ func (k *Keeper) advance(turn *time.Timer) {
 	turn.Reset(k.armed.Sub(now))
 }
 
-// look has Serve look at due, unless it will anyway. k.mu is held.
+// look makes Serve check at due, unless it does so earlier anyway. The caller must hold k.mu.
 func (k *Keeper) look(due time.Time) {
 	if !k.armed.IsZero() && !due.Before(k.armed) {
 		return
@@ -108,8 +106,7 @@ func (k *Keeper) look(due time.Time) {
 	}
 }
 
-// SetRules changes the limits, for live links too. A limit on links that is
-// lowered ends none.
+// SetRules changes the limits, for live links too. A lowered limit on links ends none.
 func (k *Keeper) SetRules(rules quota.Rules) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,14 +115,14 @@ func (k *Keeper) SetRules(rules quota.Rules) {
 	k.renew(now)
 }
 
-// Lowest is that of the rules that hold, quota.Rules.Lowest.
+// Lowest is quota.Rules.Lowest of the current rules.
 func (k *Keeper) Lowest(project bool) (quota.Rate, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.quota.Rules().Lowest(project)
 }
 
-// renew applies changed rates to live links. k.mu is held.
+// renew applies changed rates to live links. The caller must hold k.mu.
 func (k *Keeper) renew(now time.Time) {
 	for l := range k.links {
 		l.paced.Store(l.link.Paced())
@@ -133,7 +130,7 @@ func (k *Keeper) renew(now time.Time) {
 	k.look(now)
 }
 
-// countAll adds what links moved since the last time to their owners' months.
+// countAll adds the new traffic of all links to their owners' months.
 func (k *Keeper) countAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,7 +144,7 @@ func (k *Keeper) countAll() {
 	}
 }
 
-// count adds what one link moved. k.mu is held.
+// count adds the new traffic of one link. The caller must hold k.mu.
 func (k *Keeper) count(l *Link, now time.Time) (changed bool) {
 	moved := l.moved()
 	if moved == l.counted {
@@ -164,10 +161,10 @@ func (k *Keeper) count(l *Link, now time.Time) (changed bool) {
 	return changed
 }
 
-// Admit takes a place for a link on behalf of o, or says in a *quota.Refused why
-// there is none. moved returns the bytes that the link has moved so far, both
-// directions together; it is called at any time until the link is closed, and
-// must not block. Close must be called when the link is over.
+// Admit reserves a place for a link on behalf of o, or returns a *quota.Refused with the reason.
+// moved returns the bytes that the link has moved so far, both directions together; it is called at
+// any time until the link is closed, and must not block. Close must be called when the link is
+// over.
 func (k *Keeper) Admit(o quota.Owner, moved func() uint64) (*Link, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,9 +179,9 @@ func (k *Keeper) Admit(o quota.Owner, moved func() uint64) (*Link, error) {
 	return l, nil
 }
 
-// Status is what a Keeper does. Its JSON form is what status commands show.
+// Status is the state of a Keeper. Status commands show its JSON form.
 type Status struct {
-	Rate       quota.Rate `json:"rate"`    // of all links together; none is no limit
+	Rate       quota.Rate `json:"rate"`    // of all links together; none is unlimited
 	Links      int        `json:"links"`   // live
 	Waiting    int        `json:"waiting"` // directions of links that wait for their turn
 	Waits      uint64     `json:"waits"`   // since the start
@@ -192,10 +189,10 @@ type Status struct {
 	quota.Uses            // at most maxShown of each kind
 }
 
-// maxShown bounds what a Status lists of each kind.
+// maxShown bounds the entries of each kind in a Status.
 const maxShown = 1000
 
-// Status returns the present state. The maps belong to the caller.
+// Status returns the current state. The caller owns the maps.
 func (k *Keeper) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()

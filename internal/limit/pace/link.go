@@ -8,13 +8,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// Link is a link that has its place. It is a carrier.Pacer. Safe for concurrent
-// use, but each direction by one goroutine at a time.
+// Link is an admitted link. It is a carrier.Pacer. Safe for concurrent use, but each direction by
+// one goroutine at a time.
 type Link struct {
 	keeper  *Keeper
 	link    *quota.Link
 	moved   func() uint64
-	counted uint64 // of moved, guarded by keeper.mu
+	counted uint64 // the part of moved counted so far, guarded by keeper.mu
 	paced   atomic.Bool
 	dirs    [2]flow
 
@@ -24,24 +24,24 @@ type Link struct {
 
 // flow is one direction of a Link.
 type flow struct {
-	turn chan struct{} // holds a value when the turn has come; made when first needed
+	turn chan struct{} // holds a value when the turn has come; created when first needed
 	held Held          // guarded by keeper.mu
 }
 
-// Held is how often a direction of a link had to wait for its turn, and what
-// for the last time.
+// Held is how often a direction of a link had to wait for its turn, and the reason of the last
+// wait.
 type Held struct {
 	Waits uint64
-	Rule  string     // what set the rate, as in Link.Limit; "" if it never waited
-	Rate  quota.Rate // that all links under the rule share
-	At    time.Time  // when the last wait began
+	Rule  string     // origin of the rate, as in Link.Limit; "" if it never waited
+	Rate  quota.Rate // shared by all links under the rule
+	At    time.Time  // start of the last wait
 }
 
-// Paced reports whether Take may have to wait. It may change at any time.
+// Paced reports whether Take may have to wait. The result may change at any time.
 func (l *Link) Paced() bool { return l.paced.Load() }
 
-// Take waits until some of n bytes may pass in direction dir, 0 or 1, and says
-// how many. 0 says that the link was stopped.
+// Take waits until some of n bytes may pass in direction dir, 0 or 1, and returns how many. 0 means
+// that the link was stopped.
 func (l *Link) Take(dir, n int) int {
 	k, f, w := l.keeper, l.link.Flow(dir), &l.dirs[dir]
 	select {
@@ -78,13 +78,13 @@ func (l *Link) Take(dir, n int) int {
 		delete(k.flows, f)
 		return 0
 	}
-	<-w.turn // it came at the same instant
+	<-w.turn // it came at the same time
 	k.quota.Return(f, f.Want())
 	return 0
 }
 
-// Pay waits until n bytes may pass, all of them, and reports whether they may:
-// they may not when the link was stopped.
+// Pay waits until all n bytes may pass, and reports whether they may: false means that the link was
+// stopped.
 func (l *Link) Pay(dir, n int) bool {
 	for n > 0 && l.Paced() {
 		pass := l.Take(dir, n)
@@ -96,7 +96,7 @@ func (l *Link) Pay(dir, n int) bool {
 	return true
 }
 
-// Return gives back n bytes that Take allowed and that did not pass.
+// Return returns n bytes that Take granted and that did not pass.
 func (l *Link) Return(dir, n int) {
 	l.keeper.mu.Lock()
 	l.keeper.quota.Return(l.link.Flow(dir), n)
@@ -106,8 +106,8 @@ func (l *Link) Return(dir, n int) {
 // Stop ends every Take of the link, now and later.
 func (l *Link) Stop() { l.stop.Do(func() { close(l.stopped) }) }
 
-// Limit returns the lowest rate that the link is held to, together with others
-// of its kind, and the setting that says so, below quota; 0 and "" if none does.
+// Limit returns the lowest rate that the link is limited to, together with others of its kind, and
+// the setting, below quota; 0 and "" if there is none.
 func (l *Link) Limit() (quota.Rate, string) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -121,8 +121,7 @@ func (l *Link) Held(dir int) Held {
 	return l.dirs[dir].held
 }
 
-// Close counts what the link moved last and gives its place back. Nobody may
-// be within Take.
+// Close counts the link's remaining bytes and releases its place. No Take may be in progress.
 func (l *Link) Close() {
 	l.Stop()
 	k := l.keeper

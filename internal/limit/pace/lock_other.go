@@ -4,5 +4,5 @@ package pace
 
 import "os"
 
-// lockFile does nothing where no daemon hands over to a successor.
+// lockFile does nothing on systems where daemons do not hand over to successors.
 func lockFile(*os.File) error { return nil }

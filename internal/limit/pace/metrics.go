@@ -11,8 +11,8 @@ var (
 	metricMonth    = metrics.Gauge("isthmus_quota_month_bytes", "Bytes of this month by what they count for, of those that have links now.", "kind", "name")
 )
 
-// Metrics says what Prometheus reads of the keeper. Users are not told apart:
-// whoever may scrape need not know who works.
+// Metrics returns the keeper's Prometheus metrics. Users are not distinguished: a scraper need not
+// know who they are.
 func (k *Keeper) Metrics() metrics.Source {
 	return metrics.Source{
 		Families: []*metrics.Family{metricRate, metricWaiting, metricWaits, metricRefused, metricUserLink, metricMonth},

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// maxState bounds the file of the month's counts.
+// maxState bounds the file of the month's counts, in bytes.
 const maxState = 64 << 20
 
 // load reads the month's counts; without a file there are none.
@@ -39,10 +39,9 @@ func load(path string) (*quota.Ledger, error) {
 	return ledger, nil
 }
 
-// store adds what was counted since the last time to the month's counts in the
-// file, if there is one. Another process may do the same: one that hands its
-// sockets over goes on with its links beside its successor. Each learns what
-// the other has counted.
+// store adds the counts since the last call to the month's counts in the file, if there is one.
+// Another process may do the same: one that hands its sockets over continues its links beside its
+// successor. Each learns what the other has counted.
 func (k *Keeper) store() {
 	if k.state == "" {
 		return
@@ -63,14 +62,14 @@ func (k *Keeper) store() {
 	k.renew(now)
 }
 
-// merge adds counts to those in the file, while no other process does, and
-// returns what the file says then.
+// merge adds counts to those in the file, under a lock against other processes, and returns the new
+// content.
 func merge(path string, fresh *quota.Ledger) (*quota.Ledger, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // which ends the lock
+	defer lock.Close() // releases the lock
 	if err := lockFile(lock); err != nil {
 		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
 	}
@@ -89,7 +88,7 @@ func merge(path string, fresh *quota.Ledger) (*quota.Ledger, error) {
 	return all, nil
 }
 
-// replace writes a file such that at any time there is the old or the new one.
+// replace writes a file atomically.
 func replace(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
