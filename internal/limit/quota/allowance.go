@@ -7,15 +7,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// allowance is the stage of what a site's policy allows one owner. The bounds
-// are those of the link that was admitted last: a policy that changes holds for
-// live links from the next link of that owner on.
+// allowance is the stage for a site policy's allowance of one owner. The bounds are those of the
+// link that was admitted last: a changed policy applies to live links from the next link of that
+// owner on.
 type allowance struct {
 	overlay.Allowance
 	stage
 }
 
-// allowance returns the stage of a, which it makes if it must.
+// allowance returns the stage of a, and creates it if needed.
 func (q *Quota) allowance(a overlay.Allowance, now time.Time) *stage {
 	s := q.allowed[a.Key()]
 	if s == nil {
@@ -29,8 +29,7 @@ func (q *Quota) allowance(a overlay.Allowance, now time.Time) *stage {
 	return &s.stage
 }
 
-// refuseAllowances says which policy has no room for one more of the owner's
-// links, or returns nil.
+// refuseAllowances returns which policy has no room for one more of the owner's links, or nil.
 func (q *Quota) refuseAllowances(o Owner, now time.Time) error {
 	for _, a := range o.Allowances {
 		have := 0
@@ -49,8 +48,8 @@ func (q *Quota) refuseAllowances(o Owner, now time.Time) error {
 	return nil
 }
 
-// countAllowed adds n bytes to what the owner moved under an allowance, and
-// reports whether that used the month up.
+// countAllowed adds n bytes to the owner's usage under an allowance, and reports whether that used
+// the month up.
 func (q *Quota) countAllowed(a overlay.Allowance, n uint64, now time.Time) (changed bool) {
 	before := q.allowedRate(a, now)
 	q.ledger.addAllowed(a.Key(), n, now)

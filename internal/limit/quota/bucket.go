@@ -2,21 +2,21 @@ package quota
 
 import "time"
 
-// Burst and batch of a bucket, as time at its rate. A bucket that was idle lets
-// a burst pass at once. One that ran dry is looked at again when it has a batch,
-// because to wake up for every few bytes costs more than the bytes.
+// Burst and batch of a bucket, as time at its rate. A bucket that was idle lets a burst pass at
+// once. One that ran dry is checked again when it has a batch, because a wake-up for every few
+// bytes costs more than the bytes.
 const (
 	burstTime = 20 * time.Millisecond
 	batchTime = 2 * time.Millisecond
 	minBurst  = 64 << 10 // bytes
 )
 
-// bucket is a token bucket whose tokens are bytes. It may be drawn below zero:
-// who takes more than there is makes those behind him wait the longer, and the
-// rate holds all the same. A bucket without a rate gives anything.
+// bucket is a token bucket whose tokens are bytes. Its level may become negative: a request for
+// more than there is delays the following ones, and the rate is still enforced. A bucket without a
+// rate grants everything.
 type bucket struct {
-	rate  float64 // bytes per second; 0 is no limit
-	burst float64 // bytes, the most that is saved up
+	rate  float64 // bytes per second; 0: unlimited
+	burst float64 // bytes, the maximum level
 	level float64
 	at    time.Time // of level
 }
@@ -40,7 +40,7 @@ func (b *bucket) refill(now time.Time) {
 	}
 }
 
-// open reports at the time of the last refill whether anything may pass.
+// open reports whether anything may pass, as of the last refill.
 func (b *bucket) open() bool { return b.rate == 0 || b.level > 0 }
 
 func (b *bucket) take(n int) {
@@ -49,20 +49,20 @@ func (b *bucket) take(n int) {
 	}
 }
 
-// putBack returns what was taken and not used.
+// putBack returns tokens that were taken and not used.
 func (b *bucket) putBack(n int) {
 	if b.rate != 0 {
 		b.level = min(b.burst, b.level+float64(n))
 	}
 }
 
-// nextRefill is when a bucket that is not open is worth another look.
+// nextRefill returns when to check a bucket that is not open again.
 func (b *bucket) nextRefill() time.Time {
 	if b.open() {
 		return b.at
 	}
 	batch := min(b.burst, b.rate*batchTime.Seconds())
 	seconds := (batch - b.level) / b.rate
-	// One nanosecond more: a wait that rounding cut short would find nothing.
+	// One nanosecond more: after a wait that rounding cut short nothing would be available.
 	return b.at.Add(time.Duration(seconds*float64(time.Second)) + 1)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Ledger counts bytes by user, project and policies' allowance in one calendar month, UTC. It is
-// not safe for concurrent use.
+// Ledger counts bytes by user, project and policy allowance in one calendar month, UTC. It is not
+// safe for concurrent use.
 type Ledger struct {
 	month    string // as 2026-11; "" before the first count
 	users    map[string]uint64
@@ -15,15 +15,15 @@ type Ledger struct {
 	allowed  map[string]uint64 // by overlay.Allowance.Key
 }
 
-// maxNames bounds the names of each kind. What comes on top is counted under
-// one name, so that it cannot pass for nothing.
+// maxNames bounds the names of each kind. Further names are counted under one name, so that their
+// bytes are not lost.
 const maxNames = 1 << 16
 
 const otherNames = "(others)"
 
 const monthLayout = "2006-01"
 
-// NewLedger returns one without counts.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{users: map[string]uint64{}, projects: map[string]uint64{}, allowed: map[string]uint64{}}
 }
@@ -50,9 +50,8 @@ func addTo(counts map[string]uint64, name string, n uint64) {
 	counts[name] += n
 }
 
-// Turn forgets the counts of a month that is over, and reports whether one is.
-// A clock that goes back to an earlier month turns nothing: counts would be
-// lost.
+// Turn drops the counts of a month that is over, and reports whether it did. A clock that goes back
+// to an earlier month has no effect: counts would be lost.
 func (l *Ledger) Turn(now time.Time) bool {
 	month := now.UTC().Format(monthLayout)
 	if month <= l.month {
@@ -66,14 +65,13 @@ func (l *Ledger) Turn(now time.Time) bool {
 	return turned
 }
 
-// User returns a user's count of now's month.
+// User returns a user's count in now's month.
 func (l *Ledger) User(name string, now time.Time) uint64 { return l.read(l.users, name, now) }
 
-// Project returns a project's count of now's month.
+// Project returns a project's count in now's month.
 func (l *Ledger) Project(name string, now time.Time) uint64 { return l.read(l.projects, name, now) }
 
-// Allowed returns the count of now's month under the key of an
-// overlay.Allowance.
+// Allowed returns the count in now's month under the key of an overlay.Allowance.
 func (l *Ledger) Allowed(key string, now time.Time) uint64 { return l.read(l.allowed, key, now) }
 
 func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint64 {
@@ -87,8 +85,8 @@ func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint
 	return n
 }
 
-// Merge adds the counts of another ledger of the same month. Those of an earlier
-// month are left out; by those of a later one l's own are replaced.
+// Merge adds the counts of another ledger for the same month. It ignores those of an earlier month;
+// those of a later one replace l's own.
 func (l *Ledger) Merge(other *Ledger) {
 	switch {
 	case other.month < l.month:
@@ -110,7 +108,7 @@ func (l *Ledger) Merge(other *Ledger) {
 	}
 }
 
-// monthEnd is the first day on which a month's count starts anew.
+// monthEnd returns the first day of the next month, when counts restart.
 func monthEnd(now time.Time) string {
 	y, m, _ := now.UTC().Date()
 	return time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC).Format("2006-01-02")
@@ -127,12 +125,12 @@ type ledgerFile struct {
 
 const ledgerVersion = 1
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (l *Ledger) MarshalJSON() ([]byte, error) {
 	return json.Marshal(ledgerFile{ledgerVersion, l.month, l.users, l.projects, l.allowed})
 }
 
-// UnmarshalJSON reads a stored ledger in place of what l has.
+// UnmarshalJSON replaces l by a stored ledger.
 func (l *Ledger) UnmarshalJSON(text []byte) error {
 	var f ledgerFile
 	if err := json.Unmarshal(text, &f); err != nil {

@@ -7,30 +7,29 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Rules are the limits of one daemon. A zero limit is none.
+// Rules are the limits of one daemon. A zero limit is unlimited.
 type Rules struct {
 	Rate    Rate // of all links together
 	User    Limits
 	Project Limits
-	Job     Limits // its Month is not looked at
-	Trickle Rate   // of who has used up his month; 0 counts as DefaultTrickle
+	Job     Limits // its Month is ignored
+	Trickle Rate   // for an owner who has used up the month; 0 counts as DefaultTrickle
 }
 
-// Limits are those of each user, of each project or of each job. Bytes of both
-// directions of a link count together.
+// Limits are those of each user, of each project or of each job. Bytes of both directions of a link
+// count together.
 type Limits struct {
-	Links int    // at a time
-	Rate  Rate   // of all his links together
+	Links int    // concurrent
+	Rate  Rate   // of all the owner's links together
 	Month uint64 // bytes in a calendar month, UTC
 }
 
-// DefaultTrickle is the rate of who has used up his month, unless the rules
-// say another.
+// DefaultTrickle is the default rate for an owner who has used up the month.
 const DefaultTrickle Rate = 1e6
 
-// Lowest returns the lowest rate to which the rules hold a link, of a project or
-// of none, and the key of its setting; 0 and "" if there is none. What a month
-// that is used up brings about is not in it.
+// Lowest returns the lowest rate to which the rules limit a link, with a project or without, and
+// the key of its setting; 0 and "" if there is none. It does not include the effect of a month that
+// is used up.
 func (r Rules) Lowest(project bool) (Rate, string) {
 	low, key := Rate(0), ""
 	for level, rate := range map[int]Rate{atTotal: r.Rate, atUser: r.User.Rate, atProject: r.Project.Rate, atJob: r.Job.Rate} {
@@ -53,17 +52,17 @@ func (r Rules) trickle() Rate {
 
 // Owner is on whose behalf a link is carried.
 type Owner struct {
-	User    string // "" is nobody known: then every job counts as a user of its own
-	Project string // "" is none: no project's limit applies
+	User    string // "": unknown; then every job counts as a user of its own
+	Project string // "": none; then no project's limit applies
 	Job     overlay.JobID
 
-	// Allowances are what the policies of the ends' sites allow, at most
-	// overlay.MaxAllowances, each with another key. They come with the link; the
-	// rules of the daemon hold beside them.
+	// Allowances are the allowances by the policies of the ends' sites, at most
+	// overlay.MaxAllowances, with different keys. They come with the link; the rules of the daemon
+	// apply in addition.
 	Allowances []overlay.Allowance
 }
 
-// user is the name under which the owner's use is counted.
+// user returns the name under which the owner's usage is counted.
 func (o Owner) user() string {
 	if o.User == "" {
 		return "job " + string(o.Job)
@@ -79,13 +78,13 @@ type Quota struct {
 	projects map[string]*stage
 	jobs     map[overlay.JobID]*stage
 	allowed  map[string]*allowance // by overlay.Allowance.Key
-	lines    []*stage              // where somebody waits
+	lines    []*stage              // stages with waiting requests
 	ledger   *Ledger
-	fresh    *Ledger // of ledger, what was counted since Fresh
+	fresh    *Ledger // the part of ledger counted since Fresh
 }
 
-// New returns a Quota whose month's counts go on from ledger, which it owns
-// from then on; nil starts at zero.
+// New returns a Quota whose month's counts continue from ledger, which it owns from then on; nil
+// starts at zero.
 func New(rules Rules, ledger *Ledger, now time.Time) *Quota {
 	if ledger == nil {
 		ledger = NewLedger()
@@ -104,11 +103,11 @@ func newStage(now time.Time) *stage {
 	return &stage{bucket: bucket{at: now}, sharers: map[string]*class{}}
 }
 
-// Rules returns the rules that hold.
+// Rules returns the current rules.
 func (q *Quota) Rules() Rules { return q.rules }
 
-// SetRules changes the rules, for live links too. A limit on links that is
-// lowered ends none. Advance must be called afterwards.
+// SetRules changes the rules, for live links too. A lowered limit on links ends none. Advance must
+// be called afterwards.
 func (q *Quota) SetRules(rules Rules, now time.Time) {
 	q.rules = rules
 	q.total.setRate(rules.Rate, now)
@@ -141,40 +140,39 @@ func (q *Quota) rateOf(l Limits, used uint64) Rate {
 	return l.Rate
 }
 
-// allowedRate is the rate of what a policy allows one owner.
+// allowedRate returns the rate of a policy's allowance for one owner.
 func (q *Quota) allowedRate(a overlay.Allowance, now time.Time) Rate {
 	return q.rateOf(Limits{Rate: Rate(min(a.Rate, maxRate)), Month: a.Month}, q.ledger.Allowed(a.Key(), now))
 }
 
 func exceeded(used, month uint64) bool { return month > 0 && used >= month }
 
-// Refused says that the quota has no room for a link. It is an
-// overlay.ErrOverloaded.
+// Refused means that the quota has no room for a link. It is an overlay.ErrOverloaded.
 type Refused struct {
-	Key  string // of the setting that says so: quota.per_user.links, say, or policy.links of a site's policy
-	Text string // one sentence for who asked
+	Key  string // of the limiting setting: quota.per_user.links, for instance, or policy.links of a site's policy
+	Text string // one sentence for the requester
 }
 
-// Error is the sentence.
+// Error returns Text.
 func (r *Refused) Error() string { return r.Text }
 
 // Unwrap returns the error's class.
 func (r *Refused) Unwrap() error { return overlay.ErrOverloaded }
 
-// Link is one that was admitted.
+// Link is an admitted link.
 type Link struct {
 	owner  Owner
 	flows  [2]Flow
-	stages [stages]*stage // nil where there is none
-	class  [stages]*class // of the link at each
+	stages [stages]*stage // nil: no such stage
+	class  [stages]*class // the link's class at each stage
 }
 
 // Flow is one direction of a link. It has at most one request at a time.
 type Flow struct {
 	link  *Link
-	next  *Flow // behind it in the class
+	next  *Flow // after it in the class
 	want  int   // bytes of the request
-	level int   // of the stage where it waits; stages if it does not
+	level int   // of the stage where it waits; stages if it does not wait
 }
 
 // Link returns the link that f is a direction of.
@@ -183,11 +181,11 @@ func (f *Flow) Link() *Link { return f.link }
 // Owner returns on whose behalf the link is carried.
 func (l *Link) Owner() Owner { return l.owner }
 
-// Flow returns the link's flow of direction 0 or 1.
+// Flow returns the link's flow in direction 0 or 1.
 func (l *Link) Flow(dir int) *Flow { return &l.flows[dir] }
 
-// Admit takes a place for a link, or says in a *Refused why there is none.
-// Every link that was admitted must be released.
+// Admit reserves a place for a link, or returns a *Refused with the reason. Every admitted link
+// must be released.
 func (q *Quota) Admit(o Owner, now time.Time) (*Link, error) {
 	if err := q.refuse(o, now); err != nil {
 		return nil, err
@@ -225,7 +223,7 @@ func (q *Quota) Admit(o Owner, now time.Time) (*Link, error) {
 	return l, nil
 }
 
-// stageOf returns the stage of that name, which it makes if it must.
+// stageOf returns the stage of that name, and creates it if needed.
 func stageOf[K comparable](all map[K]*stage, name K, rate func() Rate, now time.Time) *stage {
 	s := all[name]
 	if s == nil {
@@ -266,7 +264,7 @@ func (q *Quota) refuse(o Owner, now time.Time) error {
 
 func full(have, most int) bool { return most > 0 && have >= most }
 
-// Release gives the link's place back. Requests of its flows are forgotten.
+// Release releases the link's place and drops requests of its flows.
 func (q *Quota) Release(l *Link) {
 	for i := range l.flows {
 		q.Cancel(&l.flows[i])
@@ -282,11 +280,11 @@ func (q *Quota) Release(l *Link) {
 			}
 		}
 	}
-	// A bucket that somebody overdrew is kept until it is full again, or to come
-	// back with a new link would wipe the debt out: Advance drops it.
+	// An overdrawn bucket is kept until it is full again, because otherwise a new link would erase
+	// the debt: Advance drops it.
 }
 
-// Paced reports whether a request of the link's may have to wait.
+// Paced reports whether a request of the link may have to wait.
 func (l *Link) Paced() bool {
 	for _, s := range l.stages {
 		if s != nil && s.rate != 0 {
@@ -298,9 +296,8 @@ func (l *Link) Paced() bool {
 
 var levelKeys = [stages]string{atJob: "quota.per_job.rate", atProject: "quota.per_project.rate", atUser: "quota.per_user.rate", atTotal: "quota.rate"}
 
-// Limit returns the lowest rate that the link is held to, shared with others
-// of its kind, and what says so: the key of the setting, or a site's policy. 0
-// and "" if there is none.
+// Limit returns the lowest rate that the link is limited to, shared with others of its kind, and
+// its origin: the key of the setting, or a site's policy. 0 and "" if there is none.
 func (l *Link) Limit() (Rate, string) {
 	low, key := 0.0, ""
 	for level, s := range l.stages {
@@ -311,7 +308,7 @@ func (l *Link) Limit() (Rate, string) {
 	return Rate(low * 8), key
 }
 
-// key is what sets the rate of a stage.
+// key returns the origin of the rate of a stage.
 func (l *Link) key(level int) string {
 	if i := level - atAllowances; i >= 0 && level < atTotal {
 		return "policy of " + l.owner.Allowances[i].Key()
@@ -319,8 +316,8 @@ func (l *Link) key(level int) string {
 	return levelKeys[level]
 }
 
-// WaitsFor returns the rate that f waits for, which it shares with others, and
-// what sets it, as Link.Limit does; 0 and "" if it does not wait.
+// WaitsFor returns the rate that f waits for, which it shares with others, and its origin, as
+// Link.Limit does; 0 and "" if it does not wait.
 func (f *Flow) WaitsFor() (Rate, string) {
 	if f.level == stages {
 		return 0, ""
@@ -328,9 +325,8 @@ func (f *Flow) WaitsFor() (Rate, string) {
 	return Rate(f.link.stages[f.level].rate * 8), f.link.key(f.level)
 }
 
-// Ask requests that some of have bytes, which must be more than none, may pass.
-// It returns how many may at once, or 0 if f must wait until Advance returns
-// it; then due is when to call that.
+// Ask requests that some of have bytes, which must be more than none, may pass. It returns how many
+// may pass at once, or 0 if f must wait until Advance returns it; then due is when to call Advance.
 func (q *Quota) Ask(f *Flow, have int, now time.Time) (pass int, due time.Time) {
 	f.want = have
 	for level, s := range f.link.stages {
@@ -344,8 +340,8 @@ func (q *Quota) Ask(f *Flow, have int, now time.Time) (pass int, due time.Time) 
 	return f.want, time.Time{}
 }
 
-// enter takes f through the stages from the given level on, and returns the one
-// where it must wait, or nil.
+// enter takes f through the stages from the given level on, and returns the one where it must wait,
+// or nil.
 func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
 	for ; level < stages; level++ {
 		s := f.link.stages[level]
@@ -371,13 +367,12 @@ func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
 	return nil
 }
 
-// Advance returns the flows whose requests may pass at now, each with what
-// Want says, and when to call it again if nobody asks before; the zero time is
-// never. The slice is appended to ready.
+// Advance returns the flows whose requests may pass at now, each for the number of bytes that Want
+// returns, and when to call it again if there is no Ask before; the zero time is never. It appends
+// to ready.
 func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
-	// Who passes one stage may come to wait at another, which is then appended,
-	// or is in the list already. One that was seen before has nothing more to
-	// give at now.
+	// A request that passes one stage may wait at another, which is then appended, or is in the
+	// list already. A stage that was visited before has nothing more to grant at now.
 	for i := 0; i < len(q.lines); i++ {
 		s := q.lines[i]
 		s.refill(now)
@@ -408,10 +403,10 @@ func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
 	return ready, next
 }
 
-// Want is how many bytes f's last request was for.
+// Want returns the number of bytes of f's last request.
 func (f *Flow) Want() int { return f.want }
 
-// Cancel forgets f's request, and reports whether it was still waiting.
+// Cancel drops f's request, and reports whether it was still waiting.
 func (q *Quota) Cancel(f *Flow) bool {
 	if f.level == stages {
 		return false
@@ -422,7 +417,7 @@ func (q *Quota) Cancel(f *Flow) bool {
 	return true
 }
 
-// Return gives n bytes back that were let pass and did not.
+// Return returns n bytes that were granted and did not pass.
 func (q *Quota) Return(f *Flow, n int) { f.back(stages, n) }
 
 func (f *Flow) back(below, n int) {
@@ -433,8 +428,8 @@ func (f *Flow) back(below, n int) {
 	}
 }
 
-// Count adds n bytes that a link moved to its owner's month. It reports whether
-// that used the month up, so that the rates of live links changed.
+// Count adds n bytes that a link moved to its owner's month. It reports whether that used the month
+// up, so that the rates of live links changed.
 func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
 	u, p := q.userRate(o.user(), now), q.projectRate(o.Project, now)
 	q.ledger.Add(o.user(), o.Project, n, now)
@@ -457,9 +452,8 @@ func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
 	return changed
 }
 
-// Tidy forgets users, projects and jobs that have no link and owe nothing. In a
-// new month it lifts what the old one's counts brought about, and reports so.
-// To be called now and then.
+// Tidy drops users, projects and jobs that have no link and no debt. In a new month it lifts the
+// restrictions from the old month's counts, and reports that. Call it periodically.
 func (q *Quota) Tidy(now time.Time) (changed bool) {
 	if q.ledger.Turn(now) {
 		q.SetRules(q.rules, now)
@@ -480,17 +474,15 @@ func tidy[K comparable](all map[K]*stage, now time.Time) {
 	}
 }
 
-// Fresh returns what was counted since it was called last, to be stored. It
-// belongs to the caller.
+// Fresh returns the counts since its last call, to be stored. The caller owns the result.
 func (q *Quota) Fresh() *Ledger {
 	f := q.fresh
 	q.fresh = NewLedger()
 	return f
 }
 
-// Stored gives q what is stored now, Fresh's counts and those of others that
-// store in the same place, and back gives counts that could not be stored; nil
-// is none of either. Rates follow.
+// Stored passes q the stored counts, which include Fresh's and those of others that store in the
+// same place, and in back counts that could not be stored; either may be nil. Rates follow.
 func (q *Quota) Stored(all, back *Ledger, now time.Time) {
 	if back != nil {
 		q.fresh.Merge(back)
@@ -498,20 +490,20 @@ func (q *Quota) Stored(all, back *Ledger, now time.Time) {
 	if all != nil {
 		q.ledger = all
 		q.ledger.Turn(now)
-		q.ledger.Merge(q.fresh) // what was counted since
+		q.ledger.Merge(q.fresh) // the counts since then
 	}
 	q.SetRules(q.rules, now)
 }
 
-// Use is what one user, project or job has of the daemon at the moment.
+// Use is the current usage of one user, project or job.
 type Use struct {
 	Links int    `json:"links"`
 	Month uint64 `json:"bytes_month,omitempty"` // so far
-	Rate  Rate   `json:"rate"`                  // that its links share; none is no limit
+	Rate  Rate   `json:"rate"`                  // that its links share; none is unlimited
 }
 
-// Uses are who has links: users, projects and jobs by name, and what policies
-// allow by overlay.Allowance.Key.
+// Uses is the usage of those with links: users, projects and jobs by name, and policies' allowances
+// by overlay.Allowance.Key.
 type Uses struct {
 	Users    map[string]Use `json:"users,omitempty"`
 	Projects map[string]Use `json:"projects,omitempty"`
@@ -519,7 +511,7 @@ type Uses struct {
 	Allowed  map[string]Use `json:"allowed,omitempty"`
 }
 
-// Uses returns who has links now. The maps belong to the caller.
+// Uses returns the current usage. The caller owns the maps.
 func (q *Quota) Uses(now time.Time) Uses {
 	u := Uses{map[string]Use{}, map[string]Use{}, map[string]Use{}, map[string]Use{}}
 	put := func(in map[string]Use, name string, s *stage, month uint64) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Rate is a number of bits per second, written as "100Mbit/s", "1Gbit/s" or
-// "64 kbit/s"; 0, written as "none", is no limit.
+// A Rate is a number of bits per second, written as "100Mbit/s", "1Gbit/s" or "64 kbit/s"; 0,
+// written as "none", is unlimited.
 type Rate int64
 
 // maxRate keeps sums and products of rates far from overflow.
@@ -19,7 +19,7 @@ var rateUnits = []struct {
 	bits Rate
 }{{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1}}
 
-// UnmarshalText reads a rate as the type's comment describes.
+// UnmarshalText parses a rate as described at the type.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if string(text) == "none" {
 		*r = 0
@@ -46,10 +46,10 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no rate; write a number and a unit, as in 100Mbit/s or 1Gbit/s, or none", text)
 }
 
-// MarshalText writes the rate as UnmarshalText reads it.
+// MarshalText formats the rate as UnmarshalText parses it.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String is the rate in the largest unit that needs no fraction.
+// String returns the rate in the largest unit that needs no fraction.
 func (r Rate) String() string {
 	for _, u := range rateUnits {
 		if r != 0 && r%u.bits == 0 {
@@ -59,5 +59,5 @@ func (r Rate) String() string {
 	return "none"
 }
 
-// bytes is the rate in bytes per second.
+// bytes returns the rate in bytes per second.
 func (r Rate) bytes() float64 { return float64(r) / 8 }

@@ -7,20 +7,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A flow's bytes pass up to six stages, one behind the other: the job's, the
-// project's, the user's, what the policy of each end's site allows, and the
-// daemon's own. Each is a bucket before which
-// those who must wait stand in line, by classes that take turns. Who has passed
-// a stage does not pass it again for the same bytes.
+// A flow's bytes pass up to six stages, one after the other: the job's, the project's, the user's,
+// the policy of each end's site, and the daemon's own. Each is a bucket with a queue of waiting
+// requests, by classes that take turns. A request that has passed a stage does not pass it again
+// for the same bytes.
 //
 //	Ask --> job --> project --> user --> policy --> policy --> total --> may pass
 //	        by link  by user    by link  by user    by user    by user
 //
-// What one site allows may be the first of some links' two policies and the
-// second of others'.
+// The allowance of one site may be the first policy stage of some links and the second of others.
 //
-// So the daemon's rate is shared among users, and a user's among his links,
-// however many of them he has.
+// So the daemon's rate is shared among users, and a user's among the user's links, however many
+// there are.
 const (
 	atJob = iota
 	atProject
@@ -30,38 +28,36 @@ const (
 	stages  = atTotal + 1
 )
 
-// Turns are those of start-time fair queueing. A class's mark is the bytes that
-// it was given so far, and next is who has the lowest. The stage's clock is the
-// highest mark at which anybody was served: who comes for the first time, or
-// stayed behind since he wanted nothing, starts there. So nobody saves up a
-// right to be served, and who leaves the line to copy a piece, as a user's only
-// link does each time, comes back with the mark that he left with.
+// Turns follow start-time fair queueing. A class's mark is the bytes that it was granted so far,
+// and the class with the lowest mark is next. The stage's clock is the highest mark of any class
+// served: a class that is new, or fell behind because it was idle, starts there. So no class
+// accumulates a right to be served, and a class that leaves the queue to copy a piece, as a user's
+// only link does each time, returns with the mark that it left with.
 
-// stage is a bucket and those who wait for it.
+// stage is a bucket and the classes that wait for it.
 type stage struct {
 	bucket
 	line   line
 	clock  int64 // bytes
 	turns  uint64
-	queued bool // in the Quota's list of those with a line
+	queued bool // in the Quota's list of stages with a queue
 
-	links   int               // live, that pass here
+	links   int               // live links through this stage
 	sharers map[string]*class // where classes are users
 }
 
-// class is one of those who share a stage.
+// class is one of the classes that share a stage.
 type class struct {
 	first, last *Flow // its requests, the oldest first
 	flows       int
-	links       int // live, of a class in sharers
+	links       int // live links, for a class in sharers
 
 	mark  int64  // bytes
-	turn  uint64 // when it came or was served last; of equal marks the lowest is next
-	place int    // in the line
+	turn  uint64 // when it arrived or was served last; among equal marks the lowest is next
+	place int    // index in the queue
 }
 
-// line is the classes that have requests, a heap (container/heap) whose first is
-// next.
+// line is the classes with requests, a heap (container/heap) whose first is next.
 type line []*class
 
 func (l line) Len() int { return len(l) }
@@ -88,15 +84,14 @@ func (l *line) Pop() any {
 	return c
 }
 
-// join brings a class up to date that had no requests.
+// join updates the mark of a class that had no requests.
 func (s *stage) join(c *class) {
 	c.mark = max(c.mark, s.clock)
 	c.turn = s.turns
 	s.turns++
 }
 
-// serve gives n bytes to class c. If c stays in the line, its place there is to
-// be fixed.
+// serve grants n bytes to class c. If c stays in the queue, the caller must fix its place there.
 func (s *stage) serve(c *class, n int) {
 	s.take(n)
 	s.clock = max(s.clock, c.mark)
@@ -105,7 +100,7 @@ func (s *stage) serve(c *class, n int) {
 	s.turns++
 }
 
-// push puts f at the end of its class's requests.
+// push appends f to its class's requests.
 func (s *stage) push(f *Flow, c *class) {
 	f.next = nil
 	c.flows++
@@ -136,7 +131,7 @@ func (s *stage) pop() *Flow {
 	return f
 }
 
-// giveBack takes n bytes back that class c was given and did not use.
+// giveBack returns n bytes that class c was granted and did not use.
 func (s *stage) giveBack(c *class, n int) {
 	if s.rate == 0 {
 		return
@@ -148,7 +143,7 @@ func (s *stage) giveBack(c *class, n int) {
 	}
 }
 
-// remove takes f out of its class's requests.
+// remove removes f from its class's requests.
 func (s *stage) remove(f *Flow, c *class) {
 	var before *Flow
 	for g := c.first; g != f; g = g.next {
@@ -169,9 +164,9 @@ func (s *stage) remove(f *Flow, c *class) {
 	}
 }
 
-// A round is the time in which each of those who wait is to have its turn. It
-// sets how much a flow may ask for at once: little where many wait, so that no
-// turn is far off; much where few do, so that a turn is worth its cost.
+// A round is the time in which every waiting class should have its turn. It determines how much a
+// flow may ask for at once: little with many waiting, so that no turn is far off; much with few, so
+// that a turn is worth its cost.
 const (
 	roundTime = 50 * time.Millisecond
 	minPiece  = 8 << 10   // bytes
@@ -179,7 +174,7 @@ const (
 	mostPiece = 1 << 20   // bytes: no link copies more at once
 )
 
-// idle reports whether nobody has a link here and the bucket owes nothing.
+// idle reports whether no link passes here and the bucket has no debt.
 func (s *stage) idle(now time.Time) bool {
 	if s.links > 0 {
 		return false
@@ -188,7 +183,7 @@ func (s *stage) idle(now time.Time) bool {
 	return s.rate == 0 || s.level >= s.burst
 }
 
-// share is what one more request of class c may have here at once.
+// share returns how much one more request of class c may ask for at once.
 func (s *stage) share(c *class) int {
 	if s.rate == 0 {
 		return mostPiece
@@ -198,8 +193,8 @@ func (s *stage) share(c *class) int {
 		classes++
 	}
 	n := s.rate * roundTime.Seconds() / float64(classes*(c.flows+1))
-	// A class with one link has one piece of each batch. Were that less than its
-	// share of the batch, the links of others would take the rest of it.
+	// A class with one link gets one piece of each batch. If that were less than its share of the
+	// batch, the links of others would take the rest of it.
 	most := min(max(maxPiece, s.rate*batchTime.Seconds()), mostPiece)
 	return int(min(max(n, minPiece), most))
 }
