@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
-// Config is the audit log as a part of a daemon's settings.
+// Config holds the audit log's part of a daemon's settings.
 type Config struct {
 	Folder    string      `yaml:"folder" example:"$STATE/audit" help:"Folder for the audit log, made when it is not there. Without one it is the folder audit in the state directory that the service manager gives the daemon ($STATE_DIRECTORY), and there is no audit log where it gives none. \"none\" is no audit log."`
 	Size      daemon.Size `yaml:"size" default:"64MiB" min:"4KiB" max:"16GiB" help:"Size at which a new file is begun; each day and each start begin one as well."`
@@ -16,7 +16,7 @@ type Config struct {
 
 const none = "none"
 
-// Check relates the keys to each other.
+// Check validates the keys against each other.
 func (c Config) Check() error {
 	if c.Folder != "" && c.Folder != none && !filepath.IsAbs(c.Folder) {
 		return daemon.Wrong("folder", "%q is no absolute path", c.Folder)

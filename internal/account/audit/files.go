@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// A log's files are STEM.SEQ.DAY.jsonl: SEQ is the number of the first record
-// in it, in twelve digits so that names sort, and DAY that record's, as 20061102.
-// STEM.lock says which process writes.
+// A log's files are STEM.SEQ.DAY.jsonl: SEQ is the number of the first record in it, in twelve
+// digits so that names sort, and DAY that record's, as 20061102. The process that writes holds
+// STEM.lock.
 
 const (
 	extension   = ".jsonl"
 	dayFormat   = "20060102"
-	maxWriters  = 9 // processes of one daemon that write at a time, as in a hand-over
+	maxWriters  = 9 // processes of one daemon that write at the same time, as in a handover
 	folderMode  = 0o750
 	fileMode    = 0o640
 	maxInFolder = 1 << 20
@@ -30,7 +30,7 @@ func fileName(stem string, seq uint64, day string) string {
 	return fmt.Sprintf("%s.%012d.%s%s", stem, seq, day, extension)
 }
 
-// fileSeq reads the number of the first record from a file's name.
+// fileSeq returns the number of the first record from a file's name.
 func fileSeq(stem, name string) (uint64, bool) {
 	rest, ok := strings.CutPrefix(name, stem+".")
 	if !ok {
@@ -42,7 +42,7 @@ func fileSeq(stem, name string) (uint64, bool) {
 	return seq, ok && dot && err == nil && len(day) == len(dayFormat) && len(number) >= 12
 }
 
-// stemOf makes a file name's beginning of a daemon's identity: proxy-p1.
+// stemOf returns the prefix of file names for a daemon's identity: proxy-p1.
 func stemOf(daemon string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -53,9 +53,9 @@ func stemOf(daemon string) string {
 	}, daemon)
 }
 
-// lockStem returns the stem that this process alone writes under, and the file
-// that holds its place. A daemon that hands over to a younger process has two
-// of them for a while; the younger has a log of its own, named STEM+2.
+// lockStem returns the stem that only this process writes under, and the file that holds its lock.
+// During a handover a daemon has two processes for a while; the younger has a log of its own, named
+// STEM+2.
 func lockStem(folder, daemon string) (stem string, lock *os.File, err error) {
 	for n := 1; n <= maxWriters; n++ {
 		if stem = stemOf(daemon); n > 1 {
@@ -114,16 +114,16 @@ func list(folder, stem string) ([]logFile, error) {
 	return files, nil
 }
 
-// Head is the place in a chain that the next record continues from.
+// Head is the position in a chain from which the next record continues.
 type Head struct {
 	Seq  uint64 // of the last record; 0: there is none
 	Hash string // of its line; "" with Seq 0
 }
 
-// String is the form that logs show and ParseHead reads.
+// String returns the form that logs show and ParseHead parses.
 func (h Head) String() string { return fmt.Sprintf("%d:%s", h.Seq, h.Hash) }
 
-// ParseHead reads the form of String.
+// ParseHead parses the form of String.
 func ParseHead(s string) (Head, error) {
 	seq, hash, ok := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(seq, 10, 64)
@@ -133,15 +133,14 @@ func ParseHead(s string) (Head, error) {
 	return Head{n, hash}, nil
 }
 
-// before is what a new process finds of a log.
+// before is the state of a log found by a new process.
 type before struct {
 	head Head
-	file string // the newest; "" is none
-	torn int    // bytes of an unfinished line at its end
+	file string // the newest; "": none
+	torn int    // bytes of an incomplete line at its end
 }
 
-// recoverHead reads the newest file to its end. It does not care what the
-// lines hold: Verify does.
+// recoverHead reads the newest file to its end. It does not validate the lines: Verify does.
 func recoverHead(files []logFile) (b before, err error) {
 	for i := len(files) - 1; i >= 0; i-- {
 		head, torn, err := tail(files[i])
@@ -155,7 +154,7 @@ func recoverHead(files []logFile) (b before, err error) {
 			b.head = head
 			return b, nil
 		}
-		// It was begun and nothing of it reached the disk: the one before holds the head.
+		// It was begun, but nothing of it reached the disk: the previous file has the head.
 	}
 	return b, nil
 }
@@ -181,8 +180,8 @@ func tail(f logFile) (h Head, torn int, err error) {
 	}
 }
 
-// readLine returns the next line with its newline, or what there is without
-// one and io.EOF. The line is the caller's.
+// readLine returns the next line with its newline, or the rest without one and io.EOF. The caller
+// owns the line.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -197,8 +196,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// beyondLimit returns those of the oldest files that are to go so that all are not
-// larger than keep; the last two stay.
+// beyondLimit returns the oldest files that must be removed to reduce the total to keep; the last
+// two stay.
 func beyondLimit(files []logFile, keep int64) []logFile {
 	var total int64
 	for _, f := range files {

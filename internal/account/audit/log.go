@@ -16,21 +16,20 @@ import (
 
 // Bounds of a Log.
 const (
-	queueLen  = 8192 // records that wait to be written; what comes on top is lost, and counted
-	batchLen  = 256  // records of one write
+	queueLen  = 8192 // queued records; further ones are lost, and counted
+	batchLen  = 256  // records in one write
 	syncEvery = time.Second
 	sayEvery  = time.Hour   // the head, to the daemon's log
-	nagEvery  = time.Minute // that writing fails, to the daemon's log
+	nagEvery  = time.Minute // a failure to write, to the daemon's log
 
-	retryEvery = 500 * time.Millisecond // after writing failed
+	retryEvery = 500 * time.Millisecond // after a failed write
 )
 
-// Log is a daemon's audit log. A nil Log takes records and keeps none. Safe
-// for concurrent use.
+// Log is a daemon's audit log. A nil Log accepts records and discards them. Safe for concurrent
+// use.
 //
-// What Append took reaches the file within a moment and the disk within
-// syncEvery: a crash of the daemon loses what is in the queue, a loss of power
-// at most the last second.
+// A record passed to Append reaches the file within a moment and the disk within syncEvery: a crash
+// of the daemon loses the queue, a power failure at most the last second.
 type Log struct {
 	cfg    Config
 	daemon string
@@ -38,18 +37,17 @@ type Log struct {
 	now    func() time.Time
 
 	queue   chan Record
-	dropped atomic.Uint64 // not in the queue for want of room, and not yet said
+	dropped atomic.Uint64 // dropped because the queue was full, and not recorded yet
 	lost    atomic.Uint64 // since the start
 	written atomic.Uint64 // likewise
 	failing atomic.Pointer[error]
-	wrote   atomic.Int64 // when, in Unix nanoseconds; 0 before the first time
+	wrote   atomic.Int64 // time of the last write, in Unix nanoseconds; 0 before the first
 
-	w writer // of the goroutine in Serve
+	w writer // used only by the goroutine in Serve
 }
 
-// Open finds the end of what is there of the daemon's log. It returns nil when
-// the settings name no folder. The daemon is named as its certificate names
-// it: "proxy p1". Nothing is written until Serve.
+// Open finds the end of the daemon's existing log. It returns nil when the settings name no folder.
+// The daemon is named as in its certificate: "proxy p1". Nothing is written until Serve.
 func Open(cfg Config, daemon string, log *slog.Logger) (*Log, error) {
 	switch {
 	case cfg.Folder == none:
@@ -89,7 +87,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Append takes a record; it never waits. Seq, Time, Daemon and Prev are filled in.
+// Append queues a record; it never blocks. It fills in Seq, Time, Daemon and Prev.
 func (l *Log) Append(r Record) {
 	if l == nil {
 		return
@@ -104,8 +102,8 @@ func (l *Log) Append(r Record) {
 	}
 }
 
-// Ready says why no new link is to be made: with on_failure refuse, while the
-// log cannot be written. The error is an overlay.ErrOverloaded.
+// Ready returns why no new link may be set up: with on_failure refuse, while the log cannot be
+// written. The error is an overlay.ErrOverloaded.
 func (l *Log) Ready() error {
 	if l == nil || l.cfg.OnFailure != "refuse" {
 		return nil
@@ -125,7 +123,7 @@ type Status struct {
 	Failing string `json:"failing,omitempty"` // why nothing can be written
 }
 
-// Status returns the present state; nil of a nil Log.
+// Status returns the current state; nil for a nil Log.
 func (l *Log) Status() *Status {
 	if l == nil {
 		return nil
@@ -137,8 +135,8 @@ func (l *Log) Status() *Status {
 	return st
 }
 
-// Start serves the log until the returned function is called, which waits until
-// everything is written. A daemon defers it before all that appends.
+// Start serves the log until the returned function is called, which waits until everything is
+// written. A daemon must defer that function before anything that appends.
 func (l *Log) Start() (stop func()) {
 	if l == nil {
 		return func() {}
@@ -152,9 +150,8 @@ func (l *Log) Start() (stop func()) {
 	}
 }
 
-// Serve writes what is appended until ctx ends, and then what was appended
-// before. It writes the records Start and Stop, and closes the log. Call it
-// once.
+// Serve writes appended records until ctx ends, and then those appended before. It writes the
+// records Start and Stop, and closes the log. Call it once.
 func (l *Log) Serve(ctx context.Context) {
 	defer l.w.lock.Close()
 	begin := l.now()
@@ -182,14 +179,14 @@ func (l *Log) Serve(ctx context.Context) {
 	}
 }
 
-// withSource completes a record that the log itself makes.
+// withSource completes a record that the log itself creates.
 func (l *Log) withSource(r Record) Record {
 	r.Time, r.Daemon = l.now(), l.daemon
 	r.clean()
 	return r
 }
 
-// batch is r and what else waits, without the refusals that are left out.
+// batch returns r and other queued records, without the refusals that are left out.
 func (l *Log) batch(r Record) []Record {
 	var out []Record
 	for n := 1; ; n++ {
@@ -199,12 +196,12 @@ func (l *Log) batch(r Record) []Record {
 		if n == batchLen || len(l.queue) == 0 {
 			return out
 		}
-		r = <-l.queue // this goroutine is the only one to take
+		r = <-l.queue // only this goroutine takes from the queue
 	}
 }
 
-// flush does what is due by the clock: tells what was left out or lost, brings
-// everything to the disk, and says where the chain's head is.
+// flush does the periodic work: it records what was left out or lost, syncs the file, and logs the
+// chain's head.
 func (l *Log) flush(end bool) {
 	now := l.now()
 	l.write(l.w.spare.collectDue(now, false))
@@ -221,8 +218,8 @@ func (l *Log) flush(end bool) {
 	}
 }
 
-// write appends the records to the file, each as the next of the chain, after
-// those that the log owes: that a file begins, that records were lost.
+// write appends the records to the file, each as the next of the chain, after those that the log
+// owes: that a file begins, that records were lost.
 func (l *Log) write(records []Record) {
 	l.w.unsaid += l.dropped.Swap(0)
 	failing := l.failing.Load()
@@ -283,8 +280,8 @@ func (l *Log) write(records []Record) {
 	}
 }
 
-// owed is how many records are lost if these are not written; those of the log
-// itself are made anew.
+// owed returns how many records are lost if these are not written; those that the log creates are
+// created anew.
 func owed(records []Record) (n uint64) {
 	for _, r := range records {
 		if r.Event != File && r.Event != Recovered && r.Event != Lost {
@@ -294,7 +291,7 @@ func owed(records []Record) (n uint64) {
 	return n
 }
 
-// A placed head is one with the end of its line.
+// A placed head is a head with the offset of the end of its line.
 type placed struct {
 	Head
 	end int
@@ -313,7 +310,7 @@ func chain(head Head, records []Record) (buf []byte, heads []placed) {
 	return buf, heads
 }
 
-// A writer is what the goroutine in Serve knows.
+// A writer is the state of the goroutine in Serve.
 type writer struct {
 	stem   string
 	lock   *os.File
@@ -325,22 +322,22 @@ type writer struct {
 	size   int64
 	dirty  bool // written since the last Sync
 	head   Head
-	before before // of the file that is begun next
-	unsaid uint64 // records lost that the log does not tell yet
+	before before // of the next new file
+	unsaid uint64 // lost records that the log has not recorded yet
 	spare  sampler
-	said   time.Time // when the head was
-	tried  time.Time // when writing was
-	nagged time.Time // when it was said that writing fails
+	said   time.Time // when the head was logged
+	tried  time.Time // time of the last attempt to write
+	nagged time.Time // when a failure to write was logged
 }
 
-// A file is what the log is written to.
+// A file is the file that the log is written to.
 type file interface {
 	Write([]byte) (int, error)
 	Sync() error
 	Close() error
 }
 
-// newFile begins a file and returns the records that it has to begin with.
+// newFile begins a file and returns the records with which it must begin.
 func (l *Log) newFile(day string) ([]Record, error) {
 	if l.w.file != nil {
 		l.w.before = before{file: filepath.Base(l.w.path)}
@@ -352,7 +349,7 @@ func (l *Log) newFile(day string) ([]Record, error) {
 	}
 	path := filepath.Join(l.cfg.Folder, fileName(l.w.stem, l.w.head.Seq+1, day))
 	f, err := l.w.create(path)
-	if errors.Is(err, os.ErrExist) { // begun before, and nothing of it was written
+	if errors.Is(err, os.ErrExist) { // begun before, but nothing of it was written
 		if err = os.Remove(path); err == nil {
 			f, err = l.w.create(path)
 		}
@@ -370,11 +367,11 @@ func (l *Log) newFile(day string) ([]Record, error) {
 		first = append(first, l.withSource(Record{Event: Recovered, Reason: fmt.Sprintf(
 			"%s ends with %d bytes of an unfinished line", l.w.before.file, l.w.before.torn)}))
 	}
-	l.w.said = time.Time{} // with the next flush
+	l.w.said = time.Time{} // log the head with the next flush
 	return first, nil
 }
 
-// prune removes what is too much.
+// prune removes the oldest files beyond the limit.
 func (l *Log) prune() {
 	files, err := list(l.cfg.Folder, l.w.stem)
 	for _, f := range beyondLimit(files, int64(l.cfg.Keep)) {
@@ -386,8 +383,8 @@ func (l *Log) prune() {
 	}
 }
 
-// fail counts lost records and says why. The file that failed, which ends with
-// torn bytes of a line, is left as it is; what comes later goes to a new one.
+// fail counts lost records and logs the reason. The file that failed, which ends with torn bytes of
+// a line, is left as it is; later records go to a new one.
 func (l *Log) fail(err error, lost uint64, torn int) {
 	l.lost.Add(lost)
 	l.w.unsaid += lost

@@ -8,8 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
-// NoteChange records that a setting has another value: what a daemon gives to
-// daemon.OnChange. Rule is the key.
+// NoteChange records that a setting has changed; pass it to daemon.OnChange. Rule is the key.
 func (l *Log) NoteChange(c daemon.Change) {
 	effect := "now"
 	if !c.Now {
@@ -26,7 +25,7 @@ var (
 	metricWritten = metrics.Gauge("isthmus_audit_last_write_timestamp_seconds", "When the audit log was last written, in seconds since 1970.")
 )
 
-// Metrics says what Prometheus reads of the log; of a nil Log, nothing.
+// Metrics returns the log's Prometheus metrics; none for a nil Log.
 func (l *Log) Metrics() metrics.Source {
 	return metrics.Source{
 		Families: []*metrics.Family{metricRecords, metricLost, metricWaiting, metricFailing, metricWritten},

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Filter says which records are wanted. A zero field wants all. Texts may hold
-// the marks of path.Match; a job may be given by the beginning of its id.
+// Filter selects records. A zero field selects all. Texts may be patterns of path.Match; a job may
+// be given by a prefix of its id.
 type Filter struct {
 	From, To  time.Time // From <= Time < To
 	User      string
@@ -29,7 +29,7 @@ type Filter struct {
 	Link      string
 }
 
-// Check reports a pattern that cannot be read.
+// Check returns an error for an invalid pattern.
 func (f Filter) Check() error {
 	for _, p := range []string{f.User, f.Project, f.Job, f.Site, f.Node, f.Event, f.Effect, f.Technique, f.Daemon, f.Link} {
 		if _, err := path.Match(p, ""); err != nil {
@@ -39,7 +39,7 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Match reports whether a record is wanted.
+// Match reports whether a record is selected.
 func (f Filter) Match(r *Record) bool {
 	return (f.From.IsZero() || !r.Time.Before(f.From)) && (f.To.IsZero() || r.Time.Before(f.To)) &&
 		matches(f.User, r.User) && matches(f.Project, r.Project) &&
@@ -53,7 +53,7 @@ func matches(pattern, text string) bool {
 	if pattern == "" {
 		return true
 	}
-	ok, _ := path.Match(pattern, text) // Check has seen the pattern
+	ok, _ := path.Match(pattern, text) // Check has validated the pattern
 	return ok
 }
 
@@ -61,8 +61,8 @@ func matchesOne(pattern string, texts []string) bool {
 	return pattern == "" || slices.ContainsFunc(texts, func(s string) bool { return matches(pattern, s) })
 }
 
-// Read calls each for every record of the files, in their order. Lines that
-// are no records are counted and passed over: Verify is who judges them.
+// Read calls each for every record of the files, in their order. It counts and skips invalid lines:
+// Verify judges them.
 func Read(files []string, each func(*Record) error) (bad int, err error) {
 	for _, name := range files {
 		n, err := readFile(name, each)
@@ -83,7 +83,7 @@ func readFile(name string, each func(*Record) error) (bad int, err error) {
 	for {
 		line, err := readLine(in)
 		if errors.Is(err, io.EOF) {
-			return bad, nil // what is behind the last newline is not finished
+			return bad, nil // the part after the last newline is incomplete
 		}
 		if err != nil {
 			return bad, fmt.Errorf("%s: %w", name, err)
@@ -99,9 +99,8 @@ func readFile(name string, each func(*Record) error) (bad int, err error) {
 	}
 }
 
-// Join completes records from what other daemons wrote about the same link. A
-// proxy does not know sites: the broker's decision does. Add every record
-// first.
+// Join completes records from other daemons' records about the same link. A proxy does not know
+// sites: the broker's decision has them. Add every record first.
 type Join struct{ known map[string]Record }
 
 // Add remembers what a record says about its link.
@@ -117,7 +116,7 @@ func (j *Join) Add(r *Record) {
 	j.known[r.Link] = k
 }
 
-// Complete fills what r lacks.
+// Complete fills in the missing fields of r.
 func (j *Join) Complete(r *Record) {
 	if k, ok := j.known[r.Link]; ok && r.Link != "" {
 		fill(r, &k)
@@ -138,34 +137,34 @@ func fill(r, from *Record) {
 	}
 }
 
-// Keys are what sums can be grouped by.
+// Keys lists the keys by which sums can be grouped.
 var Keys = []string{"user", "project", "job", "sites", "technique", "relay", "daemon", "event", "effect", "rule", "month", "day", "hour"}
 
-// Sum adds up records in groups. A link that several daemons carried, such as
-// two gateways and a proxy, is in each one's log: it is counted once, by the
-// record with the most bytes, when the records name the link.
+// Sum adds up records in groups. A link that several daemons carried, such as two gateways and a
+// proxy, is in each one's log: it is counted once, by the record with the most bytes, if the
+// records name the link.
 type Sum struct {
 	By   []string       // some of Keys
-	Zone *time.Location // of days
+	Zone *time.Location // for month, day and hour
 
 	groups map[string]*Group
 	links  map[string]Record // ends of links, by id: the one with the most bytes
-	// Unnamed are the daemons that wrote link ends without the link's id, and
-	// how many. With more than one of them the sums may hold a link twice.
+	// Unnamed lists the daemons that wrote link ends without the link's id, with the number of
+	// these. With more than one daemon in it, the sums may count a link twice.
 	Unnamed map[string]uint64
 }
 
 // Group is a sum of records that agree in By.
 type Group struct {
 	By       map[string]string `json:"by,omitempty"`
-	Records  uint64            `json:"records"` // those that a record stands for included
-	Bytes    uint64            `json:"bytes"`   // both ways
+	Records  uint64            `json:"records"` // including those that a record stands for
+	Bytes    uint64            `json:"bytes"`   // in both directions
 	Sent     uint64            `json:"sent"`
 	Received uint64            `json:"received"`
 	Seconds  float64           `json:"seconds"`
 }
 
-// Check reports a key that there is not.
+// Check returns an error for an unknown key.
 func (s *Sum) Check() error {
 	for _, key := range s.By {
 		if !slices.Contains(Keys, key) {
@@ -175,7 +174,7 @@ func (s *Sum) Check() error {
 	return nil
 }
 
-// Add takes one record.
+// Add adds one record.
 func (s *Sum) Add(r *Record) {
 	if s.groups == nil {
 		s.groups, s.links, s.Unnamed = map[string]*Group{}, map[string]Record{}, map[string]uint64{}
@@ -214,7 +213,7 @@ func (s *Sum) count(r *Record) {
 	g.Seconds += r.Seconds
 }
 
-// value is what a record has under a key.
+// value returns a record's value for a key.
 func (s *Sum) value(r *Record, key string) string {
 	t := r.Time.In(s.Zone)
 	switch key {
@@ -224,7 +223,7 @@ func (s *Sum) value(r *Record, key string) string {
 		return r.Project
 	case "job":
 		return r.Job
-	case "sites": // of either direction
+	case "sites": // in either direction
 		return strings.Join(slices.Sorted(slices.Values(r.Sites)), " ")
 	case "technique":
 		return r.Technique
@@ -245,7 +244,7 @@ func (s *Sum) value(r *Record, key string) string {
 	case "hour":
 		return t.Format("2006-01-02 15")
 	}
-	panic("audit: no key " + key) // Check has seen it
+	panic("audit: no key " + key) // Check has validated it
 }
 
 // Groups returns the sums, the most bytes first. Call it once, after all Adds.

@@ -12,27 +12,27 @@ import (
 	"unicode/utf8"
 )
 
-// Event says what a record is about.
+// Event is the subject of a record.
 type Event string
 
-// The events. Those of the log itself are written by this package.
+// The events. This package writes those of the log itself.
 const (
-	Decision  Event = "decision"   // two processes asked to be connected; Effect says what became of it
+	Decision  Event = "decision"   // two processes asked to be connected; Effect has the result
 	LinkStart Event = "link-start" // a process got a connection to another
-	LinkEnd   Event = "link-end"   // a connection is over that this daemon carried, or by OwnWord nobody; Sent and Received count
+	LinkEnd   Event = "link-end"   // end of a connection that this daemon carried, or, with OwnWord, that no daemon carried; has Sent and Received
 	Refusal   Event = "refusal"    // a caller was turned away: a bad ticket, an unknown certificate, another user
-	Session   Event = "session"    // a daemon or an admin came, or left
+	Session   Event = "session"    // a session of a daemon or an admin began or ended
 	Process   Event = "process"    // a process of a job registered with its helper, or left
 	JobStart  Event = "job-start"  // a job was started on this node
-	JobEnd    Event = "job-end"    // ... and is over
-	Enrolment Event = "enrolment"  // somebody asked for a certificate; Effect says what became of it, Rule by what
-	Revoke    Event = "revoke"     // a certificate is not believed any more
-	Settings  Event = "settings"   // settings or policy were read anew
+	JobEnd    Event = "job-end"    // the job is over
+	Enrolment Event = "enrolment"  // a certificate was requested; Effect has the result, Rule what decided
+	Revoke    Event = "revoke"     // a certificate was revoked
+	Settings  Event = "settings"   // settings or policy were reloaded
 
-	Start     Event = "start"     // the daemon began
-	Stop      Event = "stop"      // the daemon ended in order
+	Start     Event = "start"     // the daemon started
+	Stop      Event = "stop"      // the daemon ended cleanly
 	File      Event = "file"      // the first record of each file
-	Recovered Event = "recovered" // the file before ends in the middle of a line
+	Recovered Event = "recovered" // the previous file ends in the middle of a line
 	Lost      Event = "lost"      // Count records could not be written
 )
 
@@ -40,16 +40,15 @@ const (
 const (
 	Permitted = "permitted" // and done
 	Refused   = "refused"   // by a rule
-	Failed    = "failed"    // permitted, but it did not come about
+	Failed    = "failed"    // permitted, but failed
 )
 
-// OwnWord is the Rule of a LinkEnd of a connection that no daemon carried: what it
-// moved is what the processes at its ends say.
+// OwnWord is the Rule of a LinkEnd of a connection that no daemon carried: its counts are those
+// reported by the processes at its ends.
 const OwnWord = "own-word"
 
-// OwnWordReason is the Reason of such a record. The process was killed, and had said
-// nothing of the link for the given time; 0 means that it said itself that the link
-// was over.
+// OwnWordReason returns the Reason of such a record. The process was killed, and its last report on
+// the link was older by the given time; 0 means that the process itself reported the link's end.
 func OwnWordReason(unsaid time.Duration) string {
 	if unsaid == 0 {
 		return "no daemon carried it: the bytes are what the process says"
@@ -57,13 +56,13 @@ func OwnWordReason(unsaid time.Duration) string {
 	return fmt.Sprintf("no daemon carried it, and the process was gone without a word: the bytes are at least these, which it said %v before", unsaid.Round(time.Millisecond))
 }
 
-// Record is one line of an audit log. Log fills in Seq, Time, Daemon and Prev.
-// Texts are cut to maxText bytes, and what is not printable in them is
-// escaped: they may come from strangers. Put no secret into any of them.
+// Record is one line of an audit log. Log fills in Seq, Time, Daemon and Prev. Texts are cut to
+// maxText bytes, and unprintable characters in them are escaped: they may come from untrusted
+// peers. Put no secret into any of them.
 type Record struct {
-	Seq    uint64    `json:"seq"`    // of the log, from 1
+	Seq    uint64    `json:"seq"`    // in the log, from 1
 	Time   time.Time `json:"time"`   // UTC
-	Daemon string    `json:"daemon"` // whose log it is, as "proxy p1"
+	Daemon string    `json:"daemon"` // the log's daemon, as "proxy p1"
 	Event  Event     `json:"event"`
 	Effect string    `json:"effect,omitempty"` // of a decision
 
@@ -71,32 +70,32 @@ type Record struct {
 	Project   string   `json:"project,omitempty"`   // likewise
 	Job       string   `json:"job,omitempty"`       // its id
 	Ranks     []uint32 `json:"ranks,omitempty"`     // of the two processes, the asker first
-	Sites     []string `json:"sites,omitempty"`     // in the order of Ranks, as far as they are known
+	Sites     []string `json:"sites,omitempty"`     // in the order of Ranks, as far as known
 	Nodes     []string `json:"nodes,omitempty"`     // likewise
 	Technique string   `json:"technique,omitempty"` // of the connection
 	Relay     string   `json:"relay,omitempty"`     // the proxy's name
 	Link      string   `json:"link,omitempty"`      // the connection's id, the same in every daemon's log
-	Peer      string   `json:"peer,omitempty"`      // who called, as certificate or address
+	Peer      string   `json:"peer,omitempty"`      // the caller, as certificate or address
 
 	Sent     uint64  `json:"sent,omitempty"`     // bytes from the first of Sites or Ranks to the second
-	Received uint64  `json:"received,omitempty"` // bytes the other way
-	Seconds  float64 `json:"seconds,omitempty"`  // that it lasted
+	Received uint64  `json:"received,omitempty"` // bytes in the other direction
+	Seconds  float64 `json:"seconds,omitempty"`  // duration
 
 	Rule   string `json:"rule,omitempty"`   // what decided: a policy's rule, the name of a check
 	Reason string `json:"reason,omitempty"` // for people
-	Count  uint64 `json:"count,omitempty"`  // how many this record stands for, when not one
+	Count  uint64 `json:"count,omitempty"`  // how many events this record stands for, if not one
 
-	Prev string `json:"prev"` // SHA-256 of the line before, in hex, "" in the first of all
+	Prev string `json:"prev"` // SHA-256 of the previous line, in hex; "" in the first of all
 }
 
-// Bounds of a record, so that nobody fills the log with one.
+// Bounds of a record, so that no single record fills the log.
 const (
 	maxText  = 1024
 	maxItems = 16
-	maxLine  = 256 << 10 // far above what the others allow
+	maxLine  = 256 << 10 // far above what the other bounds permit
 )
 
-// clean brings a record into the bounds.
+// clean brings a record within the bounds.
 func (r *Record) clean() {
 	for _, s := range []*string{
 		&r.Daemon, &r.Effect, &r.User, &r.Project, &r.Job, &r.Technique, &r.Relay, &r.Link, &r.Peer, &r.Rule, &r.Reason,
@@ -112,7 +111,7 @@ func (r *Record) clean() {
 	r.Time = r.Time.UTC().Truncate(time.Microsecond)
 }
 
-// printables copies: the caller's slice is the caller's.
+// printables copies: it must not modify the caller's slice.
 func printables(texts []string) []string {
 	var out []string
 	for _, s := range texts[:min(len(texts), maxItems)] {
@@ -121,10 +120,9 @@ func printables(texts []string) []string {
 	return out
 }
 
-// Printable returns s, cut to maxText bytes, with everything in it that a
-// terminal or a reader could take for something else as a Go escape: control
-// characters, those that turn the direction of writing, bytes that are not
-// UTF-8, and the backslash itself.
+// Printable returns s, cut to maxText bytes, with Go escapes for everything that a terminal or a
+// reader could misinterpret: control characters, those that change the writing direction, bytes
+// that are not UTF-8, and the backslash itself.
 func Printable(s string) string {
 	if len(s) > maxText {
 		end := maxText
@@ -142,18 +140,18 @@ func Printable(s string) string {
 	return s
 }
 
-// encode appends the record as a line, with its newline. The record is clean.
+// encode appends the record as a line, with its newline. The record must be clean.
 func (r *Record) encode(buf []byte) []byte {
 	b := bytes.NewBuffer(buf)
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
-		panic("audit: " + err.Error()) // every field has a JSON form; a Seconds that is not a number is a fault of ours
+		panic("audit: " + err.Error()) // every field has a JSON form; a Seconds that is not a number is an error in this program
 	}
 	return b.Bytes()
 }
 
-// Parse reads one line, with or without its newline, strictly.
+// Parse parses one line, with or without its newline, strictly.
 func Parse(line []byte) (Record, error) {
 	var r Record
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -167,7 +165,7 @@ func Parse(line []byte) (Record, error) {
 	return r, nil
 }
 
-// hashOf is what the next line's Prev must be. The newline does not count.
+// hashOf returns the required Prev of the next line. The newline does not count.
 func hashOf(line []byte) string {
 	sum := sha256.Sum256(bytes.TrimSuffix(line, []byte("\n")))
 	return hex.EncodeToString(sum[:])

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Refusals need no identity to cause, so that a flood of them could push
-// everything else out of the log. In each window the first few of each rule
-// are written, and one record stands for the others.
+// Refusals can be caused without an identity, so a flood of them could displace everything else in
+// the log. In each window the first few of each rule are written, and one record stands for the
+// others.
 const (
 	sampleWindow = 10 * time.Second
 	sampleFirst  = 50
-	sampleRules  = 64 // that are told apart; further ones count as one
+	sampleRules  = 64 // distinguished rules; further ones count as one
 )
 
-// sampler decides which refusals are written. It knows no clock.
+// sampler decides which refusals are written. It has no clock.
 type sampler struct {
 	since time.Time
 	rules map[string]*sampledRule
@@ -26,7 +26,7 @@ type sampledRule struct {
 	last    Record
 }
 
-// take reports whether the record is to be written.
+// take reports whether to write the record.
 func (s *sampler) take(r *Record) bool {
 	if r.Event != Refusal {
 		return true
@@ -52,8 +52,8 @@ func (s *sampler) take(r *Record) bool {
 	return false
 }
 
-// collectDue returns the records that stand for those that were left out, when the
-// window is over by now or whenever it is the end, and begins anew.
+// collectDue returns the records that stand for those that were left out, if the window is over at
+// now or end is set, and starts a new window.
 func (s *sampler) collectDue(now time.Time, end bool) []Record {
 	if s.rules == nil || !end && now.Sub(s.since) < sampleWindow {
 		return nil

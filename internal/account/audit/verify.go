@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Chain is one log's files, the oldest first: of one daemon, and of one of its
-// processes where two wrote at a time.
+// Chain is one log's files, the oldest first: of one daemon, and of one of its processes if two
+// wrote at the same time.
 type Chain struct {
 	Name  string   // as "proxy-p1"
 	Files []string // paths
@@ -21,8 +21,8 @@ type Chain struct {
 
 var named = regexp.MustCompile(`^(.+)\.[0-9]{12,20}\.[0-9]{8}\.jsonl$`)
 
-// Chains sorts files into chains. A folder stands for all logs in it. A file
-// that is not named like one of a log is a chain of its own.
+// Chains sorts files into chains. A folder stands for all logs in it. A file whose name is not that
+// of a log file is a chain of its own.
 func Chains(paths []string) ([]Chain, error) {
 	byName := map[string][]string{}
 	add := func(path string) {
@@ -67,24 +67,23 @@ func Chains(paths []string) ([]Chain, error) {
 	return out, nil
 }
 
-// maxFindings bounds a report: after so many, more say nothing new.
+// maxFindings bounds the findings in a report: further ones add nothing.
 const maxFindings = 100
 
-// Report is what Verify finds.
+// Report is the result of Verify.
 type Report struct {
 	Name     string   `json:"name"`
 	Files    int      `json:"files"`
 	Records  uint64   `json:"records"`
-	First    uint64   `json:"first"`              // number of the first record; 1 unless older files are not there
+	First    uint64   `json:"first"`              // number of the first record; 1 unless older files are missing
 	Head     string   `json:"head"`               // of the last record
-	Lost     uint64   `json:"lost"`               // records that the daemon says it could not write
+	Lost     uint64   `json:"lost"`               // records that the daemon reports it could not write
 	Faults   []string `json:"faults,omitempty"`   // what was changed, is missing or cannot be read
 	Warnings []string `json:"warnings,omitempty"` // what a crash explains
 }
 
-// Verify reads a chain and checks that every record follows from the one
-// before. When want is given, the chain must hold it: a head that the daemon's
-// log showed. The error is of reading files.
+// Verify reads a chain and checks that every record follows from the previous one. If want is
+// given, the chain must contain it: a head from the daemon's log. The error is about reading files.
 func Verify(c Chain, want Head) (Report, error) {
 	v := verifier{report: Report{Name: c.Name, Files: len(c.Files)}, want: want}
 	for _, path := range c.Files {
@@ -106,8 +105,8 @@ type verifier struct {
 	report Report
 	head   Head
 	want   Head
-	met    bool   // want was there
-	torn   string // the file before ends in the middle of a line, and nothing has said so yet
+	met    bool   // want was found
+	torn   string // the previous file ends in the middle of a line, and no record has accounted for that yet
 }
 
 func (v *verifier) fault(format string, args ...any) {
@@ -140,7 +139,7 @@ func (v *verifier) read(name string, r io.Reader) error {
 		switch {
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			if before != "" && n <= 2 {
-				v.torn = before // this file says nothing; the next has to
+				v.torn = before // this file does not account for it; the next has to
 			}
 			return nil
 		case errors.Is(err, io.EOF):
