@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// MaxSeries bounds the series of one family whose labels are sites, projects
-// or other names that grow with the grid. Those with the greatest values are
-// shown by name, the rest as one with the label Other.
+// MaxSeries bounds the series of one family whose labels are sites, projects or other names whose
+// number grows with the grid. Those with the greatest values are shown by name, the rest as one
+// with the label Other.
 const MaxSeries = 500
 
-// Other stands for all names beyond MaxSeries.
+// Other replaces all names beyond MaxSeries.
 const Other = "other"
 
 // A Sample is one value with its labels.
@@ -22,9 +22,9 @@ type Sample struct {
 	Value  float64
 }
 
-// Bound returns at most limit of the samples and, if there are more, one that
-// is the sum of the rest, with Other in each label. Which of equal ones are
-// shown does not change from scrape to scrape. It sorts samples.
+// Bound returns at most limit of the samples and, if there are more, one that is the sum of the
+// rest, with Other in each label. The choice among equal ones is stable from scrape to scrape. It
+// sorts samples.
 func Bound(samples []Sample, limit int) []Sample {
 	if len(samples) <= limit {
 		return samples
@@ -45,15 +45,15 @@ func Bound(samples []Sample, limit int) []Sample {
 	return append(samples[:limit:limit], rest)
 }
 
-// PutBounded gives a family the samples, MaxSeries and one of them at most. It
-// is for values whose sum means something.
+// PutBounded puts at most MaxSeries samples, and one for the rest, into a family. It is for values
+// whose sum is meaningful.
 func (w Writer) PutBounded(f *Family, samples []Sample) {
 	for _, s := range Bound(samples, MaxSeries) {
 		w.Put(f, s.Value, s.Labels...)
 	}
 }
 
-// clean mends labels that are no UTF-8, which Prometheus would refuse.
+// clean repairs labels that are not UTF-8, which Prometheus would refuse.
 func clean(labels []string) []string {
 	for i, l := range labels {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
@@ -61,12 +61,11 @@ func clean(labels []string) []string {
 	return labels
 }
 
-// setupBounds are the upper bounds of a Distribution's classes, in seconds: from
-// a dial within a machine room to a relay that nearly took too long.
+// setupBounds are the upper bounds of a Distribution's classes, in seconds: from a dial within a
+// machine room to a relay that nearly timed out.
 var setupBounds = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15}
 
-// A Distribution counts durations by class. The zero value is ready; it is safe
-// for concurrent use.
+// A Distribution counts durations by class. The zero value is ready; it is safe for concurrent use.
 type Distribution struct {
 	class [len(setupBounds) + 1]atomic.Uint64
 	nanos atomic.Uint64
@@ -79,8 +78,7 @@ func (d *Distribution) Observe(took time.Duration) {
 	d.nanos.Add(uint64(max(took, 0)))
 }
 
-// read returns the distribution as Prometheus counts: each class with those
-// below it.
+// read returns the distribution in cumulative classes, as Prometheus requires.
 func (d *Distribution) read() (count uint64, sum float64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(setupBounds))
 	for i := range d.class {

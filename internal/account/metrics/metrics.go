@@ -1,11 +1,10 @@
-// Package metrics shows a daemon's figures to Prometheus. A daemon declares its
-// families and one function that reads their values from the counters that it
-// has anyway, at the moment of a scrape; nothing is counted twice, and a daemon
-// that nobody scrapes does nothing for it.
+// Package metrics exports a daemon's metrics to Prometheus. A daemon declares its families and one
+// function that reads their values from its existing counters, at the moment of a scrape; nothing
+// is counted twice, and without scrapes there is no cost.
 //
-// The package knows the exposition, the figures that all daemons share, and
-// how to keep the number of series bounded. What the figures mean is the
-// daemons' business. Its state is one registry for each [Open].
+// The package knows the exposition format, the metrics that all daemons share, and how to bound the
+// number of series. The daemons define the meaning of their metrics. Its state is one registry for
+// each [Open].
 package metrics
 
 import (
@@ -27,15 +26,14 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Family is one metric: its name, what it means and the names of its labels.
+// A Family is one metric: its name, its description and the names of its labels.
 type Family struct {
 	name string
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 }
 
-// Counter returns a family that only grows while the daemon lives. Its name
-// ends in _total.
+// Counter returns a family that only grows during the daemon's life. Its name ends in _total.
 func Counter(name, help string, labels ...string) *Family {
 	return family(prometheus.CounterValue, name, help, labels)
 }
@@ -54,21 +52,21 @@ func family(kind prometheus.ValueType, name, help string, labels []string) *Fami
 	return &Family{name, prometheus.NewDesc(name, help, labels, nil), kind}
 }
 
-// Name is the metric's name.
+// Name returns the metric's name.
 func (f *Family) Name() string { return f.name }
 
-// A Source is what a daemon tells at a scrape. Read is called by several
-// scrapes at a time, and must not wait for a peer.
+// A Source provides a daemon's values at a scrape. Scrapes call Read concurrently; it must not wait
+// for a peer.
 type Source struct {
 	Families []*Family
 	Read     func(Writer)
 }
 
-// A Writer takes the values of one scrape.
+// A Writer collects the values of one scrape.
 type Writer struct{ ch chan<- prometheus.Metric }
 
-// Put gives a counter or gauge one value. The labels are in the order of the
-// family's; any text will do, what is no UTF-8 is mended.
+// Put adds one value of a counter or gauge. The labels are in the order of the family's; text that
+// is not UTF-8 is repaired.
 func (w Writer) Put(f *Family, value float64, labels ...string) {
 	m, err := prometheus.NewConstMetric(f.desc, f.kind, value, clean(labels)...)
 	if err != nil {
@@ -77,7 +75,7 @@ func (w Writer) Put(f *Family, value float64, labels ...string) {
 	w.ch <- m
 }
 
-// PutHistogram gives a histogram one value.
+// PutHistogram adds one value of a histogram.
 func (w Writer) PutHistogram(f *Family, d *Distribution, labels ...string) {
 	count, sum, buckets := d.read()
 	m, err := prometheus.NewConstHistogram(f.desc, count, sum, buckets, clean(labels)...)
@@ -87,7 +85,7 @@ func (w Writer) PutHistogram(f *Family, d *Distribution, labels ...string) {
 	w.ch <- m
 }
 
-// source makes a Source a collector.
+// source makes a Source a prometheus.Collector.
 type source struct{ Source }
 
 func (s source) Describe(ch chan<- *prometheus.Desc) {
@@ -107,18 +105,17 @@ var (
 	limitOver   = Counter("isthmus_limit_refused_total", "What was refused, or ended, because a limit of the settings was reached.", "limit")
 )
 
-// A Limit is a bounded thing of a daemon: how much of it is taken now, and how
-// much there is.
+// A Limit is a bounded resource of a daemon: its current use, and its bound.
 type Limit struct {
 	Name      string
 	Used, Max int
 
 	refused uint64
-	counts  bool // refused means something
+	counts  bool // refused is meaningful
 }
 
-// LimitsOf returns a total, and what the key that has the most takes of its
-// own limit, each by its name; those without a name are left out.
+// LimitsOf returns the limits of a total, and of the key that uses most of its own limit, each by
+// its name; those without a name are left out.
 func LimitsOf(total, perKey string, s limit.Stats) (all []Limit) {
 	if total != "" {
 		all = append(all, Limit{Name: total, Used: s.Used, Max: s.Max, refused: s.Refused + s.Evicted, counts: true})
@@ -147,15 +144,14 @@ func Handler(d Daemon, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError, // one wrong figure is no reason to lose the others
+		ErrorHandling:       promhttp.ContinueOnError, // one wrong value must not suppress the others
 		MaxRequestsInFlight: 4,
 		Timeout:             20 * time.Second,
 	}))
 	return mux
 }
 
-// Open listens on the setting metrics_listen; the Server is nil if it is not
-// set.
+// Open listens on the setting metrics_listen; the Server is nil if it is not set.
 func Open(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (*httpserve.Server, error) {
 	if !at.IsValid() {
 		return nil, nil
@@ -163,7 +159,7 @@ func Open(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (*
 	return httpserve.Open(ctx, "metrics_listen", at, Handler(d, log), log)
 }
 
-// daemonSource are the figures that all daemons have.
+// daemonSource returns the metrics that all daemons have.
 func (d Daemon) daemonSource() Source {
 	version, goVersion := "unknown", runtime.Version()
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -185,8 +181,8 @@ func (d Daemon) daemonSource() Source {
 	}
 }
 
-// Start opens and starts the page in one step: it returns what the daemon says
-// when it is ready, and a function that ends the page and waits for it.
+// Start opens and starts the page in one step: it returns the daemon's facts for its ready line,
+// and a function that ends the page and waits for it.
 func Start(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (facts []string, stop func(), err error) {
 	s, err := Open(ctx, at, d, log)
 	if err != nil {
@@ -195,7 +191,7 @@ func Start(ctx context.Context, at netip.AddrPort, d Daemon, log *slog.Logger) (
 	return s.Facts(), s.Start(ctx), nil
 }
 
-// Bool is 1 for true.
+// Bool returns 1 for true.
 func Bool(b bool) float64 {
 	if b {
 		return 1
@@ -208,7 +204,7 @@ type number interface {
 	~int | ~int64 | ~uint64 | ~uint32
 }
 
-// PutAll gives a family with one label a value for each key of a map.
+// PutAll adds a value for each key of a map to a family with one label.
 func PutAll[K ~string, N number](w Writer, f *Family, values map[K]N) {
 	for k, n := range values {
 		w.Put(f, float64(n), string(k))

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// maxTally bounds the names that a Tally keeps apart, so that strangers' names
-// cannot take up memory without end.
+// maxTally bounds the names that a Tally distinguishes, so that untrusted names cannot use
+// unbounded memory.
 const maxTally = 10_000
 
-// A Tally sums a figure by names that grow with the grid, such as pairs of
-// sites. What comes on top of 10,000 of them is summed under Other. The zero
-// value is ready; it is safe for concurrent use.
+// A Tally sums a value by names whose number grows with the grid, such as pairs of sites. Beyond
+// 10,000 of them, values are summed under Other. The zero value is ready; it is safe for concurrent
+// use.
 type Tally struct {
 	mu   sync.Mutex
-	sums map[string]uint64 // by labels with a zero byte between
+	sums map[string]uint64 // by labels, joined by a zero byte
 }
 
 // Add adds n under the labels, as many as the family has.
@@ -31,7 +31,7 @@ func (t *Tally) Add(n uint64, labels ...string) {
 	t.sums[key] += n
 }
 
-// Merge adds what another Tally has. That must not change meanwhile.
+// Merge adds the sums of another Tally, which must not change meanwhile.
 func (t *Tally) Merge(other *Tally) {
 	for key, n := range other.sums {
 		t.Add(n, strings.Split(key, "\x00")...)
@@ -49,8 +49,8 @@ func (t *Tally) Samples() []Sample {
 	return all
 }
 
-// Project is the label of a project's name; work without one has a label that
-// no project can have.
+// Project returns the label for a project's name; without a project, a label that no project can
+// have.
 func Project(name string) string {
 	if name == "" {
 		return "-"
