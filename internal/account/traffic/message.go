@@ -11,7 +11,7 @@ import (
 // MaxEnds bounds the links that one report asks about.
 const MaxEnds = 1000
 
-// maxRule bounds what says which rule it was, in bytes.
+// maxRule bounds the name of a rule, in bytes.
 const maxRule = 200
 
 // Ends are the two processes of a link.
@@ -20,14 +20,14 @@ type Ends struct {
 	Asker, Target uint32
 }
 
-// Report is what a daemon tells the broker.
+// Report is a daemon's report to the broker.
 type Report struct {
-	Life   uint64 // of this start of the daemon
+	Life   uint64 // identifies this start of the daemon
 	Counts map[Pair]Count
-	Ask    []Ends // of links whose sites are not known, MaxEnds at most
+	Ask    []Ends // links whose sites are not known, at most MaxEnds
 }
 
-// ToPB gives a report its message form.
+// ToPB converts a report to its message.
 func (r Report) ToPB() *controlpb.CarriedRequest {
 	m := &controlpb.CarriedRequest{Life: r.Life}
 	for p, c := range r.Counts {
@@ -42,8 +42,8 @@ func (r Report) ToPB() *controlpb.CarriedRequest {
 	return m
 }
 
-// FromPB checks and converts a report. Names are those of sites or Unknown, and
-// no pair comes twice.
+// FromPB validates and converts a report. Names must be those of sites or Unknown, and pairs must
+// be distinct.
 func FromPB(m *controlpb.CarriedRequest) (Report, error) {
 	r := Report{Life: m.GetLife(), Counts: map[Pair]Count{}}
 	if n, asked := len(m.GetCarried()), len(m.GetEnds()); n > MaxPairs || asked > MaxEnds {

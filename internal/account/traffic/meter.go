@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// least is the shortest time that a rate is taken over: reports that follow
-	// each other sooner say nothing of it.
+	// least is the shortest time over which a rate is computed: reports closer together do not
+	// provide one.
 	least = time.Second
 
-	// Old is how long what a daemon told counts as the present.
+	// Old is how long a daemon's report counts as current.
 	Old = 15 * time.Second
 
-	// maxFlows bounds what a Meter keeps of all daemons together.
+	// maxFlows bounds the flows that a Meter keeps of all daemons together.
 	maxFlows = 100_000
 )
 
-// Meter is what daemons told of their traffic, and the rates that follow. It
-// has no clock. The zero value is ready; it is safe for concurrent use.
+// Meter keeps the daemons' traffic reports, and computes rates. It has no clock. The zero value is
+// ready; it is safe for concurrent use.
 type Meter struct {
 	mu    sync.Mutex // guards the fields below
 	by    map[string]*daemonCounts
@@ -33,15 +33,15 @@ type Meter struct {
 // daemonCounts are those of one daemon.
 type daemonCounts struct {
 	life  uint64
-	heard time.Time      // the last report
-	since time.Time      // of the report that the next rates begin at
-	base  map[Pair]Count // of that report
+	heard time.Time      // time of the last report
+	since time.Time      // time of the report from which the next rates are computed
+	base  map[Pair]Count // content of that report
 	flows map[Pair]*flow
 }
 
 type flow struct {
 	Flow
-	last Count // as told in the last report
+	last Count // as in the last report
 }
 
 // Flow is what one daemon carried in one direction between two sites.
@@ -49,18 +49,18 @@ type Flow struct {
 	By    string         `json:"by"` // "proxy p1", "frontal a"
 	From  overlay.SiteID `json:"from_site"`
 	To    overlay.SiteID `json:"to_site"`
-	Bytes uint64         `json:"bytes"`           // since the daemon started, and from earlier starts what was told
-	Rate  float64        `json:"bits_per_second"` // between the last two reports; 0 without two lately
+	Bytes uint64         `json:"bytes"`           // since the daemon started, plus the reported counts of earlier starts
+	Rate  float64        `json:"bits_per_second"` // between the last two reports; 0 without two recent ones
 	Links int            `json:"links"`           // live
 	Waits uint64         `json:"waits"`           // how often a link had to wait for a quota
 
 	Held     bool       `json:"held"`               // one did between the last two reports
-	Rule     string     `json:"rule,omitempty"`     // what the last wait was for
-	RuleRate quota.Rate `json:"rule_rate,omitzero"` // that the rule gives all links under it together
-	At       time.Time  `json:"at"`                 // the last report
+	Rule     string     `json:"rule,omitempty"`     // the reason of the last wait
+	RuleRate quota.Rate `json:"rule_rate,omitzero"` // shared by all links under the rule
+	At       time.Time  `json:"at"`                 // time of the last report
 }
 
-// Note takes a report in.
+// Note records a report.
 func (m *Meter) Note(by string, r Report, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,12 +110,11 @@ func (m *Meter) Note(by string, r Report, now time.Time) {
 	}
 }
 
-// grown is by how much a count grew. One that shrank, which it must not, has
-// not grown.
+// grown returns by how much a count grew. A count that shrank, which it must not, has not grown.
 func grown(from, to uint64) uint64 { return to - min(from, to) }
 
-// Flows returns what is known, by pair and daemon. What a daemon told longer ago
-// than Old has no rate and no links.
+// Flows returns the known flows, by pair and daemon. A flow whose last report is older than Old has
+// no rate and no links.
 func (m *Meter) Flows(now time.Time) []Flow {
 	m.mu.Lock()
 	defer m.mu.Unlock()

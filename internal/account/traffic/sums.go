@@ -9,33 +9,30 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxPairs bounds the pairs of sites that one daemon keeps apart and tells of.
-// What comes on top is counted between Unknown sites.
+// MaxPairs bounds the pairs of sites that one daemon distinguishes and reports. Traffic of further
+// pairs is counted between Unknown sites.
 const MaxPairs = 1000
 
-// Unknown stands for a site that a link's set-up did not name. No site can be
-// called so.
+// Unknown stands for a site that a link's set-up did not name. No site can have this name.
 const Unknown = overlay.SiteID("-")
 
-// Pair is a direction between two sites: bytes go from the one to the other,
-// whichever asked for the link.
+// Pair is a direction between two sites: bytes go from From to To, whichever asked for the link.
 type Pair struct{ From, To overlay.SiteID }
 
-// Back is the other direction.
+// Back returns the other direction.
 func (p Pair) Back() Pair { return Pair{p.To, p.From} }
 
-// Count is what passed in one direction. Rule and Rate say what the last wait
-// was for, as in pace.Held.
+// Count is what passed in one direction. Rule and Rate describe the last wait, as in pace.Held.
 type Count struct {
 	Bytes uint64
 	Links int // live
 	Waits uint64
 	Rule  string
 	Rate  quota.Rate
-	held  time.Time // when the last wait began; not told
+	held  time.Time // start of the last wait; not reported
 }
 
-// Plus returns both together. The later wait says what held them back.
+// Plus returns the sum of both. The later wait determines Rule and Rate.
 func (c Count) Plus(other Count) Count {
 	c.Bytes += other.Bytes
 	c.Links += other.Links
@@ -46,8 +43,8 @@ func (c Count) Plus(other Count) Count {
 	return c
 }
 
-// Of returns what a link moved so far: out from its first end to its second,
-// back the other way. live says whether it still does. held may be nil.
+// Of returns what a link has moved so far: out from its first end to its second, back in the other
+// direction. live means that the link still exists. held may be nil.
 func Of(stats carrier.Stats, held *pace.Link, live bool) (out, back Count) {
 	out.Bytes, back.Bytes = stats.AToB, stats.BToA
 	for dir, c := range []*Count{&out, &back} {
@@ -62,8 +59,8 @@ func Of(stats carrier.Stats, held *pace.Link, live bool) (out, back Count) {
 	return out, back
 }
 
-// Sums are counts by pair, MaxPairs at most. The zero value is ready; it is not
-// safe for concurrent use.
+// Sums are counts by pair, at most MaxPairs. The zero value is ready; it is not safe for concurrent
+// use.
 type Sums struct{ of map[Pair]Count }
 
 // Add adds to both directions of a pair.
