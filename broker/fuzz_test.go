@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Whatever a frontal or proxy sends is refused or makes sense.
+// Every request of a frontal or proxy is refused or valid.
 func FuzzRequests(f *testing.F) {
 	for _, m := range []proto.Message{relayRequest(), offerOf("p1", "192.0.2.7:443"), &controlpb.IntroduceRequest{Technique: 1 << 30}} {
 		b, err := proto.Marshal(m)

@@ -18,11 +18,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// patience bounds every wait of a test. It decides only how long a broken one
-// takes.
+// patience bounds every wait of a test. It only affects how long a broken one takes.
 const patience = 30 * time.Second
 
-// grid is a CA, and a broker on loopback once start was called.
+// grid is a CA, and a broker on loopback after start.
 type grid struct {
 	t    testing.TB
 	ca   *ca.CA
@@ -47,7 +46,7 @@ func newGrid(t testing.TB) *grid {
 	return g
 }
 
-// logBuffer keeps what was logged.
+// logBuffer keeps the log.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -74,7 +73,7 @@ func (g *grid) credentials(id control.Identity) *control.Credentials {
 	return c
 }
 
-// start starts a broker, at the address of the one before if there was one.
+// start starts a broker, at the address of the previous one if there was one.
 func (g *grid) start() {
 	g.t.Helper()
 	b, err := New(g.cfg, g.credentials(control.Identity{Role: control.RoleBroker, Name: "main"}), g.log)
@@ -121,7 +120,7 @@ type peer struct {
 	admin     controlpb.AdminClient
 }
 
-// scripted is a frontal's Target service that does what a test says.
+// scripted is a frontal's Target service with a behaviour set by the test.
 type scripted struct {
 	controlpb.UnimplementedTargetServer
 	do func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
@@ -131,8 +130,8 @@ func (s scripted) Introduced(in *controlpb.Introduction, stream grpc.ServerStrea
 	return s.do(in, stream)
 }
 
-// Reserve is as if the target's side were told of an introduction that it keeps; where
-// it does nothing, it is of a frontal that does not know the call.
+// Reserve handles the call as an introduction that the target's side keeps; without do, it behaves
+// like a frontal that does not know the call.
 func (s scripted) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
 	if s.do == nil {
 		return s.UnimplementedTargetServer.Reserve(ctx, in)
@@ -188,13 +187,13 @@ func (g *grid) frontal(profile overlay.SiteProfile, target targetFunc) *peer {
 // openPolicy permits a site all links.
 const openPolicy = "contact: ops\nrules:\n- {name: all, effect: allow}\n"
 
-// declared is the message form of a profile, with the network of pointOf.
+// declared returns the message of a profile, with the network of pointOf.
 func declared(profile overlay.SiteProfile) *controlpb.Profile {
 	profile.Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	return control.ProfileToPB(profile)
 }
 
-// joining is how a site joins that permits all links.
+// joining returns the request of a site that permits all links.
 func joining(profile overlay.SiteProfile) *controlpb.JoinRequest {
 	return &controlpb.JoinRequest{Profile: declared(profile), Policy: []byte(openPolicy)}
 }
@@ -220,7 +219,7 @@ func (g *grid) adminPeer() *peer {
 	return g.peer(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -231,7 +230,7 @@ func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	return v
 }
 
-// ctx is for one call.
+// ctx returns a context for one call.
 func (g *grid) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	g.t.Cleanup(cancel)

@@ -41,7 +41,7 @@ func TestHostsLives(t *testing.T) {
 	want(0, up, away)
 	want(time.Minute, up, hostOf("sitea", "n2", offer.Away, 65*time.Second))
 	h.leave(1, at(time.Minute))
-	want(2*time.Minute-1, up, hostOf("sitea", "n2", offer.Away, 124*time.Second)) // the lease goes on
+	want(2*time.Minute-1, up, hostOf("sitea", "n2", offer.Away, 124*time.Second)) // the lease is still running
 	want(2*time.Minute, hostOf("sitea", "n1", offer.Unknown, time.Minute), hostOf("sitea", "n2", offer.Unknown, 125*time.Second))
 	h.expire(at(61*time.Minute - 1))
 	want(61*time.Minute-1, hostOf("sitea", "n1", offer.Unknown, time.Hour-time.Second), hostOf("sitea", "n2", offer.Unknown, time.Hour+64*time.Second))
@@ -66,8 +66,7 @@ func TestHostsRefusals(t *testing.T) {
 	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0))
 }
 
-// told is one thing that happened, for the model: everything that ever happened,
-// read from the beginning for each answer.
+// told is one event, for the model, which computes each answer from the complete history.
 type told struct {
 	when   time.Time
 	site   overlay.SiteID

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// What a site measured is shown beside what it declared, and where they differ
-// is logged; the decision follows the declared profile.
+// A site's measurement is shown beside its declared profile, and differences are logged; decisions
+// use the declared profile.
 func TestMeasuredIsShown(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Lease = 50 * time.Millisecond

@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// hostile is what a stranger may write where only a name is wanted.
+// hostile is what an untrusted peer may send where a name is expected.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'&{{.Broker}}javascript:` + "\n\x00\xff"
 
 func siteOf(name string, connected bool, processes int) SiteStatus {
@@ -35,8 +35,8 @@ func statusOf(sites ...SiteStatus) Status {
 	return Status{Broker: "b1", Started: time.Unix(50, 0), Sites: sites}
 }
 
-// pageOf renders a template and returns what a browser makes of it: all
-// elements, and all of the text.
+// pageOf renders a template and returns what a browser would parse: all elements, and all of the
+// text.
 func pageOf(t *testing.T, name string, view any) (elements []*html.Node, text string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -59,7 +59,7 @@ func pageOf(t *testing.T, name string, view any) (elements []*html.Node, text st
 	return elements, text
 }
 
-// Whatever strangers call their sites, users, projects and faults stays text.
+// Untrusted names of sites, users and projects, and faults, are rendered as text.
 func TestPageEscapes(t *testing.T) {
 	a, b := siteOf("a"+hostile, true, 3), siteOf("b"+hostile, false, 1)
 	s := statusOf(a, b)
@@ -171,7 +171,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// The page is for readers on this host, and loads nothing from elsewhere.
+// The page is for users of this host, and loads nothing from elsewhere.
 func TestPageHandler(t *testing.T) {
 	authority, _, err := ca.New("test", time.Hour)
 	if err != nil {
@@ -236,8 +236,8 @@ func TestStatusListenIsForThisHost(t *testing.T) {
 	}
 }
 
-// A technique that fails beside the one that connects is no trouble of the pair,
-// whatever the order in which both were told.
+// A failure of a technique other than the one that connects is not shown as trouble of the pair, in
+// whatever order the two were reported.
 func TestFailureBesideTheOneThatConnects(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	relay := func(connected, failed int64) OutcomeStatus {

@@ -33,7 +33,7 @@ func keyOf(text string) jobkey.Key {
 	return k
 }
 
-// signed has the test's job prove the point.
+// signed signs the point with the test's job key.
 func signed(p overlay.AccessPoint) overlay.AccessPoint {
 	key := testKey
 	if p.Process.Job == otherJob {

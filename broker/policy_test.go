@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// joinWith has a site join again, with a policy.
+// joinWith makes a site join again, with a policy.
 func (g *grid) joinWith(p *peer, profile overlay.SiteProfile, text string) {
 	g.t.Helper()
 	resp, err := p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(profile), Policy: []byte(text)})
@@ -34,7 +34,7 @@ func by(p overlay.AccessPoint, user string) overlay.AccessPoint {
 	return p
 }
 
-// first is the answer to one question.
+// first returns the answer to one question.
 func (g *grid) first(p *peer, name overlay.ProcessName) (*controlpb.Answer, []*controlpb.Plan) {
 	g.t.Helper()
 	resp, err := p.directory.Resolve(g.ctx(), question(name))
@@ -44,8 +44,8 @@ func (g *grid) first(p *peer, name overlay.ProcessName) (*controlpb.Answer, []*c
 	return resp.Answers[0], resp.Plans
 }
 
-// Policies decide about what is resolved and introduced; whoever of a job is
-// refused, nobody of it at that site is told the address.
+// Policies decide about resolution and introduction; if one process of a job is refused, no process
+// of the job at that site gets the address.
 func TestPolicies(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -81,7 +81,7 @@ func TestPolicies(t *testing.T) {
 	if f := answer.GetFault(); f == nil || !strings.HasPrefix(f.Text, refusal) {
 		t.Errorf("await: %v", answer)
 	}
-	// The first who hears of it leaves; the others do not wait for it to come back.
+	// The first process that gets the refusal leaves; the others do not wait for it to come back.
 	if _, err := a.directory.Withdraw(g.ctx(), &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{{Process: control.ProcessToPB(rank(0)), Generation: 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFault(t, "await of one that left", answer.Fault, overlay.ErrForbidden, refusal)
-	answer, _ = g.first(a, rank(0)) // a's own site may have it back
+	answer, _ = g.first(a, rank(0)) // the process may return to a's own site
 	if err := control.FaultErr(answer.Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
 		t.Errorf("of one that left the same site: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestPolicies(t *testing.T) {
 		t.Error("no refusal in the log")
 	}
 
-	// The other side's dry run counts and logs.
+	// The other side's dry-run mode counts and logs.
 	g.joinWith(a, openA, "")
 	answer, _ = g.first(b, rank(0))
 	wantFault(t, "without a policy of sitea", answer.Fault, overlay.ErrForbidden, `not permitted: site sitea refuses links of job `+testJob.Name()+
@@ -134,14 +134,14 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("joining again with the same policy: %+v", got)
 	}
 
-	// Who asks must be known.
+	// The asker must be known.
 	g.joinWith(b, closedB, "contact: opsb\n")
 	c := g.frontal(closedC, nil)
 	answer, _ = g.first(c, rank(1))
 	wantFault(t, "nobody of the job at sitec", answer.Fault, overlay.ErrUnknownProcess, "process is not registered: no process of job "+string(testJob)+" at sitec, so that policies cannot tell for whom it asks; a process must register before it dials")
 }
 
-// A policy that the broker cannot read whole is none that it could keep.
+// A policy that the broker cannot parse completely is rejected, because it could not be enforced.
 func TestPolicyRefused(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -187,8 +187,8 @@ func TestAdminAsksPolicies(t *testing.T) {
 	wantStatus(t, "no job name", err, wire.ErrMalformed, `malformed frame: job name "J J": byte 0 is 'J'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`)
 }
 
-// What policies allow goes into the tickets for a proxy that keeps it, and no
-// other proxy is assigned.
+// Policy allowances are put into the tickets for a proxy that enforces them, and no other proxy is
+// assigned.
 func TestLimitsAreInTheTickets(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
 	next := events(accepted, connected)
@@ -230,7 +230,7 @@ func TestLimitsAreInTheTickets(t *testing.T) {
 			t.Errorf("%v, the ticket has %+v", err, tk.Allowances)
 		}
 	}
-	// An open site's processes are reached through the relay only.
+	// The open site's processes are reachable only through the relay.
 	answer, plans := g.first(b, rank(1))
 	if answer.Fault != nil || len(plans[0].Steps) != 1 || plans[0].Steps[0].Technique != uint32(overlay.Relay) {
 		t.Errorf("%v %v", answer, plans)

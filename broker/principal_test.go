@@ -23,8 +23,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Whom the ends of a link serve reaches the target's side, the proxy that knows
-// such tickets, and the status.
+// The principals of a link's ends reach the target's side, the proxy that supports such tickets,
+// and the status.
 func TestPrincipalsReachEverybody(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
 	next := events(accepted, connected)
@@ -78,8 +78,8 @@ func TestPrincipalsReachEverybody(t *testing.T) {
 	}
 }
 
-// A process whose grant is over gets no new links, and nobody gets one to it;
-// its registration stays, and may be renewed.
+// A process whose grant has expired gets no new links, in either direction; its registration stays,
+// and may be renewed.
 func TestGrantIsOver(t *testing.T) {
 	g, b, c := pairGrid(t, events(accepted, connected), nil)
 	g.proxy("p1", "192.0.2.7:443")
@@ -141,7 +141,7 @@ func TestGrantIsOver(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	g.b.registry.Withdraw(holderOf(t, g.b, b.id.Site), rank(0), 1) // an earlier start
+	g.b.registry.Withdraw(holderOf(t, g.b, b.id.Site), rank(0), 1) // an earlier generation
 	if err := register(); err == nil {
 		t.Error("registered late, again")
 	}

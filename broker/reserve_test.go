@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestReserve: both ends get a ticket for the same relay, which is good for as long as
-// they are told, and is not dialled by anybody.
+// TestReserve: both ends get a ticket for the same relay, which is valid for as long as they are
+// told, and neither end dials it.
 func TestReserve(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 1)
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -59,8 +59,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestNoReserve: what is refused to an introduction is refused to a reserve, and a side
-// that does not know of reserves has none.
+// TestNoReserve: what is refused to an introduction is refused to a reserve, and a side that does
+// not know of reserves has none.
 func TestNoReserve(t *testing.T) {
 	g := newGrid(t)
 	g.start()

@@ -135,7 +135,7 @@ func TestResolveRefusals(t *testing.T) {
 	wantStatus(t, "lying profile", err, wire.ErrMalformed, "malformed frame: profile of sitea: unknown inbound rule 9")
 }
 
-// Faults of refused points come in the order of the points.
+// Faults of refused points are in the order of the points.
 func TestRegisterFaults(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.AllowLoopback = false
@@ -182,7 +182,7 @@ func TestAwaitCall(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
-	g.register(a, pointOf("sitea", rank(0), 1)) // for whom it asks
+	g.register(a, pointOf("sitea", rank(0), 1)) // the process that asks
 	answer, err := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(3))})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestAwaitCall(t *testing.T) {
 	}
 }
 
-// until waits for a state that another goroutine brings about.
+// until waits for a state that another goroutine reaches.
 func (g *grid) until(what string, is func() bool) {
 	g.t.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
@@ -212,7 +212,7 @@ func (g *grid) until(what string, is func() bool) {
 	}
 }
 
-// Who may call what.
+// The roles that may make each call.
 func TestRoles(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -304,7 +304,7 @@ func kinds(events []*controlpb.IntroduceEvent) string {
 	return strings.Join(names, " ")
 }
 
-// events is a target's side that sends kinds and ends.
+// events returns a target's side that sends kinds and returns.
 func events(kinds ...controlpb.IntroduceEvent_Kind) targetFunc {
 	return func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		for _, k := range kinds {
@@ -335,7 +335,7 @@ func pairGrid(t *testing.T, target targetFunc, tune func(*Broker)) (*grid, *peer
 
 func TestIntroduceByRelay(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
-	next := events(assigned, accepted, connected) // a target's ASSIGNED is not for the asker
+	next := events(assigned, accepted, connected) // the asker does not get a target's ASSIGNED
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		told <- in
 		return next(in, s)
@@ -374,7 +374,7 @@ func TestIntroduceByRelay(t *testing.T) {
 	}
 }
 
-// The asker learns its relay before the target's side says anything.
+// The asker gets its relay before the target's side answers.
 func TestAssignedComesAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -440,8 +440,7 @@ func TestIntroduceReversed(t *testing.T) {
 	}
 }
 
-// Within a site the target may be sent to the asker's address there, and to
-// no other host.
+// Within a site the target may dial the asker's address there, and no other host.
 func TestIntroduceReversedInside(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -521,7 +520,7 @@ func TestIntroduceRefusals(t *testing.T) {
 		"site is not connected: the frontal of sitec has no session with broker main since "+since)
 }
 
-// What goes wrong on the target's side after ASSIGNED is a FAILED event.
+// A failure on the target's side after ASSIGNED is a FAILED event.
 func TestIntroduceFailures(t *testing.T) {
 	hangs := func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		<-s.Context().Done()
@@ -562,7 +561,7 @@ func TestIntroduceFailures(t *testing.T) {
 	}
 }
 
-// The target's frontal dies in the middle.
+// The target's frontal dies during the introduction.
 func TestIntroduceFrontalDies(t *testing.T) {
 	var c *peer
 	g, b, c := pairGrid(t, func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -635,8 +634,8 @@ func TestSecondFrontalOnTheWire(t *testing.T) {
 	}
 }
 
-// The broker dies and comes back: frontals and proxies tell it everything
-// again, and it says by its epoch that it is new.
+// The broker dies and restarts: frontals and proxies register everything again, and the new epoch
+// shows that the broker is new.
 func TestRestart(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -667,7 +666,7 @@ func TestRestart(t *testing.T) {
 		t.Error("the new broker knows rank 0 from the old one")
 	}
 	second := receive(t, "the second life", lives)
-	for second.err != nil { // it may have met the old one's last moments
+	for second.err != nil { // it may have reached the old broker as it ended
 		second = receive(t, "one more life", lives)
 	}
 	if first.err != nil || first.epoch == 0 || second.epoch == 0 || first.epoch == second.epoch {
@@ -733,8 +732,8 @@ func TestAdmin(t *testing.T) {
 	wantStatus(t, "unknown site", err, overlay.ErrUnknownSite, "site is not connected: sitex has not joined; does its frontal run, and reach the broker?")
 }
 
-// A call that comes in while its session ends must not register anything that
-// nobody would remove.
+// A call that arrives while its session ends must not register anything that would never be
+// removed.
 func TestNumberingRefusesEndedSessions(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -746,7 +745,7 @@ func TestNumberingRefusesEndedSessions(t *testing.T) {
 	wantErr(t, "ended session", err, overlay.ErrUnreachable, "unreachable: the session of broker main has ended")
 }
 
-// The registry takes a session in only after the session has ended and was cleared up.
+// A session enters the registry only after it has ended and its cleanup has run.
 func TestLateCallsLeaveNothing(t *testing.T) {
 	for _, id := range []control.Identity{frontalA, {Role: control.RoleProxy, Name: "p1"}} {
 		g := newGrid(t)
@@ -799,14 +798,14 @@ func TestSessionsLeakNothing(t *testing.T) {
 		_, err = controlpb.NewDirectoryClient(s.Conn()).Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(signed(pointOf(site, rank(uint32(n)), 1)))}})
 		return err
 	}
-	if err := cycle(creds[0], 0); err != nil { // what is made once is made now
+	if err := cycle(creds[0], 0); err != nil { // one-time allocations happen here
 		t.Fatal(err)
 	}
 	settled := func() bool { return g.b.sessions.count() == 0 && len(g.b.Status().Sites) == 0 }
 	g.until("the first session is gone", settled)
 	before := runtime.NumGoroutine()
 	var wg sync.WaitGroup
-	var again atomic.Uint64 // tries: a busy machine lets a hand-shake or a call time out
+	var again atomic.Uint64 // tries: on a busy machine a handshake or a call may time out
 	for i, c := range creds {
 		wg.Go(func() {
 			for n := range 100 {
@@ -834,7 +833,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 	}
 }
 
-// One call from each service under a foreign CA's certificate: none.
+// One call to each service under a foreign CA's certificate: all are refused.
 func TestForeignCertificate(t *testing.T) {
 	g, foreign := newGrid(t), newGrid(t)
 	g.start()

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// names2 is what two brokers know of published names, which share a store. Time
-// in it is an argument; what is in the store comes to both by its watch.
+// names2 is two brokers' view of published names in a shared store. Time is an argument; both
+// brokers learn the content of the store by their watches.
 type names2 struct {
 	t        *testing.T
 	store    *store.Memory
@@ -53,7 +53,7 @@ func (n *names2) has(at int, name string) (rank uint32, ok bool) {
 	return p.Process.Rank, w == nil
 }
 
-// until waits for what comes by the watch.
+// until waits for news from the watch.
 func (n *names2) until(what string, is func() bool) {
 	n.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -65,7 +65,7 @@ func (n *names2) until(what string, is func() bool) {
 
 func TestSharedNamesAreOnes(t *testing.T) {
 	n := newNames2(t)
-	_, w := n.brokers[1].lookup("sum") // somebody waits at the other broker
+	_, w := n.brokers[1].lookup("sum") // a lookup is pending at the other broker
 	if w == nil {
 		t.Fatal("it is there")
 	}
@@ -86,7 +86,7 @@ func TestSharedNamesAreOnes(t *testing.T) {
 		}
 	}
 
-	// A process ends; what is said of others, or of an earlier life, does nothing.
+	// A process ends; reports about other processes, or an earlier generation, have no effect.
 	n.brokers[1].ended("b", overlay.ProcessName{Job: "job", Rank: 1}, 3)
 	n.brokers[1].ended("a", overlay.ProcessName{Job: "job", Rank: 1}, 2)
 	n.brokers[1].ended("a", overlay.ProcessName{Job: "job", Rank: 2}, 3)
@@ -111,7 +111,7 @@ func TestSharedNamesAreOnes(t *testing.T) {
 	}
 }
 
-// Of two who want a name at once at two brokers, one gets it.
+// If two processes want a name at the same time at two brokers, one gets it.
 func TestSharedNamesHaveOneOwner(t *testing.T) {
 	n := newNames2(t)
 	for i := range 50 {
@@ -127,9 +127,9 @@ func TestSharedNamesHaveOneOwner(t *testing.T) {
 	}
 }
 
-// Names outlive a broker and a session, and go when no broker has had a session of
-// their site for a lease, or their frontal does not publish them again; while the
-// store is away, and for a lease after that, nothing goes.
+// Names outlive a broker and a session. They are deleted when no broker has had a session of their
+// site for a lease, or when their frontal does not publish them again; while the store is
+// unavailable, and for a lease after that, no name is deleted.
 func TestSharedNamesLease(t *testing.T) {
 	n := newNames2(t)
 	now := time.Now()
@@ -156,7 +156,7 @@ func TestSharedNamesLease(t *testing.T) {
 			t.Errorf("%s: it is there: %v (%v)", what, r.Version != 0, err)
 		}
 	}
-	// Broker 1 has no session of the site, broker 0 has, and renews.
+	// Broker 1 has no session of the site; broker 0 has one, and renews.
 	register := func() {
 		p := overlay.AccessPoint{Process: overlay.ProcessName{Job: "job", Rank: 1}, Generation: 3, Node: overlay.NodeID{Site: "a", Name: "n"}}
 		if err := errors.Join(n.registry[0].Register(holder, []overlay.AccessPoint{p})...); err != nil {
@@ -173,7 +173,7 @@ func TestSharedNamesLease(t *testing.T) {
 	}
 	there("while one broker renews", true)
 
-	// Its session ends; the store is away for a while.
+	// Its session ends; the store is unavailable for a while.
 	n.registry[0].Leave(holder, at(4*nameLease))
 	n.store.Fail(errors.New("away"))
 	for after := 4 * nameLease; after < 8*nameLease; after += nameLease / 3 {
@@ -188,9 +188,9 @@ func TestSharedNamesLease(t *testing.T) {
 	sweep(1, 9*nameLease+nameLease/2)
 	there("a lease after the store was away", false)
 
-	n.until("its broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok }) // or the news of that comes after it is published again
+	n.until("its broker forgets it", func() bool { _, ok := n.has(0, "sum"); return !ok }) // or the news of that arrives after it is published again
 
-	// A frontal that comes back and does not publish it again.
+	// A frontal that rejoins and does not publish it again.
 	join(0, at(10*nameLease))
 	if err := n.publish(0, "sum", 1, "a"); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The table is made from the JSON that an admin gets, and obeys no stranger.
+// The table is made from the JSON that an admin gets, and untrusted text cannot control the
+// terminal.
 func TestWriteTable(t *testing.T) {
 	s := statusOf(siteOf("a", true, 1), siteOf("b\x1b[2J\tc", false, 2))
 	s.Outcomes = []OutcomeStatus{{Asker: "a", Target: s.Sites[1].Profile.Site, Technique: overlay.Relay, Failed: 2, Reason: "no\nanswer\x07", FailedAt: time.Unix(90, 0)}}

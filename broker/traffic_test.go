@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Proxies and frontals tell what passed them; a proxy is told the sites of the
-// links that it asks about, and a frontal speaks for its own site only.
+// Proxies and frontals report the traffic that passed them; a proxy gets the sites of the links
+// that it asks about, and a frontal can only report for its own site.
 func TestCarried(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -51,8 +51,7 @@ func TestCarried(t *testing.T) {
 	wantStatus(t, "admin", err, overlay.ErrForbidden, "not permitted: this call is for a frontal, and this session is that of admin root")
 }
 
-// The pages and the tables show what passed, what holds it back, and where
-// nothing can be known.
+// The pages and the tables show the traffic, what limits it, and where it is unknown.
 func TestTrafficIsShown(t *testing.T) {
 	s := statusOf(siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", true, 1), siteOf("d", true, 1))
 	s.Sites[2].Profile.Inbound = overlay.InboundOpen
@@ -130,7 +129,7 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// A user is told the lowest of what the proxy and the policies hold the link to.
+// A user gets the lowest of the rates to which the proxy and the policies limit the link.
 func TestLimitOfAssignment(t *testing.T) {
 	offer := registry.Offer{Named: true, Limit: control.RateLimitToPB(50, "quota.rate"), ProjectLimit: control.RateLimitToPB(20, "quota.per_project.rate")}
 	lower := overlay.Allowance{Site: "siteb", Rule: "guests", Owner: "project p", Rate: 10}

@@ -23,7 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// plansTo makes the plan of two sites take t, whatever Decide says of it.
+// plansTo makes the plan of two sites contain t, whatever Decide returns.
 func (g *grid) plansTo(from, to overlay.SiteID, t overlay.Technique) {
 	g.t.Helper()
 	asker, err := g.b.registry.Site(from)
@@ -40,8 +40,8 @@ func (g *grid) plansTo(from, to overlay.SiteID, t overlay.Technique) {
 	}
 }
 
-// What the ends negotiate passes through unread, for every technique that
-// needs it, and a technique without a relay is assigned none.
+// The ends' negotiation is passed on opaquely, for every technique that needs it, and a technique
+// without a relay gets no assignment.
 func TestNegotiationPassesThrough(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
 	offer, answer := bytes.Repeat([]byte{1}, control.MaxNegotiation), bytes.Repeat([]byte{2}, control.MaxNegotiation)
@@ -92,7 +92,7 @@ func TestNegotiationBounds(t *testing.T) {
 	wantStatus(t, "direct", introduceErr(g.ctx(), b, req), wire.ErrMalformed, "malformed frame: technique direct needs no introduction")
 }
 
-// observe asks the broker over TCP from which address it is asked.
+// observe asks the broker over TCP for the address it sees.
 func (g *grid) observe() *wire.Observed {
 	g.t.Helper()
 	c, err := net.DialTimeout("tcp", g.addr, patience)
@@ -113,7 +113,7 @@ func (g *grid) observe() *wire.Observed {
 	return o
 }
 
-// A frame is answered on the port where sessions are accepted, while they are.
+// A frame is answered on the port where sessions are accepted, concurrently with sessions.
 func TestObserveBesideSessions(t *testing.T) {
 	g := newGrid(t)
 	g.start()
@@ -162,7 +162,7 @@ func TestBearings(t *testing.T) {
 	wantStatus(t, "nobody's address", err, overlay.ErrForbidden, "not permitted: proxy p1: STUN address 224.0.0.1:1 is not one host's address")
 }
 
-// The broker's address is the advertised one, where there is one.
+// The broker's address is the advertised one, if it is set.
 func TestBearingsAdvertised(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("198.51.100.1:4443"), netip.AddrPort{}
@@ -174,8 +174,8 @@ func TestBearingsAdvertised(t *testing.T) {
 	}
 }
 
-// Who came by the other version of IP than the advertised address is of, is told the
-// address by which it came.
+// A peer that connected over the other IP version than that of the advertised address gets the
+// address to which it connected.
 func TestBearingsAdvertisedOtherwise(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("[2001:db8::1]:4443"), netip.AddrPort{}
@@ -187,7 +187,7 @@ func TestBearingsAdvertisedOtherwise(t *testing.T) {
 	}
 }
 
-// A port that is taken costs the STUN server, not the broker.
+// A port that is in use disables the STUN server, not the broker.
 func TestSTUNPortTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -206,7 +206,7 @@ func TestSTUNPortTaken(t *testing.T) {
 
 var testNonce = []byte("0123456789abcdef")
 
-// somebody listens on an address of this host and returns what it is sent.
+// somebody listens on an address of this host and returns the data it receives.
 func somebody(t *testing.T, ip string) (addr string, got <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
@@ -250,7 +250,7 @@ func TestCallBack(t *testing.T) {
 	}
 	receive(t, "a call back, by name", got)
 
-	// Another address than the session's is called only after it asked.
+	// An address other than the session's is called only after it has contacted the broker.
 	other, heard := somebody(t, "127.0.0.2")
 	req := &controlpb.CallBackRequest{To: other, Nonce: testNonce}
 	_, err = a.directory.CallBack(g.ctx(), req)
@@ -268,7 +268,7 @@ func TestCallBack(t *testing.T) {
 	}
 }
 
-// callee is a proxy that remembers whom it was told to call.
+// callee is a proxy that records its call-back requests.
 type callee struct {
 	controlpb.UnimplementedVantagesServer
 	asked chan *controlpb.CallBackRequest
@@ -321,7 +321,7 @@ func TestCallBackBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := &controlpb.CallBackRequest{To: closed.LocalAddr().String(), Udp: true, Nonce: testNonce}
-	closed.Close() // refusals come back at once
+	closed.Close() // connections are refused at once
 	for i := range 3 {
 		if _, err := a.directory.CallBack(g.ctx(), req); err != nil {
 			t.Fatalf("call %d: %v", i, err)
