@@ -39,7 +39,7 @@ func TestChoiceIsFair(t *testing.T) {
 	}
 }
 
-// Against the definitions, over random loads.
+// Compares with the definitions, over random loads.
 func TestChoiceAgainstDefinition(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -88,8 +88,8 @@ func TestChoiceAgainstDefinition(t *testing.T) {
 	}
 }
 
-// All links of an owner go through one proxy, whatever the load; owners are
-// spread, and a proxy that drains gives up its own alone.
+// All links of an owner go through one proxy, whatever the load; owners are spread, and when a
+// proxy drains only its own owners move.
 func TestOwnersProxy(t *testing.T) {
 	proxies := []candidate{{name: "p1", capacity: 10}, {name: "p2", capacity: 10}, {name: "p3", capacity: 10}}
 	before := map[string]int{}

@@ -51,7 +51,7 @@ func TestANameBelongsToOneProcess(t *testing.T) {
 	mustNotFind(t, m, "x", `name is not published: "x"`)
 	publish(t, m, 1, nameOf("x", "p1", rank(0), 5))
 	mustFind(t, m, "x", "p1")
-	publish(t, m, 1, nameOf("x", "p2", rank(0), 5)) // its own
+	publish(t, m, 1, nameOf("x", "p2", rank(0), 5)) // its own name
 	mustFind(t, m, "x", "p2")
 	err := m.Publish(1, []overlay.Publication{nameOf("x", "p3", rank(1), 5)})[0]
 	wantErr(t, "another's", err, overlay.ErrNameTaken,
@@ -70,7 +70,7 @@ func TestANameBelongsToOneProcess(t *testing.T) {
 	}
 }
 
-// Who speaks for a name is who registered its process.
+// Only the session that registered a process publishes for it.
 func TestNamesOfOtherSitesProcesses(t *testing.T) {
 	m := namesWorld(t)
 	for _, tc := range []struct {
@@ -92,7 +92,7 @@ func TestNamesOfOtherSitesProcesses(t *testing.T) {
 	}
 }
 
-// A name goes with its process, however that goes.
+// A name is removed with its process, however that ends.
 func TestANameEndsWithItsProcess(t *testing.T) {
 	for _, tc := range []struct {
 		what string
@@ -125,7 +125,7 @@ func TestANameEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// A frontal that joins anew says which names are left.
+// A frontal that rejoins determines which names are left.
 func TestNamesThatAreNotPublishedAgain(t *testing.T) {
 	m := namesWorld(t)
 	publish(t, m, 1, nameOf("x", "p", rank(0), 5))
@@ -191,7 +191,7 @@ func TestWaitingForAName(t *testing.T) {
 	})
 }
 
-// The names of one site are not all there may be, and those that go make room.
+// The names of one site are bounded separately, and removed names make room.
 func TestNamesOfASite(t *testing.T) {
 	n := newNames(2)
 	publish := func(site overlay.SiteID, rank uint32) error {

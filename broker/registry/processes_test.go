@@ -95,7 +95,7 @@ func TestRegisterGenerations(t *testing.T) {
 		t.Errorf("counts after the move: %+v", inv.Sites)
 	}
 	m.Withdraw(1, rank(0), 6) // not the owner's session
-	m.Withdraw(2, rank(0), 5) // an older life
+	m.Withdraw(2, rank(0), 5) // an older generation
 	if lookup(m, rank(0)).Site == nil {
 		t.Error("withdrawn by who may not, or in an older generation")
 	}
@@ -105,13 +105,14 @@ func TestRegisterGenerations(t *testing.T) {
 	}
 }
 
-// Who asks for a process that died is told so, until it comes back or its job is over.
+// A query for a process that died returns that, until the process registers again or its job is
+// over.
 func TestDied(t *testing.T) {
 	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
 	register(t, m, 1, pointOf("sitea", rank(0), 5))
 	register(t, m, 1, pointOf("sitea", rank(1), 5))
-	m.Died(1, rank(1), 4) // an older life
+	m.Died(1, rank(1), 4) // an older generation
 	if e := lookup(m, rank(1)); e.Died || e.Site == nil {
 		t.Errorf("died in an older generation: %+v", e)
 	}
@@ -133,8 +134,8 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// Of a process that left it is known where it was, and of one that was refused why,
-// until it registers or its job is over; who waits for it is told at once.
+// For a process that left, the registry keeps its former place, and for one that was refused the
+// reason, until it registers or its job is over; waiters return at once.
 func TestAbsent(t *testing.T) {
 	m := New(testLease, Limits{Sites: 2, Processes: 3, PerSite: 3, Waiting: 10})
 	join(t, m, "sitea", 1, zero)
@@ -201,8 +202,7 @@ func TestRegisterRefusals(t *testing.T) {
 	wantErr(t, "broker's limit", err, overlay.ErrOverloaded, "overloaded: 3 processes are registered, the broker's limit")
 }
 
-// A frontal that comes back within the lease loses nothing but what it does
-// not register again.
+// A frontal that rejoins within the lease loses only what it does not register again.
 func TestLease(t *testing.T) {
 	m := New(testLease, testLimits)
 	join(t, m, "sitea", 1, zero)
@@ -246,7 +246,7 @@ func TestSecondFrontalReplacesTheFirst(t *testing.T) {
 	if old, err := m.Join(overlay.SiteProfile{Site: "sitea"}, 2, zero); old != 1 || err != nil {
 		t.Errorf("replaced session %d, %v, want 1", old, err)
 	}
-	m.Leave(1, zero) // its end comes later and harms nothing
+	m.Leave(1, zero) // its end comes later and has no effect
 	if s, err := m.Site("sitea"); err != nil || s.Holder != 2 {
 		t.Errorf("site %+v, %v", s, err)
 	}
@@ -264,7 +264,7 @@ func TestAwait(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // all five wait
+		synctest.Wait() // all five are waiting
 		if n := m.Inventory().Waiting; n != 5 {
 			t.Errorf("%d wait", n)
 		}
@@ -285,7 +285,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// Who waits for a process that comes and leaves at once, or is refused, hears of it.
+// Waiters for a process that registers and leaves at once, or is refused, are woken.
 func TestAwaitOfOneThatIsGone(t *testing.T) {
 	why := errors.New("no grant")
 	for name, happen := range map[string]func(m *Registry){
@@ -322,7 +322,7 @@ func TestAwaitIsBounded(t *testing.T) {
 	wantErr(t, "no room to wait", err, overlay.ErrOverloaded, "overloaded: 0 callers wait for processes, the broker's limit")
 }
 
-// What ten thousand processes cost, without sessions.
+// The memory of ten thousand processes, without sessions.
 func TestMemoryPerProcess(t *testing.T) {
 	const n = 10_000
 	heap := func() uint64 {
