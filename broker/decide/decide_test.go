@@ -14,21 +14,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The oracle: two gateways as rules on single SYNs, and hosts that try. It
-// knows no technique's conditions, only what each technique sends.
+// The oracle: two gateways as rules on single SYNs, and hosts that try to connect. It knows no
+// technique's conditions, only the packets of each technique.
 
-// syn is a connection attempt as the two gateways on its way see it.
+// syn is a connection attempt as seen by the two gateways on its path.
 type syn struct {
 	port     uint16 // destination
-	viaProxy bool   // asked of the site's HTTP proxy by CONNECT
-	tls      bool   // what follows begins as TLS
+	viaProxy bool   // requested from the site's HTTP proxy by CONNECT
+	tls      bool   // the data that follows begins as TLS
 }
 
 // leaves applies a site's egress rule.
 func leaves(s overlay.SiteProfile, p syn) bool {
 	switch s.Egress {
 	case overlay.EgressAny:
-		return !p.viaProxy // there is no proxy to ask
+		return !p.viaProxy // there is no proxy
 	case overlay.Egress443:
 		return !p.viaProxy && p.port == 443
 	case overlay.EgressHTTPProxy:
@@ -46,8 +46,8 @@ func enters(s overlay.SiteProfile, p syn) bool {
 	return s.Inbound == overlay.InboundOpen || s.Inbound == overlay.InboundPorts && s.Ports.Contains(p.port)
 }
 
-// listening returns ports where a listener of the site may be: the kernel's
-// choice, or any within the site's range.
+// listening returns the possible ports of a listener of the site: the kernel's choice, or any
+// within the site's range.
 func listening(s overlay.SiteProfile) iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
 		first, last := uint16(32768), uint16(32770)
@@ -62,8 +62,8 @@ func listening(s overlay.SiteProfile) iter.Seq[uint16] {
 	}
 }
 
-// connects reports whether some SYN from one site gets to a listener of the
-// other, and what follows to whom it understands: helpers take no TLS, proxies do.
+// connects reports whether some SYN from one site reaches a listener of the other, and that
+// listener understands the data that follows: helpers accept no TLS, proxies do.
 func connects(from, to overlay.SiteProfile, understood ...bool) bool {
 	for port := range listening(to) {
 		for _, proxied := range []bool{false, true} {
@@ -77,7 +77,7 @@ func connects(from, to overlay.SiteProfile, understood ...bool) bool {
 	return false
 }
 
-// works lists the techniques that the packets allow.
+// works lists the techniques that the packets permit.
 func works(asker, target overlay.SiteProfile) map[overlay.Technique]bool {
 	public := overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 443, Last: 443}}
 	return map[overlay.Technique]bool{
@@ -88,7 +88,7 @@ func works(asker, target overlay.SiteProfile) map[overlay.Technique]bool {
 	}
 }
 
-// expected is what works less what is forbidden and what is useless.
+// expected returns what works, without what is forbidden and what is pointless.
 func expected(asker, target overlay.SiteProfile) []overlay.Technique {
 	w := works(asker, target)
 	for _, t := range slices.Concat(asker.Forbidden, target.Forbidden) {
@@ -106,8 +106,7 @@ func expected(asker, target overlay.SiteProfile) []overlay.Technique {
 	return list
 }
 
-// profiles yields all combinations of the fields that the built techniques
-// read.
+// profiles returns all combinations of the fields that the implemented techniques read.
 func profiles() []overlay.SiteProfile {
 	var all []overlay.SiteProfile
 	for _, in := range []overlay.SiteProfile{
@@ -148,8 +147,8 @@ func TestDecideAgainstPackets(t *testing.T) {
 	}
 }
 
-// Fields that only techniques of two ends read must not change a step of the
-// others, nor a technique's place.
+// Fields that only the techniques of two ends read must not change a step of the others, nor a
+// technique's place.
 func TestDecideIgnoresTheRest(t *testing.T) {
 	base := profiles()
 	seed := rand.Uint64()
@@ -204,7 +203,7 @@ func checkPlan(t *testing.T, a, b overlay.SiteProfile) {
 			if slices.Contains(a.Forbidden, s.Technique) || slices.Contains(b.Forbidden, s.Technique) {
 				fail("%v is forbidden", s.Technique)
 			}
-			continue // what packets say of these is the table of TestPhysicsTable
+			continue // TestPhysicsTable covers these
 		}
 		steps = append(steps, s.Technique)
 		if s.Reason == "" || s.Via != via {
@@ -256,7 +255,7 @@ func TestDecideSameSite(t *testing.T) {
 	}
 }
 
-// preset returns the profile of one of the lab's kinds of site.
+// preset returns the profile of one of the lab's presets.
 func preset(t testing.TB, name string, site overlay.SiteID) overlay.SiteProfile {
 	t.Helper()
 	p, err := lab.Profile(name)
@@ -267,8 +266,8 @@ func preset(t testing.TB, name string, site overlay.SiteID) overlay.SiteProfile 
 	return p
 }
 
-// The table of plans for the kinds of site that people have, with every
-// reason. Review its diff when a decision changes.
+// The table of plans for common kinds of site, with every reason. Review its diff when a decision
+// changes.
 func TestPlanTable(t *testing.T) {
 	kinds := []string{"open", "port-range", "stateful", "nat", "egress-443", "http-proxy", "no-route/stateful", "no-route/egress-443"}
 	var b strings.Builder
@@ -292,10 +291,9 @@ func TestPlanTable(t *testing.T) {
 	golden(t, "testdata/plans.txt", b.String())
 }
 
-// What is physically possible for the techniques of two ends, over every kind of
-// gateway, whether or not a simpler one would be taken. The first two tables
-// agree with the measured ones for simultaneous open and UDP; '.' is possible,
-// 'x' is not.
+// What is physically possible for the techniques of two ends, over every kind of gateway, whether
+// or not a simpler one would be taken. The first two tables agree with the measured ones for
+// simultaneous open and UDP; '.' is possible, 'x' is not.
 func TestPhysicsTable(t *testing.T) {
 	var kinds []string
 	for _, k := range lab.Presets() {
@@ -323,8 +321,8 @@ func TestPhysicsTable(t *testing.T) {
 	golden(t, "testdata/physics.txt", b.String())
 }
 
-// Where IPv4 leads nowhere, sites meet at a proxy, or over IPv6 where both have it;
-// gateways as well as nodes. What a site with IPv6 alone lets in is about IPv6.
+// Without connectivity over IPv4, sites meet at a proxy, or over IPv6 where both have it; gateways
+// as well as nodes. The inbound rules of a site with only IPv6 apply to IPv6.
 func TestDecideIPv6Only(t *testing.T) {
 	with := func(p overlay.SiteProfile, site overlay.SiteID, change func(*overlay.SiteProfile)) overlay.SiteProfile {
 		p.Site = site
@@ -350,7 +348,7 @@ func TestDecideIPv6Only(t *testing.T) {
 	for _, tc := range []struct {
 		a, b overlay.SiteProfile
 		want string
-		says string // of simultaneous open, if that is left out
+		says string // reason against simultaneous open, if that is left out
 	}{
 		{six, four, "relay", "six has nothing but IPv6, and four none of it"},
 		{four, six, "relay", "six has nothing but IPv6, and four none of it"},
@@ -400,8 +398,8 @@ func TestDecideIPv6Only(t *testing.T) {
 	}
 }
 
-// A NAT may do one thing to TCP and another to UDP, and each technique goes by what
-// is done to its protocol.
+// A NAT may treat TCP and UDP differently, and each technique depends on the treatment of its
+// protocol.
 func TestDecideByProtocol(t *testing.T) {
 	cone := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}
 	dependent := overlay.NAT{Mapping: overlay.AddressAndPortDependent, Filtering: overlay.AddressAndPortDependent}
