@@ -17,20 +17,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// way plays a way with its echo: what is sent leaves the bucket at a rate, and is back a
-// round trip later. It is pieces, in the time of synctest.
+// way simulates a path with its echo: what is sent leaves the bucket at a rate, and returns a round
+// trip later. It is pieces, in the time of synctest.
 type way struct {
 	ctx   context.Context
 	rate  float64       // bytes a second
 	rtt   time.Duration // of a small message
-	burst int           // bytes that are through at once, after a rest
-	stall time.Duration // for which this machine stands still once, after half of minBytes
-	cut   int           // pieces after which the stream breaks; 0: it does not
+	burst int           // bytes that pass at once, after an idle time
+	stall time.Duration // for which this machine pauses once, after half of minBytes
+	cut   int           // pieces after which the stream breaks; 0: never
 
 	sent, read int
-	under      int // most pieces that were under way
+	under      int // maximum of pieces in flight
 	free       time.Time
-	back       chan time.Time // when each piece is back; closed by CloseSend
+	back       chan time.Time // when each piece returns; closed by CloseSend
 }
 
 func newWay(ctx context.Context) *way {
@@ -85,9 +85,8 @@ func (w *way) Recv() (*gatepb.Piece, error) {
 	return nil, w.ctx.Err()
 }
 
-// What a train finds is what the way carries, whatever its round trip, its buckets and a
-// machine that stands still for a moment, within bounds of time, bytes and what is under
-// way.
+// A train measures the rate of the path, whatever its round trip, its buckets and a machine that
+// pauses for a moment, within bounds on time, bytes and bytes in flight.
 func TestTrain(t *testing.T) {
 	const Mbit = 1e6 / 8
 	for _, w := range []way{
@@ -121,7 +120,7 @@ func TestTrain(t *testing.T) {
 				if got/w.rate < 0.3 || got/w.rate > 1.1 {
 					t.Errorf("%.3g Mbit/s", got/Mbit)
 				}
-				// What is under way is soon through: nobody waits behind it for long.
+				// The queue drains soon: it delays other traffic only briefly.
 				ahead := float64(p.under * pieceBytes)
 				if most := max(minAhead, min(maxAhead, w.rate*2*max(0.1, 2*w.rtt.Seconds()+w.stall.Seconds()))); bytes > maxBytes || ahead > 1.2*most+float64(4*w.burst) || took > maxTime {
 					t.Errorf("%d bytes in %v, %.0f under way; at most %.0f", bytes, took, ahead, most)
@@ -131,7 +130,7 @@ func TestTrain(t *testing.T) {
 	}
 }
 
-// A way that breaks has no figure, nor one on which nothing comes back.
+// A path that breaks has no result, nor one on which nothing returns.
 func TestTrainFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, w := range []way{{rate: 1e6, cut: 3}, {rate: 1e6, rtt: time.Minute}} {
@@ -147,12 +146,12 @@ func TestTrainFails(t *testing.T) {
 	})
 }
 
-// echoStream is one Echo of a helper: it says the pieces, and then waits or ends.
+// echoStream is one Echo of a helper: it sends the pieces, and then waits or ends.
 type echoStream struct {
 	gatepb.Gate_EchoServer
 	ctx    context.Context
 	pieces []int // bytes of each
-	wait   bool  // for ctx, after them
+	wait   bool  // for ctx, after the pieces
 	heard  []int
 }
 
@@ -179,7 +178,7 @@ func (s *echoStream) Send(m *gatepb.Piece) error {
 	return nil
 }
 
-// A node says back what another helper says, within bounds, and nothing to programs.
+// A node echoes to another helper, within bounds, and not to programs.
 func TestEcho(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

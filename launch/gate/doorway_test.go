@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// One account has as many connections at the door as it may, and the descriptors that
-// are left are others'. Who hangs up makes room.
+// An account may have a bounded number of connections at the door, and the remaining descriptors
+// are for others. A closed connection makes room.
 func TestDoorway(t *testing.T) {
 	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "door"), Net: "unix"}
 	ln, err := net.ListenUnix("unix", at)
@@ -51,7 +51,7 @@ func TestDoorway(t *testing.T) {
 	}
 }
 
-// A node that is offered more jobs may ask for more at a time.
+// A node that may run more jobs here may have more calls in flight.
 func TestBudgetOfANode(t *testing.T) {
 	var b Bounds
 	if none, some := b.budget(0), b.budget(100); none.Calls != callsBesides || some.Calls != callsBesides+200 || none.Streams == 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 
-// impostor is a Starter whose agents say what the test wants, as those can that a job
-// has taken over: they have the same account.
+// impostor is a Starter whose agents send what the test wants, as agents can that their job has
+// taken over: they run in the same account.
 type impostor struct {
-	folder string // in which they say that the job is
+	folder string // the job's folder that they report
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -66,8 +66,8 @@ func (i *impostor) Kill(string) error {
 // Ended implements Starter.
 func (i *impostor) Ended(string) error { return nil }
 
-// A job agent that names a folder which is not its job's has it neither removed nor used:
-// the node service would remove it in its own account, in which the node's keys are.
+// If a job agent reports a folder that is not its job's, the node service neither removes nor uses
+// it: it would remove it in its own account, which can read the node's keys.
 func TestAgentNamesAnotherFolder(t *testing.T) {
 	for _, c := range []struct{ name, folder string }{
 		{"elsewhere", "KEYS"}, {"the store itself", "JOBS/.."}, {"all jobs", "JOBS"}, {"another job's", "JOBS/other-1"},

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// farGate is a gate whose answers take so long.
+// farGate is a gate with delayed answers.
 type farGate struct {
 	gatepb.GateClient
 	rtt time.Duration
@@ -29,8 +29,8 @@ func (g farGate) Ping(context.Context, *gatepb.PingRequest, ...grpc.CallOption) 
 	return &gatepb.PingResponse{}, nil
 }
 
-// Hosts that are up are measured, and only once the way to them is there; the
-// others are listed all the same.
+// Hosts that are up are measured, and only once the path to them is set up; the others are listed
+// all the same.
 func TestHostList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := func(name string) overlay.NodeID { return overlay.NodeID{Site: "s", Name: name} }
@@ -46,7 +46,7 @@ func TestHostList(t *testing.T) {
 			if n != node("far") {
 				t.Errorf("%v is asked", n)
 			}
-			time.Sleep(time.Second) // the way there
+			time.Sleep(time.Second) // the path setup
 			open++
 			return farGate{rtt: 7 * time.Millisecond}, func() { open-- }, nil
 		}
@@ -55,9 +55,9 @@ func TestHostList(t *testing.T) {
 		var serving sync.WaitGroup
 		serving.Go(func() { near.Serve(ctx) })
 		hosts := HostList{List: func(context.Context) ([]offer.Host, error) { return list, nil }, Near: near}
-		// In this order, and so far: the nearest first, then those of unknown latency.
+		// In this order, with these distances: the nearest first, then those of unknown latency.
 		type far struct {
-			at  int // in list
+			at  int // index in list
 			rtt time.Duration
 		}
 		ask := func(want ...far) {

@@ -13,16 +13,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// farther plays the ways to other nodes: n3 is 3 ms away, and longer at first.
+// farther simulates the paths to other nodes: n3 is 3 ms away, and farther at first.
 type farther struct {
 	mu    sync.Mutex
 	pings map[string]int
-	lost  bool // nobody answers
-	most  int  // pings at a time
+	lost  bool // no node answers
+	most  int  // maximum of concurrent pings
 	now   int
 
 	carries map[string]int // measurements of bandwidth
-	carried int            // at a time
+	carried int            // concurrent ones
 }
 
 // carry takes two seconds, and fails for n9.
@@ -82,7 +82,7 @@ func TestMeasure(t *testing.T) {
 		}
 		const first = "[s/n3 3.333333ms s/n8 8.333333ms]"
 		var both sync.WaitGroup
-		for range 5 { // together they ping as one
+		for range 5 { // together they share one ping
 			both.Go(func() {
 				if got := fmt.Sprint(ask("s/n3", "s/n8")); got != first {
 					t.Errorf("got %s, want %s", got, first)
@@ -138,8 +138,8 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// Bandwidths are asked for beside, and measured one after the other when all latencies are
-// known; what there is no time for is not known yet, and is another time.
+// Bandwidths are requested separately, and measured one after the other when all latencies are
+// known; those that do not fit into the time are unknown until a later call.
 func TestMeasureBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &farther{pings: map[string]int{}, carries: map[string]int{}}
@@ -162,7 +162,7 @@ func TestMeasureBandwidth(t *testing.T) {
 				faults += m.Fault
 			}
 		}
-		ask("s/n1", "s/n2", "s/n9", "s/n4") // 3 s for pings leave 5 s: two, and the third is under way
+		ask("s/n1", "s/n2", "s/n9", "s/n4") // 3 s for pings leave 5 s: two measurements, and the third is in progress
 		if known > 3 || known < 1 {
 			t.Errorf("%d bandwidths are known after %v", known, measureTime)
 		}

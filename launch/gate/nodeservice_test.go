@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A job from the question to the last acknowledgement.
+// A job from the Ask to the last acknowledgement.
 func TestAJob(t *testing.T) {
 	h := newHost(t, nil)
 	t.Setenv("ISTHMUS_TEST_SECRET", "told")
@@ -48,7 +48,7 @@ func TestAJob(t *testing.T) {
 	h.empty()
 }
 
-// What cannot be started says so as a process that ended, and the rest runs.
+// A process that cannot start is reported like one that ended, and the others run.
 func TestProgramsThatCannotStart(t *testing.T) {
 	h := newHost(t, nil)
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	}
 }
 
-// Limits hold from the program's first instruction on.
+// Limits apply from the program's first instruction on.
 func TestLimits(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -93,8 +93,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A submitter whose stream breaks attaches again and misses nothing, neither of what
-// the job says nor of what it is to hear.
+// A submitter whose stream breaks attaches again and misses nothing, in either direction.
 func TestAttach(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -102,7 +101,7 @@ func TestAttach(t *testing.T) {
 	for c.hear().GetOutput() == nil {
 	}
 	seen := c.last
-	c.hang() // one is heard, and not acknowledged
+	c.hang() // one event is received, and not acknowledged
 	receive(t, "the conversation's end", c.ended)
 	c.open()
 	m := c.attach(0)
@@ -113,13 +112,13 @@ func TestAttach(t *testing.T) {
 		t.Errorf("after attaching, the node says %v", m)
 	}
 	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("two\nth")}}})
-	for out, taken := "", uint64(0); out != "two\n" || taken < 6; { // which is counted after it was written, and may have been answered
+	for out, taken := "", uint64(0); out != "two\n" || taken < 6; { // it is counted after it was written, and may have been echoed before
 		m := c.hear()
 		out += string(m.GetOutput().GetData())
 		taken = max(taken, m.GetTaken().GetBytes())
 	}
 	first := *c
-	c.open() // and while that stream is there: it is replaced
+	c.open() // while the other stream exists, which is replaced
 	m = c.attach(c.last)
 	if a := m.GetAttached(); a == nil || a.Taken != 6 {
 		t.Fatalf("attached: the node says %v", m)
@@ -141,14 +140,14 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Whatever the step at which a submitter is gone for good, nothing stays.
+// Whatever the step at which a submitter dies, nothing stays behind.
 func TestSubmitterDies(t *testing.T) {
 	h := newHost(t, func(o *Options) {
 		o.Orphan = 50 * time.Millisecond
 		o.Policy.Jobs = 100
 	})
 	pids := filepath.Join(t.TempDir(), "pids")
-	if err := os.WriteFile(pids, nil, 0o600); err != nil { // a busy machine may end the scripts before they write
+	if err := os.WriteFile(pids, nil, 0o600); err != nil { // on a busy machine the scripts may be killed before they write
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("echo $$ >>%s; sleep 1000 & echo $! >>%[1]s; trap '' TERM; sleep 1000", pids)
@@ -194,7 +193,7 @@ func TestSubmitterDies(t *testing.T) {
 	}
 }
 
-// A held reservation that nobody renews ends while the stream is there.
+// A held reservation that is not renewed ends even though the stream exists.
 func TestLeaseEnds(t *testing.T) {
 	h := newHost(t, func(o *Options) { o.Policy.Lease = 30 * time.Millisecond })
 	c := h.talk().booked()
@@ -252,8 +251,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Cancelled is said when nothing is left, and a process that does not care for SIGTERM
-// does not care for long.
+// Cancelled is sent when nothing is left, and a process that ignores SIGTERM is soon killed.
 func TestCancel(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -272,13 +270,13 @@ func TestCancel(t *testing.T) {
 	}
 	h.empty()
 	c.open()
-	c.cancel() // what is not there
+	c.cancel() // does not exist
 	if m := c.hear(); m.GetCancelled() == nil {
 		t.Errorf("cancelled again: %v", m)
 	}
 }
 
-// Who may, ends a job from aside, and its submitter hears why.
+// An authorised third party can end a job, and its submitter gets the reason.
 func TestKill(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -304,7 +302,7 @@ func TestKill(t *testing.T) {
 	h.empty()
 }
 
-// The end of the node service is the end of its jobs, of which their submitters hear.
+// The end of the node service ends its jobs, and their submitters are told.
 func TestKeeperStops(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -324,8 +322,8 @@ func TestKeeperStops(t *testing.T) {
 	}
 }
 
-// A node service that ends after it has said that a job starts, and before its agent knows what
-// to run: nothing runs, and the submitter hears why as soon as the next one is there.
+// A node service that ends after it has sent Started, and before its agent knows what to run:
+// nothing runs, and the submitter gets the reason as soon as the next node service runs.
 func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	h := newHost(t, func(o *Options) { o.EndJobs = false })
 	c := h.talk().booked()
@@ -339,7 +337,7 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 	}
 	b.mu.Lock()
 	link := b.link
-	b.link = nil // what is said to the agent is lost
+	b.link = nil // messages to the agent are lost
 	b.mu.Unlock()
 	c.runs("echo up", nil)
 	if m := c.hear(); m.GetCommitted() == nil {
@@ -381,7 +379,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Files are checked chunk by chunk, and what does not fit is refused.
+// Files are verified chunk by chunk, and what exceeds the limit is refused.
 func TestFilesThatFail(t *testing.T) {
 	h := newHost(t, func(o *Options) { o.Limit = 3 << 20 })
 	c := h.talk().booked()
@@ -430,8 +428,7 @@ func TestFilesThatFail(t *testing.T) {
 	}
 }
 
-// The sums of a file may come in several messages, and what another job brought is
-// there.
+// The sums of a file may arrive in several messages, and chunks that another job staged are reused.
 func TestManifestInParts(t *testing.T) {
 	h := newHost(t, nil)
 	content := append(bytes.Repeat([]byte("a"), stage.ChunkSize), 'b')
@@ -482,7 +479,7 @@ func TestTooMuchInput(t *testing.T) {
 	h.empty()
 }
 
-// A second node service does not take the folder of one that runs, and takes what one left
+// A second node service does not take the folder of one that is running, but takes over that of one
 // that was killed.
 func TestStores(t *testing.T) {
 	h := newHost(t, nil)
@@ -509,7 +506,7 @@ func TestStores(t *testing.T) {
 	})
 }
 
-// Nothing but ask, attach or cancel begins a conversation.
+// Only ask, attach or cancel can begin a conversation.
 func TestFirstMessage(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk()

@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// Two hundred submitters, some at the same time, of whom each does a random part of what
-// a submitter does, cancels, breaks off, or goes on after breaking off: in the end no
-// reservation, process or folder is left.
+// Two hundred submitters, some concurrent, each of which does a random part of what a submitter
+// does, cancels, disconnects, or continues after disconnecting: at the end no reservation, process
+// or folder is left.
 func TestRandomRuns(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -36,11 +36,11 @@ func TestRandomRuns(t *testing.T) {
 	}
 	all.Wait()
 	h.empty()
-	list, _ := os.ReadFile(pids) // there is none if no run came as far
+	list, _ := os.ReadFile(pids) // it does not exist if no run came that far
 	for _, pid := range strings.Fields(string(list)) {
 		h.until("process "+pid+" to end", func() bool {
 			stat, err := os.ReadFile("/proc/" + pid + "/stat")
-			return err != nil || strings.Contains(string(stat), ") Z ") // somebody else's to wait for
+			return err != nil || strings.Contains(string(stat), ") Z ") // another process's to wait for
 		})
 	}
 	if n, err := h.count(); n != 0 || err != nil {
@@ -48,7 +48,7 @@ func TestRandomRuns(t *testing.T) {
 	}
 }
 
-// randomRun plays one submitter.
+// randomRun simulates one submitter.
 func randomRun(h *host, rng *rand.Rand, script string) {
 	c := h.talk()
 	say := func(m *gatepb.ToNode) func() { return func() { c.say(m) } }
@@ -62,7 +62,7 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 		c.hang()
 		return // all places are taken
 	}
-	// Answers are heard aside, and acknowledged or not.
+	// Answers are received in the background, and acknowledged or not.
 	lazy := rng.IntN(3) == 0
 	var listeners sync.WaitGroup
 	listening := func() {
@@ -100,7 +100,7 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 			c.open()
 			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.id, Hold: c.hold}}})
 			listening()
-		case 3: // it leaves something out
+		case 3: // it omits something
 			whole = false
 			continue
 		case 4:
@@ -109,6 +109,6 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 		step()
 	}
 	if whole && rng.IntN(2) == 0 {
-		<-c.pipe.ctx.Done() // until it is over
+		<-c.pipe.ctx.Done() // until the stream ends
 	}
 }

@@ -23,17 +23,17 @@ import (
 
 var here = overlay.NodeID{Site: "here", Name: "n1"}
 
-// TestMain is a job agent where a node service of a test starts one.
+// TestMain runs a job agent if a test's node service started this process as one.
 func TestMain(m *testing.M) {
 	jobagent.Main()
 	os.Exit(m.Run())
 }
 
-// host is a node service that runs, for one test.
+// host is a running node service, for one test.
 type host struct {
 	*NodeService
 	t    *testing.T
-	ctx  context.Context // the test's patience
+	ctx  context.Context // bounds the test
 	stop func()          // ends Serve, and waits
 }
 
@@ -80,7 +80,7 @@ func (h *host) left() (names []string) {
 	return names
 }
 
-// until waits for what nothing announces.
+// until waits for a state that is not signalled.
 func (h *host) until(what string, ok func() bool) {
 	h.t.Helper()
 	for !ok() {
@@ -92,7 +92,7 @@ func (h *host) until(what string, ok func() bool) {
 	}
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -143,7 +143,7 @@ func (p *pipe) Recv() (*gatepb.ToNode, error) {
 	}
 }
 
-// talk is one stream of a submitter, played by the test.
+// talk is one stream of a submitter, simulated by the test.
 type talk struct {
 	h     *host
 	who   Asker
@@ -152,8 +152,8 @@ type talk struct {
 	hold  *gatepb.Hold
 	pipe  *pipe
 	hang  context.CancelFunc // breaks the stream
-	ended chan error         // of Converse
-	last  uint64             // event
+	ended chan error         // result of Converse
+	last  uint64             // number of the last event
 }
 
 func (h *host) talk() *talk {
@@ -167,7 +167,8 @@ func (h *host) talk() *talk {
 	return t
 }
 
-// open opens a stream, and leaves the one before as it is. The first opens by itself.
+// open opens a stream, and leaves the previous one as it is. The first stream is opened
+// automatically.
 func (t *talk) open() {
 	ctx, hang := context.WithCancel(t.h.ctx)
 	t.pipe = &pipe{ctx, make(chan *gatepb.ToNode), make(chan *gatepb.ToSubmitter)}
@@ -218,7 +219,7 @@ func (t *talk) ask(processes int) *gatepb.ToSubmitter {
 	return m
 }
 
-// booked asks, and must get.
+// booked asks, and fails the test if refused.
 func (t *talk) booked() *talk {
 	t.h.t.Helper()
 	if m := t.ask(4); m.GetOk() == nil {
@@ -302,7 +303,7 @@ func (t *talk) cancel() {
 	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: t.id}}})
 }
 
-// told is what was heard of a job.
+// told is what was received about a job.
 type told struct {
 	out, err, ended string
 	exits           map[uint32]*gatepb.Exited
@@ -311,7 +312,7 @@ type told struct {
 	over            bool
 }
 
-// listen hears and acknowledges all until the stream ends.
+// listen receives and acknowledges everything until the stream ends.
 func (t *talk) listen() told {
 	t.h.t.Helper()
 	all := told{exits: map[uint32]*gatepb.Exited{}, files: map[string]string{}}
