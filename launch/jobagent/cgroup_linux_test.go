@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A job's group is beside the starter's own where systemd delegates, has the controllers,
-// which systemd gives to the one above alone, and the bounds.
+// A job's group is beside the starter's own where systemd delegates, has the controllers, which
+// systemd gives only to the parent group, and the bounds.
 func TestGroupOfAJob(t *testing.T) {
 	above := t.TempDir()
 	g := newCgroupIn(filepath.Join(above, delegated), "j", 1<<20, 1500, 77)

@@ -11,8 +11,7 @@ func output(n int) *gatepb.ToSubmitter {
 	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Data: make([]byte, n)}}}
 }
 
-// Events are numbered from 1 and kept until acknowledged; whoever has more to say than
-// is kept waits, but for what must be said.
+// Events are numbered from 1 and kept until acknowledged; Add blocks at the bound, Force does not.
 func TestEvents(t *testing.T) {
 	e := NewEvents()
 	for n := 0; n+sizeOf(output(Piece))+64 <= MaxUnacked; n += sizeOf(output(Piece)) {
@@ -66,7 +65,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A copy of what an agent says is bounded in memory, also where the events are tiny.
+// A copy of an agent's events is bounded in memory, even if the events are tiny.
 func TestTinyEvents(t *testing.T) {
 	e := NewEvents()
 	for n := uint64(1); ; n++ {
@@ -80,7 +79,7 @@ func TestTinyEvents(t *testing.T) {
 	}
 }
 
-// Input goes on where it ended, whatever is said twice.
+// Input continues where it ended, whatever is repeated.
 func TestInput(t *testing.T) {
 	in := newInput()
 	for _, m := range []*gatepb.Input{

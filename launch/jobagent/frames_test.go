@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// A message comes as it was sent, and no shorter one passes for it.
+// A message is received as it was sent, and no prefix is accepted.
 func TestFrames(t *testing.T) {
 	sent := &gatepb.ToAgent{Say: &gatepb.ToAgent_Open{Open: &gatepb.Open{Parent: "/jobs", Name: "job", OrphanMs: 30000, Have: 7}}}
 	var b bytes.Buffer

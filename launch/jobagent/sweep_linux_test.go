@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is a job agent where a test starts one.
+// TestMain runs a job agent if a test started this process as one.
 func TestMain(m *testing.M) {
 	Main()
 	os.Exit(m.Run())
 }
 
-// A sweep leaves nothing of an account that the next one to have it could find: no
-// processes, no files, no shared memory, and nobody else's are touched.
+// A sweep leaves nothing of an account for its next user: no processes, no files, no shared memory;
+// those of others are not touched.
 func TestSweep(t *testing.T) {
 	if uidMap, _ := os.ReadFile("/proc/self/uid_map"); os.Geteuid() != 0 || !strings.Contains(string(uidMap), "4294967295") {
 		t.Skip("this process cannot become another user")
 	}
 	const account, other = 1_987_654_321, 1_987_654_322
-	folder, err := os.MkdirTemp("/tmp", "isthmus-sweep-") // TMPDIR may be where other accounts do not come
+	folder, err := os.MkdirTemp("/tmp", "isthmus-sweep-") // other accounts may have no access to TMPDIR
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Owners and makers count, whatever columns a kernel adds.
+// Owners and creators count, whatever columns a kernel adds.
 func TestObjectsOfAnAccount(t *testing.T) {
 	const list = "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n" +
 		"         0          3   600          1  1000  1000     0     0          0          1\n" +
