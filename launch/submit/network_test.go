@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Measure answers with what the test has put into far and wide; other ways are not known.
-// No site may have its bandwidth measured twice at a time.
+// Measure answers with the test's far and wide; other paths are unknown. No site may take part in
+// two bandwidth measurements at a time.
 func (w *world) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
 	n, err := w.of(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *world) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.
 	return r, nil
 }
 
-// occupy notes that two sites are measured, until the function it returns is called.
+// occupy marks two sites as busy, until the function it returns is called.
 func (w *world) occupy(a, b string) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,8 +80,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Auto and the limits of profiles know how far sites are from each other, not only from
-// the submitter.
+// Auto and the limits of profiles use the distances among sites, not only from the submitter.
 func TestPlaceByWhatSitesMeasure(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1") // 1, 2, 3, 4 ms from the submitter
 	w.far = map[string]time.Duration{"a/n1 b/n1": 9 * time.Millisecond, "b/n1 d/n1": 100 * time.Microsecond, "c/n1 d/n1": 5 * time.Millisecond}
@@ -121,8 +120,8 @@ func TestPlaceByWhatSitesMeasure(t *testing.T) {
 	}
 }
 
-// Auto and the limits of profiles know how much the ways between sites carry, where that
-// matters; what is not known keeps no limit.
+// Auto and the limits of profiles use the bandwidth between sites, where that matters; an unknown
+// one meets no limit.
 func TestPlaceByBandwidth(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1")
 	w.far, w.wide = map[string]time.Duration{}, map[string]float64{}
@@ -132,8 +131,8 @@ func TestPlaceByBandwidth(t *testing.T) {
 			w.wide[from+" "+to] = 50e6
 		}
 	}
-	w.far["a/n1 b/n1"], w.wide["a/n1 b/n1"] = time.Millisecond, 0.5e6 // near and thin
-	w.wide["a/n1 c/n1"] = 0                                           // nobody knows
+	w.far["a/n1 b/n1"], w.wide["a/n1 b/n1"] = time.Millisecond, 0.5e6 // near, with a low bandwidth
+	w.wide["a/n1 c/n1"] = 0                                           // unknown
 	plan := func(change func(*Job)) (*allocate.Plan, string) {
 		t.Helper()
 		w.carried = 0
@@ -187,8 +186,8 @@ func TestPlaceByBandwidth(t *testing.T) {
 	}
 }
 
-// Every way is measured once, those between the nearest sites first, and no site takes
-// part in two measurements at a time.
+// Every path is measured once, those between the nearest sites first, and no site takes part in two
+// measurements at a time.
 func TestTurns(t *testing.T) {
 	for sites := range 20 {
 		var hosts []Host
@@ -246,7 +245,7 @@ func TestRatesHaveTwoDigits(t *testing.T) {
 	}
 }
 
-// A host that refuses the job of a profile is replaced by another that does as well.
+// A host that refuses the job of a profile is replaced by another suitable one.
 func TestProfileIsMatchedAgain(t *testing.T) {
 	w := newWorld(t, "a/n1:2", "b/n1:2", "c/n1:2")
 	p, err := profile.Read("p.yaml", []byte("groups:\n- {name: all, processes: 2}\n"))

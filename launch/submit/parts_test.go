@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Whatever a node names, nothing is written outside of the folder.
+// Whatever names a node sends, nothing is written outside of the folder.
 func TestFetchedFilesStayInTheirFolder(t *testing.T) {
 	dir := t.TempDir()
 	f := &Folder{Dir: filepath.Join(dir, "in")}
@@ -53,7 +53,7 @@ func TestFetchedFilesStayInTheirFolder(t *testing.T) {
 	}
 }
 
-// The input goes out in bounded pieces, and once more from where it was taken.
+// The input is sent in bounded pieces, and again from where it was taken.
 func TestFeeder(t *testing.T) {
 	input := bytes.Repeat([]byte("0123456789"), 100_000)
 	poked := make(chan struct{}, 1)
@@ -94,7 +94,7 @@ func TestFeeder(t *testing.T) {
 	}
 }
 
-// A feeder that nobody wants any more lets its reader go.
+// A closed feeder releases its reader.
 func TestFeederThatIsClosed(t *testing.T) {
 	f := newFeeder(func() {})
 	ended := make(chan struct{})
@@ -146,7 +146,7 @@ func TestFilesAreNamedByWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A profile's groups go where their needs are met, and ranks are numbered by group.
+// A profile's groups are placed where their requirements are met, and ranks are numbered by group.
 func TestPlaceByProfile(t *testing.T) {
 	p, err := profile.Read("p.yaml", []byte("groups:\n- {name: master, processes: 1, memory: 4GiB}\n- {name: workers, processes: 3}\n"))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// buffer takes output of several processes.
+// buffer collects the output of several processes.
 type buffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -32,7 +32,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.all.Write(p)
 }
 
-// sorted is the lines in order.
+// sorted returns the sorted lines.
 func (b *buffer) sorted() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func TestFilesGoOnce(t *testing.T) {
 	w.idle()
 }
 
-// distinct is how many bytes the different chunks of a file have.
+// distinct returns the number of bytes in distinct chunks of a file.
 func distinct(f *File) (n int64) {
 	seen := map[string]bool{}
 	for i, sum := range f.Manifest.Chunks {
@@ -129,7 +129,7 @@ func distinct(f *File) (n int64) {
 	return n
 }
 
-// Streams break at every step, once for each reservation; the job does not notice.
+// Streams break at every step, once for each reservation; the job is not affected.
 func TestStreamsThatBreak(t *testing.T) {
 	for name, at := range map[string]func(*gatepb.ToNode) bool{
 		"manifest": func(m *gatepb.ToNode) bool { return m.GetManifest() != nil },
@@ -205,7 +205,7 @@ func TestTheFirstFailureEndsTheJob(t *testing.T) {
 	w.idle()
 }
 
-// A node that has nothing more to say, and did not say how its processes ended, has lost them.
+// A node that sends Over without the exits of its processes has lost them.
 func TestANodeIsOverWithoutAWord(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1")
 	w.nodes["a/n1"].life = func(p *process) {
@@ -227,12 +227,12 @@ func TestANodeIsOverWithoutAWord(t *testing.T) {
 	w.idle()
 }
 
-// Why a submission failed is what the user reads, not that its hosts then cancelled what
+// The user gets the reason why a submission failed, not the fact that its hosts then cancelled what
 // they had started.
 func TestCancellingIsNoCause(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1")
 	a, b := w.nodes["a/n1"], w.nodes["b/n1"]
-	a.life = func(*process) {} // it says how it ends when it is cancelled
+	a.life = func(*process) {} // it reports its end when it is cancelled
 	a.breaks = func(t *talk, m *gatepb.ToNode) bool {
 		if m.GetCancel() != nil {
 			exited := &gatepb.ToSubmitter{Event: 1, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
@@ -243,7 +243,7 @@ func TestCancellingIsNoCause(t *testing.T) {
 		return false
 	}
 	b.breaks = func(t *talk, m *gatepb.ToNode) bool {
-		if m.GetStart() != nil { // its lease ended before that came
+		if m.GetStart() != nil { // its lease expired before that arrived
 			b.node.Tick(time.Now().Add(time.Hour))
 		}
 		return false
@@ -343,8 +343,8 @@ func TestDeadHostsArePassedOver(t *testing.T) {
 	w.idle()
 }
 
-// A node that forgot its reservation, because its helper was killed, is lost with its
-// processes; with Survive the others go on.
+// A node that forgot its reservation, because its helper was killed, is lost with its processes;
+// with Survive the others continue.
 func TestALostHost(t *testing.T) {
 	for _, survive := range []bool{false, true} {
 		t.Run(fmt.Sprintf("survive=%t", survive), func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestTooFewHosts(t *testing.T) {
 	w.idle()
 }
 
-// The waiting room: the job starts when the host that is missing is there.
+// Waiting: the job starts when the missing host is available.
 func TestWaitingForAHost(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "z/n1:1")
 	w.order = w.order[:1] // z is not listed yet
@@ -480,8 +480,8 @@ func TestNobodyTakesTheOutput(t *testing.T) {
 	w.idle()
 }
 
-// Hosts that are booked in vain are free when a job is over, however soon that is and
-// whatever becomes of the stream on which they were told.
+// Hosts that were booked unnecessarily are free when a job is over, however soon that is and
+// whatever happens to the stream on which they were told.
 func TestHostsBookedInVainAreFree(t *testing.T) {
 	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
 	for _, n := range w.nodes {

@@ -26,10 +26,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// patience bounds what a test waits for. Nothing takes as long unless it hangs.
+// patience bounds the waits of a test. Nothing takes as long unless it hangs.
 const patience = time.Minute
 
-// world is a grid of nodes that only pretend to run processes.
+// world is a grid of nodes that simulate processes.
 type world struct {
 	gatepb.UnimplementedGateServer
 	gatepb.UnimplementedDeskServer
@@ -37,17 +37,17 @@ type world struct {
 	grid  *Grid
 	nodes map[string]*node
 	order []string
-	far   map[string]time.Duration // "FROM TO", as Measure tells
-	wide  map[string]float64       // the same of bandwidth, in bytes a second
+	far   map[string]time.Duration // "FROM TO", as Measure returns it
+	wide  map[string]float64       // the same for bandwidth, in bytes a second
 
 	mu      sync.Mutex      // guards the fields below
-	carried int             // bandwidths that were asked for
-	busy    map[string]bool // sites that are measured
+	carried int             // bandwidths that were requested
+	busy    map[string]bool // sites that are being measured
 
-	unlisted bool // the list of hosts is out of reach
+	unlisted bool // the list of hosts is unavailable
 }
 
-// node is a node service for tests: the reservations are real, the processes functions.
+// node is a node service for tests: the reservations are real, the processes are functions.
 type node struct {
 	name   string
 	policy reserve.Policy
@@ -59,8 +59,8 @@ type node struct {
 	talks    map[reserve.Key]*talk
 	chunks   map[stage.Sum][]byte
 	received int                              // bytes of chunks
-	files    []string                         // that were stored, with their contents' length
-	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream in place of taking the message
+	files    []string                         // those stored, with their contents' length
+	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream instead of handling the message
 }
 
 // talk is one reservation.
@@ -71,7 +71,7 @@ type talk struct {
 	stop      context.CancelFunc // of the stream
 	events    []*gatepb.ToSubmitter
 	running   []*process
-	committed chan struct{} // closed by a Commit
+	committed chan struct{} // closed by Commit
 	manifest  *gatepb.Manifest
 	taken     uint64
 	input     bytes.Buffer
@@ -80,7 +80,7 @@ type talk struct {
 	broke     int
 }
 
-// process is what a test's function plays.
+// process is a process that a test's function simulates.
 type process struct {
 	*talk
 	Rank    uint32
@@ -93,8 +93,8 @@ func (p *process) say(format string, args ...any) {
 	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Data: fmt.Appendf(nil, format, args...)}}})
 }
 
-// newWorld makes nodes that take two jobs of as many processes as the number behind
-// their names says.
+// newWorld makes nodes that accept two jobs, each of as many processes as the number after their
+// names.
 func newWorld(t *testing.T, names ...string) *world {
 	w := &world{t: t, nodes: map[string]*node{}}
 	for _, name := range names {
@@ -143,7 +143,7 @@ func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingRe
 	return &gatepb.PingResponse{}, err
 }
 
-// Hosts gives every host a latency of its own, in the order in which they were named.
+// Hosts gives every host a different latency, in the order in which they were named.
 func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
 	if w.unlisted {
 		return nil, status.Error(codes.Unavailable, "the frontal is away")
@@ -156,7 +156,7 @@ func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsRespo
 	return r, nil
 }
 
-// Converse takes messages until the stream ends.
+// Converse handles messages until the stream ends.
 func (w *world) Converse(s grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubmitter]) error {
 	n, err := w.of(s.Context())
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *world) Converse(s grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubm
 	}
 }
 
-// talk finds what a first message is about. Called with n.mu.
+// talk finds the reservation of a first message. The caller must hold n.mu.
 func (n *node) talk(m *gatepb.ToNode) *talk {
 	key := slices.Concat(m.GetAsk().GetKey(), m.GetAttach().GetKey(), m.GetCancel().GetKey())
 	t := n.talks[reserve.Key(key)]
@@ -224,7 +224,7 @@ func (t *talk) answer(m *gatepb.ToSubmitter) {
 	}
 }
 
-// event says what happens, now and after an attach. Called without n.mu.
+// event sends an event, now and after an attach. The caller must not hold n.mu.
 func (t *talk) event(m *gatepb.ToSubmitter) {
 	t.n.mu.Lock()
 	defer t.n.mu.Unlock()
@@ -249,7 +249,7 @@ func (p *process) exit(code uint32, signal string) {
 	}
 }
 
-// take deals with a message, and reports whether the stream is over. Called with n.mu.
+// take handles a message, and reports whether the stream is over. The caller must hold n.mu.
 func (t *talk) take(m *gatepb.ToNode) bool {
 	var r reserve.Message
 	switch say := m.Say.(type) {
@@ -335,7 +335,7 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 	return false
 }
 
-// launch starts the functions, which may outlive the test only by a bug of it.
+// launch starts the functions, which outlive the test only if it has a bug.
 func (t *talk) launch(all []allocate.Process) {
 	var running []*process
 	for _, p := range all {
@@ -347,7 +347,7 @@ func (t *talk) launch(all []allocate.Process) {
 	}
 }
 
-// file says what is missing of a file when it is named, and that it is whole when it is.
+// file reports the missing chunks of a file when it is named, and that it is complete when it is.
 func (t *talk) file(m *gatepb.Manifest, named bool) {
 	t.manifest = m
 	missing := &gatepb.Missing{Name: m.Name}
