@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A dumb list says who has which account and when it was last used; what is assigned
-// agrees with it after any history.
+// A simple list records which submitter has which account and when it was last used; every
+// assignment agrees with it after any history.
 func TestAccountsAgainstAList(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -8,7 +8,7 @@ import (
 
 func TestSample(t *testing.T) { daemontest.Sample[Config](t, "isthmus-starter") }
 
-// Neither the system's numbers nor nobody's are for jobs.
+// Accounts of the system, and the account nobody, are not for jobs.
 func TestRanges(t *testing.T) {
 	for text, want := range map[string]bool{
 		"1900000000-1900009999": true, "1000-1000": true, "999-2000": false, "0-10": false, "65000-70000": false,

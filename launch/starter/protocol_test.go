@@ -7,7 +7,7 @@ import (
 
 var question = request{Do: doStart, Name: "0123456789abcdef", Identity: "alice@a/n1", Folder: "/jobs", Memory: 1, CPU: 2}
 
-// A question comes as it was asked, and no shorter line passes for it.
+// A request is decoded as it was encoded, and no prefix of the line is accepted.
 func TestQuestions(t *testing.T) {
 	line, err := json.Marshal(question)
 	if err != nil {

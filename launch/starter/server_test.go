@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A process that lives is known to, also where /proc hides it: its account would be given
-// to somebody else, and swept.
+// A live process is detected even where /proc hides it: otherwise its account would be given to
+// another job, and swept.
 func TestHiddenProcesses(t *testing.T) {
 	over := exec.Command("true")
 	if err := over.Run(); err != nil {
