@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// grid is hosts with real goroutines in the time of a synctest bubble, and the
-// network between them.
+// grid is hosts with real goroutines in the time of a synctest bubble, and the network between
+// them.
 type grid struct {
 	t     *testing.T
 	start time.Time
@@ -28,7 +28,7 @@ type grid struct {
 	mu   sync.Mutex // guards the fields below
 	rng  *rand.Rand
 	loss float64
-	// holds says until when messages between two hosts are held up.
+	// holds returns until when messages between two hosts are delayed.
 	holds func(from, to int) time.Time
 	sent  int
 }
@@ -38,7 +38,7 @@ type host struct {
 	at   int
 	w    *Watch
 	stop context.CancelFunc
-	dead bool // nothing of it goes out, and nothing comes in
+	dead bool // it neither sends nor receives
 	over bool // its watch has ended
 
 	told map[int][]time.Time // by dead host
@@ -49,7 +49,7 @@ func name(i int) overlay.NodeID {
 	return overlay.NodeID{Site: overlay.SiteID(fmt.Sprintf("s%d", i/4)), Name: fmt.Sprintf("n%d", i%4)}
 }
 
-// newGrid has n hosts that start within a second, on a network that is as set says.
+// newGrid makes n hosts that start within a second, on a network that set configures.
 func newGrid(t *testing.T, n int, seed uint64, set func(*grid)) *grid {
 	g := &grid{t: t, start: time.Now(), rng: rand.New(rand.NewPCG(seed, 5))}
 	var all []Host
@@ -93,7 +93,7 @@ func (g *grid) end() {
 	g.done.Wait()
 }
 
-// until lets time pass until so long after the start.
+// until lets time pass until d after the start.
 func (g *grid) until(d time.Duration) { time.Sleep(time.Until(g.start.Add(d))) }
 
 func (g *grid) kill(i int) {
@@ -113,7 +113,7 @@ func (h *host) hear(of Host, why string) {
 	h.why = why
 }
 
-// Send is Carrier's.
+// Send implements Carrier.
 func (h *host) Send(ctx context.Context, to overlay.NodeID, message []byte) error {
 	g := h.g
 	j := slices.IndexFunc(g.hosts, func(o *host) bool { return name(o.at) == to })
@@ -144,8 +144,8 @@ func (h *host) Send(ctx context.Context, to overlay.NodeID, message []byte) erro
 	return g.hosts[j].w.Receive(name(h.at), message)
 }
 
-// toldOf checks that every living host was told once, in time, of those that died at
-// some time after the start, and of nobody else.
+// toldOf checks that every living host was told once, in time, of each host that died, at the given
+// times after the start, and of no other.
 func (g *grid) toldOf(died map[int]time.Duration) {
 	g.t.Helper()
 	g.mu.Lock()
@@ -159,7 +159,7 @@ func (g *grid) toldOf(died map[int]time.Duration) {
 		}
 		for i, times := range h.told {
 			when, dead := died[i]
-			// Bound, a period, and the way of a message.
+			// Bound, a period, and the delay of a message.
 			if wait := times[0].Sub(g.start.Add(when)); !dead || len(times) != 1 || wait > h.w.Bound()+520*time.Millisecond {
 				g.t.Errorf("%v was told %d times of %v, first %v after its death", name(h.at), len(times), name(i), wait)
 			}
@@ -167,7 +167,7 @@ func (g *grid) toldOf(died map[int]time.Duration) {
 	}
 }
 
-// inBubble runs f for each of some seeds, each in a time of its own.
+// inBubble runs f for each of several seeds, each in a bubble of its own.
 func inBubble(t *testing.T, seeds int, f func(t *testing.T, seed uint64)) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) { f(t, seed) })
@@ -200,7 +200,7 @@ func TestSurvivorsAreTold(t *testing.T) {
 	})
 }
 
-// A way that hangs for three seconds, or loses all, is no death.
+// A path that hangs for three seconds, or loses everything, is not a death.
 func TestStall(t *testing.T) {
 	const from, to = 6 * time.Second, 9 * time.Second
 	inBubble(t, 20, func(t *testing.T, seed uint64) {
@@ -218,7 +218,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// A host that is done says so, and is not taken for dead.
+// A host that is done announces that, and does not count as dead.
 func TestLeave(t *testing.T) {
 	inBubble(t, 20, func(t *testing.T, seed uint64) {
 		g := newGrid(t, 9, seed, func(*grid) {})
@@ -232,13 +232,13 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// A job that is soon over costs nothing, and a host that is done before it said a word
-// is not taken for dead either.
+// A short job costs no messages, and a host that is done before its first message does not count as
+// dead either.
 func TestShortJobs(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, seed uint64) {
 		g := newGrid(t, 9, seed, func(*grid) {})
 		defer g.end()
-		g.until(1500 * time.Millisecond) // all have begun, and none spoken
+		g.until(1500 * time.Millisecond) // all have started, and none has sent
 		for i := range g.hosts {
 			if seed%2 == 0 || i < 3 {
 				g.hosts[i].stop()
@@ -273,7 +273,7 @@ func TestMessagesPerPeriod(t *testing.T) {
 	})
 }
 
-// A way that takes nothing holds up no other way, and not the end.
+// A path that hangs delays neither other paths nor the end.
 func TestStuckWay(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, seed uint64) {
 		g := newGrid(t, 6, seed, func(g *grid) {
@@ -285,7 +285,7 @@ func TestStuckWay(t *testing.T) {
 			}
 		})
 		g.until(60 * time.Second)
-		g.toldOf(nil) // they hear of each other from the others
+		g.toldOf(nil) // they hear of each other through the others
 		before := time.Now()
 		g.end()
 		if took := time.Since(before); took > farewell {
@@ -294,7 +294,7 @@ func TestStuckWay(t *testing.T) {
 	})
 }
 
-// More messages than the detector takes are dropped and counted.
+// Messages beyond the detector's queue are dropped and counted.
 func TestFlood(t *testing.T) {
 	w, err := New(Config{Self: name(0), Hosts: []Host{{Node: name(0)}, {Node: name(1)}}})
 	if err != nil {
