@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden reads every profile of testdata and compares what was understood,
-// written as YAML, and what was found wrong.
+// TestGolden reads every profile of testdata and compares the result, written as YAML, and the
+// faults.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.[xy]*ml")
 	if err != nil || len(files) < 5 {
@@ -66,8 +66,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// The figure's excerpt is read as printed: its two numbers without units are
-// kbit/s and ms, and what it leaves out is all that is found wrong.
+// The figure's excerpt is read as printed: its two numbers without units are kbit/s and ms, and
+// what it leaves out are the only faults.
 func TestPaperExcerpt(t *testing.T) {
 	p, err := ReadFile("testdata/fig3.xml")
 	var faults Faults
@@ -97,7 +97,7 @@ func TestYAMLOfXMLIsEqual(t *testing.T) {
 	again(t, p)
 }
 
-// again checks that what a profile writes reads as the same profile.
+// again checks that a written profile reads as the same profile.
 func again(t *testing.T, p *Profile) {
 	t.Helper()
 	q, err := Read("again.yaml", []byte(p.YAML()))
@@ -180,8 +180,8 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// Whatever the text, Read ends without panic, and what it takes survives being
-// written and read.
+// Whatever the text, Read returns without a panic, and an accepted profile survives being written
+// and read.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.[xy]*ml")
 	for _, file := range files {
