@@ -20,7 +20,7 @@ func sample() Message {
 	}}
 }
 
-// golden is sample as it travels. A change of it is a change of the protocol.
+// golden is the encoding of sample. A change of it is a change of the protocol.
 const golden = "01010000000000000102" + "0573697465610261310573697465620262310002" +
 	"057369746561026131" + "000000000000000700000000000000090000000000000000" + "00" +
 	"057369746562026231" + "000000000000000800000000000000030000000059682f00" + "01"
@@ -72,7 +72,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// The longest message there can be fits.
+// The longest possible message fits.
 func TestLongestMessage(t *testing.T) {
 	id := func(i int) overlay.NodeID {
 		name := fmt.Sprintf("%0*d", overlay.MaxNameLen, i)

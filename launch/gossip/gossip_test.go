@@ -14,8 +14,8 @@ import (
 
 const seeds = 100
 
-// Of whoever dies, all survivors are told in time and once, and of nobody else,
-// whatever the clocks, with delays and losses.
+// All survivors are told once and in time of each death, and of nothing else, whatever the clocks,
+// with delays and losses.
 func TestDeathsAreTold(t *testing.T) {
 	for _, pattern := range []Pattern{Double, Single} {
 		t.Run(pattern.String(), func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestDeathsAreTold(t *testing.T) {
 	}
 }
 
-// A stall of three seconds raises no alarm: of the network, whether it then
-// delivers or has lost all, or of some hosts.
+// A stall of three seconds is not a death: of the network, whether it then delivers or has lost
+// everything, or of some hosts.
 func TestStallIsNoDeath(t *testing.T) {
 	const from, to = 6 * time.Second, 9 * time.Second
 	for name, stall := range map[string]func(w *world){
@@ -105,8 +105,8 @@ func TestMessagesPerPeriod(t *testing.T) {
 	}
 }
 
-// Each side of a cut declares the other, and nobody of its own. When the cut is
-// mended and a registry lists the hosts again, all return.
+// Each side of a partition declares the other failed, and no host of its own side. When the
+// partition ends and a registry lists the hosts again, all return.
 func TestPartition(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, Config{}, 16, seed)
@@ -149,8 +149,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A host that stood still for long is declared dead, declares nobody, and
-// returns.
+// A host that was suspended for long is declared failed, declares no other, and returns.
 func TestLongStop(t *testing.T) {
 	w := newWorld(t, Config{}, 16, 1)
 	sleeper := w.hosts[5]
@@ -172,7 +171,7 @@ func TestLongStop(t *testing.T) {
 	}
 }
 
-// That a host started anew is known at once: what ran there is gone.
+// The restart of a host is detected at once: its earlier processes are gone.
 func TestRestart(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, Config{}, 16, seed)
@@ -198,8 +197,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Who comes late and knows one host is soon known to all, and knows all; who
-// leaves is not taken for dead.
+// A host that joins late and knows one host is soon known to all, and knows all; a host that leaves
+// does not count as dead.
 func TestJoinAndLeave(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, Config{}, 20, seed)
@@ -228,7 +227,7 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 }
 
-// A host that a registry lists and that never comes is declared, too.
+// A host that a registry lists and that never starts is declared failed, too.
 func TestNeverHeardOf(t *testing.T) {
 	w := newWorld(t, Config{}, 4, 1)
 	ghost := w.host(overlay.NodeID{Site: "s00", Name: "ghost"})
@@ -246,14 +245,14 @@ func TestNeverHeardOf(t *testing.T) {
 	}
 }
 
-// A host whose incarnation did not rise, because its clock was set back, passes
-// the one that others remember, and so is known to be started anew.
+// A host whose incarnation did not increase, because its clock was set back, exceeds the one that
+// others remember, so that its restart is detected.
 func TestClockSetBack(t *testing.T) {
 	w := newWorld(t, Config{}, 8, 1)
 	h := w.hosts[2]
 	w.at(30*time.Second, func() { w.kill(h) })
 	w.at(32*time.Second, func() {
-		h.life = 0 // and so the next is incarnation 1 again
+		h.life = 0 // so that the next incarnation is 1 again
 		w.start(h, []overlay.NodeID{w.hosts[0].id, w.hosts[1].id})
 	})
 	w.run(60 * time.Second)
@@ -268,7 +267,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// Who answers pings is alive, even if none of its other messages arrives.
+// A host that answers pings is alive, even if none of its other messages arrives.
 func TestPongAverts(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	ids := []overlay.NodeID{{Site: "a", Name: "x"}, {Site: "b", Name: "y"}}
@@ -306,7 +305,7 @@ func TestPongAverts(t *testing.T) {
 	}
 }
 
-// Stale gossip raises nobody whom the detector has forgotten, or never knew.
+// Stale gossip does not revive a host that the detector has forgotten, or never knew.
 func TestStaleGossip(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	self, other, gone := overlay.NodeID{Name: "me"}, overlay.NodeID{Name: "other"}, overlay.NodeID{Name: "gone"}
@@ -326,8 +325,7 @@ func TestStaleGossip(t *testing.T) {
 	}
 }
 
-// Hosts that begin at odd numbers of periods soon take their steps together,
-// whatever their clocks.
+// Hosts that start at different times soon step together, whatever their clocks.
 func TestRoundsConverge(t *testing.T) {
 	for seed := range uint64(10) {
 		w := newWorld(t, Config{}, 32, seed)
@@ -336,18 +334,18 @@ func TestRoundsConverge(t *testing.T) {
 		for _, h := range w.hosts {
 			least, most = min(least, h.d.round), max(most, h.d.round)
 		}
-		if most-least > 2 { // one for the phase, one for news under way
+		if most-least > 2 { // one for the phase, one for news in flight
 			t.Errorf("seed %d: rounds %d to %d", seed, least, most)
 		}
 	}
 }
 
-// In step, what one host knows all know after one turn of the pattern.
+// In step, news of one host reaches all after one cycle of the pattern.
 func TestPatternReachesAll(t *testing.T) {
 	for n := 2; n <= 70; n++ {
 		l := steps(n)
 		for turn, c := range []Config{{Pattern: Single}, {Pattern: Double}, {Pattern: Double}} {
-			first := 3 * l // the third turn: of Double the second of its two
+			first := 3 * l // the third cycle: for Double the second of its two
 			if turn == 1 {
 				first = 4 * l
 			}
@@ -373,7 +371,7 @@ func TestPatternReachesAll(t *testing.T) {
 	}
 }
 
-// What comes from elsewhere is bounded and cannot harm.
+// Messages from elsewhere are bounded and harmless.
 func TestHostileMessages(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	self := overlay.NodeID{Site: "s", Name: "me"}
@@ -433,7 +431,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestTable prints, with -v, what detection costs and how long it takes.
+// TestTable prints, with -v, the cost and the duration of detection.
 func TestTable(t *testing.T) { t.Log(table(t, 16, 64)) }
 
 // BenchmarkTable prints, with -v, the table for more hosts.
@@ -473,7 +471,7 @@ func table(t testing.TB, sizes ...int) string {
 	return b.String()
 }
 
-// ages returns how old what hosts know of each other is.
+// ages returns the age of the hosts' information about each other.
 func ages(w *world) (mean, oldest time.Duration) {
 	count := 0
 	for _, h := range w.hosts {

@@ -11,37 +11,36 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A world is hosts and the network between them, in a time of its own.
+// A world is hosts and the network between them, in virtual time.
 type world struct {
 	t     testing.TB
 	rng   *rand.Rand
 	cfg   Config
-	now   time.Duration // the true time; nobody has a clock that shows it
+	now   time.Duration // the true time; no host's clock shows it
 	queue events
-	order int // breaks ties of time, so that a seed gives one run
+	order int // breaks ties of time, so that runs are reproducible
 	hosts []*host
 
 	loss float64
-	// way says how long a message takes beside the usual, and whether it gets lost.
+	// way returns a message's delay in addition to the usual one, and whether the message is lost.
 	way func(from, to *host) (extra time.Duration, lost bool)
 
 	gossips int
 }
 
-// A host has a detector and a clock, which is ahead of the true time, and fast
-// or slow.
+// A host has a detector and a clock with an offset and a rate.
 type host struct {
 	id       overlay.NodeID
 	ahead    time.Duration
 	rate     float64
 	d        *Detector
 	dead     bool
-	stopped  time.Duration // it stands still until then
-	life     int           // counts starts
+	stopped  time.Duration // it is suspended until then
+	life     int           // number of starts
 	verdicts []told
 }
 
-// told is a verdict and when, by the true time.
+// told is a verdict and its true time.
 type told struct {
 	at time.Duration
 	Verdict
@@ -85,8 +84,8 @@ func (w *world) run(until time.Duration) {
 	w.now = until
 }
 
-// newWorld has n hosts at sites of eight, all of which start within one period
-// and know of each other.
+// newWorld makes n hosts at sites of eight, all of which start within one period and know each
+// other.
 func newWorld(t testing.TB, cfg Config, n int, seed uint64) *world {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -122,7 +121,7 @@ func (w *world) start(h *host, members []overlay.NodeID) {
 	w.step(h, h.life)
 }
 
-// step steps a host, and has it stepped again when it says.
+// step steps a host, and schedules its next step.
 func (w *world) step(h *host, life int) {
 	if h.dead || h.life != life {
 		return
@@ -178,9 +177,8 @@ func (w *world) find(id overlay.NodeID) *host {
 	return w.hosts[slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == id })]
 }
 
-// survivors checks that all living hosts were told once that the dead failed,
-// within the bound and a period after the death, and of nobody else. It returns
-// how long they waited.
+// survivors checks that all living hosts were told once that the dead failed, within the bound and
+// a period after the death, and of no other failure. It returns how long that took.
 func (w *world) survivors(died map[overlay.NodeID]time.Duration) (waits []time.Duration) {
 	w.t.Helper()
 	bound := w.cfg.Bound(len(w.hosts))
@@ -209,7 +207,7 @@ func (w *world) survivors(died map[overlay.NodeID]time.Duration) (waits []time.D
 	return waits
 }
 
-// calm checks that nobody was told anything.
+// calm checks that there were no verdicts.
 func (w *world) calm() {
 	w.t.Helper()
 	w.survivors(nil)
