@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The search finds a match exactly where trying everything does.
+// The search finds a match exactly when trying everything does.
 func TestAgreesWithBruteForce(t *testing.T) {
 	const cases = 1000
 	matches, worst := 0, 0
@@ -43,7 +43,7 @@ func TestAgreesWithBruteForce(t *testing.T) {
 	}
 }
 
-// What an Infeasible says can be met, and what is one step harder cannot.
+// What an Infeasible offers can be met, and one step more cannot.
 func TestNearestOffers(t *testing.T) {
 	said := 0
 	for seed := range uint64(300) {
@@ -79,7 +79,7 @@ func TestNearestOffers(t *testing.T) {
 	t.Logf("%d demands looked at", said)
 }
 
-// What has to give together, does: a profile with all of it as offered matches.
+// All is sufficient: a profile with all of it as offered matches.
 func TestTogether(t *testing.T) {
 	looked := 0
 	for seed := range uint64(300) {
@@ -259,8 +259,7 @@ func TestInfeasible(t *testing.T) {
 	}
 }
 
-// A search that was too short says so, and neither that there is a match nor
-// that there is none.
+// A search that was too short reports that, and neither a match nor its absence.
 func TestGivesUp(t *testing.T) {
 	hosts := make([]Host, 12)
 	for h := range hosts {
@@ -281,7 +280,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// Figures differ a little between any two hosts; the search is not to mind.
+// Measurements differ a little between any two hosts; that must not slow down the search.
 func TestNoisyHosts(t *testing.T) {
 	o := grid5000(t)
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// holds says what is wrong with counts as an answer to a profile, by the words
-// of the profile alone; "" is nothing.
+// holds returns what is wrong with counts as an answer to a profile, by the definition of the
+// profile alone; "" if nothing is.
 func holds(p *profile.Profile, o *Offer, counts [][]int) string {
 	for g, group := range p.Groups {
 		sum, sites := 0, map[overlay.SiteID]bool{}
@@ -100,7 +100,7 @@ func unequal(p *profile.Profile, o *Offer, counts [][]int) string {
 	return ""
 }
 
-// brute tries all counts, and returns the first that hold, or nil.
+// brute tries all counts, and returns the first valid ones, or nil.
 func brute(p *profile.Profile, o *Offer) [][]int {
 	var counts [][]int
 	var try func(h, left int) bool
