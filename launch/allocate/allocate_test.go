@@ -16,7 +16,7 @@ import (
 
 func node(name string) overlay.NodeID { return overlay.NodeID{Site: "s", Name: name} }
 
-// hostsOf makes hosts of one site that take so many processes each.
+// hostsOf makes hosts of one site that take these numbers of processes.
 func hostsOf(processes ...int) []Host {
 	hosts := make([]Host, len(processes))
 	for i, p := range processes {
@@ -25,7 +25,7 @@ func hostsOf(processes ...int) []Host {
 	return hosts
 }
 
-// The paper's example of replication, n=3 and r=2, and what else can come of it.
+// The paper's example of replication, n=3 and r=2, and other possible results.
 func TestThreeRanksTwice(t *testing.T) {
 	for _, c := range []struct {
 		processes []int
@@ -56,8 +56,8 @@ func TestThreeRanksTwice(t *testing.T) {
 	}
 }
 
-// J=2, P=1 and J=1, P=2: the owner's two settings of the paper's section 4.1, one job
-// after the other.
+// J=2, P=1 and J=1, P=2: the owner's two settings in the paper's section 4.1, one job after the
+// other.
 func TestOwnersSettings(t *testing.T) {
 	for _, c := range []struct{ jobs, processes, ranks, accepted int }{{2, 1, 1, 2}, {1, 2, 2, 1}} {
 		h := hostsOf(c.processes)
@@ -99,8 +99,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// paper is the pseudo-code of section 4.3, line by line, as the oracle. Its concentrate
-// may not run its outer loop twice; that is the one thing mended here, by a panic.
+// paper is the pseudo-code of section 4.3, line by line, as the oracle. Its concentrate must not
+// run its outer loop twice; a panic prevents that, which is the only change.
 func paper(strategy string, n, r int, processes []int) (ranks [][]int) {
 	slist := processes[:min(len(processes), n*r)]
 	u, c := make([]int, len(slist)), make([]int, len(slist))
@@ -180,7 +180,7 @@ func TestStrategiesAreThePapers(t *testing.T) {
 	}
 }
 
-// checkPlan holds any plan to what every plan promises.
+// checkPlan checks the invariants of every plan.
 func checkPlan(t testing.TB, p *Plan) {
 	t.Helper()
 	where := map[Process]overlay.NodeID{}
@@ -301,7 +301,7 @@ func TestShortageNamesTheLimitAndTheNearestOffer(t *testing.T) {
 	}
 }
 
-// Every offer fits, and the next value up does not: found by trying all.
+// Every offer fits, and the next value up does not: checked by trying all.
 func TestOffersAreTheNearest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	short := 0
@@ -353,7 +353,7 @@ func TestOffersAreTheNearest(t *testing.T) {
 	}
 }
 
-// When a strategy says that it is settled, further hosts change nothing.
+// When a strategy reports that it is settled, further hosts change nothing.
 func TestSettledIsFinal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	settled := 0
@@ -494,7 +494,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	checkPlan(t, allocate(t, Job{Ranks: 1, Copies: 1}, hosts, "spread"))
 }
 
-// A strategy that breaks its promise is told so; its plan goes nowhere.
+// A violation of a strategy's contract is an error, and its plan is discarded.
 func TestPromisesOfStrategiesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		shares []Share

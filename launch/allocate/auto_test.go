@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// pathTable is a Network out of a table.
+// pathTable is a Network from a table.
 type pathTable map[[2]overlay.NodeID]Path
 
 func (n pathTable) Path(a, b overlay.NodeID) (Path, bool) {
@@ -19,8 +19,8 @@ func (n pathTable) Path(a, b overlay.NodeID) (Path, bool) {
 	return p, ok
 }
 
-// random makes a small grid: sites with hosts near each other, sites at random places,
-// and every path a little off.
+// random makes a small grid: sites with hosts near each other, sites at random places, and small
+// variations of every path.
 func random(rng *rand.Rand, sites, hosts int) ([]Host, pathTable) {
 	var all []Host
 	x, y := make([]float64, sites), make([]float64, sites)
@@ -75,8 +75,8 @@ func everyPlacement(d Demand, try func([]Share)) {
 	place(d.Processes)
 }
 
-// On small jobs Auto is compared with the best of all placements: it is never better
-// than possible, nearly always exactly the best, and never far from it.
+// On small jobs Auto is compared with the optimum: it is never better than possible, nearly always
+// optimal, and never far from it.
 func TestAutoAgainstAllPlacements(t *testing.T) {
 	for _, pattern := range []Pattern{Dense, Neighbour, Master} {
 		t.Run(pattern.String(), func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAutoAgainstAllPlacements(t *testing.T) {
 	}
 }
 
-// What the search computes is what Plan.Cost computes from ranks, copies and all.
+// The search computes the same cost as Plan.Cost from ranks and copies.
 func TestSearchAndPlanAgreeOnCost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for range 500 {
@@ -151,8 +151,8 @@ func TestSearchAndPlanAgreeOnCost(t *testing.T) {
 	}
 }
 
-// At the size of a grid, Auto is never dearer than the paper's strategies, and takes
-// the site whose hosts are near each other even when another is nearer to the submitter.
+// At the size of a grid, Auto's cost is never above the paper's strategies', and it chooses the
+// site whose hosts are near each other even when another is nearer to the submitter.
 func TestAutoAtTheSizeOfAGrid(t *testing.T) {
 	network := sites{"lyon": 3 * time.Millisecond} // hosts of lyon are far from each other
 	for _, pattern := range []Pattern{Dense, Neighbour, Master} {
@@ -181,8 +181,8 @@ func TestAutoAtTheSizeOfAGrid(t *testing.T) {
 	}
 }
 
-// sites is a Network that knows how far hosts of a site are apart; 100 us if not said,
-// 10 ms between sites.
+// sites is a Network with the distances of hosts within a site; the default is 100 us, and 10 ms
+// between sites.
 type sites map[overlay.SiteID]time.Duration
 
 func (s sites) Path(a, b overlay.NodeID) (Path, bool) {

@@ -9,9 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// cluster is a row of Table 1 of the P2P-MPI co-allocation paper, with the round trip
-// from nancy (section 5). Every host lets as many processes of a job run as it has
-// cores.
+// cluster is a row of Table 1 of the P2P-MPI co-allocation paper, with the round trip from nancy
+// (section 5). Every host accepts as many processes of a job as it has cores.
 type cluster struct {
 	site, name  string
 	rtt         time.Duration
@@ -167,7 +166,7 @@ func TestTableSaysWhatThePlanSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-		lines = lines[1 : len(lines)-1] // the head and the sum
+		lines = lines[1 : len(lines)-1] // the header and the sum
 		if len(lines) != len(p.Used()) {
 			t.Fatalf("%d lines for %d hosts", len(lines), len(p.Used()))
 		}
