@@ -19,7 +19,7 @@ type far struct {
 	mu    sync.Mutex
 	down  map[overlay.NodeID]bool
 	pings map[overlay.NodeID]int
-	open  int // pings under way
+	open  int // pings in flight
 	most  int
 }
 
@@ -62,7 +62,7 @@ func (f *far) count() (total int) {
 	return total
 }
 
-// run gives a test time that passes when nothing else does.
+// run runs a test in virtual time.
 func run(t *testing.T, f *far, all []overlay.NodeID, test func(n *Nearby)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(f.ping(all), 4, latency.Config{}, slog.New(slog.DiscardHandler))
@@ -103,7 +103,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Whoever stops asking is not measured for, and asking again begins anew.
+// Without calls the measurements end, and a new call starts them again.
 func TestInterestEnds(t *testing.T) {
 	all := nodes(3)
 	var f far
@@ -126,8 +126,8 @@ func TestInterestEnds(t *testing.T) {
 	})
 }
 
-// A node that does not answer is unknown after some tries, keeps nobody
-// waiting, and is measured when it is back.
+// A node that does not answer is unknown after some tries, delays no other, and is measured when it
+// is back.
 func TestSilentNode(t *testing.T) {
 	all := nodes(3)
 	var f far
