@@ -41,7 +41,7 @@ func open(t *testing.T, dir string, limit int64) *Store {
 	return s
 }
 
-// fetch puts what is missing of a file, and returns how many chunks that was.
+// fetch puts the missing chunks of a file, and returns how many there were.
 func fetch(t *testing.T, s *Store, content []byte, m Manifest) int {
 	t.Helper()
 	missing := s.Missing(m)
@@ -84,7 +84,7 @@ func TestFiles(t *testing.T) {
 			if n := fetch(t, s, content, m); n != len(m.Chunks) {
 				t.Errorf("%d chunks were missing of %d", n, len(m.Chunks))
 			}
-			for range 2 { // over what is there, too
+			for range 2 { // also over an existing file
 				if err := assemble(s, m, out, 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -93,7 +93,7 @@ func TestFiles(t *testing.T) {
 			if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o755 {
 				t.Errorf("%v, %v", info, err)
 			}
-			// A second run moves nothing, nor does one after a restart.
+			// A second run transfers nothing, nor does one after a restart.
 			if n := fetch(t, open(t, dir, 10*ChunkSize), content, m); n != 0 {
 				t.Errorf("a second run moved %d chunks", n)
 			}
@@ -101,8 +101,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Equal chunks are stored and asked for once; what was sent before a crash is
-// not sent again, and what a crash left half-written is gone.
+// Equal chunks are stored and requested once; chunks sent before a crash are not sent again, and
+// partial files are removed.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	content, _ := file(t, 4*ChunkSize, 2)
@@ -131,7 +131,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("%d chunks were missing, want 2; size %d", n, s.Size())
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 5 { // three chunks, and what is not ours
+	if err != nil || len(files) != 5 { // three chunks, and the foreign files
 		t.Errorf("%v, %v", files, err)
 	}
 }
@@ -172,7 +172,7 @@ func TestCorruption(t *testing.T) {
 		}
 		same(t, out, content)
 	}
-	// A manifest that lies about sizes.
+	// A manifest with wrong sizes.
 	lie := Manifest{Size: ChunkSize + 9, Chunks: []Sum{m.Chunks[2], m.Chunks[0]}}
 	if err := assemble(s, lie, filepath.Join(dir, "lie"), 0o600); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a lie: %v", err)
@@ -184,8 +184,7 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// What was used longest ago goes first, also after a restart, and never what is
-// pinned.
+// The least recently used chunks are removed first, also after a restart, and never pinned ones.
 func TestEviction(t *testing.T) {
 	dir := t.TempDir()
 	content, m := file(t, 6*ChunkSize, 4)
@@ -219,7 +218,7 @@ func TestEviction(t *testing.T) {
 		t.Errorf("%v, %v, size %d", has(), err, s.Size())
 	}
 	releaseAll()
-	releaseAll() // has no effect on what others pinned
+	releaseAll() // has no effect on the pins of others
 	if err := put(5); err != nil || !slices.Equal(has(), []int{2, 3, 5}) {
 		t.Errorf("%v, %v", has(), err)
 	}
@@ -236,8 +235,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// When the disk is full, chunks make room; when that is not enough, nothing is
-// left half-written and the store goes on.
+// On a full disk, chunks make room; when that is not enough, no partial file remains and the store
+// continues.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	content, m := file(t, 4*ChunkSize, 5)
