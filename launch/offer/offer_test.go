@@ -90,7 +90,7 @@ func TestFullListFits(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends is refused, or makes sense and is sent on as it came.
+// Whatever a peer sends is refused, or is valid and encoded again unchanged.
 func FuzzList(f *testing.F) {
 	b, err := proto.Marshal(ListToPB(sample))
 	if err != nil {
