@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 )
 
-// scenes are the small systems that are explored to the last world: two submitters that
-// race for two nodes, and what may go wrong.
+// scenes are the small systems whose worlds are all explored: two submitters that compete for two
+// nodes, and what may go wrong.
 func scenes() []scene {
 	policy := Policy{Allow: everyone, Jobs: 1, Processes: 1, Lease: 3 * time.Second, Longest: 5 * time.Second}
 	race := scene{policy: policy, job: allocate.Job{Ranks: 2, Copies: 1}, strategy: allocate.Spread{}, nodes: 2, subs: 2, prompt: true}
@@ -46,10 +46,9 @@ func scenes() []scene {
 	}
 }
 
-// TestEveryWorld explores every order of everything that can happen. In each world no
-// node has more than J jobs, no key and no rank starts twice, and a launched job is
-// launched whole; from each world silence leads to an end at which nothing is held; and
-// where the world ends nobody waits.
+// TestEveryWorld explores every order of all possible events. In each world no node has more than J
+// jobs, no key and no rank starts twice, and a launched job is launched on all its nodes; from each
+// world silence leads to an end without reservations; and at the end of a world no submitter waits.
 func TestEveryWorld(t *testing.T) {
 	for _, sc := range scenes() {
 		t.Run(sc.name, func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestEveryWorld(t *testing.T) {
 	}
 }
 
-// trail is how a world came about, the last move first.
+// trail is the history of a world, the last move first.
 type trail struct {
 	before *trail
 	move   string
@@ -127,8 +126,8 @@ func (p *trail) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// TestRandomWorlds goes a random way through larger systems, in which much goes wrong,
-// holds every world to the same, and prints the seed and the moves when one is not.
+// TestRandomWorlds takes random moves through larger systems with many failures, checks the same
+// invariants in every world, and prints the seed and the moves when one fails.
 func TestRandomWorlds(t *testing.T) {
 	launched := 0
 	for seed := range uint64(150) {

@@ -23,7 +23,7 @@ func newNode(t *testing.T, p Policy) *Node {
 	return n
 }
 
-// everyone is whom tests let in that say nothing else.
+// everyone is the default rule of tests.
 var everyone = []Rule{{Identity: "*"}, {Identity: "*@*/*"}}
 
 func ask(key byte, processes int) Ask { return Ask{Key: Key{key}, Job: "j", Processes: processes} }
@@ -69,7 +69,7 @@ func TestAJobCountsUntilItHasExited(t *testing.T) {
 	hold := Hold{7, 1}
 	processes := []allocate.Process{{Rank: 3}, {Rank: 4}}
 	expect(t, n, person(1), ask(1, 2), epoch, "ok 2 for 30s")
-	expect(t, n, person(1), ask(1, 2), epoch, "ok 2 for 30s") // doubled
+	expect(t, n, person(1), ask(1, 2), epoch, "ok 2 for 30s") // a duplicate
 	expect(t, n, person(1), ask(1, 1), epoch, "nok used")     // the key for something else
 	if actions := expect(t, n, person(1), Start{Key{1}, hold, processes}, epoch, "started"); len(actions) != 1 || fmt.Sprint(actions[0]) != fmt.Sprint(Launch{Key{1}, "j", processes}) {
 		t.Errorf("start: actions %v", actions)
@@ -97,7 +97,7 @@ func TestKeysAreGoodOnceAndInTime(t *testing.T) {
 	expect(t, n, person(1), start(9, 1), epoch, "refused unknown") // never booked
 
 	expect(t, n, person(1), ask(1, 1), epoch, "ok 1 for 30s")
-	expect(t, n, person(2), start(1, 1), epoch, "refused unknown") // somebody else has the key
+	expect(t, n, person(2), start(1, 1), epoch, "refused unknown") // another requester has the key
 	expect(t, n, person(1), start(1, 2), epoch, "refused unknown") // another hold
 	expect(t, n, person(2), Cancel{Key{1}}, epoch, "refused unknown")
 	expect(t, n, person(1), start(1, 1), epoch.Add(30*time.Second), "refused expired")
@@ -108,7 +108,7 @@ func TestKeysAreGoodOnceAndInTime(t *testing.T) {
 	expect(t, n, person(1), Start{Key{2}, Hold{7, 2}, nil}, epoch, "refused toomany")
 	expect(t, n, person(1), start(2, 2), epoch, "started")
 	n.Exited(Key{2})
-	expect(t, n, person(1), Commit{Key{2}, Hold{7, 2}}, epoch, "committed") // a short job was faster
+	expect(t, n, person(1), Commit{Key{2}, Hold{7, 2}}, epoch, "committed") // a short job has ended already
 	if actions := expect(t, n, person(1), start(2, 2), epoch, "started"); len(actions) != 0 {
 		t.Errorf("a replayed start launches %v", actions)
 	}
@@ -155,7 +155,7 @@ func TestRenewingEnds(t *testing.T) {
 	expect(t, n, person(1), renew, epoch.Add(25*time.Second), "refused expired")
 }
 
-// What was started keeps its lease, too, until all other hosts have started.
+// A started reservation keeps its lease, too, until all other hosts have started.
 func TestRenewingWhatWasStarted(t *testing.T) {
 	n := newNode(t, Policy{Jobs: 1, Processes: 1, Lease: 10 * time.Second, Longest: 25 * time.Second})
 	expect(t, n, person(1), ask(1, 1), epoch, "ok 1 for 10s")
@@ -182,7 +182,7 @@ func TestMemoryAndCPUAreShared(t *testing.T) {
 	expect(t, n, person(1), need(2, 1, 1, 0), epoch, "nok memory")
 	expect(t, n, person(1), need(3, 1, 0, 1), epoch, "nok cpu")
 	expect(t, n, person(1), need(4, 9, 0, 0), epoch, "ok 4 for 30s")
-	// Three of four started: one part is free again.
+	// Three of four started: the rest is free again.
 	expect(t, n, person(1), Start{Key{1}, Hold{7, 1}, make([]allocate.Process, 3)}, epoch, "started")
 	expect(t, n, person(1), need(5, 9, 1<<30, 500), epoch, "ok 2 for 30s")
 	expect(t, n, person(1), need(6, 1, -1, 0), epoch, "nok invalid")
@@ -229,7 +229,7 @@ func TestWhoMayBook(t *testing.T) {
 	}
 }
 
-// An owner names users by pattern, and who is refused learns by which rule.
+// An owner names users by pattern, and a refused user learns which rule decided.
 func TestRulesAreNamed(t *testing.T) {
 	q := Requester{"alice@nancy/n1", "nancy", netip.MustParseAddr("192.0.2.1")}
 	for pattern, fits := range map[string]bool{
@@ -249,7 +249,8 @@ func TestRulesAreNamed(t *testing.T) {
 	}
 }
 
-// submission of n ranks to so many hosts, spread, and the messages of its Begin.
+// submit returns a submission of n ranks to a number of hosts, with Spread, and the messages of its
+// Begin.
 func submit(t *testing.T, ranks, hosts int, cfg Config) (*Submission, []Send) {
 	t.Helper()
 	var candidates []Candidate
@@ -281,8 +282,8 @@ func is(t *testing.T, all []Send, want string) {
 	}
 }
 
-// Five hosts are asked for two processes (2 + 3 log2 2); the third answers first, and as
-// soon as no nearer one can come the plan is made.
+// Five hosts are asked for two processes (2 + 3 log2 2); the third answers first, and the plan is
+// made as soon as no nearer one can answer.
 func TestOverbookingAndTheOrderOfAnswers(t *testing.T) {
 	s, out := submit(t, 2, 9, Config{})
 	is(t, out, "n0 Ask, n1 Ask, n2 Ask, n3 Ask, n4 Ask")
@@ -321,7 +322,7 @@ func TestSilentHostsAreDeadAndOthersAreAsked(t *testing.T) {
 	if fmt.Sprint(s.Dead()) != "[s/n0 s/n1 s/n2 s/n3 s/n4]" {
 		t.Errorf("dead: %v", s.Dead())
 	}
-	is(t, s.Receive(nodeName(4), grant(4), epoch), "n4 Cancel") // it lives
+	is(t, s.Receive(nodeName(4), grant(4), epoch), "n4 Cancel") // it is alive
 	s.Receive(nodeName(3), NOK{keyOf(0, 3), Busy, ""}, epoch)   // this, too
 	if fmt.Sprint(s.Dead()) != "[s/n0 s/n1 s/n2]" {
 		t.Errorf("dead: %v", s.Dead())
@@ -336,8 +337,8 @@ func TestSilentHostsAreDeadAndOthersAreAsked(t *testing.T) {
 	}
 }
 
-// A host that drops out while files are staged is replaced by a spare; without one,
-// further hosts are asked.
+// A host that is dropped during staging is replaced by a spare; without one, further hosts are
+// asked.
 func TestDroppedHostsAreReplaced(t *testing.T) {
 	s, _ := submit(t, 2, 6, Config{Spares: 1})
 	for i := range 5 {
@@ -373,8 +374,7 @@ func TestAHostThatDoesNotStartFailsTheJob(t *testing.T) {
 	}
 }
 
-// A host that started waits for one that is slow: its lease is renewed as long as that
-// takes.
+// A host that has started waits for a slow one: its lease is renewed for as long as that takes.
 func TestLeasesOutliveASlowStart(t *testing.T) {
 	s, _ := submit(t, 2, 2, Config{Begin: time.Minute, Resend: 20 * time.Second})
 	s.Receive(nodeName(0), grant(0), epoch)
@@ -402,8 +402,8 @@ func TestLeasesOutliveASlowStart(t *testing.T) {
 
 func TestLiesOfHosts(t *testing.T) {
 	s, _ := submit(t, 4, 1, Config{})
-	s.Receive(nodeName(0), OK{keyOf(0, 1), Hold{}, 9, time.Second}, epoch) // another one's key
-	s.Receive(nodeName(9), OK{keyOf(0, 0), Hold{}, 9, time.Second}, epoch) // nobody
+	s.Receive(nodeName(0), OK{keyOf(0, 1), Hold{}, 9, time.Second}, epoch) // the key of another
+	s.Receive(nodeName(9), OK{keyOf(0, 0), Hold{}, 9, time.Second}, epoch) // an unknown node
 	s.Receive(nodeName(0), nil, epoch)
 	if s.Phase() != Booking {
 		t.Fatalf("%s", s.Phase())

@@ -11,9 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A grid of 350 hosts, some dead and some busy: whatever order the answers come in, the
-// plan is the one that is made of all live, free hosts that were booked, and in the end
-// nobody else runs anything.
+// A grid of 350 hosts, some dead and some busy: whatever the order of the answers, the plan is that
+// for all live, free hosts that were booked, and at the end no other host runs anything.
 func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 	const hosts = 350
 	for seed := range uint64(6) {
@@ -66,7 +65,7 @@ func TestBookingIsThePlanOfAllThatAnswer(t *testing.T) {
 				gates[m.To].Receive(person(0), m.Message, now)
 			}
 		}
-		// Hosts that were not booked do not count: the paper's overbooking has an end.
+		// Hosts that were not booked do not count: the paper's overbooking is bounded.
 		free = slices.DeleteFunc(free, func(h allocate.Host) bool { return h.Latency >= time.Duration(s.wave) })
 		want, err := allocate.Allocate(job, free, strategy)
 		if err != nil || s.Err() != nil {

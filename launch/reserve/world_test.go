@@ -16,7 +16,7 @@ import (
 
 var epoch = time.Unix(1e9, 0)
 
-// scene says what a world starts as and what may go wrong in it.
+// scene is the start of a world and what may go wrong in it.
 type scene struct {
 	name         string
 	policy       Policy
@@ -24,21 +24,21 @@ type scene struct {
 	strategy     allocate.Strategy
 	spares       int
 	nodes, subs  int
-	lost, twice  int // messages that may be lost, and doubled
-	late         int // times that the clock goes on while somebody has something to do, or that an answer comes late
+	lost, twice  int // messages that may be lost, and duplicated
+	late         int // how often the clock may advance although a party has something to do, or an answer may be late
 	subDeaths    int
-	nodeDeaths   int  // a node that dies is there again at once, without memory
+	nodeDeaths   int  // a node that dies restarts at once, without memory
 	drops, stops int  // calls of Drop, and of Cancel
-	hasty        bool // processes may also exit while messages are under way
+	hasty        bool // processes may also exit while messages are in flight
 
-	// prompt lets a node's answer arrive with the message that it answers, unless it is
-	// lost or late. It spares most of the orders in which answers of different nodes can
-	// come, so that two submitters can be explored.
+	// prompt lets a node's answer arrive together with the message that it answers, unless it is
+	// lost or late. That avoids most of the orders of answers of different nodes, so that two
+	// submitters can be explored.
 	prompt bool
 }
 
-// world is submitters, nodes and the messages between them. Everything that can happen
-// is a move; a world has no randomness of its own.
+// world is submitters, nodes and the messages between them. Every possible event is a move; a world
+// has no randomness of its own.
 type world struct {
 	*scene
 	now   time.Time
@@ -46,19 +46,19 @@ type world struct {
 	subs  []*Submission
 	alive []bool
 	net   []packet
-	runs  []run          // processes that run
+	runs  []run          // running processes
 	began map[string]int // launches ever, by node, key and by job, rank, copy
-	mute  bool           // messages go nowhere
+	mute  bool           // messages are not delivered
 }
 
-// packet is a message under way. Submitters are 0, 1, ..., nodes -1, -2, ...
+// packet is a message in flight. Submitters are 0, 1, ..., nodes -1, -2, ...
 type packet struct {
 	from, to int
 	m        Message
 	text     string
 }
 
-// run is what a node's daemon launched.
+// run is one launch by a node's daemon.
 type run struct {
 	node   int
 	key    Key
@@ -85,7 +85,7 @@ func newWorld(t testing.TB, sc *scene) *world {
 	for i := range sc.subs {
 		var candidates []Candidate
 		for j := range sc.nodes {
-			// Each prefers other nodes.
+			// Each prefers different nodes.
 			node := (i + j) % sc.nodes
 			candidates = append(candidates, Candidate{nodeName(node), time.Duration(j) * time.Millisecond, keyOf(i, node)})
 		}
@@ -119,7 +119,7 @@ func (w *world) put(p packet) {
 	w.net = append(w.net, p)
 }
 
-// act does what a node's daemon does.
+// act carries out actions like a node's daemon.
 func (w *world) act(node int, actions []Action) error {
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -145,8 +145,8 @@ func (w *world) act(node int, actions []Action) error {
 	return nil
 }
 
-// deliver hands over one packet; the caller takes it off the net. A node's answer is
-// put there, or handed over as well, or lost.
+// deliver delivers one packet; the caller removes it from the net. A node's answer is put there, or
+// delivered as well, or lost.
 func (w *world) deliver(p packet, answer fate) error {
 	if p.to >= 0 {
 		if w.alive[p.to] {
@@ -176,7 +176,7 @@ const (
 	never
 )
 
-// next is when something is due; zero: never.
+// next returns the next deadline; zero: never.
 func (w *world) next() time.Time {
 	var next time.Time
 	soon := func(t time.Time) {
@@ -195,7 +195,7 @@ func (w *world) next() time.Time {
 	return next
 }
 
-// tick lets the time come when something is due.
+// tick advances time to the next deadline.
 func (w *world) tick() error {
 	w.now = w.next()
 	for i, n := range w.gates {
@@ -218,25 +218,25 @@ func (w *world) exit(i int) {
 }
 
 func (w *world) killNode(i int) {
-	n, _ := NewNode(w.gates[i].boot+1, w.policy) // the policy was good before
+	n, _ := NewNode(w.gates[i].boot+1, w.policy) // the policy was valid before
 	w.gates[i] = n
 	w.runs = slices.DeleteFunc(w.runs, func(r run) bool { return r.node == i })
 }
 
-// move is one thing that may happen next.
+// move is one possible next event.
 type move struct {
 	name string
 	do   func(w *world) error
 }
 
-// moves lists everything that may happen in w.
+// moves lists all possible events in w.
 func (w *world) moves() []move {
 	var all []move
 	add := func(name string, do func(w *world) error) { all = append(all, move{name, do}) }
 	seen := map[string]bool{}
 	for i, p := range w.net {
 		if seen[p.text] {
-			continue // a packet like another
+			continue // a duplicate of another packet
 		}
 		seen[p.text] = true
 		take := func(w *world) { w.net = slices.Delete(w.net, i, i+1) }
@@ -258,7 +258,7 @@ func (w *world) moves() []move {
 			add("double "+p.text, func(w *world) error { w.twice--; return w.deliver(p, usual) })
 		}
 	}
-	// Time passes when nobody has anything else to do, or somebody is late with it.
+	// Time passes when no party has anything else to do, or one is late.
 	busy := len(w.net) > 0
 	for i, s := range w.subs {
 		busy = busy || w.alive[i] && s.Phase() == Planned
@@ -303,7 +303,7 @@ func (w *world) moves() []move {
 	return all
 }
 
-// wrong says what must never be.
+// wrong checks the invariants.
 func (w *world) wrong() error {
 	for i, n := range w.gates {
 		if len(n.held) > n.policy.Jobs {
@@ -330,8 +330,8 @@ func (w *world) wrong() error {
 	return nil
 }
 
-// quiet checks that silence ends everything: when from now on no message arrives, no
-// reservation is left but those of jobs that run, and no submitter waits.
+// quiet checks that silence ends everything: if no message arrives from now on, only the
+// reservations of running jobs are left, and no submitter waits.
 func (w *world) quiet() error {
 	w = w.clone()
 	w.mute, w.net = true, nil
@@ -351,7 +351,7 @@ func (w *world) quiet() error {
 	return fmt.Errorf("in silence there is always something due, now at %v", w.next())
 }
 
-// ended checks a world in which nothing is due and no message is under way.
+// ended checks a world in which nothing is due and no message is in flight.
 func (w *world) ended() error {
 	for i, n := range w.gates {
 		for key, r := range n.held {
@@ -374,8 +374,8 @@ func (w *world) ended() error {
 	return nil
 }
 
-// settled checks a world at its end when messages were not lost for good: of a job whose
-// submitter lives and says that it failed, nothing runs.
+// settled checks a world at its end if no messages were lost permanently: of a job whose submitter
+// lives and reports that it failed, nothing runs.
 func (w *world) settled() error {
 	if err := w.ended(); err != nil {
 		return err
@@ -424,7 +424,7 @@ func (s *Submission) clone() *Submission {
 	return &c
 }
 
-// code is the world as bytes: worlds of equal code behave alike.
+// code returns the world as bytes: worlds with equal code behave alike.
 func (w *world) code() string {
 	var b []byte
 	num := func(all ...int) {
