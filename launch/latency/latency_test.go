@@ -13,12 +13,12 @@ import (
 
 var start = time.Unix(1e9, 0)
 
-// node is the only one of its site.
+// node returns the only node of its site.
 func node(name string) overlay.NodeID {
 	return overlay.NodeID{Site: overlay.SiteID("site-" + name), Name: name}
 }
 
-// round probes a node as often as a round has probes.
+// round probes a node for a whole round.
 func round(t *Table, n overlay.NodeID, now time.Time, rtt func() time.Duration) {
 	for range t.cfg.Probes {
 		t.Probe(n, rtt(), now)
@@ -65,8 +65,8 @@ func TestLowerAtOnceHigherLaterAndByAPart(t *testing.T) {
 	}
 }
 
-// The testbed of the P2P-MPI co-allocation paper: 350 hosts whose sites are 0.6 to 10 ms
-// apart, here with noise as large as that.
+// The testbed of the P2P-MPI co-allocation paper: 350 hosts at sites with differences of 0.6 to 10
+// ms, here with noise of the same size.
 func TestOrderOf350HostsIsThatOfTheirSites(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	type place struct {
@@ -103,8 +103,8 @@ func TestOrderOf350HostsIsThatOfTheirSites(t *testing.T) {
 	flaps, sorted := 0, 0
 	for r := range 50 {
 		for _, n := range nodes {
-			// The machine is busy: hosts are slower than others for a whole round, by more
-			// than sites are apart.
+			// The machine is busy: some hosts are slower than others for a whole round, by more
+			// than the differences between sites.
 			busy := time.Duration(rng.ExpFloat64() * float64(time.Millisecond))
 			round(table, n, start, func() time.Duration {
 				return far[n.Site] + busy + time.Duration(rng.ExpFloat64()*200)*time.Microsecond
@@ -135,7 +135,7 @@ func TestOrderOf350HostsIsThatOfTheirSites(t *testing.T) {
 	}
 }
 
-// Within a site names decide, whatever the noise; but not for who is elsewhere, nor for
+// Within a site names decide, whatever the noise; but not for a host that is farther away, nor for
 // the table's own node.
 func TestHostsOfASiteStandTogether(t *testing.T) {
 	at := func(site, name string) overlay.NodeID {
@@ -168,7 +168,7 @@ func TestHostsOfASiteStandTogether(t *testing.T) {
 	if got := probe(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// On a machine that is so busy that half of the hosts are that late, it is none.
+	// On a machine so busy that half of the hosts are that late, it is not listed separately.
 	far[at("near", "a")], far[at("near", "b")] = 18*time.Millisecond, 19*time.Millisecond
 	calm := table
 	table = NewTable(Config{Probes: 1})
@@ -177,7 +177,7 @@ func TestHostsOfASiteStandTogether(t *testing.T) {
 	}
 	table = calm
 	far[at("near", "a")], far[at("near", "b")] = 11*time.Millisecond, 13*time.Millisecond
-	// Back with its site when it is clearly within, not before.
+	// Back with its site when it is clearly within the range, not before.
 	far[at("near", "vpn")] = 19 * time.Millisecond
 	if got := probe(); got != want {
 		t.Errorf("hardly nearer, vpn is with its site: %s", got)
@@ -188,7 +188,7 @@ func TestHostsOfASiteStandTogether(t *testing.T) {
 	}
 }
 
-// An order that came from elsewhere holds while no site is nearer by more than the margin.
+// An order from elsewhere is kept while no site is nearer by more than the margin.
 func TestAdoptedOrder(t *testing.T) {
 	a1, a2, b1, c1 := overlay.NodeID{Site: "a", Name: "1"}, overlay.NodeID{Site: "a", Name: "2"}, overlay.NodeID{Site: "b", Name: "1"}, overlay.NodeID{Site: "c", Name: "1"}
 	table := NewTable(Config{})
@@ -201,8 +201,8 @@ func TestAdoptedOrder(t *testing.T) {
 	}
 }
 
-// Random latencies against the promise itself: no significant inversion, and no change
-// without one.
+// Random latencies, checked against the contract: no significant inversion, and no change without
+// one.
 func TestOrderKeepsItsPromise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	moved, kept := 0, 0
@@ -230,7 +230,7 @@ func TestOrderKeepsItsPromise(t *testing.T) {
 					table.Failed(n, start)
 				}
 			}
-			wrong := false // whether the order before must change
+			wrong := false // whether the previous order must change
 			for i, b := range before {
 				wrong = wrong || table.nodes[b].rtt == 0
 				for _, a := range before[:i] {
@@ -241,7 +241,7 @@ func TestOrderKeepsItsPromise(t *testing.T) {
 			if len(after) != len(table.nodes) {
 				t.Fatalf("%d entries of %d nodes", len(after), len(table.nodes))
 			}
-			var kin []overlay.NodeID // those that stood in the order before
+			var kin []overlay.NodeID // those that were in the previous order
 			unknown := false
 			for i, e := range after {
 				if unknown && e.RTT > 0 {
@@ -300,7 +300,7 @@ func TestANodeThatIsLostGoesLast(t *testing.T) {
 	if got := names(table.Order()); got != "a b" {
 		t.Errorf("after two failures: %s", got)
 	}
-	table.Probe(a, 0, start) // a clock that stood still is no answer
+	table.Probe(a, 0, start) // a clock that stood still is not an answer
 	if got := table.Order(); names(got) != "b a" || got[1].RTT != 0 {
 		t.Errorf("after three failures: %+v", got)
 	}
@@ -310,8 +310,8 @@ func TestANodeThatIsLostGoesLast(t *testing.T) {
 	}
 }
 
-// Due names each node of a round as often as the round has probes, then rests for a
-// period, and never names one that is out.
+// Due returns each node of a round as often as the round has probes, then not for a period, and
+// never one with a probe pending.
 func TestDue(t *testing.T) {
 	table := NewTable(Config{Probes: 2, Period: 100 * time.Second})
 	nodes := []overlay.NodeID{node("a"), node("b"), node("c")}
@@ -370,7 +370,7 @@ func TestDue(t *testing.T) {
 	if got := table.Due(now.Add(time.Hour), 9); len(got) != 0 || len(table.Order()) != 0 {
 		t.Errorf("a table without nodes: %v", got)
 	}
-	table.Probe(nodes[0], 1, now) // an answer too late
+	table.Probe(nodes[0], 1, now) // a late answer
 	table.Failed(nodes[1], now)
 	if len(table.Order()) != 0 {
 		t.Error("a late answer brought its node back")
