@@ -50,8 +50,8 @@ func (g *grid) creds(id control.Identity) *control.Credentials {
 	return c
 }
 
-// admin answers Status with who asks, and calls the asker's own Status when
-// it offers one: a call in each direction on the same session.
+// admin answers Status with the caller, and calls the caller's own Status if it has one: a call in
+// each direction on the same session.
 type admin struct {
 	controlpb.UnimplementedAdminServer
 	err error
@@ -95,7 +95,7 @@ func serve(t *testing.T, e *control.Endpoint, admit func(control.Identity) error
 	return ln.Addr().String()
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -142,7 +142,7 @@ func (c *lingering) Close() error {
 	return c.Conn.Close()
 }
 
-// waiting answers Status when the caller does not wait any more.
+// waiting answers Status when the caller no longer waits.
 type waiting struct {
 	controlpb.UnimplementedAdminServer
 	asked chan struct{}
@@ -154,8 +154,8 @@ func (w waiting) Status(ctx context.Context, _ *controlpb.StatusRequest) (*contr
 	return nil, ctx.Err()
 }
 
-// Calls on a session that is closed end at once, and do not spin until its connection
-// has been closed, which may take long.
+// Calls on a session that is closed end at once, and do not spin until its connection has been
+// closed, which may take long.
 func TestCallsEndBeforeTheConnection(t *testing.T) {
 	g := newGrid(t)
 	asked := make(chan struct{})
@@ -210,8 +210,8 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 	}
 }
 
-// TestRefusals: whoever may not come in is told why, in words, and so is this
-// side when the daemon it dialled is not the one it wanted.
+// TestRefusals: a refused caller gets the reason as a message, and so does this side when the
+// daemon it dialled is not the expected one.
 func TestRefusals(t *testing.T) {
 	g, other := newGrid(t), newGrid(t)
 	issue := func(notAfter time.Time) func() (*control.Credentials, error) {
@@ -254,8 +254,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// rawClient makes the TLS connection of a client by hand, with whatever
-// certificate, and returns the first frame that the server sends.
+// rawClient makes a client's TLS connection directly, with any certificate, and returns the first
+// frame from the server.
 func rawClient(t *testing.T, addr string, cert tls.Certificate, send wire.Frame) wire.Frame {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{
@@ -311,7 +311,7 @@ func TestClientIsToldWhatIsWrongWithItsCertificate(t *testing.T) {
 	}
 }
 
-// shared collects what several goroutines write.
+// shared collects the output of several goroutines.
 type shared struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -329,8 +329,8 @@ func (s *shared) String() string {
 	return s.text.String()
 }
 
-// Clocks may be wrong by so much, whichever end's; beyond that both ends say so. The
-// certificates are valid from five minutes ago for an hour.
+// The tolerated clock skew, at either end; beyond that both ends report it. The certificates are
+// valid from five minutes ago for an hour.
 func TestClocksMayDiffer(t *testing.T) {
 	g := newGrid(t)
 	const late, early = "expired at ", "is not valid before "
@@ -373,7 +373,8 @@ func TestClocksMayDiffer(t *testing.T) {
 	}
 }
 
-// A server whose certificate is of another grid is shown none, whatever its time.
+// A server whose certificate is of another grid does not receive the client's certificate, whatever
+// its time.
 func TestClockIsNoExcuse(t *testing.T) {
 	g, other := newGrid(t), newGrid(t)
 	below := other.creds(helper)
@@ -403,8 +404,8 @@ func TestUnknownVersionIsRefused(t *testing.T) {
 	}
 }
 
-// TestKeep: the session comes back after the server went away and returned on
-// the same address, and nothing is left at the end.
+// TestKeep: the session is opened again after the server disappeared and returned on the same
+// address, and nothing is left at the end.
 func TestKeep(t *testing.T) {
 	g := newGrid(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -458,7 +459,7 @@ func TestUnreachableAndSilentServers(t *testing.T) {
 	addr := ln.Addr().String()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	// The kernel accepts, nobody answers.
+	// The kernel accepts, no process answers.
 	if _, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker}); !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "broker at "+addr) {
 		t.Errorf("silent server: %v", err)
 	}
@@ -552,9 +553,8 @@ func TestConversionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestAllComeBack: a crowd of helpers whose frontal was away has sessions again
-// once it is back: they are not turned away, nor give up for the rush and try
-// again on top of it.
+// TestAllComeBack: many helpers whose frontal was away have sessions again once it is back: they
+// are not turned away, nor do they give up because of the load and add to it by retrying.
 func TestAllComeBack(t *testing.T) {
 	const crowd = 50
 	g := newGrid(t)
@@ -604,7 +604,7 @@ func TestAllComeBack(t *testing.T) {
 		}
 		took := time.Since(begun)
 		t.Logf("%d sessions after %v", crowd, took.Round(time.Millisecond))
-		// Where the processors take longer than a hand-shake may, it is right to give up.
+		// If the processors take longer than the bound of a handshake, giving up is correct.
 		if n := counted.n.Load(); n > 2*crowd && took < 8*time.Second {
 			t.Errorf("round %d: %d connections for %d sessions", round, n, crowd)
 		}

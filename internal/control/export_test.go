@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// SetClock has c judge by another clock.
+// SetClock makes c use another clock.
 func (c *Credentials) SetClock(now func() time.Time) { c.now = now }
 
-// HasAddress is hasAddress for the tests.
+// HasAddress exports hasAddress.
 var HasAddress = hasAddress
 
-// SentOn is sentOn for the tests.
+// SentOn exports sentOn.
 var SentOn = sentOn
 
-// SetHasAddress has e ask f in place of the host.
+// SetHasAddress makes e call f instead of hasAddress.
 func (e *Endpoint) SetHasAddress(f func(netip.Addr) bool) { e.has = f }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// recorder notes the writes that reach it.
+// recorder records its writes.
 type recorder struct {
 	net.Conn
 	writes [][]byte
@@ -22,9 +22,9 @@ func TestGather(t *testing.T) {
 	r := &recorder{}
 	g := &gather{Conn: r}
 	for _, w := range [][]byte{
-		header(1, 9),            // a window update stands alone, whatever its length says
+		header(1, 9),            // a window update is separate, whatever its length field
 		header(0, 0),            // data without a body, too
-		header(0, 3), {1, 2, 3}, // a header and its body go together
+		header(0, 3), {1, 2, 3}, // a header and its body are joined
 		header(0, 12), header(1, 1), // a body that looks like a header is a body
 	} {
 		if n, err := g.Write(w); n != len(w) || err != nil {

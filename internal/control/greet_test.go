@@ -34,7 +34,7 @@ func greet(t *testing.T, addr string, own tls.Certificate) (control.Greeting, er
 	return control.Greet(t.Context(), conn, own, "127.0.0.1", false)
 }
 
-// A greeting learns who is there and makes no session.
+// A greeting identifies the peer and opens no session.
 func TestGreet(t *testing.T) {
 	g := newGrid(t)
 	joined := make(chan string, 1)
@@ -51,7 +51,7 @@ func TestGreet(t *testing.T) {
 	if id, err := control.IdentityOf(got.Chain[0]); err != nil || id != broker {
 		t.Errorf("identity %v, %v", id, err)
 	}
-	// A session made afterwards is the first that joins.
+	// A session opened afterwards is the first that joins.
 	s, err := endpoint(t, g.creds(frontal), admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestGreet(t *testing.T) {
 	s.Close()
 }
 
-// A greeting with another grid's certificate hears the refusal in words.
+// A greeting with another grid's certificate receives the reason for the refusal.
 func TestGreetIsRefusedInWords(t *testing.T) {
 	g := newGrid(t)
 	foreign, _, err := ca.New("other", time.Hour)
@@ -79,7 +79,7 @@ func TestGreetIsRefusedInWords(t *testing.T) {
 	}
 }
 
-// A greeting ends with its context when nobody answers.
+// A greeting ends with its context when the peer does not answer.
 func TestGreetEnds(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestGreetEnds(t *testing.T) {
 	}
 }
 
-// Who visits says so, and nobody else does.
+// A visitor is marked as such, and no other session is.
 func TestVisit(t *testing.T) {
 	g := newGrid(t)
 	visiting := make(chan bool, 2)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Messages are found however they are cut into parts.
+// Messages are found however the data is split.
 func TestMessages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {

@@ -72,7 +72,7 @@ func (k *taker) Accept() (net.Conn, error) {
 func (k *taker) Close() error   { return nil }
 func (k *taker) Addr() net.Addr { return &net.UnixAddr{} }
 
-// dial returns a connection of who's.
+// dial returns a connection of who.
 func (k *taker) dial(t *testing.T, who string) *grpc.ClientConn {
 	c, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
@@ -137,8 +137,8 @@ func talk(s grpc.ClientStream, n, size int) error {
 	return nil
 }
 
-// A stream carries any amount as long as it is read, in messages long and short, and
-// others on the connection do not disturb the count.
+// A stream carries any amount as long as it is read, in messages of any size, and other streams on
+// the connection do not disturb the count.
 func TestMeterGivesBackWhatIsRead(t *testing.T) {
 	k := newTaker(t, control.Budget{Bytes: 4 << 20, Calls: 100})
 	c := k.dial(t, "alice")
@@ -157,7 +157,7 @@ func TestMeterGivesBackWhatIsRead(t *testing.T) {
 	}
 }
 
-// What nobody reads is counted whether it is whole or not, and ends the connection.
+// Unread data is counted whether the message is complete or not, and ends the connection.
 func TestMeterCountsWhatIsNotRead(t *testing.T) {
 	for _, size := range []int{10 << 10, 1 << 20} {
 		k := newTaker(t, control.Budget{Bytes: 1 << 20})
@@ -186,7 +186,7 @@ func TestMeterCountsWhatIsNotRead(t *testing.T) {
 	}
 }
 
-// Where all have too many bytes, who has the most loses them, and not who comes.
+// When the total is too high, the peer with the most bytes loses its connections, not the newcomer.
 func TestMeterOfAll(t *testing.T) {
 	k := newTaker(t, control.Budget{Bytes: 1 << 20, AllBytes: 1 << 20})
 	c := k.dial(t, "mallory")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPauses: the waits double up to their bound and start over after a
-// session, and the log is told of the first failure and then every ten seconds.
+// TestPauses: the waits double up to their bound and start over after a session, and the first
+// failure is logged and then one every ten seconds.
 func TestPauses(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// TestSilence plays the peer: when it is heard, what is done about it.
+// TestSilence simulates the peer: when it is heard, and the resulting verdicts.
 func TestSilence(t *testing.T) {
 	type step struct {
 		at    time.Duration // ms, like all times here
 		begin bool
 		end   bool
-		late  time.Duration // by which this process looks later than it wanted
-		read  time.Duration // last byte so far
+		late  time.Duration // delay of this process's check
+		read  time.Duration // time of the last byte so far
 		acked uint64
-		// reached says that the peer's kernel has acknowledged the ping.
+		// reached means that the peer's kernel has acknowledged the ping.
 		reached bool
 		want    verdict
 		wait    time.Duration
@@ -136,7 +136,7 @@ func TestSilence(t *testing.T) {
 				}
 				s.slept(now, sg, st.late*time.Millisecond)
 				want := st.wait
-				if want < time.Millisecond { // as counted, not as given exactly
+				if want < time.Millisecond { // counted in ms, not given as a duration
 					want *= time.Millisecond
 				}
 				if got, wait := s.judge(now, sg); got != st.want || wait != want {
@@ -147,8 +147,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Over a link, whose other end has no kernel to say that it is there, a peer has
-// longer to say anything.
+// Over a link, whose other end has no kernel to acknowledge data, a peer has longer to answer.
 func TestSilenceOverALink(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

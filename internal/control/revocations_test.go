@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A list that comes to one daemon goes on to its peers, ends the sessions of
-// whom it names at both sides, and lets them in no more; others stay.
+// A list that reaches one daemon is forwarded to its peers, ends the sessions of the revoked on
+// both sides, and prevents new ones; other sessions stay.
 func TestRevocationEndsSessions(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := ca.Create(dir, "tg", time.Hour)
@@ -93,7 +93,7 @@ func TestRevocationEndsSessions(t *testing.T) {
 	default:
 	}
 
-	// Who is revoked learns it, once.
+	// The revoked holder is told, once.
 	ended, stop := context.WithCancel(ctx)
 	var heard []error
 	bad.FollowOwn(ended, func(revoked error) { heard = append(heard, revoked); stop() })
@@ -102,7 +102,7 @@ func TestRevocationEndsSessions(t *testing.T) {
 		t.Errorf("the revoked one hears %v", heard)
 	}
 
-	// The list is on disk, and a list that cannot be read is not passed over.
+	// The list is on disk, and a list that cannot be read is an error.
 	anew := credentials("broker b1")
 	if err := anew.Revocations().Keep(file); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSmallNext: after what looks like large packets that vanish come small ones, and
-// after small ones large ones again.
+// TestSmallNext: after an error that suggests dropped large packets come small ones, and after
+// small ones large ones again.
 func TestSmallNext(t *testing.T) {
 	stalled := fmt.Errorf("frontal at x: %w within 10s", errStalled)
 	silent, stopped := fmt.Errorf("ended: %w", &SilentError{}), fmt.Errorf("ended: %w", &SilentError{Alive: true})

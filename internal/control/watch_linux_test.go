@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TestAcknowledged: what the far kernel took counts, though nobody there reads.
+// TestAcknowledged: data that the far kernel accepted counts, even if no process reads it.
 func TestAcknowledged(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestAddressOfHost(t *testing.T) {
 	}
 }
 
-// newLab is a host behind a firewall, and a public one.
+// newLab returns a host behind a firewall, and a public one.
 func newLab(t *testing.T) *lab.Lab {
 	t.Helper()
 	l, err := lab.Up(t.Context(), lab.Spec{Sites: []lab.Site{
@@ -91,8 +91,8 @@ func newLab(t *testing.T) *lab.Lab {
 	return l
 }
 
-// TestDroppedPath: TestSilentPath by a real network, where the kernel has a say.
-// Both ends notice, each by its own call.
+// TestDroppedPath: TestSilentPath on a real network, with the kernel involved. Both ends detect the
+// failure, each by its own call.
 func TestDroppedPath(t *testing.T) {
 	l := newLab(t)
 	near, far := l.Host("alpha/n1"), l.Host("pub/broker")

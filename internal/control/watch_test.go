@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// hole is a connection that can be made to swallow everything, like a path
-// through a firewall that forgot it. No kernel acknowledges what it took.
+// hole is a connection that can be made to drop everything, like a path through a firewall that
+// lost its state. No kernel acknowledges the data.
 type hole struct {
 	net.Conn
 	shut  chan struct{} // closed when nothing passes any more
@@ -30,7 +30,7 @@ func (h *hole) Read(b []byte) (int, error) {
 		select {
 		case <-h.shut:
 			if err == nil {
-				continue // it never came
+				continue // it never arrived
 			}
 		default:
 			h.reads.Add(1)
@@ -48,7 +48,7 @@ func (h *hole) Write(b []byte) (int, error) {
 	}
 }
 
-// dialHole makes a session through a hole.
+// dialHole opens a session through a hole.
 func dialHole(t *testing.T, g *grid, addr string) (*control.Session, *hole) {
 	t.Helper()
 	h := &hole{shut: make(chan struct{})}
@@ -66,8 +66,8 @@ func dialHole(t *testing.T, g *grid, addr string) (*control.Session, *hole) {
 	return s, h
 }
 
-// TestSilentPath: a call on a session whose path has died fails long before
-// keepalive notices, with an error that says so and may be tried again.
+// TestSilentPath: a call on a session whose path has died fails long before keepalive detects that,
+// with an error that says so and may be retried.
 func TestSilentPath(t *testing.T) {
 	g := newGrid(t)
 	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil))
@@ -88,7 +88,7 @@ func TestSilentPath(t *testing.T) {
 	receive(t, "the session's end", s.Done())
 }
 
-// patient answers Status when it may.
+// patient answers Status when the test permits it.
 type patient struct {
 	controlpb.UnimplementedAdminServer
 	came chan<- struct{}
@@ -104,7 +104,7 @@ func (p patient) Status(ctx context.Context, _ *controlpb.StatusRequest) (*contr
 	return &controlpb.StatusResponse{}, nil
 }
 
-// TestSlowPeer: a peer that is long in answering, but there, is waited for.
+// TestSlowPeer: a peer that is alive but slow to answer is waited for.
 func TestSlowPeer(t *testing.T) {
 	g := newGrid(t)
 	came, may := make(chan struct{}), make(chan struct{})
@@ -117,7 +117,7 @@ func TestSlowPeer(t *testing.T) {
 		done <- err
 	}()
 	receive(t, "the call at the other end", came)
-	// What belongs to the call's beginning, and then twice only that it is there.
+	// The start of the call, and then two signs of life.
 	before := h.reads.Load()
 	for h.reads.Load() < before+4 {
 		select {
@@ -132,8 +132,7 @@ func TestSlowPeer(t *testing.T) {
 	}
 }
 
-// TestMovedAway: when the host loses the address of a session, Keep makes
-// another at once.
+// TestMovedAway: when the host loses the address of a session, Keep opens another at once.
 func TestMovedAway(t *testing.T) {
 	g := newGrid(t)
 	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
@@ -144,7 +143,7 @@ func TestMovedAway(t *testing.T) {
 		if a.String() != "127.0.0.1" {
 			t.Errorf("asked for %v", a)
 		}
-		has := !gone.Load() // before anybody hears that it was asked, and has it gone
+		has := !gone.Load() // read before the test learns of the call, and removes the address
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -166,7 +165,7 @@ func TestMovedAway(t *testing.T) {
 			})
 	})
 	first := receive(t, "a session", ups)
-	receive(t, "a look at its address", asked) // an address that was none to begin with is not watched
+	receive(t, "a look at its address", asked) // an address that was never the host's is not watched
 	gone.Store(true)
 	begun := time.Now()
 	if second := receive(t, "another session", ups); second == first {
