@@ -33,14 +33,14 @@ func open(t *testing.T, cfg Config) *Log {
 	return l
 }
 
-// while serves the log as long as do runs.
+// while serves the log while do runs.
 func (l *Log) while(do func() error) error {
 	defer l.Start()()
 	return do()
 }
 
-// all returns what the folder's logs hold, one chain after the other, and
-// fails when a chain is not whole.
+// all returns the records of the folder's logs, one chain after the other, and fails when a chain
+// is broken.
 func all(t *testing.T, folder string) (records []Record, reports []Report) {
 	t.Helper()
 	chains, err := Chains([]string{folder})
@@ -115,7 +115,7 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// Files end with their size and their day, and the oldest go.
+// Files end by size and by day, and the oldest are removed.
 func TestRotation(t *testing.T) {
 	folder := t.TempDir()
 	cfg := config(folder)
@@ -161,7 +161,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A line that a crash left unfinished stays, and the next file accounts for it.
+// An incomplete line after a crash stays, and the next file accounts for it.
 func TestTornLine(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
@@ -179,7 +179,7 @@ func TestTornLine(t *testing.T) {
 	if got := events(records); got != "file start session file recovered start stop" || len(reports[0].Warnings) != 1 {
 		t.Errorf("%s, %+v", got, reports)
 	}
-	// The same end, that nobody accounts for, is a fault.
+	// The same end without such a record is a fault.
 	next, _ := filepath.Glob(folder + "/*.jsonl")
 	text, _ = os.ReadFile(next[1])
 	os.WriteFile(next[1], bytes.Replace(text, []byte("recovered"), []byte("session"), 1), 0o600)
@@ -189,7 +189,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// Whatever is done to a log, Verify says where.
+// Whatever is changed in a log, Verify says where.
 func TestVerifyFindsChanges(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
@@ -237,7 +237,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 	}
 }
 
-// badFile fails when told to, after writing a part.
+// badFile fails on demand, after a partial write.
 type badFile struct {
 	file
 	full *atomic.Bool
@@ -251,8 +251,8 @@ func (f badFile) Write(b []byte) (int, error) {
 	return n, syscall.ENOSPC
 }
 
-// On a full disk the daemon goes on or refuses, as set; what is lost is
-// counted, and the chain is whole.
+// On a full disk the daemon continues or refuses, as configured; lost records are counted, and the
+// chain is intact.
 func TestFullDisk(t *testing.T) {
 	for _, mode := range []string{"go-on", "refuse"} {
 		t.Run(mode, func(t *testing.T) {
@@ -330,11 +330,11 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// What does not fit into the queue is lost without anybody waiting, and said.
+// Records that do not fit into the queue are lost without blocking, and the loss is recorded.
 func TestQueueFull(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
-	for range queueLen + 7 { // nobody writes yet
+	for range queueLen + 7 { // nothing writes yet
 		l.Append(Record{Event: Session})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -346,7 +346,7 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// Two processes of one daemon, as in a hand-over, have a chain each.
+// Two processes of one daemon, as in a handover, have a chain each.
 func TestTwoProcesses(t *testing.T) {
 	folder := t.TempDir()
 	old, young := open(t, config(folder)), open(t, config(folder))
@@ -402,7 +402,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Many rules do not make the table of what is left out grow.
+// Many rules do not make the table of omitted refusals grow.
 func TestSamplerBound(t *testing.T) {
 	var s sampler
 	now := time.Now()

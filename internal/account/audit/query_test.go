@@ -34,7 +34,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// "Who moved 2 TB on Tuesday?", of a grid where every daemon tells what it saw.
+// "Who moved 2 TB on Tuesday?", in a grid where every daemon logs what it saw.
 func TestSumCountsALinkOnce(t *testing.T) {
 	tuesday := time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 	records := []Record{

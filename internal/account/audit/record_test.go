@@ -43,7 +43,7 @@ func TestRecordLine(t *testing.T) {
 	}
 }
 
-// A stranger's text cannot end a line, begin another or fool a terminal.
+// Untrusted text cannot end a line, begin another or mislead a terminal.
 func TestInjection(t *testing.T) {
 	evil := "x\n{\"seq\":1,\"event\":\"decision\"}\r\x1b[2J\x00\u202egnp.exe\u2028\x9b1m\xff\\n" + strings.Repeat("é", 5000)
 	r := Record{
@@ -91,7 +91,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Whatever is in a file, reading it ends, and with an error or a report.
+// Whatever is in a file, reading it ends with an error or a report.
 func FuzzVerify(f *testing.F) {
 	a := sample()
 	buf, _ := chain(Head{}, []Record{a, a, a})
