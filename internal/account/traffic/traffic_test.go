@@ -52,7 +52,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// at is a report of one pair.
+// at returns a report on one pair.
 func at(life, bytes, waits uint64) Report {
 	c := Count{Bytes: bytes, Links: 2, Waits: waits}
 	if waits > 0 {
@@ -61,25 +61,25 @@ func at(life, bytes, waits uint64) Report {
 	return Report{Life: life, Counts: map[Pair]Count{{"a", "b"}: c}}
 }
 
-// Rates are of the time between two reports of one life of a daemon; bytes are
-// never counted twice.
+// Rates are over the time between two reports of one start of a daemon; bytes are never counted
+// twice.
 func TestMeter(t *testing.T) {
 	var m Meter
 	second := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
 	for i, step := range []struct {
 		at   float64
 		tell Report
-		see  float64 // when it is looked at
-		want Flow    // By, From, To and At apart
+		see  float64 // time of the check
+		want Flow    // except By, From, To and At
 	}{
 		{0, at(1, 1000, 0), 0, Flow{Bytes: 1000, Links: 2}},
 		{5, at(1, 2000, 0), 5, Flow{Bytes: 2000, Links: 2, Rate: 1600}},
 		{5.1, at(1, 2500, 0), 5.1, Flow{Bytes: 2500, Links: 2, Rate: 1600}}, // too soon for a rate
 		{10, at(1, 3000, 4), 10, Flow{Bytes: 3000, Links: 2, Rate: 1600, Waits: 4, Held: true, Rule: "quota.rate", RuleRate: 1000}},
 		{15, at(1, 3000, 4), 15, Flow{Bytes: 3000, Links: 2, Waits: 4, Rule: "quota.rate", RuleRate: 1000}},
-		{20, at(1, 4000, 5), 36, Flow{Bytes: 4000, Waits: 5, Rule: "quota.rate", RuleRate: 1000}},           // it went silent
-		{40, at(1, 9000, 6), 40, Flow{Bytes: 9000, Links: 2, Waits: 6, Rule: "quota.rate", RuleRate: 1000}}, // and came back
-		{45, at(2, 700, 1), 45, Flow{Bytes: 9700, Links: 2, Waits: 7, Rule: "quota.rate", RuleRate: 1000}},  // it was started anew
+		{20, at(1, 4000, 5), 36, Flow{Bytes: 4000, Waits: 5, Rule: "quota.rate", RuleRate: 1000}},           // no reports any more
+		{40, at(1, 9000, 6), 40, Flow{Bytes: 9000, Links: 2, Waits: 6, Rule: "quota.rate", RuleRate: 1000}}, // reports again
+		{45, at(2, 700, 1), 45, Flow{Bytes: 9700, Links: 2, Waits: 7, Rule: "quota.rate", RuleRate: 1000}},  // restarted
 		{50, at(2, 1700, 1), 50, Flow{Bytes: 10700, Links: 2, Waits: 7, Rule: "quota.rate", RuleRate: 1000, Rate: 1600}},
 		{55, at(2, 10, 0), 55, Flow{Bytes: 10700, Links: 2, Waits: 7, Rule: "quota.rate", RuleRate: 1000}}, // a count that shrank
 	} {
@@ -123,7 +123,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Whatever comes is taken and told again as it was, or refused.
+// Every message is refused, or accepted and encoded again unchanged.
 func FuzzMessage(f *testing.F) {
 	b, _ := proto.Marshal(at(7, 5, 6).ToPB())
 	f.Add(b)
