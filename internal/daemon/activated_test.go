@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// passing is the fake daemon as a service manager starts it that has sockets for
-// it; names are those of LISTEN_FDNAMES.
+// passing returns a command that starts the fake daemon as a service manager with sockets does;
+// names are those of LISTEN_FDNAMES.
 func passing(t *testing.T, files []*os.File, count, names string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := fakeCommand(t, args...)
-	// Only the process itself knows its number.
+	// Only the process itself knows its process id.
 	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	cmd.Env = append(cmd.Env, "LISTEN_FDS="+count, "LISTEN_FDNAMES="+names)
@@ -23,7 +23,7 @@ func passing(t *testing.T, files []*os.File, count, names string, args ...string
 	return cmd
 }
 
-// listening is a socket as a service manager opens it.
+// listening returns a socket like one that a service manager opens.
 func listening(t *testing.T) (*os.File, string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,8 +39,8 @@ func listening(t *testing.T) (*os.File, string) {
 	return f, ln.Addr().String()
 }
 
-// A daemon serves on the socket that it was passed, also somebody who connected
-// before it ran, and so does its successor.
+// A daemon serves on the passed socket, including a client that connected before it ran, and so
+// does its successor.
 func TestPassedSocket(t *testing.T) {
 	f, addr := listening(t)
 	early, err := net.Dial("tcp", addr)
@@ -59,7 +59,7 @@ func TestPassedSocket(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
-	f.Close() // nobody else listens there
+	f.Close() // no other process listens there
 	if got := told(); got != "READY=1" {
 		t.Fatalf("told %q", got)
 	}
@@ -76,8 +76,8 @@ func TestPassedSocket(t *testing.T) {
 	}
 }
 
-// What is wrong with the service manager's sockets is said, and ends the daemon:
-// who connects there must not wait for ever.
+// A mistake in the service manager's sockets is reported, and ends the daemon: clients that connect
+// there must not wait forever.
 func TestPassedSocketMistakes(t *testing.T) {
 	tcp, addr := listening(t)
 	unconnected, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -131,7 +131,7 @@ func TestPassedSocketMistakes(t *testing.T) {
 	}
 }
 
-// Sockets for another process are left alone.
+// Sockets for another process are not touched.
 func TestSocketsOfAnotherProcess(t *testing.T) {
 	cmd := fakeCommand(t, "--check")
 	cmd.Env = append(cmd.Env, "LISTEN_PID=1", "LISTEN_FDS=many")

@@ -22,8 +22,8 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// Whoever orders a daemon to drain sees what is left and that it has ended, and
-// no socket stays behind.
+// A client that drains a daemon is told what is left and that it has ended, and no socket stays
+// behind.
 func TestDrainByTheSocket(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, daemon.AdminSocketName)
@@ -53,9 +53,8 @@ func TestDrainByTheSocket(t *testing.T) {
 	}
 }
 
-// Who does not speak the language, or gives another order, changes nothing; a
-// second daemon does not take the first one's place, and a dead one's socket
-// is nobody's.
+// An invalid or unknown request changes nothing; a second daemon does not take the first one's
+// place, but it replaces a dead one's socket.
 func TestAdminSocketMistakes(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
@@ -92,8 +91,8 @@ func TestAdminSocketMistakes(t *testing.T) {
 	daemontest.Start(t, fakeCommand(t, "--admin-socket", socket)).Stop()
 }
 
-// What is left after drain_grace is cut, and counted. Who waits for less is told
-// that the time is over, and the daemon drains on.
+// Work left after drain_grace is cut, and counted. A client with a shorter deadline gets a timeout,
+// and the daemon continues to drain.
 func TestDrainIsCut(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	p := daemontest.Start(t, fakeCommand(t, "--admin-socket", socket, "--word=four", "--busy", "--drain-grace=2s"))

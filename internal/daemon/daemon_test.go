@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// testConfig has a key of every shape.
+// testConfig has a key of every kind.
 type testConfig struct {
 	Listen  netip.AddrPort     `yaml:"listen" default:"127.0.0.1:443" help:"Address to accept on."`
 	Name    string             `yaml:"name" example:"lyon: north" help:"A name."`
@@ -83,7 +83,7 @@ shutdown_grace: 3s
 	}
 }
 
-// Each text is the whole file beside tls.cert, each want one line of the report.
+// Each text is the whole file except tls.cert, each want one line of the report.
 func TestParseFaults(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown key", "lisen: 1", `f.yaml:2:1: lisen: unknown key; did you mean listen?`},
@@ -142,7 +142,7 @@ func TestParseReportsAllFaults(t *testing.T) {
 	}
 }
 
-// A file of aliases that would grow to 10^9 words must end at once, as an error.
+// A file of aliases that would grow to 10^9 words must fail at once.
 func TestParseBillionLaughs(t *testing.T) {
 	text := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'j'; c++ {
@@ -240,13 +240,13 @@ func TestSample(t *testing.T) {
 		t.Fatalf("the sample is not valid: %v", err)
 	}
 	want := Defaults[testConfig]()
-	want.TLS.Cert = "/etc/isthmus/x.crt" // required, so it stands with its example
+	want.TLS.Cert = "/etc/isthmus/x.crt" // required, so it is active with its example
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
-// Without its marks the sample is a valid file too, with every key in it.
+// Without its comment marks the sample is a valid file too, with every key in it.
 func TestSampleUncommented(t *testing.T) {
 	text := regexp.MustCompile(`(?m)^( *)#(\w)`).ReplaceAll(Sample[testConfig]("isthmus-fake"), []byte("$1$2"))
 	got, err := Parse[testConfig]("sample.yaml", text)
@@ -324,8 +324,8 @@ func TestPathsMustExist(t *testing.T) {
 	}
 }
 
-// A ready file of an earlier run is gone before the daemon starts, not when it
-// serves: whoever waits for the file must not see the old one.
+// A ready file of an earlier run is removed before the daemon starts, not when it serves: a process
+// that waits for the file must not see the old one.
 func TestOldReadyFileIsGoneAtStart(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ready")
 	if err := os.WriteFile(name, []byte("ready\n"), 0o600); err != nil {

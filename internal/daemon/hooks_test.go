@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 )
 
-// systemd is a socket to be told at, and what waits for the next thing told.
+// systemd returns a notification socket, and a function that waits for the next notification.
 func systemd(t *testing.T) (socket string, told func() string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "notify")
@@ -124,7 +124,7 @@ func TestHandOver(t *testing.T) {
 	addr := p.Facts["listen"]
 	old := say(t, addr, "who")
 	p.Signal(syscall.SIGUSR2)
-	expect(t, told, "READY=1") // the successor's, which counts for nothing yet
+	expect(t, told, "READY=1") // the successor's, which is not the service yet
 	main := told()
 	text, ok := strings.CutPrefix(strings.TrimSuffix(main, "\nREADY=1"), "MAINPID=")
 	pid, err := strconv.Atoi(text)

@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
 )
 
-// fakeConfig is the settings of a small daemon: an echo service.
+// fakeConfig holds the settings of a small daemon: an echo service.
 type fakeConfig struct {
 	Listen string      `yaml:"listen" default:"127.0.0.1:0" help:"Address to accept on."`
 	Fail   string      `yaml:"fail" help:"Error to return at once."`
@@ -104,7 +104,7 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 	if !hooks.Succeeded() {
 		return ctx.Err()
 	}
-	for hooks.LetGo(); ; { // what the successor does not understand, until the last of it
+	for hooks.LetGo(); ; { // what the successor does not understand, to the end
 		select {
 		case r := <-hooks.Returned():
 			answer(r.Conn, "who\n", "was given "+strings.TrimSpace(string(r.First)))
@@ -117,7 +117,7 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 	}
 }
 
-// answer echoes a line, or says who is there.
+// answer echoes a line, or identifies the process.
 func answer(c net.Conn, line, word string) {
 	defer c.Close()
 	if line == "who\n" {
@@ -126,7 +126,7 @@ func answer(c net.Conn, line, word string) {
 	fmt.Fprint(c, line)
 }
 
-// The test binary is the fake daemon when this variable is set.
+// The test binary runs the fake daemon when this variable is set.
 const beFake = "BE_THE_FAKE_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -147,8 +147,8 @@ func fakeCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result runs the fake daemon to its end. One that serves where it should have
-// ended is killed after a minute, and has status -1.
+// result runs the fake daemon to its end. One that serves where it should have ended is killed
+// after a minute, and has status -1.
 func result(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut strings.Builder
@@ -200,7 +200,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	cmd := fakeCommand(t, "--deaf", "--shutdown-grace=1h")
 	p := daemontest.Start(t, cmd)
 	p.Signal(syscall.SIGTERM)
-	p.Signal(syscall.SIGINT) // another signal: two of one kind may merge before they are seen
+	p.Signal(syscall.SIGINT) // a different signal: two of one kind may merge before they are received
 	status, _, stderr := p.Wait()
 	if status != 1 || !strings.Contains(stderr, "isthmus-fake: second signal (") ||
 		!strings.Contains(stderr, "daemon_test.serveFake") && !strings.Contains(stderr, "daemon.live") {
@@ -263,7 +263,7 @@ func TestEndsWithoutServing(t *testing.T) {
 	}
 }
 
-// What --print-config prints is in effect again when it is read.
+// The output of --print-config, used as settings, gives the same settings.
 func TestPrintConfigIsTheSettingsInEffect(t *testing.T) {
 	status, text, stderr := result(t, fakeCommand(t, "--print-config", "--listen=127.0.0.1:7", "--deaf", "--shutdown-grace=1h"))
 	if status != 0 || !strings.Contains(text, "\nlisten: 127.0.0.1:7\n") || !strings.Contains(text, "\ndeaf: true\n") ||
@@ -298,7 +298,7 @@ func TestReadyFileAndSystemd(t *testing.T) {
 	if got := told(); got != "READY=1" {
 		t.Errorf("systemd was told %q", got)
 	}
-	// The file is written before systemd is told.
+	// The file is written before systemd is notified.
 	if text, err := os.ReadFile(ready); string(text) != "ready listen="+p.Facts["listen"]+"\n" {
 		t.Errorf("ready file %q, %v", text, err)
 	}
