@@ -21,8 +21,8 @@ import (
 
 const testWait = 30 * time.Second
 
-// helper is a stand-in for the node's helper: it welcomes and hands every
-// frame that comes after to the test.
+// helper is a stand-in for the node's helper: it sends a welcome and passes every later frame to
+// the test.
 type helper struct {
 	ln       *net.UnixListener
 	refuse   *wire.Refuse
@@ -30,13 +30,13 @@ type helper struct {
 	frames   chan wire.Frame
 	mu       sync.Mutex
 	conn     *Conn
-	features uint32 // of its welcome
+	features uint32 // in its welcome
 	done     sync.WaitGroup
 }
 
 func startHelper(t *testing.T, socket string) *helper { return startHelperThat(t, socket, nil) }
 
-// startHelperThat starts one that refuses every process, if refuse is not nil.
+// startHelperThat starts a helper that refuses every process, if refuse is not nil.
 func startHelperThat(t *testing.T, socket string, refuse *wire.Refuse) *helper {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -159,7 +159,7 @@ func startClient(t *testing.T, socket string) (*Client, overlay.ProcessName) {
 	return c, overlay.ProcessName{Job: cfg.Process.Job, Rank: 4}
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -176,7 +176,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// A client that is closed says that it leaves; one that dies does not.
+// A client that is closed announces that; one that dies does not.
 func TestLeave(t *testing.T) {
 	dir, err := os.MkdirTemp("", "isl")
 	if err != nil {
@@ -196,7 +196,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// What the helper says of the dead reaches whoever asked for it.
+// The helper's report of dead processes reaches the callback.
 func TestDead(t *testing.T) {
 	dir, err := os.MkdirTemp("", "isl")
 	if err != nil {
@@ -293,7 +293,7 @@ func TestClientDialAndAccept(t *testing.T) {
 		t.Fatalf("%+v, %v", in, err)
 	}
 	talks(t, far, in.Conn)
-	// The helper learns that the carrier leads nowhere.
+	// The helper learns that the carrier failed.
 	if err := in.Fault(); err != nil {
 		t.Error(err)
 	}
@@ -336,7 +336,7 @@ func TestClientCancel(t *testing.T) {
 	if taken := h.next(t).(*wire.LocalCancel); taken.Request != ask.Request {
 		t.Errorf("cancelled %d, asked %d", taken.Request, ask.Request)
 	}
-	// The answer was on its way: its socket must not stay open.
+	// The answer was in flight: its socket must not stay open.
 	near, far := socketPair(t)
 	h.send(t, &wire.LocalDialled{Request: ask.Request, Carrier: 1}, near)
 	near.Close()
@@ -346,7 +346,7 @@ func TestClientCancel(t *testing.T) {
 	}
 }
 
-// The helper dies with a carrier handed out and a Dial open, and comes back.
+// The helper dies with a carrier given out and a Dial pending, and restarts.
 func TestHelperRestart(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	h := startHelper(t, socket)
@@ -396,7 +396,7 @@ func TestNoHelper(t *testing.T) {
 	}
 }
 
-// A refusal that will not change ends Serve, Dial and Accept at once.
+// A permanent refusal ends Serve, Dial and Accept at once.
 func TestHelperRefuses(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	h := startHelperThat(t, socket, &wire.Refuse{Code: wire.CodeForbidden, By: "helper sitea/a1", Text: "the key is not that of job demo"})
@@ -416,8 +416,8 @@ func TestHelperRefuses(t *testing.T) {
 	}
 }
 
-// More carriers than the queue holds are closed and counted; all are gone
-// after Close, with every goroutine and descriptor.
+// Carriers beyond the queue are closed and counted; all are gone after Close, with every goroutine
+// and descriptor.
 func TestIncomingQueueIsBounded(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	socket := filepath.Join(shortDir(t), "h")
@@ -477,7 +477,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := Listen(dir, me); !errors.Is(err, overlay.ErrDuplicate) {
 		t.Errorf("a second process of the rank: %v", err)
 	}
-	// The dialler is first, and waits.
+	// The dialler starts first, and waits.
 	ctx := testContext(t)
 	answer := make(chan dialled, 1)
 	go func() {
@@ -518,7 +518,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := os.Stat(b.socket(5)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket stays: %v", err)
 	}
-	// A dead process leaves its socket; its successor takes the place.
+	// A dead process leaves its socket; its successor replaces it.
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.socket(5), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -548,7 +548,7 @@ func TestDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// The generation that the first helper gives is the process's at the next one, too.
+// The generation that the first helper assigns is kept with the next one.
 func TestGenerationIsCarried(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	h := startHelper(t, socket)
@@ -561,7 +561,7 @@ func TestGenerationIsCarried(t *testing.T) {
 	defer func() {
 		cancel()
 		receive(t, "the end of Serve", served)
-		h.stop() // after the client: a connection that is half greeted ends with it
+		h.stop() // after the client: it ends a connection in the middle of the greeting
 	}()
 	if _, err := c.Ready(ctx); err != nil {
 		t.Fatal(err)

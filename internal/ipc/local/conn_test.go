@@ -37,8 +37,8 @@ func socketPair(t *testing.T) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// openFiles counts this process's descriptors, or skips the comparison where
-// the system does not list them.
+// openFiles counts this process's descriptors, or skips the comparison where the system does not
+// list them.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
@@ -53,8 +53,7 @@ func incoming() *wire.LocalIncoming {
 	return &wire.LocalIncoming{Carrier: 3, Path: overlay.Path{Technique: overlay.Direct, Reason: "same site"}}
 }
 
-// The descriptor that arrives must be the same pipe, and its copies must not
-// outlive their owners.
+// The descriptor that arrives must be the same pipe, and its copies must not outlive their owners.
 func TestDescriptorTravels(t *testing.T) {
 	before := openFiles(t)
 	a, b := socketPair(t)
@@ -150,7 +149,7 @@ func TestBadFramesLeakNothing(t *testing.T) {
 			}
 			a.Close()
 			b.Close()
-			<-sent // a descriptor in use is closed behind its use
+			<-sent // a descriptor is closed only after its use
 			if after := openFiles(t); after > before {
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}
@@ -158,8 +157,8 @@ func TestBadFramesLeakNothing(t *testing.T) {
 	}
 }
 
-// sendRaw writes in with n copies of a descriptor and closes a. The descriptor
-// is none of a's: a copy of that in flight would keep the socket open.
+// sendRaw writes in with n copies of a descriptor and closes a. The descriptor is not a's: a copy
+// of that in flight would keep the socket open.
 func sendRaw(a *net.UnixConn, in []byte, n int, late bool) {
 	defer a.Close()
 	f, err := os.Open(os.DevNull)
@@ -209,7 +208,7 @@ func TestUnknownOptionalFrameIsSkippedWithItsDescriptor(t *testing.T) {
 	}
 }
 
-// Frames of several senders must not be torn or lose their descriptors.
+// Frames of several senders must not be mixed or lose their descriptors.
 func TestConcurrentSend(t *testing.T) {
 	a, b := socketPair(t)
 	sender, receiver := NewConn(a), NewConn(b)
@@ -283,8 +282,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// What a peer said before it closed is received also by who fails to send to it meanwhile, with
-// input of the peer's unread.
+// The frames that a peer sent before it closed are received, even if a Send to it fails meanwhile,
+// with unread input on the peer's side.
 func TestLastWords(t *testing.T) {
 	a, b := socketPair(t)
 	ours, theirs := NewConn(a), NewConn(b)

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// asking runs one request of a client beside the test.
+// asking runs one request of a client concurrently with the test.
 func asking(f func() (string, error)) chan dialResult {
 	answer := make(chan dialResult, 1)
 	go func() {
@@ -54,8 +54,8 @@ func TestClientNames(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	// The helper dies under a lookup that waits: the next one is told the name that
-	// was published, and is asked.
+	// The helper dies during a pending lookup: the next one gets the published name, and the
+	// lookup.
 	waiting := asking(func() (string, error) { return c.LookupName(ctx, "z", true) })
 	if l := h.next(t).(*wire.LocalLookup); l.Budget <= 0 || l.Budget > testWait {
 		t.Errorf("%+v", l)
@@ -102,8 +102,7 @@ func TestClientNames(t *testing.T) {
 	}
 }
 
-// A helper of an older version would end the connection at the first frame that it
-// does not know.
+// A helper of an older version would end the connection at the first unknown frame.
 func TestNamesAndAnOlderHelper(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	h := startHelper(t, socket)

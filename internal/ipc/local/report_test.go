@@ -9,9 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// The helper is told what links have moved, all of it before it hears that the
-// process leaves; the next helper is told what this one was not, and of links that
-// live on.
+// The helper gets all reports on links before the process's leave; the next helper gets those that
+// this one did not, and those of links that live on.
 func TestReports(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	h := startHelper(t, socket)
@@ -44,7 +43,7 @@ func TestReports(t *testing.T) {
 	waitGone(t, c)
 	c.Report(traffic(3, 7, true))
 	c.Report(traffic(4, 1, false))
-	c.Report(traffic(4, 8, false)) // in place of what was said before
+	c.Report(traffic(4, 8, false)) // replaces the earlier report
 	h = startHelper(t, socket)
 	defer h.stop()
 	told(traffic(1, 10, false), traffic(3, 7, true), traffic(4, 8, false))
@@ -63,7 +62,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Of more links than that nothing is said, rather than keeping them all.
+// Links beyond the bound are not reported, because the reports must be kept.
 func TestReportsAreBounded(t *testing.T) {
 	c := NewClient(ClientConfig{})
 	for i := range maxReports + 10 {

@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A helper that keeps relays in reserve is told for which links, and asked for them; one
-// that does not is not bothered.
+// A helper that supports reserve relays is told for which links, and asked for them; one that does
+// not gets no such frames.
 func TestReserve(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "h")
 	for _, keeps := range []bool{false, true} {
@@ -52,7 +52,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// More wishes than that are dropped: they come again.
+// Requests beyond the bound are dropped: they will be repeated.
 func TestReservesAreBounded(t *testing.T) {
 	c := NewClient(ClientConfig{})
 	c.conn, c.keeps = new(Conn), true
