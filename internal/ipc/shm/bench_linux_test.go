@@ -27,8 +27,8 @@ func sizeName(n int) string {
 	}
 }
 
-// BenchmarkLatency is of half a round trip of a message between two processes,
-// copied in and copied out.
+// BenchmarkLatency measures half a round trip of a message between two processes, copied in and
+// copied out.
 func BenchmarkLatency(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(sizeName(size), func(b *testing.B) { pingPong(b, size) })
@@ -42,7 +42,7 @@ func pingPong(b *testing.B, size int) {
 	rounds(b, p, size, (b.N+1)/2)
 }
 
-// BenchmarkStream is of messages in one direction, as fast as they go.
+// BenchmarkStream measures messages in one direction, at full speed.
 func BenchmarkStream(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(sizeName(size), func(b *testing.B) {
@@ -67,7 +67,7 @@ func rounds(b *testing.B, p *party, size, count int) {
 	}
 }
 
-// streaming sends messages, and waits until all have come.
+// streaming sends messages, and waits until all have arrived.
 func streaming(b *testing.B, p *party, size, count int) {
 	msg := make([]byte, size)
 	for range count {
@@ -99,7 +99,7 @@ func BenchmarkOneCPU(b *testing.B) {
 	defer unix.SchedSetaffinity(0, &all)
 	for _, size := range []int{1, 1 << 10, 64 << 10, 1 << 20} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			runtime.LockOSThread() // this goroutine's thread, which the child inherits from
+			runtime.LockOSThread() // this goroutine's thread, from which the child inherits
 			defer runtime.UnlockOSThread()
 			unix.SchedSetaffinity(0, &one)
 			defer unix.SchedSetaffinity(0, &all)
@@ -108,8 +108,8 @@ func BenchmarkOneCPU(b *testing.B) {
 	}
 }
 
-// BenchmarkAgainstC runs the same ring written in C in turns with this one, and
-// tells the median ratio of the times: below 1 this one is faster.
+// BenchmarkAgainstC alternates between the same ring in C and this one, and reports the median
+// ratio of the times: below 1 this one is faster.
 func BenchmarkAgainstC(b *testing.B) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

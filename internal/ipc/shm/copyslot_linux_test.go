@@ -12,7 +12,7 @@ func TestControlFits(t *testing.T) {
 	}
 }
 
-// Of a slot each piece is copied once, by one of the two.
+// Each piece of a slot is copied once, by one of the two sides.
 func TestLoan(t *testing.T) {
 	seg, err := Create(0)
 	if err != nil {

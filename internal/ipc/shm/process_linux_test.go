@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests and benchmarks with two processes run this very binary a second time,
-// with the name of what to do in the environment. It reads the descriptor from its
-// standard input and writes its own to its output.
+// The tests and benchmarks with two processes run this binary a second time, with a role in the
+// environment. The child reads the descriptor from its standard input and writes its own to its
+// output.
 const roleVar = "ISTHMUS_SHM_TEST_ROLE"
 
 var (
@@ -50,7 +50,7 @@ func play(role string) error {
 	}
 	defer s.Close()
 	p := newParty(s)
-	go func() { // it polls for ever: when the parent is gone, however it went, so is this
+	go func() { // the child polls forever: it must exit when the parent has ended in any way
 		io.Copy(io.Discard, in)
 		os.Exit(1)
 	}()
@@ -149,7 +149,7 @@ func (p *party) wait() {
 		Pause()
 		return
 	}
-	if p.waiter.Next(time.Since(p.began), true) == Park { // there is no link to be woken by
+	if p.waiter.Next(time.Since(p.began), true) == Park { // there is no link for a wake-up
 		p.waiter.Begin()
 	}
 	YieldCPU()
@@ -207,7 +207,7 @@ func (p *party) recv(buf []byte) (op byte, n int, err error) {
 	}
 }
 
-// serve echoes, swallows, and answers an end.
+// serve echoes, discards, and answers an end.
 func serve(p *party) error {
 	buf := make([]byte, 8<<20)
 	for {

@@ -25,7 +25,7 @@ func newRing(data int) (*Sender, *Receiver) {
 	return &Sender{ring: l}, &Receiver{ring: l}
 }
 
-// randomSize prefers what is near a border.
+// randomSize prefers sizes near a boundary.
 func randomSize(rnd *rand.Rand) int {
 	switch rnd.IntN(5) {
 	case 0:
@@ -41,7 +41,7 @@ func randomSize(rnd *rand.Rand) int {
 	}
 }
 
-// A message is what an oracle remembers of a record; its bytes follow from its number.
+// A message is the oracle's record; its bytes follow from its number.
 type message struct {
 	n, size int
 }
@@ -54,7 +54,7 @@ func (m message) head() *[HeadSize]byte {
 	return &h
 }
 
-// noise is where the bytes of messages come from.
+// noise is the source of the messages' bytes.
 var noise = func() []byte {
 	p := make([]byte, 4*MaxRecord)
 	rand.NewChaCha8([32]byte{}).Read(p)
@@ -66,7 +66,7 @@ func (m message) bytes() []byte {
 	return noise[from : from+m.size]
 }
 
-// is compares a record with what it should be.
+// is compares a record with the expected one.
 func (m message) is(head *[HeadSize]byte, payload []byte) bool {
 	return *head == *m.head() && bytes.Equal(payload, m.bytes())
 }
@@ -80,8 +80,8 @@ func split(rnd *rand.Rand, p []byte) (parts [][]byte) {
 	return append(parts, p)
 }
 
-// A ring is a queue: whatever order of sends and receives, what comes out is
-// what went in, and a send fails only when much is under way.
+// A ring is a queue: whatever the order of sends and receives, records come out as they went in,
+// and a send fails only when much is in flight.
 func TestRingAgainstQueue(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -96,7 +96,7 @@ func TestRingAgainstQueue(t *testing.T) {
 			if rnd.IntN(10) < bias {
 				m := message{next, randomSize(rnd)}
 				if bias == 8 {
-					m.size = rnd.IntN(40) // for want of cells
+					m.size = rnd.IntN(40) // to run out of cells
 				}
 				if !s.TrySend(m.head(), split(rnd, m.bytes())...) {
 					if full++; held+m.size < data/2-tellBytes-line*len(queue) && len(queue) < cellCount-tellCells {
@@ -120,7 +120,7 @@ func TestRingAgainstQueue(t *testing.T) {
 				t.Fatalf("seed %d: record %d is another", seed, queue[0].n)
 			}
 			if rnd.IntN(10) == 0 {
-				continue // it must come again
+				continue // it must arrive again
 			}
 			held -= queue[0].size
 			queue = queue[1:]
@@ -132,7 +132,7 @@ func TestRingAgainstQueue(t *testing.T) {
 	}
 }
 
-// A ring that is empty takes the largest record, wherever it stands.
+// An empty ring accepts the largest record, wherever its position.
 func TestEmptyRingHasRoom(t *testing.T) {
 	s, r := newRing(MinData)
 	big, head := make([]byte, MaxRecord), new([HeadSize]byte)
@@ -233,12 +233,12 @@ func TestSleepAndWake(t *testing.T) {
 			t.Error("a sender that does not sleep is to be woken")
 		}
 	}
-	if s.Sleep(0) { // it last looked when there was no room
+	if s.Sleep(0) { // it last checked when there was no room
 		t.Error("a sender sleeps though there is room again")
 	}
 }
 
-// Both ends park whenever they may: a wake-up that is lost is a standstill.
+// Both ends park whenever they may: a lost wake-up is a deadlock.
 func TestNoWakeUpIsLost(t *testing.T) {
 	s, r := newRing(MinData)
 	const count = 60_000
@@ -279,7 +279,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			}
 		}
 	})
-	both.Go(func() { // ends when all has come
+	both.Go(func() { // ends when all has arrived
 		for i := 0; i < count; {
 			head, p, ok, err := r.Next()
 			if err != nil {
@@ -337,12 +337,12 @@ func TestOversizeIsTheCallersMistake(t *testing.T) {
 	s.TrySend(new([HeadSize]byte), make([]byte, MaxRecord), make([]byte, 1))
 }
 
-// The receiver of what no sender writes ends with an error that stays.
+// The receiver of invalid data fails with a permanent error.
 func TestReceiverOfNonsense(t *testing.T) {
 	word := func(stamp, size uint32) uint64 { return uint64(stamp)<<32 | uint64(size) }
 	for _, test := range []struct {
 		name   string
-		before int // records that come first
+		before int // records that precede it
 		word   uint64
 		at     uint64
 	}{
@@ -380,7 +380,7 @@ func TestReceiverOfNonsense(t *testing.T) {
 	}
 }
 
-// So does the sender to who says to have received what was not sent.
+// So does the sender, if the receiver claims to have received what was not sent.
 func TestSenderToNonsense(t *testing.T) {
 	for name, done := range map[string]uint64{"ahead": cellCount + 1, "far ahead": 1 << 63, "back": ^uint64(0)} {
 		s, _ := newRing(MinData)
@@ -423,7 +423,7 @@ func TestStampsWrapAround(t *testing.T) {
 	}
 }
 
-// Whatever is in the cells, Next shows bytes of the ring or fails.
+// Whatever is in the cells, Next returns bytes of the ring or fails.
 func FuzzNext(f *testing.F) {
 	f.Add(uint64(0), []byte{})
 	f.Add(uint64(3), binary.NativeEndian.AppendUint64(nil, 4<<32|100))
@@ -456,7 +456,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// Whatever the peer says to have received, the sender writes into its ring only.
+// Whatever progress the peer claims, the sender writes only into its ring.
 func FuzzDone(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 200})
 	f.Fuzz(func(t *testing.T, steps []byte) {

@@ -55,7 +55,7 @@ func TestCreateSizes(t *testing.T) {
 	}
 }
 
-// Both sides of a segment, mapped twice in this process, see what the other sends.
+// Both sides of a segment, mapped twice in this process, see the records of the other.
 func TestOpenJoinsTheRings(t *testing.T) {
 	a := newSegmentOf(t, 0)
 	b, err := Open(a.Descriptor())
@@ -161,8 +161,8 @@ func TestSegmentCannotShrink(t *testing.T) {
 	}
 }
 
-// leftovers lists mappings and descriptors of segments. Nothing else can be left,
-// for a segment has no name.
+// leftovers lists mappings and descriptors of segments. Nothing else can be left, because a segment
+// has no name.
 func leftovers(t testing.TB) (all []string) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -208,7 +208,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// Two processes exchange messages of random sizes, both sending at once.
+// Two processes exchange messages of random sizes, both sending concurrently.
 func TestTwoProcesses(t *testing.T) {
 	p := start(t, "serve", MinData)
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -258,8 +258,8 @@ func (m message) echoed(head *[HeadSize]byte, payload []byte) bool {
 	return head[0] == opEcho && binary.NativeEndian.Uint64(head[8:]) == uint64(m.size) && string(payload) == string(m.bytes())
 }
 
-// A process is killed while both ends work: what came is whole, nothing fails
-// but the coming, and nothing is left.
+// A process is killed while both ends are active: the records that arrived are complete, only later
+// ones are missing, and nothing is left.
 func TestKilledPeer(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for round := range 25 {
@@ -274,7 +274,7 @@ func TestKilledPeer(t *testing.T) {
 					under = append(under, m)
 					n++
 				}
-				if n >= last && !killed { // the first message may have gone before this is asked
+				if n >= last && !killed { // the first message may have been sent before this is checked
 					killed = true
 					p.cmd.Process.Kill()
 					go func() { dead <- p.cmd.Wait() }()
@@ -311,8 +311,8 @@ func TestKilledPeer(t *testing.T) {
 	}
 }
 
-// A process of another user can neither open a segment nor read memory, and one
-// of another PID namespace says where it is.
+// A process of another user can neither open a segment nor read memory, and one in another PID
+// namespace reports that.
 func TestStrangers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become somebody else")
@@ -336,7 +336,7 @@ func nobody(o Descriptor) error {
 	if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
 		return err
 	}
-	unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) // so that it can look at itself
+	unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) // so that it can inspect itself
 	return refused(o, func(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) })
 }
 
@@ -357,8 +357,7 @@ func refused(o Descriptor, as func(error) bool) error {
 
 func TestMemory(t *testing.T) {
 	p := start(t, "serve", 0)
-	// The child reads no memory, so it is this process that reads the child's: the
-	// nonce is all that is known of it.
+	// The child reads no memory, so this process reads the child's: only its nonce is known.
 	m, err := OpenMemory(p.other)
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +408,7 @@ func TestMemoryInPieces(t *testing.T) {
 		}
 		runtime.KeepAlive(want)
 	}
-	// Of two pages the second cannot be read.
+	// Of two pages the second is unreadable.
 	pages, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func sharedBuffers(t *testing.T, n int) []*SharedBuffer {
 
 func fine() error { return nil }
 
-// said is what a process posts for a stamp.
+// said returns the data that a process posts for a stamp.
 func said(process int, stamp uint64) []byte {
 	r := rand.New(rand.NewPCG(uint64(process), stamp))
 	n := []int{0, 1, 8, postedShort, postedShort + 1, 3000, SharedBufferPiece}[r.IntN(7)]
@@ -47,8 +47,8 @@ func said(process int, stamp uint64) []byte {
 	return p
 }
 
-// TestSharedBuffer: everybody reads what was posted for the step, whoever is ahead, and whether many or
-// few read.
+// TestSharedBuffer: every process reads what was posted for the step, whichever is ahead, and
+// whether many or few read.
 func TestSharedBuffer(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,7 +80,8 @@ func TestSharedBuffer(t *testing.T) {
 	}
 }
 
-// TestSharedBufferHoldsBack: who is ahead does not write over what others have yet to read.
+// TestSharedBufferHoldsBack: a process that is ahead does not overwrite what others have yet to
+// read.
 func TestSharedBufferHoldsBack(t *testing.T) {
 	b := sharedBuffers(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,8 +120,8 @@ func TestSharedBufferHoldsBack(t *testing.T) {
 	}
 }
 
-// TestSharedBufferPassed: who waits for a step that another has left out is told, and meets it at a
-// later one.
+// TestSharedBufferPassed: a process that waits for a step that another has left out gets an error,
+// and reads that one's post of a later step.
 func TestSharedBufferPassed(t *testing.T) {
 	b := sharedBuffers(t, 2)
 	b[0].Post(t.Context(), 1, fine, nil)
@@ -134,7 +135,7 @@ func TestSharedBufferPassed(t *testing.T) {
 	}
 }
 
-// TestSharedBufferSleeps: who sleeps is woken by a post, long before it would look by itself.
+// TestSharedBufferSleeps: a post wakes a sleeping process, long before it would wake by itself.
 func TestSharedBufferSleeps(t *testing.T) {
 	b := sharedBuffers(t, 2)
 	for stamp := uint64(1); stamp <= 3; stamp++ {
@@ -153,7 +154,8 @@ func TestSharedBufferSleeps(t *testing.T) {
 	}
 }
 
-// TestSharedBufferOffers: what is no shared buffer for so many processes is not opened.
+// TestSharedBufferOffers: a descriptor of anything but a shared buffer for that many processes is
+// refused.
 func TestSharedBufferOffers(t *testing.T) {
 	s, err := CreateSharedBuffer(2)
 	if err != nil {
@@ -180,7 +182,7 @@ func TestSharedBufferOffers(t *testing.T) {
 	}
 }
 
-// BenchmarkSharedBuffer: a step of two that both read.
+// BenchmarkSharedBuffer: a step of two processes that both read.
 func BenchmarkSharedBuffer(b *testing.B) {
 	first, err := CreateSharedBuffer(2)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// steps makes one wait that finds nothing, with so much time from step to step, and counts.
+// steps makes one wait that finds nothing, with a fixed time from step to step, and counts.
 func steps(w *Waiter, each time.Duration) (spins, yields int) {
 	w.Begin()
 	for w.Spinning() {
@@ -54,7 +54,7 @@ func TestWaitsInVainAreBounded(t *testing.T) {
 	}
 	for range 2 {
 		w.Begin()
-		w.Found() // pays
+		w.Found() // successful
 	}
 	for i := range 4 {
 		if _, yields := steps(w, time.Microsecond); yields == 0 {
@@ -63,8 +63,8 @@ func TestWaitsInVainAreBounded(t *testing.T) {
 	}
 }
 
-// A wait spins on while its peer is elsewhere, and yields while it is on the same
-// processor, the next wait after a moment already.
+// A wait spins while its peer is elsewhere, and yields while it is on the same processor; the next
+// wait yields after a short time.
 func TestYieldsBesideThePeer(t *testing.T) {
 	w := NewWaiter(WaitPolicy{})
 	spins := func() (n int) {
@@ -93,8 +93,8 @@ func TestYieldsBesideThePeer(t *testing.T) {
 	}
 }
 
-// A wait that finds that others use what it yields goes on yielding, until they do not;
-// who keeps the processor for long is left alone for a while.
+// A wait that finds that others use its yields continues to yield, until they do not; a process
+// that keeps the processor for long is left alone for a while.
 func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
 	const us = time.Microsecond
 	w := NewWaiter(WaitPolicy{Budget: 5 * time.Millisecond})
@@ -139,18 +139,18 @@ func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
 	}
 }
 
-// rotation is a processor whose processes yield to each other and pass something around.
+// rotation is a processor whose processes yield to each other and pass a token around.
 type rotation struct {
 	now     time.Duration
 	waiters []*Waiter
-	turns   []int                 // who runs, in this order
+	turns   []int                 // which process runs, in this order
 	asleep  map[int]time.Duration // until when
-	holder  int                   // who can go on
+	holder  int                   // which process can continue
 	hops    int
 	naps    int
 }
 
-// turn lets one of them run until it yields or sleeps.
+// turn lets one process run until it yields or sleeps.
 func (r *rotation) turn(t *testing.T) {
 	r.now += 2 * time.Microsecond
 	for p, until := range r.asleep {
@@ -182,8 +182,8 @@ func (r *rotation) turn(t *testing.T) {
 	}
 }
 
-// TestTurnsFallIntoOrder: whatever the order in which the processes of a ring get the
-// processor, before long each one's turn follows that of who sends to it, and stays there.
+// TestTurnsFallIntoOrder: whatever the order in which the processes of a ring get the processor,
+// before long each one's turn follows that of its sender, and stays there.
 func TestTurnsFallIntoOrder(t *testing.T) {
 	for _, turns := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 1, 3}, {0, 2, 3, 1}, {0, 3, 1, 2}, {0, 3, 2, 1}} {
 		r := rotation{turns: turns, asleep: map[int]time.Duration{}}
@@ -206,7 +206,7 @@ func TestTurnsFallIntoOrder(t *testing.T) {
 	}
 }
 
-// TestNapsInVainGetRare: where no order is a good one, little time is spent on looking for it.
+// TestNapsInVainGetRare: where no order is a good one, little time is spent on the search for it.
 func TestNapsInVainGetRare(t *testing.T) {
 	w := NewWaiter(WaitPolicy{Crowded: true})
 	naps, waits := 0, 100_000
