@@ -105,8 +105,8 @@ func TestReadAndEOF(t *testing.T) {
 	})
 }
 
-// sameError compares the error of a spinning connection with that of a plain
-// one that met the same. It may call tcp4 tcp.
+// sameError compares the error of a spinning connection with that of a plain one in the same
+// situation. It may call tcp4 tcp.
 func sameError(t *testing.T, what string, got, plain error) {
 	t.Helper()
 	var g, p *net.OpError
@@ -119,7 +119,7 @@ func sameError(t *testing.T, what string, got, plain error) {
 	}
 }
 
-// Each mishap is met by a plain connection, too, which must say the same.
+// Each failure also happens to a plain connection, which must return the same error.
 func TestErrorsAreNetConns(t *testing.T) {
 	reset := func(c, peer net.Conn) { // the peer closes with bytes unread
 		c.Write([]byte("unread"))
@@ -160,7 +160,7 @@ func TestErrorsAreNetConns(t *testing.T) {
 	}
 }
 
-// A write to a peer that is gone is an error, not a signal.
+// A write to a peer that has closed is an error, not a signal.
 func TestWriteAfterPeerClosed(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		c, peer := wrapped(t, network, Options{})
@@ -188,8 +188,8 @@ func TestWriteVecAndReadVec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// More buffers than go into one call, empty ones among them, and far more
-		// bytes than the sockets hold: writes are partial and wait.
+		// More buffers than go into one call, including empty ones, and far more bytes than the
+		// sockets hold: writes are partial and wait.
 		var bufs net.Buffers
 		var all []byte
 		for i := range 300 {
@@ -277,7 +277,7 @@ func TestTryWriteDoesNotWait(t *testing.T) {
 	}
 }
 
-// While another write waits for room, TryWrite takes nothing.
+// While another write waits for room, TryWrite writes nothing.
 func TestTryWriteBesideAWrite(t *testing.T) {
 	c, peer := wrapped(t, "tcp4", Options{})
 	written := make(chan error, 1)
@@ -299,8 +299,8 @@ func TestTryWriteBesideAWrite(t *testing.T) {
 	}
 }
 
-// Everything goes through a connection both of whose ends are in one process
-// that has one processor, with other goroutines at work.
+// All data passes through a connection both of whose ends are in one process with one processor,
+// with other goroutines at work.
 func TestOneProcessorIsFair(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const pairs, rounds = 8, 300
@@ -344,8 +344,8 @@ func TestOneProcessorIsFair(t *testing.T) {
 	echo.Wait()
 }
 
-// Many connections wait at once in a process of two processors: each gets its
-// turn, and what does not wait goes on.
+// Many connections wait concurrently in a process with two processors: each gets its turn, and
+// goroutines that do not wait make progress.
 func TestManyWaitersLeaveRoom(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	const waiters = 50
@@ -379,8 +379,7 @@ func TestManyWaitersLeaveRoom(t *testing.T) {
 	all.Wait()
 }
 
-// A connection's bytes order what two goroutines do; the race detector must
-// agree.
+// A connection's bytes order the actions of two goroutines; the race detector must agree.
 func TestBytesOrderMemory(t *testing.T) {
 	a, b := pair(t, "unix")
 	from, err := New(a, Options{})
@@ -469,14 +468,14 @@ func TestDeadlineIsExceeded(t *testing.T) {
 	if _, err := c.ReadVec(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	// The deadline moved away, reading goes on.
+	// After the deadline was extended, reads work again.
 	c.SetReadDeadline(time.Now().Add(patience))
 	if c.NetConn() == nil {
 		t.Error("no connection below")
 	}
 }
 
-// Buffers larger than one read takes are filled by several, in order.
+// Buffers larger than one read are filled by several, in order.
 func TestReadsIntoLargeBuffers(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		c, peer := wrapped(t, network, Options{})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// play lets a gauge go through waits: each waits for its data so long. It
-// returns the time spent on waits that spun and how many did.
+// play makes a gauge decide about waits, each for data after a given time. It returns the time
+// spent on waits that spun and their number.
 func play(g *gauge, processors int, waits ...time.Duration) (burnt time.Duration, spun int) {
 	const step = time.Microsecond // of a poll and a yield
 	now := time.Duration(0)
@@ -66,7 +66,7 @@ func TestGaugeBoundsWhatIsBurntInVain(t *testing.T) {
 	if limit := time.Duration(want) * defaultBudget; burnt > limit {
 		t.Errorf("burnt %v in vain, more than %v", burnt, limit)
 	}
-	// One wait in four that is worth it is too few.
+	// One useful wait in four is too few.
 	g = newGauge(0)
 	if _, spun := play(&g, 2, repeat(waits/4, soon, never, never, never)...); spun > waits/2 {
 		t.Errorf("%d of %d waits spun, one in four answered soon", spun, waits)
@@ -81,8 +81,8 @@ func TestGaugeComesBack(t *testing.T) {
 	}
 }
 
-// A yield that comes back late, after another process had the CPU, uses the
-// account up at once, though the data is there by then.
+// A yield that returns late, after another process had the CPU, uses the account up at once, even
+// if the data has arrived by then.
 func TestGaugeGivesWayToOthers(t *testing.T) {
 	g := newGauge(0)
 	if !g.worthwhile() {
@@ -109,8 +109,8 @@ func TestGaugeOfOneProcessor(t *testing.T) {
 	}
 }
 
-// A read foresees a wait only with one processor, after one that paid for a
-// wait, and not each time.
+// A read predicts a wait only with one processor, after one that paid for a wait, and not each
+// time.
 func TestGaugeForesees(t *testing.T) {
 	g := newGauge(0)
 	foreseen := func(processors int) (n int) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// twoProcessors lets waits of this test spin. Tests of a package that share
-// the count of spinning waits do not run in parallel.
+// twoProcessors lets waits of this test spin. Tests of a package that share the count of spinning
+// waits do not run in parallel.
 func twoProcessors(t *testing.T) {
 	old := runtime.GOMAXPROCS(2)
 	t.Cleanup(func() {
@@ -23,7 +23,7 @@ func twoProcessors(t *testing.T) {
 	})
 }
 
-// What comes while a read is idle is found before it spins or parks.
+// Data that arrives during Idle is found before the read spins or parks.
 func TestDataWhileIdle(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		twoProcessors(t)
@@ -46,7 +46,7 @@ func TestDataWhileIdle(t *testing.T) {
 	})
 }
 
-// What comes while a read spins is found by a poll, and pays.
+// Data that arrives while a read spins is found by a poll, and pays.
 func TestDataDuringSpin(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		twoProcessors(t)
@@ -62,7 +62,7 @@ func TestDataDuringSpin(t *testing.T) {
 		defer func() { <-written }()
 		defer close(write)
 		buf := make([]byte, 1)
-		for range 10_000 { // on a busy machine the byte may come before the spin, or late
+		for range 10_000 { // on a busy machine the byte may arrive before the spin, or late
 			c.reader.gauge.credit = 1
 			if _, err := c.Read(buf); err != nil {
 				t.Fatal(err)
@@ -75,7 +75,7 @@ func TestDataDuringSpin(t *testing.T) {
 	})
 }
 
-// A read that finds data at once does not idle.
+// A read that finds data at once does not call Idle.
 func TestReadyDataIsNotIdle(t *testing.T) {
 	c, peer := wrapped(t, "unix", Options{Idle: func() { t.Error("idle") }})
 	peer.Write([]byte("ready"))
@@ -104,7 +104,7 @@ func TestCloseDuringSpin(t *testing.T) {
 		closed := make(chan error, 1)
 		var c *Conn
 		c, _ = wrapped(t, network, Options{Budget: maxBudget, Idle: func() {
-			go func() { closed <- c.Close() }() // ends when the read has
+			go func() { closed <- c.Close() }() // ends when the read has ended
 			for {
 				if _, err := c.TryWrite([]byte{1}); err != nil { // the close has begun
 					return
@@ -136,7 +136,7 @@ func TestPeerClosesDuringSpin(t *testing.T) {
 	})
 }
 
-// A wait in vain parks, and data then wakes it.
+// An unsuccessful wait parks, and data then wakes it.
 func TestParkedReadWakes(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		twoProcessors(t)
@@ -193,7 +193,7 @@ func TestCalmReadParksAtOnce(t *testing.T) {
 	})
 }
 
-// someReadParked reports whether the runtime has a goroutine wait in Read.
+// someReadParked reports whether a goroutine waits in Read.
 func someReadParked() bool {
 	stacks := make([]byte, 1<<20)
 	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -204,8 +204,7 @@ func someReadParked() bool {
 	return false
 }
 
-// While the process's only place is taken, a wait parks at once and its
-// account does not suffer.
+// While the process's only place is taken, a wait parks at once and its account is not charged.
 func TestNoPlaceToSpin(t *testing.T) {
 	twoProcessors(t)
 	spinners.Add(1)
@@ -220,8 +219,8 @@ func TestNoPlaceToSpin(t *testing.T) {
 	}
 }
 
-// A wait that is foreseen idles though there is data, takes it, and is paid
-// for; one that took all there was leads to the next. One that did not, does not.
+// A predicted wait calls Idle even if there is data, takes it, and is paid for; one that took
+// everything leads to the next prediction, another one does not.
 func TestForeseenWait(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	idled := 0
@@ -272,7 +271,7 @@ func TestNeverSpins(t *testing.T) {
 	}
 }
 
-// Nothing that a caller passed is kept.
+// No buffer that a caller passed is retained.
 func TestBuffersAreForgotten(t *testing.T) {
 	c, peer := wrapped(t, "unix", Options{})
 	peer.Write([]byte("abc"))
