@@ -10,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// oracle is Places without any structure: all places in the order in which
-// they were taken.
+// oracle is Places without any structure: all places in the order in which they were taken.
 type oracle struct {
 	total, perKey int
 	places        []taken
@@ -79,7 +78,7 @@ func TestPlacesAgainstOracle(t *testing.T) {
 			key, evicted := rng.IntN(6), -1
 			hadNone := o.count(key) == 0
 			wantOK, wantEvicted := o.enter(key, id)
-			for old := range held { // whom evict names is known by id
+			for old := range held { // the argument of evict identifies the place
 				held[old].evict = func(error) { evicted = old }
 			}
 			place, err := p.Enter(key, nil)
