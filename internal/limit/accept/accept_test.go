@@ -71,7 +71,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-// addressed is a connection that seems to come from somewhere.
+// addressed is a connection with a given remote address.
 type addressed struct {
 	net.Conn
 	from net.Addr
