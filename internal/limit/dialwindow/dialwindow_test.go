@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Turns come in the order in which they are waited for, who gives up takes none, and a turn
-// that is not used goes to the next.
+// Turns come in order of arrival, a waiter that gives up takes none, and a turn that is not used
+// goes to the next.
 func TestTurnsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(slog.New(slog.DiscardHandler))
@@ -75,8 +75,8 @@ func TestTurnsInOrder(t *testing.T) {
 	})
 }
 
-// A dial uses the turn of its context once, counts for a while only when nobody
-// answers, and leaves nothing behind.
+// A dial uses the turn of its context once, counts for a while only without an answer, and leaves
+// nothing behind.
 func TestDialsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(slog.New(slog.DiscardHandler))
@@ -108,7 +108,7 @@ func TestDialsCount(t *testing.T) {
 	})
 }
 
-// A limit is said once, with its rate, to the log and to whoever asks.
+// A limit is reported once, with its rate, to the log and to callers.
 func TestSaysTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -117,7 +117,7 @@ func TestSaysTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
-		for i := range 40 { // five of them get through each second
+		for i := range 40 { // five of them succeed each second
 			all.Go(func() {
 				Dial(t.Context(), d, func(context.Context) (int, error) {
 					time.Sleep(time.Duration(1+i/5) * time.Second)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// retransmissions are when Linux sends a SYN again (tcp_syn_linear_timeouts is 4).
+// retransmissions are the times at which Linux retransmits a SYN (tcp_syn_linear_timeouts is 4).
 var retransmissions = []time.Duration{1, 2, 3, 4, 5, 7, 11, 19}
 
-// site is a firewall and a path, with a time of its own.
+// site is a firewall and a path, in virtual time.
 type site struct {
-	rate, burst float64 // of SYNs; rate 0: any number passes
+	rate, burst float64 // of SYNs; rate 0: unlimited
 	loss        float64
 	rtt         time.Duration
 	rng         *rand.Rand
@@ -21,7 +21,7 @@ type site struct {
 	at     time.Duration
 }
 
-// passes reports whether a SYN that is sent at t is answered.
+// passes reports whether a SYN sent at t is answered.
 func (s *site) passes(t time.Duration) bool {
 	if s.rng.Float64() < s.loss {
 		return false
@@ -38,7 +38,7 @@ func (s *site) passes(t time.Duration) bool {
 	return true
 }
 
-// event is something that happens to a dial.
+// event is an event of a dial.
 type event struct {
 	at   time.Duration
 	dial int
@@ -57,9 +57,9 @@ func (e *events) Pop() any {
 	return last
 }
 
-// play has n dials begin one after the other, each gap after the one before, of which
-// those that dead names are never answered. It returns when each was answered, how many SYNs were
-// sent, how small the window was and whether the site was said to limit.
+// play starts n dials one after the other, each gap after the previous one; those for which dead is
+// true are never answered. It returns when each was answered, how many SYNs were sent, how small
+// the window was and whether the site was reported to limit connections.
 func play(s *site, w *window, n int, gap time.Duration, dead func(int) bool) (answered []time.Duration, syns, least int, limited bool) {
 	zero := time.Unix(1000, 0)
 	answered = make([]time.Duration, n)
@@ -113,9 +113,8 @@ func play(s *site, w *window, n int, gap time.Duration, dead func(int) bool) (an
 
 func none(int) bool { return false }
 
-// Where five SYNs a second pass, dials are answered about in the order in which they
-// came, with few SYNs in vain; without the window there are far more, and the last
-// ones wait for long.
+// Where five SYNs a second pass, dials are answered approximately in their order, with few lost
+// SYNs; without the window there are far more, and the last ones wait for long.
 func TestLimitedSite(t *testing.T) {
 	for seed := range uint64(20) {
 		s := &site{rate: 5, burst: 5, rtt: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(seed, 1))}
@@ -143,8 +142,8 @@ func TestLimitedSite(t *testing.T) {
 	}
 }
 
-// No site that does not limit connections is said to, though packets get lost, and
-// its dials do not wait for more than a few round trips.
+// A site without a limit is never reported to limit connections, even with packet loss, and its
+// dials do not wait for more than a few round trips.
 func TestFreeSite(t *testing.T) {
 	for _, loss := range []float64{0, 0.02, 0.1} {
 		for seed := range uint64(20) {
@@ -161,7 +160,7 @@ func TestFreeSite(t *testing.T) {
 	}
 }
 
-// A host that answers nothing holds up the others for a while, and tells nothing of the site.
+// A host that does not answer delays the others for a while, and shows nothing about the site.
 func TestDeadPeer(t *testing.T) {
 	s := &site{rtt: 20 * time.Millisecond, rng: rand.New(rand.NewPCG(1, 3))}
 	w := newWindow()
@@ -177,7 +176,7 @@ func TestDeadPeer(t *testing.T) {
 	}
 }
 
-// What shows no more is forgotten.
+// A limit without further signs is forgotten.
 func TestLimitIsForgotten(t *testing.T) {
 	s := &site{rate: 5, burst: 5, rtt: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(1, 4))}
 	w := newWindow()
