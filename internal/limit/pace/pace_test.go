@@ -43,7 +43,7 @@ func admit(t *testing.T, k *Keeper, o quota.Owner, moved func() uint64) *Link {
 	return l
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -54,7 +54,7 @@ func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	return v
 }
 
-// until waits for what somebody else brings about.
+// until waits for a state that another goroutine reaches.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -66,7 +66,7 @@ func until(t *testing.T, what string, is func() bool) {
 
 var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
 
-// Twenty links take turns, and together get the rate and no more.
+// Twenty links take turns, and together get exactly the rate.
 func TestTurns(t *testing.T) {
 	const rate = 80e6 // 10 MB/s
 	k, _ := serve(t, quota.Rules{Rate: rate}, "")
@@ -113,7 +113,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Stop ends a Take that waits; what waits behind it goes on.
+// Stop ends a pending Take; requests behind it proceed.
 func TestStopWhileWaiting(t *testing.T) {
 	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "") // a byte a second
 	l := admit(t, k, alice, nil)
@@ -142,7 +142,7 @@ func TestStopWhileWaiting(t *testing.T) {
 	}
 }
 
-// New rules reach a link that waits.
+// New rules reach a waiting link.
 func TestNewRulesFreeWhoWaits(t *testing.T) {
 	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "")
 	l := admit(t, k, alice, nil)
@@ -158,7 +158,7 @@ func TestNewRulesFreeWhoWaits(t *testing.T) {
 	}
 }
 
-// The month's counts survive a restart, and so does what they bring about.
+// The month's counts survive a restart, and so do their effects.
 func TestMonthSurvives(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "quota.json")
 	rules := quota.Rules{User: quota.Limits{Month: 1000}}
@@ -190,8 +190,7 @@ func TestMonthSurvives(t *testing.T) {
 	}
 }
 
-// Two processes that share the file, a daemon and its successor, count
-// together.
+// Two processes that share the file, a daemon and its successor, count together.
 func TestTwoShareTheFile(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "quota.json")
 	rules := quota.Rules{User: quota.Limits{Month: 100}}
@@ -223,7 +222,7 @@ func TestStoreFails(t *testing.T) {
 	l := admit(t, k, alice, moved.Load)
 	moved.Store(60)
 	l.Close()
-	k.store() // there is no such folder
+	k.store() // the folder does not exist
 	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
 		t.Fatal(err)
 	}
