@@ -49,8 +49,8 @@ func TestAllowedLinks(t *testing.T) {
 	}
 }
 
-// One site's policy is the first of some links' two, and the second of others':
-// its rate holds for both together.
+// One site's policy is the first of some links' two, and the second of others': its rate applies to
+// both together.
 func TestAllowedRate(t *testing.T) {
 	c := newCrowd(t, Rules{Rate: 4e9})
 	a, b, d := allowed("sitea", 0, 1e9, 0), allowed("siteb", 0, 4e8, 0), allowed("sited", 0, 0, 1<<60)

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// mover is a flow with bytes to move without end. As a link that copies what it
-// may, it is away for a moment after each piece and then asks for the next, and
-// it may find that it has less to copy than it was allowed.
+// mover is a flow with endless data. Like a link that copies what it may, it is absent for a moment
+// after each piece and then asks for the next, and it may have less to copy than it was granted.
 type mover struct {
 	*Flow
-	away  func() time.Duration // after a piece
-	uses  func(pass int) int   // how many of the bytes that it may
+	away  func() time.Duration // absence after a piece
+	uses  func(pass int) int   // how many of the granted bytes it uses
 	back  time.Time            // when it asks next, unless it waits
 	moved int
 }
@@ -32,8 +31,7 @@ func join(t *testing.T, q *Quota, user string) *mover {
 	return &mover{Flow: l.Flow(0), back: noon, away: always, uses: all}
 }
 
-// race has them move from one time to another, and may be called again for the
-// time that follows.
+// race runs the movers from one time to another, and may be called again for the time that follows.
 func race(q *Quota, movers []*mover, now, end time.Time) {
 	of := map[*Flow]*mover{}
 	for _, m := range movers {
@@ -84,8 +82,8 @@ func sumOf(movers []*mover) (n int) {
 	return n
 }
 
-// A user's only link leaves the line with each piece that it copies, while of
-// another user's links some always wait. Both users get the same.
+// A user's only link leaves the queue with each piece that it copies, while some of another user's
+// links always wait. Both users get the same.
 func TestOnlyLinkGetsItsUsersShare(t *testing.T) {
 	const seconds = 5
 	for _, rate := range []Rate{8e6, 40e6, 400e6, 1e9, 4e9} {
@@ -121,7 +119,7 @@ func TestOnlyLinkGetsItsUsersShare(t *testing.T) {
 	}
 }
 
-// Bytes that were allowed and then were not there are not counted as had.
+// Granted bytes that were not used do not count.
 func TestUnusedBytesCountForNobody(t *testing.T) {
 	const seconds = 10
 	for _, links := range []int{1, 4} {
@@ -139,8 +137,8 @@ func TestUnusedBytesCountForNobody(t *testing.T) {
 	}
 }
 
-// Nobody saves up a right to be served while he wants nothing: who never paused
-// has his share beside hundreds that come back, or come, all at once.
+// An idle class accumulates no right to be served: one that never paused has its share beside
+// hundreds that return, or arrive, all at once.
 func TestWhoWasAwaySavesNothing(t *testing.T) {
 	const rate, others = 50e6, 200 // bytes a second
 	for _, before := range []bool{true, false} {

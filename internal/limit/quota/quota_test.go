@@ -14,21 +14,21 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// crowd is links that always have more to send, on a clock of their own.
+// crowd is links that always have more to send, in virtual time.
 type crowd struct {
 	*Quota
 	t     *testing.T
 	now   time.Time
 	flows []*Flow
 	moved map[*Flow]int
-	most  map[*Flow]int // bytes there are to ask for at once; all if absent
+	most  map[*Flow]int // bytes to ask for at once; unlimited if absent
 }
 
 func newCrowd(t *testing.T, r Rules) *crowd {
 	return &crowd{Quota: New(r, nil, noon), t: t, now: noon, moved: map[*Flow]int{}, most: map[*Flow]int{}}
 }
 
-// add admits links, of which one direction is to be busy.
+// add admits links, and makes one direction of each busy.
 func (c *crowd) add(o Owner, links int) (flows []*Flow) {
 	c.t.Helper()
 	for range links {
@@ -42,7 +42,7 @@ func (c *crowd) add(o Owner, links int) (flows []*Flow) {
 	return flows
 }
 
-// ask has f ask until it must wait.
+// ask makes f ask until it must wait.
 func (c *crowd) ask(f *Flow) {
 	have := c.most[f]
 	if have == 0 {
@@ -57,7 +57,7 @@ func (c *crowd) ask(f *Flow) {
 	}
 }
 
-// run lets all move for so long.
+// run lets all move for d.
 func (c *crowd) run(d time.Duration) {
 	c.t.Helper()
 	for _, f := range c.flows {
@@ -88,7 +88,7 @@ func (c *crowd) run(d time.Duration) {
 	}
 }
 
-// settle has the burst go, which belongs to whoever comes first.
+// settle uses up the burst, which goes to the first comers.
 func (c *crowd) settle() {
 	c.run(500 * time.Millisecond)
 	clear(c.moved)
@@ -116,7 +116,7 @@ func near(t *testing.T, what string, got int, want, tolerance float64) {
 	}
 }
 
-// Equal demands get equal shares, and nothing is left unused.
+// Equal demands get equal shares, and the rate is used completely.
 func TestFairAmongLinks(t *testing.T) {
 	for _, n := range []int{1, 2, 17, 200, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestFairAmongLinks(t *testing.T) {
 	}
 }
 
-// Who has more links gets no more of what users share.
+// A user with more links gets no larger share.
 func TestFairAmongUsers(t *testing.T) {
 	c := newCrowd(t, Rules{Rate: 1e9})
 	many := c.add(Owner{User: "alice", Job: "a"}, 300)
@@ -146,8 +146,8 @@ func TestFairAmongUsers(t *testing.T) {
 	}
 }
 
-// A flow that asks for little at a time gets what it asks for, and both
-// directions of a link count as one.
+// A flow that asks for little at a time gets what it asks for, and both directions of a link count
+// as one.
 func TestSmallRequestsAndBothWays(t *testing.T) {
 	c := newCrowd(t, Rules{User: Limits{Rate: 1e8}})
 	both := c.add(Owner{User: "alice", Job: "a"}, 1)
@@ -160,8 +160,8 @@ func TestSmallRequestsAndBothWays(t *testing.T) {
 	near(t, "the other", c.sum(single), 2*1e8/8, 0.1)
 }
 
-// TestAgainstFluid compares with water that is poured into vessels: a user
-// gets as much of the total as every other, unless he is held to less.
+// TestAgainstFluid compares with a fluid model: a user gets as much of the total as every other,
+// unless a limit of the user is lower.
 func TestAgainstFluid(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 8))
@@ -218,8 +218,7 @@ func pour(total float64, sizes []float64) []float64 {
 	}
 }
 
-// In no stretch of time does more pass than the rate, a burst and what was let
-// pass in advance.
+// In no interval does more pass than the rate, a burst and what was granted in advance.
 func TestNeverFaster(t *testing.T) {
 	const rate = 8e6 // 1 MB/s
 	c := newCrowd(t, Rules{Job: Limits{Rate: rate}})
@@ -234,7 +233,7 @@ func TestNeverFaster(t *testing.T) {
 	near(t, "all", c.sum(flows), 4e6, 0.05)
 }
 
-// checkLines checks that each line is a heap whose classes know their places.
+// checkLines checks that each queue is a heap whose classes know their index.
 func (c *crowd) checkLines() {
 	c.t.Helper()
 	for _, s := range c.lines {
@@ -246,8 +245,7 @@ func (c *crowd) checkLines() {
 	}
 }
 
-// Requests that are taken back and links that end leave those behind them in
-// their places.
+// Cancelled requests and ended links leave those behind them in order.
 func TestCancelAndRelease(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -288,7 +286,7 @@ func TestCancelAndRelease(t *testing.T) {
 	}
 }
 
-// What was let pass and did not come back costs nothing.
+// Granted bytes that were returned cost nothing.
 func TestReturn(t *testing.T) {
 	c := newCrowd(t, Rules{User: Limits{Rate: 8e6}})
 	f := c.add(Owner{User: "alice", Job: "j"}, 1)[0]
@@ -301,7 +299,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// A link comes and goes often: its debt stays.
+// A link that reconnects often keeps its debt.
 func TestReconnectingDoesNotHelp(t *testing.T) {
 	c := newCrowd(t, Rules{Job: Limits{Rate: 8e6}})
 	total := 0
@@ -350,8 +348,7 @@ func TestLinksAtATime(t *testing.T) {
 	}
 }
 
-// Without a known user every job counts as one; without a project no project's
-// limit holds.
+// Without a known user every job counts as one; without a project no project's limit applies.
 func TestUnknownOwner(t *testing.T) {
 	c := newCrowd(t, Rules{User: Limits{Links: 1}, Project: Limits{Links: 1}})
 	c.add(Owner{Job: "a"}, 1)
@@ -361,7 +358,7 @@ func TestUnknownOwner(t *testing.T) {
 	}
 }
 
-// Who used up his month is slowed, and gets no new links until the next.
+// An owner who used up the month is slowed, and gets no new links until the next.
 func TestMonth(t *testing.T) {
 	c := newCrowd(t, Rules{User: Limits{Month: 1e6}, Project: Limits{Month: 5e6}, Trickle: 8e5})
 	o := Owner{User: "alice", Project: "p", Job: "j"}
@@ -401,7 +398,7 @@ func TestMonth(t *testing.T) {
 	}
 }
 
-// New rules hold for live links, those that wait included.
+// New rules apply to live links, including waiting ones.
 func TestSetRules(t *testing.T) {
 	c := newCrowd(t, Rules{User: Limits{Rate: 8e5}})
 	f := c.add(Owner{User: "alice", Job: "j"}, 1)[0]
@@ -422,7 +419,7 @@ func TestSetRules(t *testing.T) {
 	}
 }
 
-// BenchmarkTurn is one turn of one of 2000 links that wait, at three stages.
+// BenchmarkTurn is one turn of one of 2000 waiting links, at three stages.
 func BenchmarkTurn(b *testing.B) {
 	const rate = 1e10
 	q := New(Rules{Rate: rate, User: Limits{Rate: rate}, Job: Limits{Rate: rate}}, nil, noon)
@@ -452,7 +449,7 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// Who waits is told for what.
+// A waiting flow reports what it waits for.
 func TestWaitsFor(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := New(Rules{Rate: 1e9, Job: Limits{Rate: 8e6}}, nil, now)

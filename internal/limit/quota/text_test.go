@@ -61,7 +61,7 @@ func TestLedgerText(t *testing.T) {
 	}
 }
 
-// The names are bounded; what comes on top is counted all the same.
+// The names are bounded; further ones are counted all the same.
 func TestLedgerIsBounded(t *testing.T) {
 	l := NewLedger()
 	for i := range maxNames + 10 {
