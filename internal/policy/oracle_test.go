@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The oracle: regular expressions in place of globs, a walk over the minutes
-// of a calendar in place of arithmetic, and nothing shared with Evaluate.
+// The oracle: regular expressions instead of globs, an iteration over the minutes of a calendar
+// instead of arithmetic, and nothing shared with Evaluate.
 
 func like(pattern, name string) bool {
 	text := regexp.QuoteMeta(pattern)
@@ -30,8 +30,8 @@ func likeAny(patterns []string, name string) bool {
 	return len(patterns) == 0
 }
 
-// holds walks from each possible begin, today's and yesterday's, to the end of
-// the span and looks whether it passes now.
+// holds iterates from each possible start, today's and yesterday's, to the end of the span and
+// checks whether it includes now.
 func holds(h Hours, now time.Time) bool {
 	for back := range 2 {
 		begin := time.Date(now.Year(), now.Month(), now.Day()-back, int(h.From)/60, int(h.From)%60, 0, 0, time.UTC)
@@ -85,7 +85,7 @@ func some[T any](rnd *rand.Rand, most int, one func() T) []T {
 	return all
 }
 
-// random is a policy of words that often meet.
+// random returns a policy of words that often match.
 func random(rnd *rand.Rand) *Policy {
 	pattern := func() string {
 		return []string{"a", "b", "ab", "*", "a*", "*b", "?", "a?", "*a*b", "?*"}[rnd.IntN(10)]
@@ -137,7 +137,7 @@ func TestEvaluateIsTheOracles(t *testing.T) {
 	}
 }
 
-// A rule that Examine calls unreachable is never the one that decides.
+// A rule that Examine calls unreachable never decides.
 func TestShadowedRulesNeverDecide(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -223,8 +223,8 @@ func TestBothMustAgree(t *testing.T) {
 	}
 }
 
-// A site without a policy refuses every other site, whatever that permits, and says
-// what to write.
+// A site without a policy refuses every other site, whatever that permits, and the error says what
+// to write.
 func TestNoPolicyPermitsNothing(t *testing.T) {
 	open := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nrules: [{name: all, effect: allow}]")}
 	dry := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nmode: dry-run")}
