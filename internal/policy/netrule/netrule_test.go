@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// within is the oracle: it compares the bits that count, one by one.
+// within is the oracle: it compares the significant bits, one by one.
 func within(p netip.Prefix, ip netip.Addr) bool {
 	a, b := p.Addr().AsSlice(), ip.AsSlice()
 	if len(a) != len(b) {
@@ -51,7 +51,7 @@ func TestRule(t *testing.T) {
 		denied := any(r.Deny, ip)
 		foreign := denied || any(translated, ip) && !ip.IsLoopback() || any(private, ip) && !any(r.Private, ip)
 		shown := ip
-		if ip.Is4() && rng.IntN(2) == 0 { // as IPv6 has it
+		if ip.Is4() && rng.IntN(2) == 0 { // in its IPv6 form
 			shown = netip.AddrFrom16(ip.As16())
 		}
 		for what, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// Nobody hides an IPv4 address, which would be refused, in an IPv6 address.
+// An IPv4 address that would be refused is also refused in an IPv6 address that represents it.
 func TestTranslatedAddresses(t *testing.T) {
 	for _, text := range []string{"64:ff9b::10.0.0.1", "2002:a00:1::1", "::10.0.0.1"} {
 		if err := (Rule{}).Foreign(netip.MustParseAddr(text)); !errors.Is(err, overlay.ErrForbidden) {
