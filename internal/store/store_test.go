@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 )
 
-// each runs a test with every kind of store. Again opens the same store another
-// time: at another broker, or after a restart where only one can have it.
+// each runs a test with every kind of store. again opens the same store another time: at another
+// broker, or after a restart where only one process can have it open.
 func each(t *testing.T, f func(t *testing.T, s store.Store, again func() store.Store)) {
 	t.Run("memory", func(t *testing.T) {
 		s := store.NewMemory()
@@ -55,14 +55,14 @@ func openEtcd(t *testing.T, at store.Address) *store.Etcd {
 	return s
 }
 
-// Random transactions do the same in every store as in a map.
+// Random transactions have the same effect on every store as on a map.
 func TestStoresDoAsAMapDoes(t *testing.T) {
 	each(t, func(t *testing.T, s store.Store, again func() store.Store) {
 		ctx := t.Context()
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 1))
 		model := map[string]string{}
-		versions := map[string]int64{} // as the store told last
+		versions := map[string]int64{} // as last returned by the store
 		seen := map[int64]bool{}
 		key := func() string { return fmt.Sprintf("%c/%d", 'a'+r.IntN(3), r.IntN(4)) }
 		for i := range 300 {
@@ -80,7 +80,7 @@ func TestStoresDoAsAMapDoes(t *testing.T) {
 			}
 			for range r.IntN(4) {
 				k := key()
-				if written[k] { // a key is written once by one transaction
+				if written[k] { // a transaction writes a key once
 					continue
 				}
 				written[k] = true
@@ -141,7 +141,7 @@ func TestStoresDoAsAMapDoes(t *testing.T) {
 	})
 }
 
-// Of many who want a record to be theirs, one gets it.
+// If many callers try to create a record, one succeeds.
 func TestOneTakes(t *testing.T) {
 	each(t, func(t *testing.T, s store.Store, _ func() store.Store) {
 		var all sync.WaitGroup
@@ -166,7 +166,7 @@ func TestOneTakes(t *testing.T) {
 	})
 }
 
-// What a watch tells ends as what is there, whatever came in between.
+// The changes from a watch add up to the content, whatever happened in between.
 func TestWatch(t *testing.T) {
 	each(t, func(t *testing.T, s store.Store, _ func() store.Store) {
 		put := func(s store.Store, key, value string) {
@@ -272,11 +272,10 @@ func TestBoltIsOneProcess(t *testing.T) {
 	}
 }
 
-// Power fails while a token's use is written: of the pages that the commit
-// changes, any prefix is on disk, the last one torn, or without order any part of
-// those before the last, which alone makes the others count. What is there then
-// is the state before or the state after, and never the state after before all of
-// it is on disk.
+// The power fails while a token's use is written: of the pages that the commit changes, any prefix
+// is on disk, the last one torn, or, in any order, any subset of those before the last, which alone
+// commits the others. The content is then the state before or the state after, and never the state
+// after before all of it is on disk.
 func TestBoltTornWrites(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "broker.db")
@@ -333,7 +332,7 @@ func TestBoltTornWrites(t *testing.T) {
 		if taken := use.Version != 0; taken != (token.Version != 0) || taken != whole || len(old.Value) != 700 {
 			t.Errorf("image %d: the use is there: %v, its token: %v; all of it was written: %v", images, taken, token.Version != 0, whole)
 		}
-		// And the file works: the use can be taken if it is not.
+		// And the file works: the use can be recorded if it is not yet.
 		err = s.Commit(t.Context(), store.Tx{If: []store.Record{{Key: "use/new"}}, Put: []store.Record{{Key: "use/new"}}})
 		if errors.Is(err, store.ErrConflict) != whole || err != nil && !whole {
 			t.Errorf("image %d: taking the use: %v", images, err)
@@ -361,7 +360,7 @@ func TestBoltTornWrites(t *testing.T) {
 		}
 		check(image(pages, 0, 0), false)
 	}
-	for _, tear := range []int{1, 16, 32, 64} { // a meta page that is torn does not count
+	for _, tear := range []int{1, 16, 32, 64} { // a torn meta page is invalid
 		check(image(data, meta, tear), false)
 	}
 	check(image(changed, 0, 0), true)
@@ -377,8 +376,8 @@ func read(t *testing.T, file string) []byte {
 	return b
 }
 
-// One member of three dies, and its cluster and those that use it go on; without
-// a majority calls fail in time, and succeed again with one.
+// One member of three dies, and its cluster and clients continue; without a majority calls fail in
+// time, and succeed again with one.
 func TestEtcdMembersDie(t *testing.T) {
 	c := storetest.Start(t, 3)
 	s := openEtcd(t, c.Address("grid"))
@@ -386,7 +385,7 @@ func TestEtcdMembersDie(t *testing.T) {
 	put := func(key string) error {
 		return s.Commit(ctx, store.Tx{If: []store.Record{{Key: key}}, Put: []store.Record{{Key: key}}})
 	}
-	// eventually tries again as the callers of a store do, for a bounded time.
+	// eventually retries as the callers of a store do, for a bounded time.
 	eventually := func(what, key string) {
 		t.Helper()
 		end := time.Now().Add(15 * time.Second)
@@ -425,8 +424,8 @@ func TestEtcdMembersDie(t *testing.T) {
 	}
 }
 
-// Who does not wait for an answer, as a peer may whose call ends, does not make the store
-// one that cannot be used: nobody else would renew a lease.
+// A caller that cancels, as a peer whose call ends may, does not mark the store as unavailable:
+// otherwise no broker would renew a lease.
 func TestEtcdIsNotWaitedFor(t *testing.T) {
 	s := openEtcd(t, store.Address{Hosts: []string{"127.0.0.1:1"}, Prefix: "grid"})
 	hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
