@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The names of one installation, in all the places where they turn up.
+// The names of one installation, in all the places where they occur.
 const (
 	statusText = `{"broker":"hub7","sites":[{"profile":{"site":"quokka","inbound":"ports","forbidden":["relay"]},"connected":true,"since":"2026-01-02T03:04:05Z","processes":2}],
 		"jobs":[{"job":"tides-0123456789abcdef0123456789abcdef","processes":{"quokka":2,"wombat":1},"for":[{"user":"alice","project":"deep-sea"}]}],
@@ -31,11 +31,11 @@ const (
 		"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIHunterHunter2\n"
 )
 
-// found are what must not be found afterwards, in whatever case.
+// found are texts that must not occur afterwards, in whatever case.
 var found = []string{"quokka", "wombat", "alice", "deep-sea", "tides", "0123456789abcdef", "192.0.2.77", "cluster-nine", "198.51.100.9", "10.20.30", "kiwi3", "emu4",
 	"2001:db8:7", "hunter2", "bob", "hub7", "02:42:ac", "eyJn", "MEUC", "MC4C", "carol", "dingo", "somebody", "001122", "at home"}
 
-// invented is the chosen part of a pseudonym: by chance it may read "bob".
+// invented is the random part of a pseudonym: by chance it may read "bob".
 var invented = regexp.MustCompile(`-[a-z2-7]{8}\b`)
 
 func files() []File {
@@ -93,7 +93,7 @@ func TestNoNameIsLeft(t *testing.T) {
 			}
 		}
 	}
-	// What is no name is still there.
+	// Texts that are not names are still there.
 	for name, wants := range map[string][]string{
 		"status/broker.json":    {`"technique": "direct"`, `"inbound": "ports"`, `"rtt_ms": 1.25`, `"since": "2026-01-02T03:04:05Z"`, `refused by\n`, "1234567890123456789", ":20001"},
 		"metrics/frontal.txt":   {"# HELP isthmus_x_total Things.", `technique="direct",result="failed"} 3`, `isthmus_answers_total{from="cache"} 4`, "1e9"},
@@ -107,8 +107,7 @@ func TestNoNameIsLeft(t *testing.T) {
 			}
 		}
 	}
-	// The same name is the same pseudonym in every file; a text without
-	// structure and one with agree.
+	// The same name has the same pseudonym in every file, in texts with and without structure.
 	site := regexp.MustCompile(`site-[a-z2-7]{8}`)
 	first := site.FindString(texts["settings/frontal.yaml"])
 	for name, text := range texts {
@@ -145,7 +144,7 @@ func TestKeepNames(t *testing.T) {
 	}
 }
 
-// Words of errors that look like names and are none.
+// Words in errors that look like names and are not.
 func TestWhatStays(t *testing.T) {
 	m := NewMask([]string{"limits", "links", "profile", "egress", "quota", "per_user"}, false)
 	m.Learn(Site, "us")
@@ -173,8 +172,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Whatever a text is, a name in it that was learned, between blanks, goes, and what
-// was JSON still is.
+// Whatever the text, a learned name in it, between blanks, is removed, and JSON stays JSON.
 func FuzzMask(f *testing.F) {
 	for i, file := range files() {
 		f.Add(i, file.Text)
