@@ -17,7 +17,7 @@ var (
 	ip   = netip.MustParseAddr
 )
 
-// healthy is what a node sees when nothing is in the way.
+// healthy returns a node's observations when nothing is wrong.
 func healthy() Observations {
 	seen := addr("10.1.0.11:30000")
 	to1, to2 := addr("203.0.113.2:3478"), addr("203.0.113.3:3478")
@@ -45,8 +45,8 @@ func healthy() Observations {
 	}
 }
 
-// refused is what broke, as seen and as it must be told. Parts of evidence,
-// meaning, device and fix are separated by |.
+// cases are failures, with the expected findings. Parts of evidence, meaning, device and fix are
+// separated by |.
 var cases = []struct {
 	name   string
 	spoil  func(*Observations)
@@ -228,7 +228,8 @@ var cases = []struct {
 	{"pair unknown", func(o *Observations) { o.Pair = &Pair{A: "a", B: "b", Err: "unknown site b", Asked: true} }, SiteAway, Failed, "unknown site b"},
 }
 
-// sized is a way on which packets of 1400 bytes pass; told is what a router said.
+// sized returns a path on which packets of 1400 bytes pass; told is the size that a router
+// reported.
 func sized(told int) *probe.Path {
 	return &probe.Path{
 		To:    addr("203.0.113.2:3478"),
@@ -237,7 +238,7 @@ func sized(told int) *probe.Path {
 	}
 }
 
-// limitedAt are the steps by which a limit of both directions shows.
+// limitedAt returns the steps that show a limit in both directions.
 func limitedAt(rate uint64) []probe.RateStep {
 	step := func(pace, through uint64, echoed bool) probe.RateStep {
 		return probe.RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: 50, Offered: pace, Through: through}
@@ -245,7 +246,7 @@ func limitedAt(rate uint64) []probe.RateStep {
 	return []probe.RateStep{step(rate/4, rate/4, true), step(3*rate, rate, true), step(3*rate, rate, true), step(3*rate, rate, false)}
 }
 
-// overSix is a public host that sees a host with the address 2001:db8::1.
+// overSix returns a public host that sees a host with the address 2001:db8::1.
 func overSix(as string) Vantage {
 	at, from := addr("[2001:db8:ffff::3]:443"), addr("[2001:db8::1]:9")
 	return Vantage{At: at, Connect: Connection{To: at, From: from, Outcome: Connected}, Seen: addr(as), Bulk: Bulk{Tried: true, Passed: true}}
@@ -264,8 +265,8 @@ func outcome(c Connection) func(*Observations) {
 	return connectTo(func(s *Service) { s.Connect, s.TLS, s.Hello = c, Handshake{}, Hello{} })
 }
 
-// spare is a gateway with a second broker that cannot be connected to, beside
-// one that can or cannot either.
+// spare adds a second broker to a gateway, to which it cannot connect; reached is whether it
+// reaches the first.
 func spare(c Connection, reached bool) func(*Observations) {
 	return func(o *Observations) {
 		o.Helper = false
@@ -303,7 +304,7 @@ func refusing(words string) func(*Observations) {
 	})
 }
 
-// mappedTo has two vantage points see one port of the host.
+// mappedTo makes two vantage points see one port of the host.
 func mappedTo(first, second string) func(*Observations) {
 	return func(o *Observations) {
 		o.Inbound.Mapped = []Mapping{{addr("203.0.113.2:443"), addr(first)}, {addr("203.0.113.3:443"), addr(second)}}
@@ -365,7 +366,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// Every class is named by some case: none is there for nothing.
+// Every class occurs in some case.
 func TestEveryClassIsReached(t *testing.T) {
 	reached := map[Class]bool{}
 	for _, tc := range cases {
@@ -386,7 +387,7 @@ func TestEveryClassIsReached(t *testing.T) {
 	}
 }
 
-// A failure below hides what is above: of several the lowest layer is named.
+// A failure hides those in the layers above: of several the lowest layer is named.
 func TestTheLowestLayerIsNamed(t *testing.T) {
 	failed := func(c Class) Finding { return Finding{Status: Failed, Class: c} }
 	warned := func(c Class) Finding { return Finding{Status: Warning, Class: c} }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page for admins has every class with its status, as it is.
+// The page for admins lists every class with its exit status.
 func TestPageHasEveryClass(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/doctor.md")
 	if err != nil {

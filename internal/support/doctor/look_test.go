@@ -29,7 +29,7 @@ import (
 
 var testFrontal = control.Identity{Role: control.RoleFrontal, Site: "sitea"}
 
-// host is the files of a helper whose frontal the test plays.
+// host is the files of a helper whose frontal the test simulates.
 type host struct {
 	t  *testing.T
 	ca *ca.CA
@@ -49,8 +49,8 @@ func newHost(t *testing.T) *host {
 	return &host{t, a, Subject{Role: control.RoleHelper, Cert: files.Cert, Key: files.Key, CA: files.CA}}
 }
 
-// serve plays what stands at the frontal's address: every connection goes to
-// handle. It ends with the test.
+// serve simulates the server at the frontal's address: it passes every connection to handle. It
+// ends with the test.
 func (h *host) serve(handle func(net.Conn)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +74,7 @@ func (h *host) serve(handle func(net.Conn)) {
 	h.Address = ln.Addr().String()
 }
 
-// pair is a certificate of the grid for the frontal.
+// pair returns a certificate of the grid for the frontal.
 func (h *host) pair() tls.Certificate {
 	certPEM, keyPEM, err := h.ca.Issue(testFrontal, time.Now().Add(time.Hour))
 	if err != nil {
@@ -87,7 +87,7 @@ func (h *host) pair() tls.Certificate {
 	return pair
 }
 
-// early is one that begins tomorrow, as a host sees it whose clock is behind.
+// early returns a certificate that becomes valid tomorrow, as seen by a host whose clock is slow.
 func (h *host) early() tls.Certificate {
 	authority, err := tls.LoadX509KeyPair(filepath.Join(filepath.Dir(h.CA), "ca", ca.CertFile), filepath.Join(filepath.Dir(h.CA), "ca", ca.KeyFile))
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *host) early() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// speak answers TLS with the certificate and then sends the frame.
+// speak makes a TLS handshake with the certificate and then sends the frame.
 func speak(cert tls.Certificate, first wire.Frame) func(net.Conn) {
 	return func(c net.Conn) {
 		conn := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"isthmus-control"}})
@@ -117,8 +117,7 @@ func speak(cert tls.Certificate, first wire.Frame) func(net.Conn) {
 	}
 }
 
-// TestLook meets everything that may stand at a frontal's address, over real
-// sockets.
+// TestLook meets every kind of server at a frontal's address, over real sockets.
 func TestLook(t *testing.T) {
 	h := newHost(t)
 	for _, tc := range []struct {
@@ -151,8 +150,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookAtEveryBroker: each is looked at, whichever of them is away, and the
-// session is with one that is there.
+// TestLookAtEveryBroker: all are observed, whichever of them is down, and the session is with one
+// that is up.
 func TestLookAtEveryBroker(t *testing.T) {
 	h := newHost(t)
 	h.serve(speak(h.pair(), &wire.ControlHello{Oldest: 1, Newest: 1}))
@@ -169,7 +168,7 @@ func TestLookAtEveryBroker(t *testing.T) {
 	}
 }
 
-// TestLookThroughAnHTTPProxy: what the proxy says is told in its words.
+// TestLookThroughAnHTTPProxy: the proxy's answer is reported in its own words.
 func TestLookThroughAnHTTPProxy(t *testing.T) {
 	h := newHost(t)
 	h.serve(func(c net.Conn) {
@@ -209,12 +208,12 @@ func TestLookLeavesNothing(t *testing.T) {
 func descriptors(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0 // nothing to count by
+		return 0 // they cannot be counted here
 	}
 	return len(entries)
 }
 
-// What a peer lists and no grid should name is left out.
+// Addresses in a peer's list that no grid should name are omitted.
 func TestAddresses(t *testing.T) {
 	got := addresses([]string{"203.0.113.2:443", "[::ffff:203.0.113.3]:443", "0.0.0.0:443", "203.0.113.2:0", "224.0.0.1:443", "broker:443", ""})
 	want := []netip.AddrPort{addr("203.0.113.2:443"), addr("203.0.113.3:443")}
