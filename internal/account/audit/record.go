@@ -47,8 +47,8 @@ const (
 // reported by the processes at its ends.
 const OwnWord = "own-word"
 
-// OwnWordReason returns the Reason of such a record. The process was killed, and its last report on
-// the link was older by the given time; 0 means that the process itself reported the link's end.
+// OwnWordReason returns the Reason of such a record. The process was killed after it had not
+// reported on the link for the given time; 0 means that the process itself reported the link's end.
 func OwnWordReason(unsaid time.Duration) string {
 	if unsaid == 0 {
 		return "no daemon carried it: the bytes are what the process says"
