@@ -29,10 +29,10 @@ const (
 )
 
 // Turns follow start-time fair queueing. A class's mark is the bytes that it was granted so far,
-// and the class with the lowest mark is next. The stage's clock is the highest mark of any class
-// served: a class that is new, or fell behind because it was idle, starts there. So no class
-// accumulates a right to be served, and a class that leaves the queue to copy a piece, as a user's
-// only link does each time, returns with the mark that it left with.
+// and the class with the lowest mark is next. The stage's clock is the highest mark at which any
+// class was served: a class that is new, or fell behind because it was idle, starts there. So no
+// class accumulates a right to be served, and a class that leaves the queue to copy a piece, as a
+// user's only link does each time, returns with the mark that it left with.
 
 // stage is a bucket and the classes that wait for it.
 type stage struct {
