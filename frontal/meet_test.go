@@ -348,6 +348,10 @@ func TestAskFails(t *testing.T) {
 		"the own end fails": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			return nil, fmt.Errorf("10.0.0.1:4000: %w", overlay.ErrPortRangeFull)
 		}, class: overlay.ErrPortRangeFull, text: "frontal sitea: 10.0.0.1:4000: "},
+		"connected without an introduction": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
+			c, _ := net.Pipe() // as where some process listens on a port that the target reserved before
+			return c, nil
+		}, class: overlay.ErrUnreachable, text: "but the target could not be told"},
 		"a long offer": {ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 			_, err := ex(ctx, make([]byte, control.MaxNegotiation+1))
 			return nil, err
@@ -376,7 +380,7 @@ func TestAskFails(t *testing.T) {
 			t.Errorf("%s: %v and %+v stay behind", name, s.Waiting, s.Meetings)
 		}
 	}
-	if n := strings.Count(r.log.String(), `msg="not carried" kind=meeting`); n != 11 {
+	if n := strings.Count(r.log.String(), `msg="not carried" kind=meeting`); n != 12 {
 		t.Errorf("%d audit lines\n%s", n, r.log)
 	}
 }

@@ -139,6 +139,10 @@ func (a *asking) connect(node string) (net.Conn, error) {
 	ctx, a.abort = context.WithCancelCause(ctx)
 	defer a.abort(nil)
 	conn, err := a.end.Ask(ctx, a.technique, a.peer, uint16(a.request.Port), a.exchange)
+	if err == nil && a.current == nil { // some process listens there, and the target knows nothing of it
+		conn.Close()
+		return nil, fmt.Errorf("%w: connected to %v, but the target could not be told", overlay.ErrUnreachable, a.peer)
+	}
 	if err == nil {
 		return conn, nil
 	}
