@@ -1,7 +1,7 @@
 package collectives
 
-// Full-lane allgather: every rank sends its block to one rank of each other place, by
-// turns, and who got a block spreads it at home. It serves allgatherv too.
+// Full-lane allgather: every rank sends its block to one rank of each other place, in turn, and the
+// receiver of a block spreads it within its place. It serves allgatherv too.
 //
 // Cost with S sites: L + (N-n)mβ, no copies, and the work shared by all lanes.
 func allgatherFullLane(p *plan) {
@@ -20,7 +20,7 @@ func allgatherFullLane(p *plan) {
 		}
 	}
 	here := g.ranks[g.mine]
-	for step := range g.ranks { // its own first
+	for step := range g.ranks { // the rank's own block first
 		for i, r := range g.ranks[(g.mine+step)%len(g.ranks)] {
 			p.here(g, here[i%len(here)]).spread(p.to(r))
 		}

@@ -1,9 +1,9 @@
 package collectives
 
-// Recursive-doubling allgather: in round k partners at distance 2^k exchange all they
-// have, each block straight into place. When p is not a power of two it is Bruck's.
+// Recursive-doubling allgather: in round k partners at distance 2^k exchange all they have, each
+// block straight into place. When p is not a power of two it is Bruck's.
 //
-// Cost: log2 p α + (p-1)nβ and no copies. Best for blocks of middling size.
+// Cost: log2 p α + (p-1)nβ and no copies. Best for blocks of medium size.
 func allgatherRecursiveDoubling(p *plan) {
 	if p.size&(p.size-1) != 0 {
 		allgatherBruck(p)

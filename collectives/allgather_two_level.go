@@ -1,10 +1,10 @@
 package collectives
 
-// Two-level allgather: the ranks of each place send to their head, the heads send one
-// another what they have, and each spreads all of it at home. It serves allgatherv too.
+// Two-level allgather: the ranks of each place send to their head, the heads send one another what
+// they have, and each spreads all of it within its place. It serves allgatherv too.
 //
-// Cost with S sites: L + (N-n)mβ + local gather and broadcast; S(S-1) messages a flit
-// between sites. Best for small blocks.
+// Cost with S sites: L + (N-n)mβ + local gather and broadcast; S(S-1) messages per flit between
+// sites. Best for small blocks.
 func allgatherTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -20,7 +20,7 @@ func allgatherTwoLevel(p *plan) {
 			p.Copy(own.slots[i], p.in)
 		}
 	}
-	for step := range g.ranks { // its own first
+	for step := range g.ranks { // its own block first
 		k := (g.mine + step) % len(g.ranks)
 		w := own
 		if step > 0 {

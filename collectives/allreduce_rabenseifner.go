@@ -1,12 +1,12 @@
 package collectives
 
-// Rabenseifner allreduce: a reduce-scatter by recursive halving, then an allgather by
-// recursive doubling. When p is not a power of two, the lowest 2(p-2^k) ranks first fold
-// in pairs, as in recursive doubling. It keeps the order of ranks, and every slice is
-// finished by one rank, so that all have the same bits.
+// Rabenseifner allreduce: a reduce-scatter by recursive halving, then an allgather by recursive
+// doubling. When p is not a power of two, the lowest 2(p-2^k) ranks first fold in pairs, as in
+// recursive doubling. It keeps the order of ranks, and one rank finishes each slice, so all ranks
+// have the same bits.
 //
-// Cost: 2 log2 p α + 2((p-1)/p)nβ + ((p-1)/p)nγ, and 2(α + nβ) + nγ more for the fold.
-// Best for long vectors, above all with operators that are not commutative.
+// Cost: 2 log2 p α + 2((p-1)/p)nβ + ((p-1)/p)nγ, and 2(α + nβ) + nγ more for the fold. Best for
+// long vectors, above all with operators that are not commutative.
 func allreduceRabenseifner(p *plan) {
 	h := p.halving(-1)
 	acc, seated := h.ownRegion()

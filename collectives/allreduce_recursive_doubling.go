@@ -1,13 +1,13 @@
 package collectives
 
-// Recursive doubling allreduce: in round k partners at distance 2^k exchange
-// all they have and both fold it, so that after log2 p rounds everyone has the
-// whole. When p is not a power of two, the lowest 2(p-2^k) ranks first fold in
-// pairs, the upper of each pair takes part for both and hands the result back.
+// Recursive doubling allreduce: in round k partners at distance 2^k exchange all they have and both
+// fold it, so after log2 p rounds every rank has the whole. When p is not a power of two, the
+// lowest 2(p-2^k) ranks first fold in pairs, the upper of each pair takes part for both and sends
+// the result back.
 //
-// Both partners compute lower op upper, over contiguous runs of ranks: rank
-// order is kept for operators that need it, and since everyone groups and
-// orders alike, all results have the same bits.
+// Both partners compute lower op upper, over contiguous runs of ranks: rank order is kept for
+// operators that need it, and since all ranks group and order alike, all results have the same
+// bits.
 //
 // Cost: log2 p (α + nβ + nγ), and 2(α + nβ) + nγ more for the fold.
 func allreduceRecursiveDoubling(p *plan) {

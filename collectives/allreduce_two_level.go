@@ -1,11 +1,10 @@
 package collectives
 
-// Two-level allreduce: every place reduces to its head, the heads send theirs to one
-// another and reduce in the order of the places, each for itself, and spread the
-// result at home.
+// Two-level allreduce: every place reduces to its head, the heads send theirs to one another and
+// reduce in the order of the places, each for itself, and spread the result within their place.
 //
-// Cost with S sites: L + (S-1)nβ + local reduction and broadcast; S(S-1) messages a
-// flit between sites. Best for short vectors.
+// Cost with S sites: L + (S-1)nβ + local reduction and broadcast; S(S-1) messages per flit between
+// sites. Best for short vectors.
 func allreduceTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {

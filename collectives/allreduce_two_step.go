@@ -2,14 +2,13 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-step allreduce: the full-lane allreduce with each lane's piece cut once more: every
-// site reduces a part, which all others send it, and sends the result to all others.
+// Two-step allreduce: the full-lane allreduce with each lane's piece cut once more: every site
+// receives one part from all others, reduces it and sends the result to all others.
 //
-// Cost with S sites: 2L + 2((S-1)/S)nβ. Best where n > Lβ⁻¹S/((S-1)(S-2)), with more than
-// 2 sites.
+// Cost with S sites: 2L + 2((S-1)/S)nβ. Best where n > Lβ⁻¹S/((S-1)(S-2)), with more than 2 sites.
 func allreduceTwoStep(p *plan) { p.allreduceOverLanes(p.flits, (*plan).twoStep) }
 
-// twoStep leaves at all ranks, in to, the reduction of a region of all ranks.
+// twoStep leaves in to, at all ranks, the reduction of every rank's own.
 func (p *plan) twoStep(to, own schedule.Region) {
 	own = p.scratchCopy(own)
 	for i := 1; i < p.size; i++ {

@@ -1,16 +1,15 @@
 package collectives
 
-// Bruck alltoall: a block that must travel d ranks upwards makes one hop for
-// each bit set in d. In the round of a bit every rank packs all blocks whose
-// remaining way has that bit, as one message to the rank that far above. The
-// slot of a block is its distance, which is the same at every stop, so what
-// comes in takes the slots of what went out.
+// Bruck alltoall: a block that must travel d ranks upwards makes one hop for each bit set in d. In
+// the round of a bit every rank packs all blocks whose remaining way has that bit, as one message
+// to the rank that far above. The slot of a block is its distance, which is the same at every stop,
+// so received blocks take the slots of sent blocks.
 //
-// Cost: ceil(log2 p)(α + (p/2)nβ) and two copies a round. Best for tiny
-// blocks, where the number of messages is what costs.
+// Cost: ceil(log2 p)(α + (p/2)nβ) and two copies per round. Best for tiny blocks, where the number
+// of messages dominates the cost.
 func alltoallBruck(p *plan) {
 	n := p.in.Len / p.size
-	slots := p.Scratch(p.size * n) // slot d holds a block with distance d to go or gone
+	slots := p.Scratch(p.size * n) // slot d holds a block that has distance d to travel or has travelled it
 	above := p.size - p.rank
 	p.Copy(blocks(slots, 0, above, n), blocks(p.in, p.rank, above, n))
 	p.Copy(blocks(slots, above, p.rank, n), blocks(p.in, 0, p.rank, n))

@@ -2,12 +2,12 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level alltoall: between any two places there is one message in either direction.
-// A rank of the one place brings together what its ranks have for those of the other,
-// where a rank hands it out. Which ranks do that differs from pair to pair.
+// Two-level alltoall: between any two places there is one message in each direction. One rank of
+// the sending place collects what its ranks have for the other place, where one rank distributes
+// it. The ranks that do so differ from pair to pair.
 //
-// Cost with S sites: L + 2l + n(N-n)mβ, and every block that crosses is copied two to
-// four times; S(S-1) messages between sites. Best for small blocks.
+// Cost with S sites: L + 2l + n(N-n)mβ, and every block that crosses is copied two to four times;
+// S(S-1) messages between sites. Best for small blocks.
 func alltoallTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -46,7 +46,7 @@ func alltoallTwoLevel(p *plan) {
 	}
 }
 
-// gatherPacket brings the rows of some ranks together at one of them.
+// gatherPacket collects the rows of some ranks at one of them.
 func (p *plan) gatherPacket(ranks []int, at int, own schedule.Region) (packet schedule.Region) {
 	if p.rank == at {
 		packet = p.Scratch(len(ranks) * own.Len)
@@ -66,7 +66,7 @@ func (p *plan) gatherPacket(ranks []int, at int, own schedule.Region) (packet sc
 	return packet
 }
 
-// dealPacket hands out a packet of rows, which rank at has: its columns.
+// dealPacket distributes the columns of a packet of rows, which rank at has.
 func (p *plan) dealPacket(ranks []int, rows, at int, packet, own schedule.Region) {
 	n := own.Len / rows
 	if p.rank != at {

@@ -22,7 +22,7 @@ type Args struct {
 	Op   Op
 }
 
-// check refuses what cannot be meant, before anything is sent.
+// check rejects invalid arguments before anything is sent.
 func (a *Args) check(collective string, rank, p int) error {
 	atRoot := rank == a.Root
 	switch collective {
@@ -113,13 +113,13 @@ func (a *Args) checkReduceScatter(collective string, rank, p int) error {
 	return wantLen("receive buffer", len(a.Recv), a.RecvCounts[rank])
 }
 
-// call is all that a rank's schedule depends on.
+// call is everything that a rank's schedule depends on.
 type call struct {
 	collective      string
 	in, out         int // lengths of the send and the receive buffer
-	inPlace, within int // where the first lies in the second, and the second in the first; or -1
+	inPlace, within int // offset of in within out, and of out within in; -1 if there is none
 
-	sendCounts, sendDispls, recvCounts, recvDispls []int // as Args has them
+	sendCounts, sendDispls, recvCounts, recvDispls []int // as in Args
 
 	root, elem  int
 	commutative bool
@@ -131,7 +131,7 @@ func (a *Args) call(collective string) call {
 		root: a.Root, elem: a.Op.Elem, commutative: a.Op.Commutative}
 }
 
-// offsetIn returns where part begins in whole, or -1 if it does not lie there.
+// offsetIn returns the offset of part in whole, or -1 if part does not lie in whole.
 func offsetIn(whole, part []byte) int {
 	if len(whole) == 0 || len(part) == 0 {
 		return -1
@@ -143,17 +143,17 @@ func offsetIn(whole, part []byte) int {
 	return int(p - w)
 }
 
-// A scheduleKey is the same for calls of a rank that have the same schedule.
+// A scheduleKey is equal for those calls of a rank that have the same schedule.
 type scheduleKey struct {
 	algorithm, collective string
 	in, out               int
 	inPlace, within       int
 	root, elem            int
 	commutative           bool
-	lists                 string // empty where all have blocks of one length
+	lists                 string // empty if all blocks have the same length
 }
 
-// key is that of the call when it is carried out by an algorithm.
+// key returns the key of the call when the named algorithm carries it out.
 func (c *call) key(algorithm string) scheduleKey {
 	return scheduleKey{algorithm, c.collective, c.in, c.out, c.inPlace, c.within, c.root, c.elem, c.commutative, c.lists()}
 }
@@ -172,8 +172,8 @@ func (c *call) lists() string {
 	return string(k)
 }
 
-// blocks returns where each rank's block of either buffer is, for the collectives whose
-// buffers consist of blocks.
+// blocks returns where each rank's block lies in either buffer, for the collectives whose buffers
+// consist of blocks.
 func (c *call) blocks(in, out schedule.Region, size int) (from, to func(int) schedule.Region) {
 	equal := func(whole schedule.Region, n int) func(int) schedule.Region {
 		return func(r int) schedule.Region { return block(whole, r, n) }
@@ -216,7 +216,7 @@ func (op Op) check(n int) error {
 	return nil
 }
 
-// apply is Apply, spared empty vectors and named in its error.
+// apply calls Apply, except for empty vectors, and adds the operator's name to its error.
 func (op Op) apply(inout, in []byte) error {
 	if len(in) == 0 {
 		return nil
@@ -234,7 +234,7 @@ func wantLen(what string, have, want int) error {
 	return nil
 }
 
-// checkBlocks is careful with sums: counts and displacements may be anything.
+// checkBlocks avoids overflow in its sums: counts and displacements may be any integers.
 func checkBlocks(what string, buf []byte, counts, displs []int, p int) error {
 	if len(counts) != p || len(displs) != p {
 		return fmt.Errorf("%d %s counts and %d displacements for %d ranks: %w", len(counts), what, len(displs), p, ErrArgument)

@@ -1,10 +1,10 @@
 package collectives
 
-// Two-level barrier: the ranks of each place tell their head, the heads tell one
-// another, and each tells its place.
+// Two-level barrier: the ranks of each place tell their head, the heads tell one another, and each
+// tells its place.
 //
-// Cost with S sites: L + 2 ceil(log2 n)l; S(S-1) messages between sites. Nothing
-// takes less than L; a dissemination takes ceil(log2 S) times as long.
+// Cost with S sites: L + 2 ceil(log2 n)l; S(S-1) messages between sites. No algorithm takes less
+// than L; a dissemination takes ceil(log2 S) times as long.
 func barrierTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -18,7 +18,7 @@ func barrierTwoLevel(p *plan) {
 	p.local(g, 0).spreadSignal()
 }
 
-// hello has every rank tell every other that it is here.
+// hello makes every rank tell every other that it has entered.
 func (p *plan) hello() {
 	for i := 1; i < p.size; i++ {
 		p.Signal((p.rank + i) % p.size)
@@ -28,7 +28,7 @@ func (p *plan) hello() {
 	}
 }
 
-// gatherSignals tells the root that all are here, up the binomial tree of each place.
+// gatherSignals tells the root that all ranks have entered, up the binomial tree of each place.
 func (p *plan) gatherSignals() {
 	g := p.places()
 	if g == nil {
@@ -41,7 +41,7 @@ func (p *plan) gatherSignals() {
 	}
 }
 
-// spreadSignal is gatherSignals backwards.
+// spreadSignal is gatherSignals in reverse.
 func (p *plan) spreadSignal() {
 	g := p.places()
 	if g == nil {

@@ -2,12 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Binomial broadcast: a rank that has the vector sends it to the rank half the
-// remaining distance away, then a quarter, and so on. Counted from the root, a
-// rank hears from the one whose number lacks its lowest set bit.
+// Binomial broadcast: a rank that has the vector sends it to the rank half the remaining distance
+// away, then a quarter, and so on. Counted from the root, a rank receives from the one whose number
+// lacks its lowest set bit.
 //
-// Cost: ceil(log2 p)(α + nβ). Best for short vectors; long ones cross the
-// root's link log2 p times.
+// Cost: ceil(log2 p)(α + nβ). Best for short vectors; long ones cross the root's link log2 p times.
 func bcastBinomial(p *plan) { p.tree(p.out) }
 
 // tree is the binomial broadcast of a region.

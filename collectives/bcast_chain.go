@@ -2,11 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Chain broadcast, pipelined: every rank passes on each flit to the rank above while the
-// next one comes in.
+// Chain broadcast, pipelined: every rank forwards each flit to the rank above while it receives the
+// next one.
 //
-// Cost: (p-2+F)(α + (n/F)β). Best for long vectors cut into so many flits that their
-// latencies are what costs.
+// Cost: (p-2+F)(α + (n/F)β). Best for long vectors cut into so many flits that their latencies
+// dominate the cost.
 func bcastChain(p *plan) {
 	for _, flit := range p.pieces(p.out, p.flits) {
 		p.chain(flit)

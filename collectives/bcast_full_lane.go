@@ -2,16 +2,16 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Full-lane broadcast: the vector is cut into as many pieces as there are lanes, and
-// each crosses on its own: from the root to a rank at home, from there to one rank of
-// every other place, and at each place from that to all.
+// Full-lane broadcast: the vector is cut into as many pieces as there are lanes, and each crosses
+// on its own: from the root to a rank of its place, from there to one rank of every other place,
+// and from that rank to all of its place.
 //
-// Cost as the two-level broadcast's, but no rank sends or receives more than its share:
-// for when one rank, or one connection, cannot fill a site's link.
+// Cost as for the two-level broadcast, but no rank sends or receives more than its share: for use
+// when one rank, or one connection, cannot fill a site's link.
 func bcastFullLane(p *plan) { p.overLanes(0, nil) }
 
-// overLanes is the broadcast whose pieces cross the lanes as far says, for the first
-// flits, and straight for the others.
+// overLanes is the broadcast whose pieces cross the lanes by far for the first flits, and directly
+// for the others.
 func (p *plan) overLanes(first int, far func(*plan, schedule.Region)) {
 	g := p.places()
 	if g == nil {
@@ -36,8 +36,7 @@ func (p *plan) overLanes(first int, far func(*plan, schedule.Region)) {
 	}
 }
 
-// share takes a piece from the rank in lane j to all others of its place that do not
-// have it.
+// share takes a piece from the rank in lane j to all other ranks of its place that do not have it.
 func (p *plan) share(g *places, j int, piece schedule.Region) {
 	switch {
 	case j == 0 || g.mine != g.home:

@@ -2,15 +2,15 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Scatter-allgather broadcast (van de Geijn): the vector is cut into a piece for every
-// rank, a binomial tree scatters the pieces, and a ring passes them around.
+// Scatter-allgather broadcast (van de Geijn): the vector is cut into a piece for every rank, a
+// binomial tree scatters the pieces, and a ring passes them around.
 //
-// Cost: (ceil(log2 p) + p-1)α + 2((p-1)/p)nβ. Best for long vectors, whose bytes no rank
-// sends or receives more than twice.
+// Cost: (ceil(log2 p) + p-1)α + 2((p-1)/p)nβ. Best for long vectors: no rank sends or receives a
+// byte more than twice.
 func bcastScatterAllgather(p *plan) { p.scatterAllgather(p.out) }
 
-// scatterAllgather takes a region from the root to all. Ranks are counted from the root,
-// so that what a subtree gets is one run of pieces. Nobody gets a piece twice.
+// scatterAllgather takes a region from the root to all. Ranks are counted from the root, so that a
+// subtree gets one contiguous run of pieces. No rank gets a piece twice.
 func (p *plan) scatterAllgather(r schedule.Region) {
 	v := (p.rank - p.root + p.size) % p.size
 	rank := func(v int) int { return (v + p.root + p.size) % p.size }
@@ -26,7 +26,7 @@ func (p *plan) scatterAllgather(r schedule.Region) {
 			p.Send(rank(v+bit), run(v+bit))
 		}
 	}
-	hand := func(from, piece int) { // if the next one has not got it with its run
+	hand := func(from, piece int) { // if the next rank does not have it already from its run
 		to := (from + 1) % p.size
 		if piece < to || piece >= to+subtree(to, p.size) {
 			p.pass(rank(from), p.piece(r, piece, p.size), rank(to), p.piece(r, piece, p.size))

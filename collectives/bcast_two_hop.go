@@ -2,15 +2,14 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-hop broadcast: of each lane's piece every other site gets a part from the root's
-// site, and sends it on to the remaining ones, so that no link carries more than the
-// vector once.
+// Two-hop broadcast: every other site gets a part of each lane's piece from the root's site and
+// forwards it to the remaining ones, so no link carries more than the vector once.
 //
-// Cost with S sites: 2L + nβ + (n/F)β; (S-1)^2 messages a flit and lane between sites.
-// Best where n > Lβ⁻¹/(S-2).
+// Cost with S sites: 2L + nβ + (n/F)β; (S-1)^2 messages per flit and lane between sites. Best where
+// n > Lβ⁻¹/(S-2).
 func bcastTwoHop(p *plan) { p.overLanes(p.flits, (*plan).twoHop) }
 
-// twoHop takes a region from the root to all, by way of all.
+// twoHop takes a region from the root to all, each part through another rank.
 func (p *plan) twoHop(r schedule.Region) {
 	if p.size < 3 {
 		p.linear(r)

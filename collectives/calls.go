@@ -15,11 +15,10 @@ func Bcast(ctx context.Context, c Comm, buf []byte, root int) error {
 	return carryOut(ctx, c, "bcast", &Args{Recv: buf, Root: root})
 }
 
-// Reduce leaves at root, in recv, the elementwise reduction of every rank's
-// send: send(0) op send(1) op ... op send(p-1), grouped in any way and, if the
-// operator is commutative, in any order; which way depends on the algorithm,
-// the number of ranks and root alone. recv is as long as send at root, where
-// it may be send itself, and ignored elsewhere.
+// Reduce leaves at root, in recv, the elementwise reduction of every rank's send: send(0) op
+// send(1) op ... op send(p-1), grouped in any way and, if the operator is commutative, in any
+// order; grouping and order depend only on the algorithm, the number of ranks and root. recv is as
+// long as send at root, where it may be send itself, and ignored elsewhere.
 func Reduce(ctx context.Context, c Comm, send, recv []byte, op Op, root int) error {
 	return carryOut(ctx, c, "reduce", &Args{Send: send, Recv: recv, Op: op, Root: root})
 }
@@ -85,8 +84,8 @@ func Scan(ctx context.Context, c Comm, send, recv []byte, op Op) error {
 	return carryOut(ctx, c, "scan", &Args{Send: send, Recv: recv, Op: op})
 }
 
-// Exscan is Scan without a rank's own send: rank r gets the reduction of ranks 0 to r-1,
-// and the recv of rank 0 is left as it is.
+// Exscan is Scan without a rank's own send: rank r gets the reduction of ranks 0 to r-1, and rank
+// 0's recv is left unchanged.
 func Exscan(ctx context.Context, c Comm, send, recv []byte, op Op) error {
 	return carryOut(ctx, c, "exscan", &Args{Send: send, Recv: recv, Op: op})
 }
@@ -98,14 +97,14 @@ func Alltoall(ctx context.Context, c Comm, send, recv []byte) error {
 }
 
 // Alltoallv moves send[sdispls[d]:sdispls[d]+scounts[d]] of rank s into
-// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d. Counts and displacements
-// are in bytes; what rank d expects of s must be what s has for d.
+// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d. Counts and displacements are in bytes; the
+// count that rank d expects from s must be the count that s has for d.
 func Alltoallv(ctx context.Context, c Comm, send []byte, scounts, sdispls []int, recv []byte, rcounts, rdispls []int) error {
 	return carryOut(ctx, c, "alltoallv", &Args{Send: send, SendCounts: scounts, SendDispls: sdispls,
 		Recv: recv, RecvCounts: rcounts, RecvDispls: rdispls})
 }
 
-// carryOut checks, chooses and runs.
+// carryOut checks the arguments, chooses an algorithm and runs it.
 func carryOut(ctx context.Context, c Comm, collective string, a *Args) error {
 	p := c.Planner()
 	if err := a.check(collective, p.rank, p.size); err != nil {

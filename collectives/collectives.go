@@ -1,18 +1,17 @@
-// Package collectives holds the algorithms behind MPI's collective operations, one
-// algorithm in one file. An algorithm writes down what a rank does (package
-// schedule), which is then run over the small interface Comm. The package knows
-// bytes, ranks and the order in which messages leave; it refuses to know sockets,
-// links, sites, datatypes and tags. It keeps no state between calls, and every buffer
-// that a call posted is idle again when it returns, also when it returns an error.
+// Package collectives holds the algorithms behind MPI's collective operations, one algorithm per
+// file. An algorithm writes down what a rank does (package schedule), which is then run over the
+// small interface Comm. The package knows bytes, ranks and the order in which messages are sent; it
+// does not know sockets, links, sites, datatypes or tags. It keeps no state between calls except a
+// Planner's choices and schedules, and every buffer that a call posted is idle again when the call
+// returns, even with an error.
 //
-// A collective is called by every rank of a communicator with matching
-// arguments. Bcast, Allreduce and the others check their arguments, choose an
-// algorithm from the table in table.go and run it; Algorithms and Find hand
-// out single algorithms, for forcing one and for tests.
+// Every rank of a communicator calls a collective with matching arguments. Bcast, Allreduce and the
+// others check their arguments, let the communicator's Planner choose an algorithm and run it;
+// Algorithms and Find return single algorithms, for forcing one and for tests.
 //
-// Reductions are deterministic: the order in which operands meet depends on
-// the algorithm and the number of ranks, never on which message came first,
-// and every rank of an Allreduce ends with the same bits.
+// Reductions are deterministic: the order in which operands are combined depends on the algorithm
+// and the number of ranks, never on the order in which messages arrive, and every rank of an
+// Allreduce ends with the same bits.
 package collectives
 
 import (
@@ -21,36 +20,35 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// ErrArgument is wrapped by the error of a call whose arguments cannot be
-// meant: a root outside the communicator, a buffer that is too short, counts
-// of the wrong number. Nothing was sent when a call returns it.
+// ErrArgument is wrapped by the error of a call with invalid arguments: a root outside the
+// communicator, a buffer that is too short, the wrong number of counts. A call that returns it has
+// sent nothing.
 var ErrArgument = errors.New("bad argument")
 
-// Comm is what a call needs of a communicator. One Comm serves one collective call
-// on one rank; its messages match no other call's (the implementer gives each call a
-// tag or context of its own).
+// Comm is what a call needs of a communicator. One Comm serves one collective call on one rank; its
+// messages match no other call's (the implementer gives each call a tag or context of its own).
 //
-// No algorithm sends to its own rank. A message whose length differs from the
-// receiver's buffer is an error at the receiver, never a truncation. Messages may be
-// empty. Progress does not depend on waiting: all requests of a rank advance together.
+// No algorithm sends to its own rank. A message whose length differs from the receiver's buffer is
+// an error at the receiver, never a truncation. Messages may be empty. Progress does not depend on
+// waiting: all requests of a rank advance together.
 //
-// When a call fails on one rank its peers may be waiting for it. The implementer must
-// make their operations with that rank fail too (or let their contexts expire); every
-// algorithm then returns on every rank.
+// When a call fails on one rank its peers may be waiting for it. The implementer must make their
+// operations with that rank fail too (or let their contexts expire); every algorithm then returns
+// on every rank.
 //
 // A call uses its Comm from one goroutine only.
 type Comm interface {
-	// Planner is the rank's, for all calls of the communicator.
+	// Planner returns the rank's planner, which all calls of the communicator share.
 	Planner() *Planner
 	schedule.Comm
 }
 
-// Request is one transfer under way.
+// Request is one transfer in progress.
 type Request = schedule.Request
 
 // Op is a reduction operator on vectors of equal elements.
 type Op struct {
-	// Name is what errors call it: "sum", "max".
+	// Name is the operator's name in errors: "sum", "max".
 	Name string
 	// Elem is the size of an element in bytes, at least 1. Vectors are cut
 	// only between elements, and their lengths are multiples of it.

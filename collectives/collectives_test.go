@@ -16,11 +16,11 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// deadline is only ever reached by a deadlock.
+// deadline is reached only in a deadlock.
 const deadline = 30 * time.Second
 
-// run lets every rank call f; a rank that fails leaves the world, as a process
-// that gives up would. It returns the ranks' errors.
+// run makes every rank call f; a rank that fails leaves the world, as a process that gives up
+// would. It returns the ranks' errors.
 func run(t *testing.T, w *world, comms []*memComm, f func(ctx context.Context, c collectives.Comm, rank int) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -81,8 +81,8 @@ func TestEveryAlgorithmAgainstTheOracle(t *testing.T) {
 	}
 }
 
-// checkAlgorithm tries roots, sizes and all operators that make sense; the simulation
-// tries more of them.
+// checkAlgorithm tries roots, sizes and all operators that apply; the simulation tries more of
+// them.
 func checkAlgorithm(t *testing.T, alg collectives.Algorithm, p int) {
 	roots, ops := 1, []collectives.Op{{}}
 	if rooted(alg.Collective) {
@@ -113,7 +113,7 @@ func check(t *testing.T, label, collective string, e exercise, run1 runner) {
 	checkIn(t, label, collective, w, w.comms(), e, run1)
 }
 
-// checkIn is check among ranks that may have done other things before.
+// checkIn is check among ranks that may have made other calls before.
 func checkIn(t *testing.T, label, collective string, w *world, comms []*memComm, e exercise, run1 runner) {
 	t.Helper()
 	sends := make([][]byte, len(e.args))
@@ -277,15 +277,14 @@ func TestFloatSumsAreDeterministic(t *testing.T) {
 	}
 }
 
-// A barrier that lets anyone out early would let a rank pass before the last
-// one entered.
+// A barrier that returned early would let a rank pass before the last one entered.
 func TestBarrierHoldsUntilTheLast(t *testing.T) {
 	for p := 2; p <= 9; p++ {
 		for late := range p {
 			w := newWorld(p)
 			var mu sync.Mutex
 			entered, early := 0, 0
-			others := make(chan struct{}) // closed when all but the late one wait inside
+			others := make(chan struct{}) // closed when all but the late one are waiting inside
 			errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, rank int) error {
 				if rank == late {
 					select {
@@ -322,7 +321,7 @@ func TestFaultEndsTheCallEverywhere(t *testing.T) {
 			t.Run(collective+"/"+alg.Name, func(t *testing.T) {
 				for _, p := range []int{2, 3, 5, 8} {
 					for faulty := range p {
-						stride := 1 + p/5 // every transfer of few, a sample of many
+						stride := 1 + p/5 // every transfer where there are few, a sample where there are many
 						for at := faulty % stride; faultAt(t, alg, p, faulty, at); at += stride {
 						}
 					}
@@ -332,7 +331,7 @@ func TestFaultEndsTheCallEverywhere(t *testing.T) {
 	}
 }
 
-// faultAt reports whether the faulty rank got as far as transfer number at.
+// faultAt reports whether the faulty rank reached transfer number at.
 func faultAt(t *testing.T, alg collectives.Algorithm, p, faulty, at int) bool {
 	t.Helper()
 	op := sum32
@@ -371,7 +370,7 @@ func TestOperatorFaultIsReported(t *testing.T) {
 	}
 }
 
-// A rank that never comes: whoever waits for it leaves when the context ends.
+// If a rank never enters, those waiting for it return when the context ends.
 func TestContextEndsTheWait(t *testing.T) {
 	const p, absent = 6, 2
 	for _, collective := range collectives.Names() {
@@ -496,8 +495,8 @@ func forced(ctx context.Context, c collectives.Comm, collective, name string, op
 	return alg.Run(ctx, c, &collectives.Args{Op: op})
 }
 
-// When one transfer of an exchange has failed, its companions are given up at
-// once, though their peers are alive and have not come yet.
+// When one transfer of an exchange has failed, the others are cancelled at once, though their peers
+// are alive and have not posted theirs yet.
 func TestFailedTransferGivesUpItsCompanions(t *testing.T) {
 	for _, collective := range []string{"barrier", "allgather", "alltoall", "alltoallv"} {
 		for _, alg := range collectives.Algorithms(collective) {

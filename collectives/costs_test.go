@@ -10,9 +10,9 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// traffic simulates a call of which each message crosses if its ends have not the same
-// place in l, or if that is nil, and returns what it came to. Every vector or block has
-// perRank elements of 4 bytes, or up to that many where they may differ.
+// traffic simulates a call in which a message crosses if its ends do not have the same place in l
+// (every message, if l is nil), and returns the outcome. Every vector or block has perRank elements
+// of 4 bytes, or up to that many where they may differ.
 func traffic(t *testing.T, alg collectives.Algorithm, l collectives.Layout, p, root int) *schedule.Outcome {
 	t.Helper()
 	e := oracles[alg.Collective](rand.New(rand.NewPCG(1, 1)), p, perRank, root, sum32)
@@ -33,12 +33,12 @@ func traffic(t *testing.T, alg collectives.Algorithm, l collectives.Layout, p, r
 
 const perRank = 60
 
-// The number of messages is what each algorithm's comment promises.
+// The number of messages is the one stated in each algorithm's comment.
 func TestMessageCounts(t *testing.T) {
 	rounds := func(p int) int { return bits.Len(uint(p - 1)) } // ceil(log2 p)
 	pow2 := func(p int) int { return 1 << (bits.Len(uint(p)) - 1) }
 	log2 := func(p int) int { return rounds(pow2(p)) }
-	held := func(p int) (n int) { // pieces that ranks get with those of their subtrees
+	held := func(p int) (n int) { // pieces that ranks get together with those of their subtrees
 		for v := 1; v < p; v++ {
 			n += min(v&-v, p-v)
 		}
@@ -104,9 +104,8 @@ func TestMessageCounts(t *testing.T) {
 	}
 }
 
-// What a broadcast that knows nothing of sites costs between them: near the
-// least, one message a site, with ranks blocked by site, and nearly every
-// message with ranks dealt round robin.
+// The cost between sites of a broadcast that does not know sites: near the minimum, one message per
+// site, with ranks in blocks by site, and nearly every message with ranks dealt round robin.
 func TestBinomialBcastBetweenSites(t *testing.T) {
 	tests := []struct{ p, sites, blocked, roundRobin int }{
 		{32, 2, 1, 16}, {32, 4, 3, 24}, {48, 3, 2, 47}, {64, 4, 3, 48}, {60, 3, 5, 59}, {180, 3, 4, 179},
@@ -129,12 +128,12 @@ func TestBinomialBcastBetweenSites(t *testing.T) {
 	}
 }
 
-// spread is where p ranks are: c sites, the smallest of which has width ranks, home that
-// of the root, and apart pairs of ranks that are not together.
+// spread is the placement of p ranks: c sites, the smallest of which has width ranks, home ranks at
+// the root's site, and apart pairs of ranks that are not together.
 type spread struct{ p, c, width, home, apart int }
 
-// Between sites goes what each algorithm's comment promises and not a message more,
-// wherever the ranks of a site are in the order of all.
+// The messages between sites are the ones stated in each algorithm's comment and no more, wherever
+// the ranks of a site are in rank order.
 func TestMessagesBetweenSites(t *testing.T) {
 	const m = 4 * perRank
 	type cost struct{ messages, bytes int }

@@ -17,7 +17,7 @@ import (
 
 var every = flag.Bool("every", false, "simulate every algorithm with every number of ranks from 1 to 33, every root and layout, not a sample")
 
-// layouts are the ways in which p ranks may be spread.
+// layouts are the ways in which p ranks may be placed.
 var layouts = map[string]func(p int) collectives.Layout{
 	"together": func(int) collectives.Layout { return nil },
 	"blocked": func(p int) collectives.Layout {
@@ -50,7 +50,7 @@ func places(p int, where func(r int) (site, node int)) collectives.Layout {
 	return l
 }
 
-// ways has every algorithm, those with flits also cut.
+// ways returns every algorithm, and those with flits also cut.
 func ways(collective string) (all []collectives.Algorithm) {
 	for _, a := range collectives.Algorithms(collective) {
 		all = append(all, a)
@@ -65,8 +65,8 @@ func ways(collective string) (all []collectives.Algorithm) {
 	return all
 }
 
-// Every algorithm does what the plainest loop does, whatever the number of ranks, the
-// root, where the ranks are, which steps take long, and whether the buffers are one.
+// Every algorithm gives the result of the plainest loop, whatever the number of ranks, the root,
+// where the ranks are, which steps take long, and whether the buffers overlap.
 func TestEveryAlgorithmSimulated(t *testing.T) {
 	for _, collective := range collectives.Names() {
 		for _, alg := range ways(collective) {
@@ -126,7 +126,7 @@ func simulateOne(t *testing.T, label string, alg collectives.Algorithm, l collec
 	all, memory := make([]*schedule.Schedule, p), make([]schedule.Memory, p)
 	for r, a := range e.args {
 		all[r] = alg.Schedule(r, p, l, a)
-		memory[r] = schedule.Memory{a.Send, a.Recv, bytes.Repeat([]byte{0x5a}, all[r].Scratch)} // it has been another call's
+		memory[r] = schedule.Memory{a.Send, a.Recv, bytes.Repeat([]byte{0x5a}, all[r].Scratch)} // another call has used it
 	}
 	apply := func(inout, in []byte) error { return op.Apply(inout, in) }
 	if err := schedule.Shake(all, &schedule.Grid{}, memory, apply, rng); err != nil {
@@ -146,7 +146,7 @@ func simulateOne(t *testing.T, label string, alg collectives.Algorithm, l collec
 	}
 }
 
-// possible tells whether the algorithm may be used.
+// possible reports whether the algorithm may be used.
 func possible(alg collectives.Algorithm, op collectives.Op, l collectives.Layout) bool {
 	commutative := op.Commutative || op.Apply == nil
 	switch alg.Needs {
@@ -160,7 +160,7 @@ func possible(alg collectives.Algorithm, op collectives.Op, l collectives.Layout
 	return true
 }
 
-// idle tells whether the receive buffer of a rank means nothing.
+// idle reports whether the receive buffer of a rank is ignored.
 func idle(collective string, rank, root int) bool {
 	switch collective {
 	case "reduce", "gather", "gatherv":
@@ -234,7 +234,7 @@ func (e *exercise) inPlace(collective string) bool {
 	return true
 }
 
-// What is too long for trees inside a place goes along chains, and ends the same.
+// Vectors too long for trees inside a place go along chains, with the same result.
 func TestLongVectors(t *testing.T) {
 	const p, root = 9, 4
 	for _, collective := range collectives.Names() {
@@ -255,9 +255,9 @@ func TestLongVectors(t *testing.T) {
 					}
 					n := 100_003
 					switch collective {
-					case "bcast", "allgather": // which count in bytes
+					case "bcast", "allgather": // count in bytes
 						n *= 4
-					case "reduce_scatter_block": // of which there are p
+					case "reduce_scatter_block": // one block per rank: p of them
 						n /= 3
 					}
 					rng := rand.New(rand.NewPCG(p, uint64(n)))
@@ -269,7 +269,7 @@ func TestLongVectors(t *testing.T) {
 	}
 }
 
-// What an algorithm does that makes no use of places does not depend on them.
+// An algorithm that does not use places does the same whatever they are.
 func TestFlatAlgorithmsDoNotSeePlaces(t *testing.T) {
 	const p = 6
 	for _, collective := range collectives.Names() {
@@ -285,7 +285,7 @@ func TestFlatAlgorithmsDoNotSeePlaces(t *testing.T) {
 	}
 }
 
-// The layouts are what their names say, so that the check above means something.
+// The layouts are what their names say, so that the check above is meaningful.
 func TestLayouts(t *testing.T) {
 	for name, ordered := range map[string]bool{"together": true, "blocked": true, "dealt": false, "ragged": true, "random": false, "apart": true} {
 		l := layouts[name](33)
@@ -301,7 +301,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// Several ranks may build their schedules at once, and do so alike.
+// Several ranks may build their schedules at once, with the same result.
 func TestSchedulesAreTheSame(t *testing.T) {
 	alg, err := collectives.Find("allreduce", "full-lane")
 	if err != nil {

@@ -5,7 +5,7 @@ package collectives
 // in rank order.
 type fold struct {
 	rank, pow2, extra int
-	first             int // a rank that takes the seat that it shares; else the odd one does
+	first             int // the rank that takes a shared seat; the odd rank takes every other one
 }
 
 func newFold(rank, size, first int) fold {

@@ -2,13 +2,13 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level gather: the ranks of each place send to their head, and the heads send one
-// message for their place to the root. Cut into flits, a head passes on what it has
-// while the rest is under way.
+// Two-level gather: the ranks of each place send to their head, and the heads send one message for
+// their place to the root. When cut into flits, a head forwards what it has while the rest is in
+// transit.
 //
-// Cost with S sites: L + l + (N-n)mβ + (nm/F)b; S-1 messages a flit between sites. Best
-// for blocks so small that messages cost more than their bytes; for others the lanes
-// of the linear gather do the same without copies.
+// Cost with S sites: L + l + (N-n)mβ + (nm/F)b; S-1 messages per flit between sites. Best for
+// blocks so small that messages cost more than their bytes; for others the lanes of the linear
+// gather send as few bytes without copies.
 func gatherTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -28,14 +28,13 @@ func gatherTwoLevel(p *plan) {
 	}
 }
 
-// gatherHome is the linear gather of the root's place, whose ranks the root knows as
-// ranks.
+// gatherHome is the linear gather within the root's place.
 func (p *plan) gatherHome(ranks []int, to func(rank int) schedule.Region) {
 	p.to = func(r int) schedule.Region { return to(ranks[r]) }
 	gatherLinear(p)
 }
 
-// receiveRow has the root receive the blocks of a place, flit by flit.
+// receiveRow makes the root receive the blocks of a place, flit by flit.
 func (p *plan) receiveRow(head int, w *row) {
 	for _, flit := range p.pieces(w.whole, p.flits) {
 		p.Receive(head, flit)
@@ -43,7 +42,7 @@ func (p *plan) receiveRow(head int, w *row) {
 	p.unpack(w)
 }
 
-// sendRow brings the blocks of this place together at its head, which sends them.
+// sendRow collects the blocks of this place at its head, which sends them.
 func (p *plan) sendRow(g *places, ranks []int) {
 	head := g.lanes[g.mine][0]
 	w := p.packet(ranks, p.in.Len, head)

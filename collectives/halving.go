@@ -2,20 +2,19 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// halving is the exchange that Rabenseifner's algorithms consist of: in round k partners
-// at distance 2^k, counted in the seats of a fold, each send the other half of the slice
-// that both have, so that every seat ends with a slice of its own of what all have put
-// together. As the ranks of a seat's operands always follow one another, their order is
-// kept.
+// halving is the exchange that Rabenseifner's algorithms consist of: in round k partners at
+// distance 2^k, counted in the seats of a fold, each send the other its half of the slice that both
+// have, so that every seat ends with the reduction over all ranks in a slice of its own. The ranks
+// of a seat's operands are always consecutive, so rank order is kept.
 type halving struct {
 	p *plan
 	fold
 }
 
-// halving returns that of the plan. Where root is one of two that fold, it takes the seat.
+// halving returns the plan's halving. If root is one of two ranks that fold, it takes the seat.
 func (p *plan) halving(root int) halving { return halving{p, newFold(p.rank, p.size, root)} }
 
-// slice returns what of a vector a seat has before the round of a bit.
+// slice returns the part of a vector that a seat has before the round of a bit.
 func (h halving) slice(whole schedule.Region, seat, bit int) schedule.Region {
 	first, count := 0, h.pow2
 	for b := 1; b < bit; b *= 2 {
@@ -26,8 +25,8 @@ func (h halving) slice(whole schedule.Region, seat, bit int) schedule.Region {
 	return h.p.run(whole, first, first+count, h.pow2)
 }
 
-// ownRegion reduces what this rank answers for: its own vector, or that and the one of the
-// rank which is folded away. It returns false to the latter.
+// ownRegion returns this rank's contribution: its own vector, or the reduction of that and its
+// partner's. At a rank that is folded away it returns false.
 func (h halving) ownRegion() (acc schedule.Region, seated bool) {
 	p := h.p
 	switch {
@@ -42,8 +41,8 @@ func (h halving) ownRegion() (acc schedule.Region, seated bool) {
 	return p.in, true
 }
 
-// scatter returns the reduction of all ranks' vectors in this seat's slice, which is to
-// be read only.
+// scatter returns the reduction of all ranks' vectors in this seat's slice. The region is
+// read-only.
 func (h halving) scatter(acc schedule.Region) schedule.Region {
 	p, me := h.p, h.position()
 	whole := schedule.Region{Len: acc.Len}
@@ -58,8 +57,8 @@ func (h halving) scatter(acc schedule.Region) schedule.Region {
 	return acc
 }
 
-// join returns the reduction of two regions, of which this rank has had one, that must
-// not be changed, and got the other, from ranks above or below. It is to be read only.
+// join returns the reduction of two regions: own, which must not be changed, and got, received from
+// ranks above or below. The result is read-only.
 func (p *plan) join(own, got schedule.Region, above bool) schedule.Region {
 	if above || p.commutative {
 		p.Reduce(got, own)

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Layout says where the ranks of a communicator are, level by level and the widest
-// level first: Layout{sites, nodes} has sites[r] as the site of rank r and nodes[r] as
-// the node. The numbers are names and nothing more. Ranks are together on a level if
-// they are on all wider ones and have the same number on it. A Layout without levels
-// has all ranks at one place. It must not be changed once it is in use; all ranks of a
-// communicator must have the same one.
+// Layout says where the ranks of a communicator are, level by level and the widest level first:
+// Layout{sites, nodes} has sites[r] as the site of rank r and nodes[r] as the node. The numbers are
+// identifiers only. Ranks are together on a level if they are on all wider ones and have the same
+// number on it. A Layout without levels has all ranks at one place. A Layout must not be changed
+// once it is in use; all ranks of a communicator must have the same one.
 type Layout [][]int
 
 // Check returns an error that says which level does not have size ranks.
@@ -23,8 +22,8 @@ func (l Layout) Check(size int) error {
 	return nil
 }
 
-// parts returns the ranks of each place of the widest level that has several, those
-// with low ranks first, and the layout below it; or nil if all ranks are together.
+// parts returns the ranks of each place of the widest level that has several, those with the lowest
+// ranks first, and the layout below it; or nil if all ranks are together.
 func (l Layout) parts() (parts [][]int, below Layout) {
 	for i, level := range l {
 		if slices.Max(level) == slices.Min(level) {
@@ -57,8 +56,8 @@ func (l Layout) subLayout(ranks []int) Layout {
 	return some
 }
 
-// Ordered tells whether the ranks of each place follow one another, on every level: only
-// then may reductions be done place by place with an operator that is not commutative.
+// Ordered reports whether the ranks of each place are consecutive, on every level: only then may
+// reductions be done place by place with an operator that is not commutative.
 func (l Layout) Ordered() bool {
 	parts, below := l.parts()
 	for _, ranks := range parts {

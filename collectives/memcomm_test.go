@@ -16,9 +16,8 @@ var (
 	errLength   = errors.New("message length differs from the buffer")
 )
 
-// world joins ranks in memory. Nothing is buffered, on purpose: a send ends
-// only when its receive is there, so an algorithm that relies on buffering
-// deadlocks and the test's deadline says so.
+// world joins ranks in memory. It buffers nothing, on purpose: a send ends only when its receive is
+// posted, so an algorithm that relies on buffering deadlocks and the test reaches its deadline.
 type world struct {
 	mu     sync.Mutex // guards everything below and every memRequest
 	queues map[pair]*queue
@@ -29,8 +28,8 @@ type world struct {
 
 type pair struct{ src, dst, slot int }
 
-// queue holds what is posted and unmatched between a pair of ranks; at most
-// one of the two is non-empty.
+// queue holds the posted and unmatched transfers between a pair of ranks; at most one of the two
+// slices is non-empty.
 type queue struct{ sends, recvs []*memRequest }
 
 func newWorld(p int) *world {
@@ -118,7 +117,7 @@ func (c *memComm) post(ends pair, peer int, buf []byte) *memRequest {
 	switch {
 	case ends.src == ends.dst:
 		r.finish(fmt.Errorf("rank %d talks to itself", c.rank))
-	case c.failed, c.posted-1 == c.failAt: // and all after it: what comes would be for another
+	case c.failed, c.posted-1 == c.failAt: // and all after it: data that arrives would belong to another transfer
 		c.failed = true
 		r.finish(errInjected)
 	case c.w.gone[peer]:
@@ -129,7 +128,7 @@ func (c *memComm) post(ends pair, peer int, buf []byte) *memRequest {
 	return r
 }
 
-// match pairs r with the oldest counterpart or queues it. Called with mu held.
+// match pairs r with the oldest counterpart or queues it. The caller must hold mu.
 func (w *world) match(r *memRequest) {
 	q := w.queues[r.ends]
 	if q == nil {

@@ -8,33 +8,33 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// Model is what messages cost on the way between ranks: what the choice of algorithms
-// goes by. All ranks of a communicator must have the same one. It must not be changed
-// once it is in use.
+// Model is the cost of messages between ranks, from which algorithms are chosen. All ranks of a
+// communicator must have the same one. It must not be changed once it is in use.
 type Model struct {
 	Inside schedule.Path // between ranks of a node
 	Near   schedule.Path // between nodes of a site
-	Far    schedule.Path // between sites of which Between says nothing
+	Far    schedule.Path // between sites for which Between has no path
 
-	// Between are the paths from one site to another. The sites are counted in the
-	// order of their lowest ranks. It may be nil.
+	// Between holds the paths from one site to another. Sites are numbered in the order of their
+	// lowest ranks. It may be nil.
 	Between [][]schedule.Path
 
-	Compute float64 // bytes a second that a rank copies or reduces
+	Compute float64 // bytes per second that a rank copies or reduces
 
-	// Learned are corrections: by what to multiply a prediction, by LearnedKey. One for an
-	// algorithm's name without a number of flits is for any number that has none.
+	// Learned holds corrections: the factor by which to multiply a prediction, by LearnedKey. The
+	// entry for an algorithm's name without a number of flits applies to any number of flits
+	// without an entry.
 	Learned map[string]float64
 }
 
-// window is what a connection between sites is thought to have under way at first: twice
-// what one may that is new, or has been idle (ten segments, RFC 6928), for one in use has more. What is
-// longer is worth sharing among several ranks' connections: with 136 Mbit/s and 8 ms a broadcast of 64 KiB
-// takes 8.2 ms over four and 8 to 13 over one.
+// window is the number of bytes that a connection between sites is assumed to have in flight at
+// first: twice what a new or idle one may have (ten segments, RFC 6928), because a connection in
+// use has more. Longer messages are worth sharing among several ranks' connections: with 136 Mbit/s
+// and 8 ms a broadcast of 64 KiB takes 8.2 ms over four and 8 to 13 ms over one.
 const window = 32 << 10
 
-// DefaultModel is for communicators of which nothing has been measured: nodes of a
-// cluster's usual kind, and sites 10 ms apart with 1 Gb/s.
+// DefaultModel is for communicators of which nothing has been measured: nodes of a typical cluster,
+// and sites 10 ms apart with 1 Gb/s.
 func DefaultModel() *Model {
 	return &Model{
 		Inside:  schedule.Path{Latency: 500 * time.Nanosecond, Rate: 3e9, Each: 300 * time.Nanosecond},
@@ -44,8 +44,8 @@ func DefaultModel() *Model {
 	}
 }
 
-// LearnedKey names the correction for an algorithm of a collective with a length, as
-// Shape.Bytes has it.
+// LearnedKey returns the key of the correction for an algorithm of a collective with a length, as
+// in Shape.Bytes.
 func LearnedKey(collective, algorithm string, bytes int) string {
 	return fmt.Sprintf("%s %s %d", collective, algorithm, class(bytes))
 }
@@ -60,7 +60,7 @@ func (m *Model) corrected(a Algorithm, bytes int, t time.Duration) time.Duration
 	return t
 }
 
-// grid returns what a simulation needs.
+// grid returns the grid for a simulation.
 func (m *Model) grid(l Layout) *schedule.Grid {
 	g := &schedule.Grid{Inside: m.Inside, Near: m.Near, Far: m.Far, Between: m.Between, Compute: m.Compute}
 	g.Site = numbered(l[:1])
@@ -70,8 +70,8 @@ func (m *Model) grid(l Layout) *schedule.Grid {
 	return g
 }
 
-// numbered counts the places that the levels of a layout tell apart, in the order of
-// their lowest ranks, and returns each rank's.
+// numbered numbers the places that the levels of a layout distinguish, in the order of their lowest
+// ranks, and returns each rank's number.
 func numbered(l Layout) []int {
 	at := make([]int, len(l[0]))
 	known := map[string]int{}

@@ -91,7 +91,7 @@ func oracleReduce(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
 	return e
 }
 
-// operands gives every rank one, and returns the reductions of those up to each.
+// operands gives every rank one operand, and returns the reductions of those up to each.
 func (e *exercise) operands(rng *rand.Rand, op collectives.Op) (sums [][]byte) {
 	for r, a := range e.args {
 		a.Op = op
@@ -183,7 +183,7 @@ func oracleGatherv(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
 	return e
 }
 
-// oracleAllgatherv is oracleGatherv with everyone as the root.
+// oracleAllgatherv is oracleGatherv with every rank as the root.
 func oracleAllgatherv(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
 	e := oracleGatherv(rng, p, n, root, op)
 	at := e.args[root]
@@ -194,7 +194,7 @@ func oracleAllgatherv(rng *rand.Rand, p, n, root int, op collectives.Op) exercis
 	return e
 }
 
-// oracleScatterv is oracleGatherv backwards.
+// oracleScatterv is oracleGatherv in reverse.
 func oracleScatterv(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
 	e := oracleGatherv(rng, p, n, root, op)
 	at := e.args[root]

@@ -6,20 +6,20 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// places is how a hierarchical algorithm sees the ranks of a plan: those of each place
-// of the widest level that has several.
+// places is a hierarchical algorithm's view of the ranks of a plan: those of each place of the
+// widest level that has several.
 type places struct {
-	ranks [][]int // of each place, in rank order
+	ranks [][]int // ranks of each place, in rank order
 	lanes [][]int // the same, but the root comes first at its place
 	mine  int     // the place of this rank
 	home  int     // the place of the root
-	width int     // how many lanes there are: ranks that each place has
+	width int     // number of lanes: ranks that every place has
 
-	locals map[int]*plan // of this place, by root
-	heads  map[int]*plan // across, by lane
+	locals map[int]*plan // plans of this place, by root
+	heads  map[int]*plan // plans across places, by lane
 }
 
-// together is the places of a plan all of whose ranks are.
+// together is the places of a plan whose ranks are all at one place.
 var together = new(places)
 
 // places returns nil if all ranks are together.
@@ -54,8 +54,8 @@ func (p *plan) findPlaces() *places {
 	return g
 }
 
-// lane returns the ranks of lane j, one for each place. Lane 0 is that of the heads,
-// and has the root.
+// lane returns the ranks of lane j, one for each place. Lane 0 consists of the heads, among them
+// the root.
 func (g *places) lane(j int) []int {
 	ranks := make([]int, len(g.lanes))
 	for k := range ranks {
@@ -64,7 +64,7 @@ func (g *places) lane(j int) []int {
 	return ranks
 }
 
-// across returns the plan of a lane; nil for who is not in it.
+// across returns the plan of a lane; nil for a rank that is not in it.
 func (p *plan) across(g *places, j int) *plan {
 	if g.lanes[g.mine][j] != p.rank {
 		return nil
@@ -82,7 +82,8 @@ func (p *plan) across(g *places, j int) *plan {
 // lane j.
 func (p *plan) local(g *places, j int) *plan { return p.here(g, g.lanes[g.mine][j]) }
 
-// here returns it with a certain root. Like that of a lane it is made once.
+// here returns the plan of this rank's place with the given root. Like the plan of a lane it is
+// made once.
 func (p *plan) here(g *places, root int) *plan {
 	q := g.locals[root]
 	if q == nil {
@@ -92,8 +93,8 @@ func (p *plan) here(g *places, root int) *plan {
 	return q
 }
 
-// spread takes a region from the root to all: to the head of every place, and from
-// there on, down to the last level.
+// spread takes a region from the root to all: to the head of every place, and from there down to
+// the last level.
 func (p *plan) spread(r schedule.Region) {
 	g := p.places()
 	if g == nil {
@@ -106,15 +107,15 @@ func (p *plan) spread(r schedule.Region) {
 	p.local(g, 0).spread(r)
 }
 
-// linear takes a region from the root to all, straight.
+// linear takes a region from the root directly to all.
 func (p *plan) linear(r schedule.Region) {
 	for i := 1; i < p.size; i++ {
 		p.pass(p.root, r, (p.root+i)%p.size, r)
 	}
 }
 
-// collapse reduces a region of all ranks place by place, up from the last level. The
-// root gets the result, in memory that is to be read only.
+// collapse reduces a region of all ranks place by place, up from the last level. The root gets the
+// result, in read-only memory.
 func (p *plan) collapse(r schedule.Region) schedule.Region {
 	g := p.places()
 	if g == nil {
@@ -127,19 +128,19 @@ func (p *plan) collapse(r schedule.Region) schedule.Region {
 	return partial
 }
 
-// link is how many bytes go along a chain at once, at least: about what a network inside
-// a site carries during its latency, or twice as many.
+// link is the minimum number of bytes that go along a chain at once: about what a network inside a
+// site carries during its latency, or twice as much.
 const link = 32 << 10
 
-// links returns what a long region is cut into: so many pieces that the chain is full
-// most of the time.
+// links returns the pieces into which a long region is cut: enough to keep the chain full most of
+// the time.
 func (p *plan) links(r schedule.Region) []schedule.Region {
 	return p.pieces(r, min(r.Len/link, 2*p.size))
 }
 
-// long tells whether a region is so long that a chain takes less than a tree, whose root
-// has it all to send or to receive log2(p) times; see the two broadcasts' costs. The more
-// so if there are more regions behind it.
+// long reports whether a region is so long that a chain takes less time than a tree, whose root
+// sends or receives it log2(p) times; see the costs of the two broadcasts. More regions that follow
+// favour the chain further.
 func (p *plan) long(r schedule.Region) bool {
 	return p.size > 2 && r.Len >= link*max(4, p.size/2)
 }
@@ -173,8 +174,8 @@ func (p *plan) collapseFlat(r schedule.Region) schedule.Region {
 	return result
 }
 
-// prefixFlat is prefix for ranks that are together. A chain has the least to send and to
-// reduce, and what lies below a rank comes in as it is wanted.
+// prefixFlat is prefix for ranks that are together. A chain sends and reduces the least, and the
+// reduction of the ranks below arrives when it is needed.
 func (p *plan) prefixFlat(acc schedule.Region) (below schedule.Region) {
 	if !p.long(acc) {
 		return p.prefix(acc)
@@ -195,8 +196,8 @@ func (p *plan) prefixFlat(acc schedule.Region) (below schedule.Region) {
 	return below
 }
 
-// starReduce leaves at the root, in to, the reduction of a region of all ranks, each of
-// which sends its own there.
+// starReduce leaves at the root, in to, the reduction of a region of all ranks, each of which sends
+// its own to the root.
 func (p *plan) starReduce(to, own schedule.Region) {
 	if p.rank != p.root {
 		p.Send(p.root, own)
@@ -205,8 +206,8 @@ func (p *plan) starReduce(to, own schedule.Region) {
 	p.fold(to, own, p.rank, p.size, p.Receive)
 }
 
-// allPairs leaves at all ranks, in to, the reduction of a region of all, which every
-// rank sends to every other. All do it in the same order.
+// allPairs leaves at all ranks, in to, the reduction of a region of all ranks, which every rank
+// sends to every other. All reduce in the same order.
 func (p *plan) allPairs(to, own schedule.Region) {
 	own = p.scratchCopy(own)
 	for i := 1; i < p.size; i++ {
@@ -215,8 +216,8 @@ func (p *plan) allPairs(to, own schedule.Region) {
 	p.fold(to, own, p.rank, p.size, p.Receive)
 }
 
-// fold reduces n operands into to, in their order: number mine is own, and get adds the
-// receipt of any other one. own is not a part of to.
+// fold reduces n operands into to, in their order: operand number mine is own, and get adds the
+// receive of any other. own is not a part of to.
 func (p *plan) fold(to, own schedule.Region, mine, n int, get func(i int, in schedule.Region)) {
 	in := make([]schedule.Region, n)
 	for i := range n {
@@ -237,9 +238,8 @@ func (p *plan) fold(to, own schedule.Region, mine, n int, get func(i int, in sch
 	}
 }
 
-// scratchCopy returns a region with the same bytes which no later result is written to. Who
-// sends something and receives another thing into the same memory waits for the other,
-// who may wait in turn.
+// scratchCopy returns a copy of a region that no later result is written to. A rank that sends from
+// memory into which it then receives waits for its peer, which may wait for it in turn.
 func (p *plan) scratchCopy(r schedule.Region) schedule.Region {
 	if r.Space == schedule.Scratch || r.Space == schedule.Input && !p.inPlace {
 		return r
@@ -249,15 +249,15 @@ func (p *plan) scratchCopy(r schedule.Region) schedule.Region {
 	return s
 }
 
-// row is memory for the blocks of some ranks, one behind another: where they belong, if
-// they lie like that, or scratch.
+// row is memory for the blocks of some ranks, one behind another: the blocks' own memory if they
+// lie like that, or scratch.
 type row struct {
 	whole schedule.Region
 	slots []schedule.Region // one for each rank
 	at    []schedule.Region // where each belongs
 }
 
-// row returns that of blocks that at tells.
+// row returns the row of the blocks that at returns.
 func (p *plan) row(ranks []int, at func(rank int) schedule.Region) *row {
 	w := &row{}
 	n, joined := 0, true
@@ -281,22 +281,22 @@ func (p *plan) row(ranks []int, at func(rank int) schedule.Region) *row {
 	return w
 }
 
-// pack copies the blocks from where they belong.
+// pack copies the blocks from their own memory into the row.
 func (p *plan) pack(w *row) {
 	for i := range w.slots {
 		p.Copy(w.slots[i], w.at[i])
 	}
 }
 
-// unpack copies them there.
+// unpack copies them back.
 func (p *plan) unpack(w *row) {
 	for i := range w.slots {
 		p.Copy(w.at[i], w.slots[i])
 	}
 }
 
-// packet returns memory for a block of each of so many ranks, at one of them; of others,
-// who do not need it, regions that are not to be used.
+// packet returns memory for a block of each of some ranks, at one of them; at the others, which do
+// not need it, regions that must not be used.
 func (p *plan) packet(ranks []int, n, at int) *row {
 	w := &row{whole: schedule.Region{Len: len(ranks) * n}}
 	if p.rank == at {
@@ -308,8 +308,8 @@ func (p *plan) packet(ranks []int, n, at int) *row {
 	return w
 }
 
-// each calls f with what a flit has of every slot, and with the same bytes of own, which
-// is as long as a slot.
+// each calls f with the part of a flit in every slot, and with the same bytes of own, which is as
+// long as a slot.
 func (w *row) each(flit, own schedule.Region, f func(slot int, in, own schedule.Region)) {
 	for i, s := range w.slots {
 		from, to := max(s.Off, flit.Off), min(s.Off+s.Len, flit.Off+flit.Len)

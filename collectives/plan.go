@@ -7,28 +7,28 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// plan is where an algorithm writes down what one rank does in one call. Its ranks are
-// those of a communicator, or of a part of one: the algorithms do not see the
-// difference, so that one can do a part of another's work.
+// plan is where an algorithm writes down what one rank does in one call. Its ranks are those of a
+// communicator, or of a part of one: an algorithm does not see the difference, so it can do a part
+// of another's work.
 type plan struct {
 	b                *schedule.Builder
 	rank, size, root int
 	in, out          schedule.Region // the buffers to send from and to receive into, as long as the caller's
 	inPlace          bool            // in is a part of out
 
-	// from and to are a rank's block of either, where they consist of blocks.
+	// from and to return a rank's block of in and out, where those consist of blocks.
 	from, to func(rank int) schedule.Region
 
 	elem        int // bytes of the operator's elements; 1 where there is no operator
 	commutative bool
 
 	layout  Layout
-	members []int // which ranks of the communicator these are; nil: all
+	members []int // the plan's ranks as ranks of the communicator; nil: all
 	flits   int   // how many pieces to cut messages between places into, at least 1
 	found   *places
 }
 
-// newPlan has the call be right.
+// newPlan requires a checked call.
 func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
 	p := &plan{b: schedule.NewBuilder(rank, size), rank: rank, size: size, root: c.root, layout: l, flits: max(1, flits),
 		inPlace: c.inPlace >= 0, elem: max(1, c.elem), commutative: c.commutative,
@@ -40,7 +40,7 @@ func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
 		p.b.Within(c.within)
 	}
 	if strings.HasPrefix(c.collective, "alltoall") && p.inPlace || strings.HasPrefix(c.collective, "reduce_scatter") && c.within >= 0 {
-		in := p.Scratch(c.in) // results would overwrite what is yet to be sent
+		in := p.Scratch(c.in) // results would overwrite data not yet sent
 		p.Copy(in, p.in)
 		p.in = in
 	}
@@ -48,8 +48,8 @@ func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
 	return p
 }
 
-// subPlan returns the plan of some of the ranks, this one among them, for a part of the
-// same call. Ranks, and with them the root, are counted anew.
+// subPlan returns the plan of some of the ranks, this one among them, for a part of the same call.
+// Ranks, including root, are renumbered.
 func (p *plan) subPlan(ranks []int, root int) *plan {
 	q := *p
 	q.rank, q.size, q.root = slices.Index(ranks, p.rank), len(ranks), slices.Index(ranks, root)
@@ -85,7 +85,7 @@ func (p *plan) exchange(dst int, from schedule.Region, src int, to schedule.Regi
 	p.Send(dst, from)
 }
 
-// pass adds a message from one rank to another, as those two see it.
+// pass adds a message from one rank to another: a send at src and a receive at dst.
 func (p *plan) pass(src int, from schedule.Region, dst int, to schedule.Region) {
 	switch p.rank {
 	case src:
@@ -103,8 +103,8 @@ func blocks(whole schedule.Region, first, count, n int) schedule.Region {
 	return whole.Cut(first*n, (first+count)*n)
 }
 
-// piece returns piece i of n that a region is cut into between elements, the longer
-// ones first. Their lengths differ by at most one element.
+// piece returns piece i of n into which a region is cut between elements, the longer ones first.
+// Their lengths differ by at most one element.
 func (p *plan) piece(whole schedule.Region, i, n int) schedule.Region {
 	return p.run(whole, i, i+1, n)
 }
@@ -125,8 +125,8 @@ func (p *plan) pieces(whole schedule.Region, n int) []schedule.Region {
 	return all
 }
 
-// blockStart is where block i of p begins when n elements are cut into blocks
-// that differ by at most one element, the longer ones first.
+// blockStart returns where block i of p begins when n elements are cut into blocks that differ by
+// at most one element, the longer ones first.
 func blockStart(n, p, i int) int {
 	return i*(n/p) + min(i, n%p)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// Planner knows how a rank carries out the calls of one communicator: it chooses the
-// algorithms and keeps the schedules. All ranks of the communicator must have made the
-// same of theirs before a call: the same layout, model and forced algorithms. It may be
-// used by several goroutines.
+// Planner decides how a rank carries out the calls of one communicator: it chooses the algorithms
+// and keeps the schedules. Before a call the planners of all ranks of the communicator must be in
+// the same state: the same layout, model and forced algorithms. It may be used by several
+// goroutines.
 type Planner struct {
 	rank, size int
 	layout     Layout
-	place      []int // of each rank, counted; nil: the ranks are together
+	place      []int // number of each rank's place; nil: the ranks are together
 	ordered    bool
 
 	mu     sync.Mutex // guards what is below
@@ -25,20 +25,19 @@ type Planner struct {
 	forced map[string]Algorithm // by collective
 	chosen map[choiceKey][]Choice
 	kept   map[scheduleKey]*prepared
-	steps  int // of those kept
+	steps  int // number of steps in the kept schedules
 	told   func(collective string, s Shape, choices []Choice)
 }
 
 // choiceKey is what a choice depends on.
 type choiceKey struct {
 	collective        string
-	algorithm         string // where nothing was predicted; only to tell of it once
+	algorithm         string // of a choice without a prediction; only to tell of it once
 	bytes, home, elem int
 	commutative       bool
 }
 
-// NewPlanner returns that of a rank of a communicator of size ranks, with the default
-// model.
+// NewPlanner returns the planner of a rank of a communicator of size ranks, with the default model.
 func NewPlanner(rank, size int, l Layout) (*Planner, error) {
 	if rank < 0 || rank >= size {
 		return nil, fmt.Errorf("collectives: rank %d of %d: %w", rank, size, ErrArgument)
@@ -62,27 +61,27 @@ func NewPlanner(rank, size int, l Layout) (*Planner, error) {
 // Layout returns where the ranks are.
 func (p *Planner) Layout() Layout { return p.layout }
 
-// Apart tells whether the ranks are at several places.
+// Apart reports whether the ranks are at several places.
 func (p *Planner) Apart() bool { return p.place != nil }
 
-// Model returns what choices go by.
+// Model returns the model from which algorithms are chosen.
 func (p *Planner) Model() *Model {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.model
 }
 
-// SetModel has later choices go by another model. All ranks must do it between the same
-// two calls, none of them under way.
+// SetModel makes later choices use another model. All ranks must call it between the same two
+// calls, while none is in progress.
 func (p *Planner) SetModel(m *Model) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.model, p.chosen = m, map[choiceKey][]Choice{}
 }
 
-// Force has calls of a collective carried out by the algorithm of that name, which Find
-// takes, wherever its results would be right; with "" they are chosen again. All ranks
-// must do it between the same two calls.
+// Force makes the named algorithm, in the form that Find takes, carry out the calls of a collective
+// wherever its results would be right; with "" they are chosen again. All ranks must call it
+// between the same two calls.
 func (p *Planner) Force(collective, name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +96,8 @@ func (p *Planner) Force(collective, name string) error {
 	return err
 }
 
-// ForceAll is Force of several, "bcast=two-level:8,allreduce=ring". When one cannot be
-// meant none is forced.
+// ForceAll is Force for several collectives, "bcast=two-level:8,allreduce=ring". If one of them is
+// invalid none is forced.
 func (p *Planner) ForceAll(list string) error {
 	forced, err := ParseForced(list)
 	if err != nil {
@@ -112,7 +111,7 @@ func (p *Planner) ForceAll(list string) error {
 	return nil
 }
 
-// ParseForced reads what ForceAll takes: names of algorithms by collective.
+// ParseForced parses what ForceAll takes and returns the names of algorithms by collective.
 func ParseForced(list string) (map[string]string, error) {
 	forced := map[string]string{}
 	for _, item := range strings.Split(list, ",") {
@@ -132,8 +131,8 @@ func ParseForced(list string) (map[string]string, error) {
 	return forced, nil
 }
 
-// Tell has f called with every new choice, the best algorithm first, before it is used;
-// with one alone, of which nothing is predicted, where it is forced or the ranks are
+// Tell makes the Planner call f with every new choice, the best algorithm first, before the
+// algorithm is used; with a single one, without a prediction, where it is forced or the ranks are
 // together. f must not call the Planner.
 func (p *Planner) Tell(f func(collective string, s Shape, choices []Choice)) {
 	p.mu.Lock()
@@ -151,8 +150,8 @@ func (p *Planner) Choose(collective string, s Shape) (Choice, error) {
 	return choices[0], nil
 }
 
-// Choices returns all that was thought of for a call of this shape, the choice first. Of
-// a forced algorithm, and of ranks that are together, nothing is predicted.
+// Choices returns all algorithms considered for a call of this shape, the chosen one first. Nothing
+// is predicted for a forced algorithm, or for ranks that are together.
 func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
 	if !slices.Contains(Names(), collective) {
 		return nil, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
@@ -163,7 +162,7 @@ func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
 	return p.choices(collective, s), nil
 }
 
-// choices is for who holds mu.
+// choices is Choices for a caller that holds mu.
 func (p *Planner) choices(collective string, s Shape) []Choice {
 	if a, ok := p.onlyChoice(collective, s); ok {
 		return p.unpredicted(s, a)
@@ -181,7 +180,7 @@ func (p *Planner) choices(collective string, s Shape) []Choice {
 	return choices
 }
 
-// onlyChoice returns the algorithm for a call of this shape if that needs no thinking.
+// onlyChoice returns the algorithm for a call of this shape if no prediction is needed.
 func (p *Planner) onlyChoice(collective string, s Shape) (a Algorithm, ok bool) {
 	if a, ok := p.forced[collective]; ok && a.refuses(s.Commutative, p.ordered) == nil {
 		return a, true
@@ -192,7 +191,7 @@ func (p *Planner) onlyChoice(collective string, s Shape) (a Algorithm, ok bool) 
 	return a, false
 }
 
-// unpredicted returns the choice that needs no thinking, and tells of it when it is new.
+// unpredicted returns a choice without a prediction, and reports it when it is new.
 func (p *Planner) unpredicted(s Shape, a Algorithm) []Choice {
 	choices := []Choice{{Algorithm: a}}
 	if p.told == nil {
@@ -207,12 +206,12 @@ func (p *Planner) unpredicted(s Shape, a Algorithm) []Choice {
 	return choices
 }
 
-// choose returns the algorithm for a call that is right.
+// choose returns the algorithm for a call whose arguments have been checked.
 func (p *Planner) choose(c *call) Algorithm {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := c.shape(p.size)
-	if p.told == nil { // which is the common case, and takes no memory
+	if p.told == nil { // the common case, which allocates nothing
 		if a, ok := p.onlyChoice(c.collective, s); ok {
 			return a
 		}
@@ -220,8 +219,8 @@ func (p *Planner) choose(c *call) Algorithm {
 	return p.choices(c.collective, s)[0].Algorithm
 }
 
-// choosesSharedBuffer reports whether a call goes over a shared buffer on which each rank posts so much at a
-// time: it does where it fits and no algorithm is forced.
+// choosesSharedBuffer reports whether a call uses a shared buffer on which each rank posts up to
+// piece bytes per step: it does if the call fits and no algorithm is forced.
 func (p *Planner) choosesSharedBuffer(c *call, piece int) bool {
 	if piece == 0 {
 		return false
@@ -241,16 +240,16 @@ func (p *Planner) choosesSharedBuffer(c *call, piece int) bool {
 	return true
 }
 
-// maxKept bounds the steps of the schedules that are kept, about 100 bytes each.
+// maxKept is the maximum number of steps of the schedules that are kept, about 100 bytes each.
 const maxKept = 1 << 16
 
-// prepared is a schedule with what it takes to run it.
+// prepared is a schedule with what is needed to run it.
 type prepared struct {
 	s    *schedule.Schedule
-	idle *running // nobody uses it; nil: there is none
+	idle *running // not in use by any call; nil: there is none
 }
 
-// running is what one call has to itself.
+// running is the state that one call has to itself.
 type running struct {
 	runner *schedule.Runner
 	memory schedule.Memory
@@ -258,11 +257,11 @@ type running struct {
 	apply  schedule.Apply // op's
 }
 
-// maxScratch is how much memory of a call that is over is kept for the next one alike.
+// maxScratch is the maximum memory of a finished call that is kept for the next one alike.
 const maxScratch = 1 << 20
 
-// prepare returns this rank's schedule of a call, which is kept for the next call alike, and
-// what to run it with, which release takes back.
+// prepare returns this rank's schedule of a call, which is kept for the next call alike, and the
+// state to run it with, which the caller passes to release.
 func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
 	key := c.key(a.Name)
 	p.mu.Lock()
@@ -289,7 +288,7 @@ func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
 	return k, r
 }
 
-// release keeps what a call was run with.
+// release keeps the state of a finished call.
 func (p *Planner) release(k *prepared, r *running) {
 	if k.s.Scratch > maxScratch {
 		return

@@ -20,7 +20,7 @@ func planner(t *testing.T, rank, size int, l collectives.Layout) *collectives.Pl
 	return p
 }
 
-// sites places n ranks at each of s sites, one after another or dealt.
+// sites places n ranks at each of s sites, consecutively or dealt round robin.
 func sites(s, n int, dealt bool) collectives.Layout {
 	return places(s*n, func(r int) (site, node int) {
 		if dealt {
@@ -30,7 +30,7 @@ func sites(s, n int, dealt bool) collectives.Layout {
 	})
 }
 
-// Between sites the choice is that of the model's arithmetic, wherever the ranks are.
+// Between sites the choice agrees with the model's arithmetic, wherever the ranks are.
 func TestChooseApart(t *testing.T) {
 	model := collectives.DefaultModel()
 	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 5 * time.Microsecond}
@@ -67,8 +67,8 @@ func TestChooseApart(t *testing.T) {
 	}
 }
 
-// What is longer than a connection's window goes over several, and of what is thought to take as
-// long what sends less between sites.
+// Vectors longer than a connection's window go over several connections, and among algorithms
+// predicted to take as long the one that sends less between sites is chosen.
 func TestChooseConnections(t *testing.T) {
 	model := collectives.DefaultModel()
 	model.Far.Latency = 4 * time.Millisecond
@@ -101,7 +101,7 @@ func TestChooseConnections(t *testing.T) {
 	}
 }
 
-// The choice is near the least time there is, by the formulas of the algorithms' comments.
+// The choice is near the minimum time given by the formulas of the algorithms' comments.
 func TestPredictions(t *testing.T) {
 	const latency, rate = 10e-3, 125e6
 	model := collectives.DefaultModel()
@@ -141,7 +141,7 @@ func TestPredictions(t *testing.T) {
 	}
 }
 
-// All ranks choose alike, and forcing and corrections have their effect.
+// All ranks choose alike, and forcing and corrections take effect.
 func TestPlanner(t *testing.T) {
 	l := layouts["random"](33)
 	shape := collectives.Shape{Bytes: 100_000, Commutative: true, Elem: 4, Root: 5}
@@ -159,7 +159,7 @@ func TestPlanner(t *testing.T) {
 				t.Fatalf("%s: rank %d chooses %s, rank 0 %s", collective, rank, c.Algorithm.Name, first)
 			}
 			if rank == 2 {
-				break // the first ones will do, and the last
+				break // the first ones suffice, and the last
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// Whoever wants to know is told once of every choice, also where there was none to make.
+// The function passed to Tell is called once for every choice, even where there was only one.
 func TestTell(t *testing.T) {
 	for _, tt := range []struct {
 		layout     collectives.Layout

@@ -2,13 +2,12 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Binomial reduce: the broadcast tree run backwards. Each rank folds in its
-// children, nearest first, and passes the result to its parent, so that a rank
-// always holds the product of a contiguous run of ranks starting at itself.
+// Binomial reduce: the broadcast tree run backwards. Each rank folds in its children, nearest
+// first, and passes the result to its parent, so a rank always holds the reduction of a contiguous
+// run of ranks starting at itself.
 //
-// Counted from the root that run wraps around from p-1 to 0, which only a
-// commutative operator allows; for others the tree stands on rank 0, which
-// hands the result to the root.
+// Counted from the root that run wraps around from p-1 to 0, which only a commutative operator
+// allows; for others the tree's root is rank 0, which sends the result to the root.
 //
 // Cost: ceil(log2 p)(α + nβ + nγ), and α + nβ more if ordered with root not 0.
 func reduceBinomial(p *plan) {
@@ -17,8 +16,7 @@ func reduceBinomial(p *plan) {
 	}
 }
 
-// reduceToRoot returns the region in which the root has the reduction of r; it is to be
-// read only.
+// reduceToRoot returns the region in which the root has the reduction of r. It is read-only.
 func (p *plan) reduceToRoot(r schedule.Region) schedule.Region {
 	top := p.root
 	if !p.commutative {
@@ -38,7 +36,7 @@ func (p *plan) reduceToRoot(r schedule.Region) schedule.Region {
 // reduceTree returns the region in which top has the reduction of acc.
 func (p *plan) reduceTree(top int, acc schedule.Region) schedule.Region {
 	v := (p.rank - top + p.size) % p.size
-	var regions [2]schedule.Region // acc is to be read only; results alternate between these
+	var regions [2]schedule.Region // acc is read-only; results alternate between these
 	next := 0
 	for bit := 1; bit < p.size; bit *= 2 {
 		if v&bit != 0 {

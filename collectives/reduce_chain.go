@@ -2,12 +2,12 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Chain reduce, pipelined: every rank reduces each flit that it gets with its own and
-// passes it on, while the next one comes in. Ranks follow one another around from the
-// root; where their order matters there are two chains, from either end up to the root.
+// Chain reduce, pipelined: every rank reduces each flit that it receives with its own and forwards
+// the result while it receives the next one. Ranks follow one another around from the root; where
+// their order matters there are two chains, from either end up to the root.
 //
-// Cost: (p-2+F)(α + (n/F)(β + γ)). Best for long vectors cut into so many flits that
-// their latencies are what costs.
+// Cost: (p-2+F)(α + (n/F)(β + γ)). Best for long vectors cut into so many flits that their
+// latencies dominate the cost.
 func reduceChain(p *plan) {
 	in, out := p.pieces(p.in, p.flits), p.rootOnly(p.flits)
 	for i := range in {
@@ -17,10 +17,9 @@ func reduceChain(p *plan) {
 	}
 }
 
-// chainReduce returns the region in which the root has the reduction of r; it is to be
-// read only.
+// chainReduce returns the region in which the root has the reduction of r. It is read-only.
 func (p *plan) chainReduce(r schedule.Region) schedule.Region {
-	above, below := p.size-1, 0 // how many ranks of either chain there are
+	above, below := p.size-1, 0 // number of ranks of either chain
 	if !p.commutative {
 		above, below = p.size-1-p.root, p.root
 	}

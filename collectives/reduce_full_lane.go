@@ -2,16 +2,15 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Full-lane reduce: the vector is cut into as many pieces as there are lanes. Every
-// place reduces each piece at its rank of that lane, these send theirs to the root's
-// place, which reduces in the order of the places, and from there the results come
-// together at the root.
+// Full-lane reduce: the vector is cut into as many pieces as there are lanes. Every place reduces
+// each piece at its rank of that lane, these send theirs to the root's place, which reduces in the
+// order of the places and collects the results at the root.
 //
-// Cost as the two-level reduce's, with the work and the bytes shared by all lanes.
+// Cost as for the two-level reduce, with the work and the bytes shared by all lanes.
 func reduceFullLane(p *plan) { p.reduceOverLanes(0, nil) }
 
-// reduceOverLanes is the reduce whose pieces are reduced across the lanes as far says, for
-// the first flits, and straight at the root's place for the others.
+// reduceOverLanes is the reduce whose pieces are reduced across the lanes by far for the first
+// flits, and directly at the root's place for the others.
 func (p *plan) reduceOverLanes(first int, far func(lane *plan, to, own schedule.Region)) {
 	g := p.places()
 	if g == nil {

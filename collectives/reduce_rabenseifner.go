@@ -16,7 +16,7 @@ func reduceRabenseifner(p *plan) {
 	}
 	acc = h.scatter(acc)
 	me, top := h.position(), h.positionOf(p.root)
-	last := h.pow2 / 2 // the round in which this rank gives away what it has; 0 at the root
+	last := h.pow2 / 2 // the round in which this rank sends away what it has; 0 at the root
 	for last > 0 && me&last == top&last {
 		last /= 2
 	}

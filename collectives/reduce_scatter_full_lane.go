@@ -2,12 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Full-lane reduce-scatter: every place reduces each block at one of its ranks, by
-// turns, which sends it to the rank whose it is; that one reduces in the order of the
-// places.
+// Full-lane reduce-scatter: every place reduces each block at one of its ranks, in turn, which
+// sends it to the rank that the block belongs to; that rank reduces in the order of the places.
 //
-// Cost with S sites: L + ((S-1)/S)nβ + local reduction. What is not commutative needs
-// places that are ordered.
+// Cost with S sites: L + ((S-1)/S)nβ + local reduction. An operator that is not commutative needs
+// an ordered layout.
 func reduceScatterFullLane(p *plan) {
 	g := p.places()
 	if g == nil {

@@ -1,10 +1,10 @@
 package collectives
 
-// Pairwise reduce-scatter: every rank sends every other that one's block, and reduces
-// those of its own in rank order.
+// Pairwise reduce-scatter: every rank sends every other rank its block, and reduces the received
+// blocks in rank order.
 //
-// Cost: (p-1)α + ((p-1)/p)nβ + ((p-1)/p)nγ, all transfers at once. It serves any
-// operator. Best within one place.
+// Cost: (p-1)α + ((p-1)/p)nβ + ((p-1)/p)nγ, all transfers at once. It serves any operator. Best
+// within one place.
 func reduceScatterPairwise(p *plan) {
 	for i := 1; i < p.size; i++ {
 		r := (p.rank + i) % p.size

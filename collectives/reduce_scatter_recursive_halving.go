@@ -2,14 +2,12 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Recursive-halving reduce-scatter: in each round partners, at first half of all ranks
-// apart, then a quarter, send each other the blocks of the other's half. When p is not a
-// power of two, the lowest 2(p-2^k) ranks first fold in pairs, and the upper of each hands
-// the other its block. Operands of ranks that lie apart meet, so the operator must be
-// commutative.
+// Recursive-halving reduce-scatter: in each round partners, at first half of all ranks apart, then
+// a quarter, send each other the blocks of the other's half. When p is not a power of two, the
+// lowest 2(p-2^k) ranks first fold in pairs, and the upper of each pair sends the other its block.
+// Operands of ranks that are not consecutive are combined, so the operator must be commutative.
 //
-// Cost: log2 p α + ((p-1)/p)n(β + γ), and 2α + n(β + γ) more for the fold. Best for short
-// blocks.
+// Cost: log2 p α + ((p-1)/p)n(β + γ), and 2α + n(β + γ) more for the fold. Best for short blocks.
 func reduceScatterRecursiveHalving(p *plan) {
 	f := newFold(p.rank, p.size, -1)
 	if f.foldedAway() {
@@ -23,7 +21,7 @@ func reduceScatterRecursiveHalving(p *plan) {
 		p.Receive(f.partner(), acc)
 		p.Reduce(acc, p.in)
 	}
-	begin := func(seat int) int { // of its blocks in the vector
+	begin := func(seat int) int { // offset of the seat's blocks in the vector
 		if seat == f.pow2 {
 			return p.in.Off + p.in.Len
 		}

@@ -2,13 +2,12 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level reduce-scatter: every place reduces the whole vector at its head, the heads
-// send each other the blocks of the other's ranks, reduce in the order of the places,
-// and hand out the result.
+// Two-level reduce-scatter: every place reduces the whole vector at its head, the heads send each
+// other the blocks of the other's ranks, reduce in the order of the places, and distribute the
+// result.
 //
-// Cost with S sites: L + ((S-1)/S)nβ + the local reduction of everything; S(S-1)
-// messages between sites. Best for short vectors. What is not commutative needs places
-// that are ordered.
+// Cost with S sites: L + ((S-1)/S)nβ + the local reduction of everything; S(S-1) messages between
+// sites. Best for short vectors. An operator that is not commutative needs an ordered layout.
 func reduceScatterTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {

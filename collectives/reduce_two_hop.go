@@ -2,15 +2,14 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-hop reduce: the two-hop broadcast backwards. Of each lane's piece every site but
-// the root's reduces a part, which all others send it, and sends the result to the
-// root's site.
+// Two-hop reduce: the two-hop broadcast in reverse. Of each lane's piece every site but the root's
+// receives one part from all others, reduces it, and sends the result to the root's site.
 //
 // Cost with S sites: 2L + nβ + (n/F)β. Best where n > Lβ⁻¹/(S-2).
 func reduceTwoHop(p *plan) { p.reduceOverLanes(p.flits, (*plan).twoHopReduce) }
 
-// twoHopReduce leaves at the root, in to, the reduction of a region of all ranks, by way
-// of all.
+// twoHopReduce leaves at the root, in to, the reduction of a region of all ranks, each part reduced
+// at another rank.
 func (p *plan) twoHopReduce(to, own schedule.Region) {
 	if p.size < 3 {
 		p.starReduce(to, own)

@@ -2,11 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level reduce: every place reduces to its head, the heads send to the root's, which
-// reduces in the order of the places.
+// Two-level reduce: every place reduces to its head, the heads send to the root's, which reduces in
+// the order of the places.
 //
-// Cost with S sites: L + (S-1)nβ + local reduction; S-1 messages a flit between sites.
-// Best for short vectors. What is not commutative needs places that are ordered.
+// Cost with S sites: L + (S-1)nβ + local reduction; S-1 messages per flit between sites. Best for
+// short vectors. An operator that is not commutative needs an ordered layout.
 func reduceTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -22,8 +22,8 @@ func reduceTwoLevel(p *plan) {
 	}
 }
 
-// rootOnly returns the pieces of the root's result; of others, whose buffer says
-// nothing, regions that are not to be used.
+// rootOnly returns the pieces of the root's result; at other ranks, whose receive buffer is
+// ignored, regions that must not be used.
 func (p *plan) rootOnly(n int) []schedule.Region {
 	if p.rank == p.root {
 		return p.pieces(p.out, n)

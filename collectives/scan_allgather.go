@@ -2,11 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Allgather scan: every rank gets the vectors of all and reduces those up to its own. It
-// serves exscan too, any operator, and ranks that lie anywhere.
+// Allgather scan: every rank gets the vectors of all and reduces those up to its own. It serves
+// exscan too, any operator, and ranks that lie anywhere.
 //
-// Cost: that of the full-lane allgather, L + (N-n)mβ with sites. Best for short vectors
-// of ranks that are dealt to sites by turns, where every prefix needs all sites.
+// Cost: that of the full-lane allgather, L + (N-n)mβ with sites. Best for short vectors with ranks
+// dealt to sites round robin, where every prefix needs all sites.
 func scanAllgather(p *plan) { p.prefixOfAll(p.rank + 1) }
 
 // Allgather exscan. See scanAllgather.

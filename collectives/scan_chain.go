@@ -1,10 +1,10 @@
 package collectives
 
-// Chain scan, pipelined: every rank reduces each flit of what lies below with its own and
-// passes it on, while the next one comes in. It serves exscan too, and any operator.
+// Chain scan, pipelined: every rank reduces each flit of the ranks below with its own and forwards
+// the result while it receives the next one. It serves exscan too, and any operator.
 //
-// Cost: (p-2+F)(α + (n/F)(β + γ)). Best for long vectors, which recursive doubling
-// would send log2 p times.
+// Cost: (p-2+F)(α + (n/F)(β + γ)). Best for long vectors, which recursive doubling would send log2
+// p times.
 func scanChain(p *plan) {
 	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
 	for i := range in {

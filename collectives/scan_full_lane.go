@@ -2,14 +2,14 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Full-lane scan: the vector is cut into as many pieces as there are lanes. Every place
-// reduces each piece at its rank of that lane, the ranks of a lane send theirs to those of
-// all later places, which reduce what lies below them and spread it at home; meanwhile each
-// place scans what it has itself. It needs places that are ordered. It serves exscan too.
+// Full-lane scan: the vector is cut into as many pieces as there are lanes. Every place reduces
+// each piece at its rank of that lane, the ranks of a lane send theirs to those of all later
+// places, which reduce what they receive and spread it within their place; meanwhile each place
+// scans its own vectors. It needs an ordered layout. It serves exscan too.
 //
-// Cost with S sites: L + (S-1)nβ + local scan and broadcast, with the bytes shared by all
-// lanes: for when one rank, or one connection, cannot fill a site's link. S(S-1)/2 messages
-// a flit and lane between sites.
+// Cost with S sites: L + (S-1)nβ + local scan and broadcast, with the bytes shared by all lanes:
+// for use when one rank, or one connection, cannot fill a site's link. S(S-1)/2 messages per flit
+// and lane between sites.
 func scanFullLane(p *plan) { p.scanOverLanes(p.placeFlit) }
 
 // Full-lane exscan. See scanFullLane.
@@ -23,8 +23,8 @@ func (p *plan) placeBelow(out, _, below schedule.Region) {
 	}
 }
 
-// scanOverLanes has place put of each flit what it is for: acc is the reduction up to this
-// rank, and below, which rank 0 has not, that of all lower ones.
+// scanOverLanes calls place to write each flit of the result: acc is the reduction up to this rank,
+// and below, which rank 0 does not have, that of all lower ranks.
 func (p *plan) scanOverLanes(place func(out, acc, below schedule.Region)) {
 	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
 	for i := range in {
@@ -35,8 +35,8 @@ func (p *plan) scanOverLanes(place func(out, acc, below schedule.Region)) {
 	}
 }
 
-// prefixOverLanes is prefix, with what crosses between places shared by their lanes. own is
-// what acc begins with.
+// prefixOverLanes is prefix, with what crosses between places shared by their lanes. own is the
+// initial value of acc.
 func (p *plan) prefixOverLanes(own, acc schedule.Region) (below schedule.Region) {
 	g := p.places()
 	if g == nil {
@@ -49,7 +49,7 @@ func (p *plan) prefixOverLanes(own, acc schedule.Region) (below schedule.Region)
 	share := func(j int) schedule.Region { return p.piece(before, j, g.width) }
 	for j := range g.width {
 		partial := p.piece(own, j, g.width)
-		if g.mine < len(g.ranks)-1 { // nobody asks for the last one's
+		if g.mine < len(g.ranks)-1 { // no rank needs the last one's
 			partial = p.local(g, j).collapse(partial)
 		}
 		if lane := p.across(g, j); lane != nil {
@@ -72,8 +72,8 @@ func (p *plan) prefixOverLanes(own, acc schedule.Region) (below schedule.Region)
 	return below
 }
 
-// tellAbove leaves at every rank but the first, in before, the reduction of a region of all
-// lower ranks, each of which sends its own there.
+// tellAbove leaves at every rank but the first, in before, the reduction of a region of all lower
+// ranks, each of which sends its own to all above.
 func (p *plan) tellAbove(before, own schedule.Region) {
 	for r := p.rank + 1; r < p.size; r++ {
 		p.Send(r, own)

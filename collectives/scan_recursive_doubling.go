@@ -22,8 +22,8 @@ func exscanRecursiveDoubling(p *plan) {
 	}
 }
 
-// prefix reduces into acc that of all lower ranks. below, which rank 0 has not, is the
-// reduction of these alone.
+// prefix reduces acc with those of all lower ranks. below, which rank 0 does not have, is the
+// reduction of the lower ranks alone.
 func (p *plan) prefix(acc schedule.Region) (below schedule.Region) {
 	for bit := 1; bit < p.size; bit *= 2 {
 		if p.rank+bit < p.size {

@@ -2,12 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level scan: a scan at each place; the last rank of each sends the sum to the last
-// ranks of all later places, which reduce what lies below them and spread it at home.
-// It needs places that are ordered. It serves exscan too.
+// Two-level scan: a scan at each place; the last rank of each sends the sum to the last ranks of
+// all later places, which reduce what they receive and spread it within their place. It needs an
+// ordered layout. It serves exscan too.
 //
-// Cost with S sites: L + (S-1)nβ + local scan and broadcast; S(S-1)/2 messages between
-// sites.
+// Cost with S sites: L + (S-1)nβ + local scan and broadcast; S(S-1)/2 messages between sites.
 func scanTwoLevel(p *plan) {
 	acc := p.Scratch(p.in.Len)
 	p.Copy(acc, p.in)

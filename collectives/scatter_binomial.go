@@ -1,11 +1,10 @@
 package collectives
 
-// Binomial scatter: the binomial gather run backwards. A rank receives the
-// blocks of its whole subtree as one message, keeps the first and hands each
-// child its run, the largest subtree first.
+// Binomial scatter: the binomial gather run backwards. A rank receives the blocks of its whole
+// subtree as one message, keeps the first and sends each child its run, the largest subtree first.
 //
-// Cost: ceil(log2 p)α + (p-1)nβ, and one copy of everything at a root other
-// than 0. Best for small blocks.
+// Cost: ceil(log2 p)α + (p-1)nβ, and one copy of everything at a root other than 0. Best for small
+// blocks.
 func scatterBinomial(p *plan) {
 	n := p.out.Len
 	v := (p.rank - p.root + p.size) % p.size

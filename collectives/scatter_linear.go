@@ -1,8 +1,8 @@
 package collectives
 
-// Linear scatter: the root starts a send to every rank, each straight from its
-// place, and everyone else receives. It starts with the rank above its own, so
-// that scatters from several roots do not all serve rank 0 first.
+// Linear scatter: the root starts a send to every rank, each directly from its place, and all
+// others receive. It starts with the rank above its own, so that scatters from several roots do not
+// all serve rank 0 first.
 //
 // It serves scatterv too.
 //

@@ -2,11 +2,11 @@ package collectives
 
 import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
-// Two-level scatter: the two-level gather backwards. The root sends one message to the
-// head of every other place, which has the blocks of all its ranks.
+// Two-level scatter: the two-level gather in reverse. The root sends one message to the head of
+// every other place, with the blocks of all its ranks.
 //
-// Cost with S sites: L + l + (N-n)mβ + (nm/F)b; S-1 messages a flit between sites. Best
-// for blocks so small that messages cost more than their bytes.
+// Cost with S sites: L + l + (N-n)mβ + (nm/F)b; S-1 messages per flit between sites. Best for
+// blocks so small that messages cost more than their bytes.
 func scatterTwoLevel(p *plan) {
 	g := p.places()
 	if g == nil {
@@ -32,7 +32,7 @@ func scatterTwoLevel(p *plan) {
 	}
 }
 
-// dealRow takes what the head of this place gets to the ranks whose it is.
+// dealRow distributes what the head of this place receives to the ranks it belongs to.
 func (p *plan) dealRow(g *places, ranks []int) {
 	head := g.lanes[g.mine][0]
 	w := p.packet(ranks, p.out.Len, head)

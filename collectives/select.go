@@ -18,11 +18,11 @@ type Shape struct {
 	// of all blocks together (allgatherv, reduce_scatter). It is zero where ranks need
 	// not agree on one: barrier, gatherv, scatterv and alltoallv.
 	Bytes int
-	// Root is the root's rank, if there is one.
+	// Root is the root's rank, if there is a root.
 	Root int
-	// Elem is the length of the operator's elements, if there is one.
+	// Elem is the size of the operator's elements in bytes, if there is an operator.
 	Elem int
-	// Commutative tells of the operator.
+	// Commutative reports whether the operator is commutative.
 	Commutative bool
 }
 
@@ -43,7 +43,7 @@ func (c *call) shape(size int) Shape {
 	return s
 }
 
-// typical is a call of rank r of size that has the shape, with equal blocks.
+// typical returns a call of rank r of size that has the shape, with equal blocks.
 func typical(collective string, s Shape, r, size int) *call {
 	c := &call{collective: collective, inPlace: -1, within: -1, root: s.Root, elem: s.Elem, commutative: s.Commutative}
 	n := s.Bytes
@@ -76,7 +76,7 @@ func typical(collective string, s Shape, r, size int) *call {
 	case "allgatherv":
 		c.recvCounts, c.recvDispls = equalBlocks(n, size, 1)
 		c.in, c.out = c.recvCounts[r], n
-	default: // of no length that all know: empty blocks
+	default: // no length that all ranks know: empty blocks
 		empty := make([]int, size)
 		c.sendCounts, c.sendDispls, c.recvCounts, c.recvDispls = empty, empty, empty, empty
 	}
@@ -93,7 +93,7 @@ func equalBlocks(n, size, elem int) (counts, displs []int) {
 	return counts, displs
 }
 
-// class rounds a length down so that few are left, two for each power of two.
+// class rounds a length down to one of two values per power of two.
 func class(n int) int {
 	if n < 4 {
 		return n
@@ -102,8 +102,8 @@ func class(n int) int {
 	return n >> shift << shift
 }
 
-// byTable returns the algorithm for ranks that are together: the first line that fits.
-// Each collective has one without limits, which a test makes sure of.
+// byTable returns the algorithm for ranks that are together: the first line that fits. A test
+// checks that each collective has a line without limits.
 func byTable(collective string, size int, s Shape) Algorithm {
 	for _, a := range table {
 		if a.Collective == collective && a.suits(size, s) {
@@ -118,17 +118,17 @@ func (a Algorithm) suits(size int, s Shape) bool {
 		size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
 }
 
-// Choice is an algorithm and what a call is thought to take with it.
+// Choice is an algorithm and the predicted duration of a call with it.
 type Choice struct {
 	Algorithm Algorithm
-	Predicted time.Duration // of the slowest rank; 0 where nothing was predicted
-	far       int           // bytes between sites, where something was
+	Predicted time.Duration // of the slowest rank; 0 if nothing was predicted
+	far       int           // bytes between sites, if predicted
 }
 
-// minFlit is how many bytes a flit must have for messages to be cut any more.
+// minFlit is the minimum size of a flit in bytes: messages are not cut into smaller ones.
 const minFlit = 4 << 10
 
-// candidates returns what may be chosen for a call.
+// candidates returns the algorithms that may be chosen for a call.
 func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
 	for _, a := range Algorithms(collective) {
 		if a.refuses(s.Commutative, ordered) != nil || s.Bytes < a.MinBytes {
@@ -142,12 +142,11 @@ func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
 	return all
 }
 
-// worthNaming is how many times as long as with the best one a call may take with an
-// algorithm for it to be named at all.
+// worthNaming bounds the choices that are reported: those predicted to take at most this many times
+// as long as the best one.
 const worthNaming = 4
 
-// rank simulates a call with every algorithm there is and returns them, the best one
-// first.
+// rank simulates a call with every algorithm and returns them, the best one first.
 func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
 	ordered := l.Ordered()
 	sample, s := reduced(collective, l, s)
@@ -178,12 +177,12 @@ func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
 	return slices.Insert(slices.Delete(choices, k, k+1), 0, first)
 }
 
-// spared is how many bytes between sites are not worth a thought.
+// spared is the number of bytes between sites that is ignored in comparisons.
 const spared = 4 << 10
 
-// simplest returns the first choice that is hardly worse than the best one, and of such has
-// not much more to send between sites than another: links may be slower than is known, and
-// others may want them. Candidates come in the table's order, and with few flits first.
+// simplest returns the first choice that is hardly worse than the best one and does not send much
+// more between sites than another such choice: links may be slower than known, and others may use
+// them. Candidates come in the table's order, and with few flits first.
 func simplest(choices []Choice) Choice {
 	best := slices.MinFunc(choices, func(a, b Choice) int { return int(a.Predicted - b.Predicted) })
 	good := func(c Choice) bool { return c.Predicted <= best.Predicted+best.Predicted/32 }
@@ -198,14 +197,14 @@ func simplest(choices []Choice) Choice {
 			return c
 		}
 	}
-	return best // not reached: who has the least is good
+	return best // not reached: the choice that sends least qualifies
 }
 
-// maxSimulated bounds the ranks of a simulation.
+// maxSimulated is the maximum number of ranks of a simulation.
 const maxSimulated = 24
 
-// reduced returns a layout with so few ranks that simulations are quick, the same number at
-// every place that has them, and a shape with which as much crosses between places.
+// reduced returns a layout with so few ranks that simulations are quick, the same number at every
+// place that has them, and a shape with which as much crosses between places.
 func reduced(collective string, l Layout, s Shape) (Layout, Shape) {
 	parts, _ := l.parts()
 	each := max(2, maxSimulated/len(parts))

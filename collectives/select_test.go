@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSimplest: among what is thought as fast, who sends much less between sites wins, then
-// who comes first; who is thought slower never does.
+// TestSimplest: among choices predicted as fast, the one that sends much less between sites wins,
+// then the first; one predicted slower never wins.
 func TestSimplest(t *testing.T) {
 	const ms, kib = time.Millisecond, 1 << 10
 	choice := func(name string, predicted time.Duration, far int) Choice {

@@ -6,58 +6,61 @@ import (
 	"fmt"
 )
 
-// SharedBuffer is what a Comm may have besides, where all its ranks are on one machine: memory on which
-// each posts what all others can read (package shm). What is said to many is written once,
-// every rank has all it needs after one step, and nobody waits for somebody who only passes it on.
+// SharedBuffer is an optional part of a Comm whose ranks are all on one machine: memory on which
+// each rank posts data that all others can read (package shm). Data for many ranks is written once,
+// every rank has all it needs after one step, and no rank waits for one that only forwards.
 //
 // In every step each rank posts once and then reads what it wants.
 type SharedBuffer interface {
-	// Posts returns how many bytes a rank may post in a step; 0: the shared buffer is not for this call.
+	// Posts returns how many bytes a rank may post in a step; 0 if this call cannot use the shared
+	// buffer.
 	Posts() int
-	// Post shows p to all ranks in the step that it begins, and PostParts several one behind the
-	// other. Neither keeps what it is given. A call has at most MaxSteps.
+	// Post begins a step and shows p to all ranks in it; PostParts shows several parts, one behind
+	// the other. Neither keeps its argument. A call has at most MaxSteps steps.
 	Post(ctx context.Context, p []byte) error
 	PostParts(ctx context.Context, parts [][]byte) error
-	// Read returns what a rank has posted in this step, which must be n bytes. It is to be read
-	// only, until the next step.
+	// Read returns what a rank has posted in this step, which must be n bytes. The slice is
+	// read-only and valid until the next step.
 	Read(ctx context.Context, rank, n int) ([]byte, error)
 }
 
-// MaxSteps bounds the steps of one call over a SharedBuffer whose ranks post 64 KiB at a time.
+// MaxSteps is the maximum number of steps of one call over a SharedBuffer whose ranks post 64 KiB
+// at a time.
 const MaxSteps = 1 << 12
 
-// sharedBufferName is what a choice calls it. It is no line of the table: it has no schedule, for it sends no
-// messages.
+// sharedBufferName is the name of this choice. It is not a line of the table: it has no schedule,
+// because it sends no messages.
 const sharedBufferName = "shared-buffer"
 
 const (
-	// Up to these lengths who wants the result of an allreduce, or of a reduce, reduces the whole vector
-	// itself; of longer ones each rank reduces its share, which takes another step.
+	// Up to these lengths every rank that wants the result of an allreduce, or of a reduce, reduces
+	// the whole vector itself; of longer ones each rank reduces its share, which takes another
+	// step.
 	wholeAllreduce = 4 << 10
 	wholeReduce    = 64 << 10
 
-	// bcastPiece is in what pieces a bcast goes, so that others read while the root writes, and
-	// maxBcast how long a vector may be: messages have the longer ones copied once.
+	// bcastPiece is the size of a bcast's pieces, so that others read while the root writes, and
+	// maxBcast the maximum length of a vector: longer messages are copied only once.
 	bcastPiece = 32 << 10
 	maxBcast   = 512 << 10
 
-	// Up to these lengths blocks that are only moved go over a shared buffer: messages have the longer ones
-	// copied once.
+	// Up to these lengths blocks that are only moved go over a shared buffer: longer messages are
+	// copied only once.
 	maxScatter   = 64 << 10
 	maxGather    = 512 << 10
 	maxExchanged = 1 << 20
 
-	// maxSharing is how many ranks may share one.
+	// maxSharing is the maximum number of ranks that share one buffer.
 	maxSharing = 64
 
-	// maxSharedBufferBytes bounds vectors that are reduced in several steps, and fewScan the ranks of
-	// a scan of such: each reduces what all below it have posted.
+	// maxSharedBufferBytes bounds vectors that are reduced in several steps, and fewScan the ranks
+	// of a scan of such vectors: each rank reduces what all below it have posted.
 	maxSharedBufferBytes = 64 << 20
 	fewScan              = 8
 )
 
-// fitsSharedBuffer reports whether the call of this shape is for a shared buffer on which a rank posts so much at a
-// time. All ranks come to the same answer.
+// fitsSharedBuffer reports whether a call of this shape may use a shared buffer on which a rank
+// posts up to piece bytes at a time. All ranks get the same answer.
 func fitsSharedBuffer(collective string, s Shape, size, piece int) bool {
 	if size > maxSharing {
 		return false
@@ -92,7 +95,7 @@ type posting struct {
 	Args
 }
 
-// overSharedBuffer carries out a call that is right and fits.
+// overSharedBuffer carries out a checked call that fits.
 func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, collective string) error {
 	c := posting{SharedBuffer: b, rank: p.rank, size: p.size, Args: *a}
 	var err error
@@ -136,8 +139,8 @@ func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, 
 	return nil
 }
 
-// pieces calls f with the place and the length of each piece of n bytes, of at most piece bytes and
-// whole elements; once if there are none.
+// pieces calls f with the offset and the length of each piece of n bytes, each of at most piece
+// bytes and whole elements; once if n is 0.
 func pieces(n, piece, elem int, f func(at, n int) error) error {
 	piece = piece / elem * elem
 	for at := 0; ; at += piece {
@@ -171,7 +174,7 @@ func (c *posting) gather(ctx context.Context, wanted bool) error {
 	})
 }
 
-// cut returns the same piece of the block for each rank.
+// cut returns the same piece of each rank's block.
 func (c *posting) cut(b []byte, block, at, n int) [][]byte {
 	c.parts = c.parts[:0]
 	for r := range c.size {
@@ -198,7 +201,7 @@ func (c *posting) scatter(ctx context.Context) error {
 	})
 }
 
-// place posts the rank's own block and puts that of every rank where slot says.
+// place posts the rank's own block and copies that of every rank to its slot.
 func (c *posting) place(ctx context.Context, own []byte, slot func(rank int) []byte) error {
 	if err := c.Post(ctx, own); err != nil {
 		return err
@@ -218,7 +221,7 @@ func (c *posting) place(ctx context.Context, own []byte, slot func(rank int) []b
 	return nil
 }
 
-// alltoall may have one buffer for both: of a piece all is posted before anything is received.
+// alltoall may have one buffer for both: all of a piece is posted before anything is received.
 func (c *posting) alltoall(ctx context.Context) error {
 	block := len(c.Send) / c.size
 	return pieces(block, c.Posts()/c.size, 1, func(at, n int) error {
@@ -240,7 +243,7 @@ func (c *posting) alltoall(ctx context.Context) error {
 func (c *posting) reduceBlocks(ctx context.Context) error {
 	block, piece := len(c.Recv), c.Posts()/c.size
 	if block > piece && offsetIn(c.Send, c.Recv) >= 0 {
-		c.Send = bytes.Clone(c.Send) // results would overwrite what is yet to be posted
+		c.Send = bytes.Clone(c.Send) // results would overwrite data not yet posted
 	}
 	return pieces(block, piece, c.Op.Elem, func(at, n int) error {
 		if err := c.PostParts(ctx, c.cut(c.Send, block, at, n)); err != nil {
@@ -260,8 +263,7 @@ func (c *posting) scan(ctx context.Context, end int) error {
 	})
 }
 
-// fold reduces into to, from the last rank on, so that the order is that of the ranks, and always the
-// same.
+// fold reduces into to, from the last rank down, so that the order is always that of the ranks.
 func (c *posting) fold(ctx context.Context, to []byte, end, n, at int) error {
 	for r := end - 1; r >= 0; r-- {
 		p, err := c.Read(ctx, r, n)
@@ -277,8 +279,8 @@ func (c *posting) fold(ctx context.Context, to []byte, end, n, at int) error {
 	return nil
 }
 
-// reduce leaves the result with those who want it. They reduce vectors of at most whole bytes themselves.
-// Of longer ones, piece by piece, each rank reduces its share and posts it.
+// reduce leaves the result at the ranks that want it. They reduce vectors of at most whole bytes
+// themselves. Of longer ones, piece by piece, each rank reduces its share and posts it.
 func (c *posting) reduce(ctx context.Context, wanted bool, whole int) error {
 	if len(c.Send) <= min(whole, c.Posts()) {
 		if err := c.Post(ctx, c.Send); err != nil || !wanted {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// counter is a shared buffer on which all ranks post what nobody looks at. It counts the steps.
+// counter is a shared buffer whose posts are not read. It counts the steps.
 type counter struct {
 	piece, steps int
 	zeros        []byte
@@ -18,7 +18,8 @@ func (c *counter) Read(_ context.Context, _, n int) ([]byte, error) {
 	return c.zeros[:n], nil
 }
 
-// TestSharedBufferSteps: the longest call that a shared buffer is for has no more steps than stamps are kept for.
+// TestSharedBufferSteps: the longest call that uses a shared buffer has no more steps than stamps
+// are kept for.
 func TestSharedBufferSteps(t *testing.T) {
 	const piece = 64 << 10
 	ctx := context.Background()

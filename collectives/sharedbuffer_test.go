@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// memSharedBuffer is a shared buffer on which nobody may be more than a step ahead. What a rank has read is
-// overwritten as soon as it may be, so that a call that reads later than that is found out.
+// memSharedBuffer is a shared buffer on which no rank may be more than a step ahead. What a rank
+// has read is overwritten as soon as it may be, so that a late read is detected.
 type memSharedBuffer struct {
 	mu    sync.Mutex
 	turn  *sync.Cond
@@ -34,7 +34,7 @@ type sharedBufferComm struct {
 	*memComm
 	b     *memSharedBuffer
 	piece int
-	most  int // that it has posted at a time
+	most  int // maximum length of a post
 }
 
 var _ collectives.SharedBuffer = (*sharedBufferComm)(nil)
@@ -45,7 +45,7 @@ func (c *sharedBufferComm) PostParts(ctx context.Context, parts [][]byte) error 
 	return c.Post(ctx, bytes.Join(parts, nil))
 }
 
-// until waits for what other ranks do. It is called with b.mu.
+// until waits for other ranks until done returns true. The caller must hold b.mu.
 func (b *memSharedBuffer) until(ctx context.Context, done func() bool) error {
 	if done() {
 		return nil
@@ -69,7 +69,7 @@ func (c *sharedBufferComm) Post(ctx context.Context, p []byte) error {
 	}
 	cell := &c.b.said[c.rank][next%2]
 	for i := range *cell {
-		(*cell)[i] = canary // nobody may read it any more
+		(*cell)[i] = canary // no rank may read it any more
 	}
 	*cell, c.b.steps[c.rank] = bytes.Clone(p), next
 	c.b.turn.Broadcast()
@@ -89,8 +89,8 @@ func (c *sharedBufferComm) Read(ctx context.Context, rank, n int) ([]byte, error
 	return p, nil
 }
 
-// TestSharedBuffer: every collective, over a shared buffer, does what the oracle says, and sends no message where
-// the shared buffer is to be used.
+// TestSharedBuffer: every collective over a shared buffer gives the oracle's result, and sends no
+// message where the shared buffer applies.
 func TestSharedBuffer(t *testing.T) {
 	const piece = 1 << 10
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -152,7 +152,7 @@ func checkSharedBuffer(t *testing.T, label, collective string, e exercise, in bo
 	}
 }
 
-// TestSharedBufferForced: who forces an algorithm gets it.
+// TestSharedBufferForced: a forced algorithm is used.
 func TestSharedBufferForced(t *testing.T) {
 	w, b := newWorld(2), newMemSharedBuffer(2)
 	comms := w.comms()

@@ -10,17 +10,17 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// Needs says what an algorithm needs for a right result.
+// Needs says what an algorithm needs for a correct result.
 type Needs uint8
 
 const (
-	// Nothing: any operator, and ranks that lie anywhere.
+	// Nothing allows any operator, and ranks in any layout.
 	Nothing Needs = iota
-	// Commutative operators alone.
+	// Commutative requires a commutative operator.
 	Commutative
-	// CommutativeOrOrdered is a commutative operator or an ordered Layout.
+	// CommutativeOrOrdered requires a commutative operator or an ordered Layout.
 	CommutativeOrOrdered
-	// Ordered is an ordered Layout.
+	// Ordered requires an ordered Layout.
 	Ordered
 )
 
@@ -30,16 +30,16 @@ type Algorithm struct {
 	Collective string
 	// Name is unique within the collective, "ring".
 	Name string
-	// Summary says in a few words what it is good for.
+	// Summary says in a few words when it is best.
 	Summary string
 
-	// Needs restricts it; where it would give wrong results it refuses.
+	// Needs restricts it; where it would give wrong results it is refused.
 	Needs Needs
-	// Places tells that it makes use of where ranks are. Where all are together it
-	// does what another one does.
+	// Places reports whether it uses where ranks are. Where all are together it does the same as
+	// another algorithm.
 	Places bool
-	// Flits is the number of pieces that it cuts messages between places into, or all if
-	// it does not know places, at most, unless Find is told another; 0 if it cuts none.
+	// Flits is the maximum number of pieces into which it cuts messages between places (all
+	// messages, if it does not use places), unless Find is given another; 0 if it cuts none.
 	Flits int
 
 	// MinBytes, MaxBytes and MinRanks say where it is chosen among ranks that are
@@ -47,12 +47,12 @@ type Algorithm struct {
 	// works, only slower.
 	MinBytes, MaxBytes, MinRanks int
 
-	plan func(p *plan) // has p do one rank's part
+	plan func(p *plan) // makes p one rank's part
 }
 
-// table lists every algorithm. Choosing among ranks that are together takes the first
-// line of a collective that fits, so each collective has a line that fits everything.
-// The limits are round figures for a network inside one site.
+// table lists every algorithm. For ranks that are together the first line of a collective that fits
+// is chosen, so each collective has a line that fits everything. The limits are round figures for a
+// network inside one site.
 var table = []Algorithm{
 	{Collective: "barrier", Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
 	{Collective: "barrier", Name: "two-level", Summary: "one message between each two places", Places: true, plan: barrierTwoLevel},
@@ -150,9 +150,9 @@ func Names() []string {
 	return out
 }
 
-// Find returns the algorithm with the given names. With a number of flits behind it,
-// "two-level:8", the name is that of the algorithm that cuts into so many; see Flits.
-// The error lists the names there are.
+// Find returns the algorithm with the given names. A name followed by a number of flits,
+// "two-level:8", is the algorithm with messages cut into that many; see Flits. The error lists the
+// names that exist.
 func Find(collective, name string) (Algorithm, error) {
 	base, flits, cut := strings.Cut(name, ":")
 	var have []string
@@ -176,7 +176,7 @@ func Find(collective, name string) (Algorithm, error) {
 	return Algorithm{}, fmt.Errorf("collectives: %s has no algorithm %q, have %s", collective, name, strings.Join(have, ", "))
 }
 
-// maxFlits bounds what a message is cut into.
+// maxFlits is the maximum number of pieces into which a message is cut.
 const maxFlits = 1024
 
 // cut returns the algorithm with so many flits.
@@ -188,7 +188,7 @@ func (a Algorithm) cut(flits int) Algorithm {
 	return a
 }
 
-// refuses returns why it would give a wrong result; nil if it would not.
+// refuses returns why the algorithm would give a wrong result; nil if it would not.
 func (a Algorithm) refuses(commutative, ordered bool) error {
 	switch {
 	case a.Needs == Commutative && !commutative:
@@ -201,8 +201,8 @@ func (a Algorithm) refuses(commutative, ordered bool) error {
 	return nil
 }
 
-// Schedule returns what a rank of a communicator does in a call. The arguments must be
-// right; of the buffers only the lengths are looked at, and whether one lies in the other.
+// Schedule returns what a rank of a communicator does in a call. The arguments must be valid; only
+// the buffers' lengths are used, and whether one lies in the other.
 func (a Algorithm) Schedule(rank, size int, l Layout, args *Args) *schedule.Schedule {
 	what := args.call(a.Collective)
 	return a.schedule(rank, size, l, &what)
@@ -214,9 +214,9 @@ func (a Algorithm) schedule(rank, size int, l Layout, c *call) *schedule.Schedul
 	return p.b.Done()
 }
 
-// Run carries out the call with this algorithm, whatever its shape. Every rank
-// must run the same one. Arguments are checked as by the collective's own
-// function, and what would give a wrong result is refused.
+// Run carries out the call with this algorithm, whatever its shape. Every rank must run the same
+// one. Arguments are checked as by the collective's own function, and an algorithm that would give
+// a wrong result is refused.
 func (a Algorithm) Run(ctx context.Context, c Comm, args *Args) error {
 	if a.plan == nil {
 		return fmt.Errorf("collectives: not an algorithm of the table, take one from Find: %w", ErrArgument)
@@ -233,7 +233,7 @@ func (a Algorithm) Run(ctx context.Context, c Comm, args *Args) error {
 	return a.run(ctx, c, args, &what)
 }
 
-// run carries out a call that is right, and names the algorithm in the error.
+// run carries out a checked call, and names the algorithm in the error.
 func (a Algorithm) run(ctx context.Context, c Comm, args *Args, what *call) error {
 	p := c.Planner()
 	k, r := p.prepare(a, what)

@@ -48,7 +48,7 @@ func TestChooseTogether(t *testing.T) {
 	}
 }
 
-// Whatever the shape, there is an algorithm, and names are unique.
+// Every shape has an algorithm, and names are unique.
 func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
 	names := collectives.Names()
 	if len(names) != 16 {
