@@ -1,11 +1,11 @@
-// Package bound says how long a collective call between sites takes at least, whatever
-// the algorithm: what has to cross the boundary of one site, at the rate of that site's
-// link, one latency late. It knows no algorithm and measures nothing; everything is
-// arithmetic on its arguments, and it keeps no state.
+// Package bound returns the minimum duration of a collective call between sites, whatever the
+// algorithm: the bytes that must cross the boundary of one site, at the rate of that site's link,
+// plus one latency. It knows no algorithm and measures nothing; everything is arithmetic on its
+// arguments, and it keeps no state.
 //
-// The model: Sites sites of Ranks ranks each; any two sites are Latency apart; each
-// site's link carries Rate bytes a second both ways at once, whichever sites they
-// come from or go to; what happens inside a site takes no time.
+// The model: Sites sites of Ranks ranks each; any two sites are Latency apart; each site's link
+// carries Rate bytes per second both ways at once, whichever sites they come from or go to; what
+// happens inside a site takes no time.
 //
 //	barrier                     L
 //	bcast, reduce               L + m/B
@@ -16,13 +16,13 @@
 //	allreduce                   L + 2 (S-1)/S m/B
 //	alltoall(v, w)              L + n (N-n) m/B
 //
-// Each is a cut: a rank of another site begins to receive no sooner than L, and then
-// its link is busy for as long as what must come in takes. For an allreduce what a site
-// sends and receives of others' parts counts, which is least where each of S sites
-// reduces one part of S (2(S-1)/S m), and m where there are two. For a scan each run of
-// a site's ranks which has others below it must learn of a vector: the sum of what lies
-// between it and the site's run before. With an operator like addition no two of these tell of each
-// other, so that each crosses for itself.
+// Each bound is a cut: a rank of another site begins to receive no sooner than L, and then its link
+// is busy for as long as the required bytes take to arrive. For an allreduce a site sends and
+// receives the others' parts, which is least where each of S sites reduces one part of S (2(S-1)/S
+// m), and m where there are two. For a scan each run of a site's ranks with other sites' ranks
+// below it must receive a vector: the reduction of the ranks between it and the site's previous
+// run. With an operator like addition no two of these vectors determine each other, so each crosses
+// separately.
 package bound
 
 import (
@@ -37,11 +37,11 @@ type Grid struct {
 	Sites   int           // S, at least 1
 	Ranks   int           // n, at each site
 	Latency time.Duration // L, one way between any two sites
-	Rate    float64       // B, bytes a second of each site's link, each way; 0: without bound
-	Dealt   bool          // the sites take turns in the order of the ranks; else those of a site follow one another
+	Rate    float64       // B, bytes per second of each site's link, each way; 0: unlimited
+	Dealt   bool          // ranks are dealt to the sites round robin; else those of a site are consecutive
 }
 
-// crossing says how many times a rank's bytes must cross the boundary of some site.
+// crossing returns how many times a rank's bytes must cross the boundary of some site.
 var crossing = map[string]func(g Grid) float64{
 	"barrier":              func(Grid) float64 { return 0 },
 	"bcast":                func(Grid) float64 { return 1 },
@@ -62,11 +62,11 @@ var crossing = map[string]func(g Grid) float64{
 	"alltoallw":            func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
 }
 
-// remoteRanks is N-n, the ranks of all sites but one.
+// remoteRanks returns N-n, the ranks of all sites but one.
 func (g Grid) remoteRanks() float64 { return float64((g.Sites - 1) * g.Ranks) }
 
-// runs is how many runs of ranks that follow one another the last site has, the only one below
-// which others always lie.
+// runs returns the number of runs of consecutive ranks of the last site, the only site below whose
+// runs there are always others.
 func (g Grid) runs() float64 {
 	if g.Dealt {
 		return float64(g.Ranks)
@@ -84,10 +84,10 @@ func Collectives() []string {
 	return names
 }
 
-// Of returns how long a call takes at least. bytes is what the collective's count
-// stands for in MPI: the vector of a bcast, reduce, allreduce or scan, one rank's block
-// of a gather, scatter, allgather or reduce_scatter, and what one rank has for
-// one other in an alltoall. Within one site the model says nothing: 0.
+// Of returns the minimum duration of a call. bytes is what the collective's count stands for in
+// MPI: the vector of a bcast, reduce, allreduce or scan, one rank's block of a gather, scatter,
+// allgather or reduce_scatter, and what one rank has for one other in an alltoall. Within one site
+// the bound is 0.
 func Of(collective string, g Grid, bytes int) (time.Duration, error) {
 	times, ok := crossing[collective]
 	switch {

@@ -10,7 +10,7 @@ import (
 const (
 	kib  = 1 << 10
 	mib  = 1 << 20
-	gbit = 1e9 / 8 // bytes a second
+	gbit = 1e9 / 8 // bytes per second
 )
 
 // wide is four sites of 16 ranks, 20 ms there and back, 1 Gbit/s.
@@ -35,7 +35,7 @@ func TestOf(t *testing.T) {
 		{"exscan", wide, mib, 18.4},
 		{"scan", dealt, mib, 250.7},
 		{"exscan", dealt, 64 * kib, 19.4},
-		{"bcast", dealt, mib, 65.7}, // does not mind the order
+		{"bcast", dealt, mib, 65.7}, // independent of the order
 		{"allreduce", wide, 8, 10},
 		{"allreduce", wide, mib, 22.6},
 		{"allreduce", wide, 64 * mib, 815},

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// flits is what the head of a place does in a broadcast of so many flits over so many
-// lanes: it receives each piece from far away, passes it to two others at home and
-// reduces it.
+// flits is what the head of a place does in a broadcast of n flits over several lanes: it receives
+// each piece from another site, forwards it to two ranks of its place and reduces it.
 func flits(n, lanes int) *Schedule {
 	b := NewBuilder(0, 3+lanes)
 	size := n * lanes * 8
@@ -33,7 +32,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// at is a Comm whose messages are there at once.
+// at is a Comm whose messages arrive at once.
 type at struct{}
 
 func (at) Isend(int, int, []byte) Request                       { return at{} }
@@ -64,7 +63,7 @@ func BenchmarkRunner(b *testing.B) {
 	}
 }
 
-// ring is an allgather of so many blocks around a ring.
+// ring is an allgather of n blocks around a ring.
 func ring(ranks, n int) (all []*Schedule) {
 	for r := range ranks {
 		b := NewBuilder(r, ranks)

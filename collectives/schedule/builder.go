@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Builder makes the Schedule of a rank, step by step. It is for one goroutine. Empty
-// messages are messages, too: ranks that disagree about a length are to hear of it
-// and not to wait. It panics on what no algorithm can mean: a message to the rank
-// itself, or operands of different lengths.
+// Builder makes the Schedule of a rank, step by step. It is for one goroutine. It adds empty
+// messages too, so that ranks that disagree about a length get an error instead of blocking. It
+// panics on steps that are errors in the algorithm: a message to the rank itself, or operands of
+// different lengths.
 type Builder struct {
 	s       Schedule
-	inPlace int // where in Output the Input lies, or -1
-	within  int // where in Input the Output lies, or -1
+	inPlace int // offset of Input in Output, or -1
+	within  int // offset of Output in Input, or -1
 	sent    []int
 	got     []int
 	uses    [spaces]uses
-	seen    int    // how many steps the following two know of
-	ends    []int  // steps, but signals, that no later one but signals depends on
+	seen    int    // number of steps that the following two include
+	ends    []int  // steps, except signals, that no later step except signals depends on
 	after   []int  // for add
 	spare   []int  // memory for the steps' After
-	waited  []bool // of each step, whether such a later one does
+	waited  []bool // of each step, whether such a later one depends on it
 }
 
 // NewBuilder begins the schedule of a rank.
@@ -32,15 +32,14 @@ func NewBuilder(rank, size int) *Builder {
 	return &Builder{s: Schedule{Rank: rank, Size: size}, inPlace: -1, within: -1, sent: counts[:size], got: counts[size:]}
 }
 
-// InPlace says that there is no Input of its own: it lies in Output from byte off
-// on (MPI_IN_PLACE). It is to be called first.
+// InPlace says that there is no separate Input: it lies in Output from byte off on (MPI_IN_PLACE).
+// It must be called first.
 func (b *Builder) InPlace(off int) { b.inPlace = off }
 
-// Within says that the Output is a part of the Input, from byte off on. It is to be
-// called first.
+// Within says that the Output is a part of the Input, from byte off on. It must be called first.
 func (b *Builder) Within(off int) { b.within = off }
 
-// Rank returns whose schedule it is, and of how many.
+// Rank returns the rank of the schedule, and the number of ranks.
 func (b *Builder) Rank() (rank, size int) { return b.s.Rank, b.s.Size }
 
 // Scratch returns n bytes that nothing else uses.
@@ -64,9 +63,8 @@ func (b *Builder) Receive(from int, to Region) {
 	b.got[from]++
 }
 
-// Signal adds an empty message to another rank, of which it is only wanted that it
-// comes. It goes when all that was added before is done, but other Signals, for which it
-// does not wait.
+// Signal adds an empty message to another rank, whose arrival is all that matters. It is sent when
+// every earlier step is done, except other Signals, for which it does not wait.
 func (b *Builder) Signal(to int) {
 	b.peer(to)
 	b.noteSpace()
@@ -76,15 +74,15 @@ func (b *Builder) Signal(to int) {
 	b.sent[to]++
 }
 
-// Await adds the receipt of another rank's Signal. A Signal that is added later goes
-// after it has come.
+// Await adds the receive of another rank's Signal. A Signal that is added later is sent after it
+// has arrived.
 func (b *Builder) Await(from int) {
 	b.peer(from)
 	b.s.Steps = append(b.s.Steps, Step{Kind: Receive, Peer: from, Slot: b.got[from]})
 	b.got[from]++
 }
 
-// Copy adds a copy. Of bytes onto themselves it adds nothing.
+// Copy adds a copy. It adds nothing for a copy of bytes onto themselves.
 func (b *Builder) Copy(to, from Region) {
 	from, to = b.real(from), b.real(to)
 	equal(from, to)
@@ -102,7 +100,7 @@ func (b *Builder) Reduce(to, from Region) {
 	}
 }
 
-// Done returns the schedule. The Builder is not to be used any more.
+// Done returns the schedule. The Builder must not be used afterwards.
 func (b *Builder) Done() *Schedule {
 	b.s.links = b.s.link()
 	return &b.s
@@ -131,8 +129,8 @@ func (b *Builder) real(r Region) Region {
 	return r
 }
 
-// add appends a step that depends on every earlier one that writes what it touches, or
-// touches what it writes; directly, or by way of others.
+// add appends a step that depends, directly or through others, on every earlier step that writes
+// bytes it touches, or touches bytes it writes.
 func (b *Builder) add(s Step) {
 	n := int32(len(b.s.Steps))
 	after := b.after[:0]
@@ -165,7 +163,7 @@ func (b *Builder) keep(after []int) []int {
 	return kept
 }
 
-// noteSpace brings ends up to date. All steps that it does not yet know are no signals.
+// noteSpace brings ends up to date. None of the steps that it adds is a signal.
 func (b *Builder) noteSpace() {
 	for ; b.seen < len(b.s.Steps); b.seen++ {
 		for _, a := range b.s.Steps[b.seen].After {

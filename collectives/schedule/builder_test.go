@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The dependencies that the Builder finds are, followed to their ends, those of every
-// pair of steps of which one writes what the other touches; and each is one of these.
+// The Builder's dependencies, followed transitively, are those of every pair of steps of which one
+// writes bytes that the other touches; and each is such a pair.
 func TestDependencies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -66,7 +66,7 @@ func random(rng *rand.Rand, n int) *Schedule {
 	return b.Done()
 }
 
-// conflict is the definition.
+// conflict is the definition of a dependency.
 func conflict(a, b Step) bool {
 	uses := func(s Step) (reads, writes []Region) {
 		if s.Kind != Receive {

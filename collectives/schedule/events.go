@@ -2,10 +2,10 @@ package schedule
 
 import "time"
 
-// event is that something can begin, or has ended.
+// event is the beginning or the end of something.
 type event struct {
 	at   time.Duration
-	seq  uint32 // events of one time happen in the order in which they were foreseen
+	seq  uint32 // events of one time happen in the order in which they were scheduled
 	rank int32
 	item int32 // a step of the rank, or a message to it
 	what happening
@@ -14,26 +14,26 @@ type event struct {
 type happening uint8
 
 const (
-	ready   happening = iota // what the step waits for is done
-	leave                    // the message comes to the path of its sender's site
+	ready   happening = iota // the steps that the step waits for are done
+	leave                    // the message reaches the path of its sender's site
 	left                     // that path is free again
-	reach                    // the message's beginning comes to the path of its receiver's site
-	knock                    // it comes to the path of its receiver, within the site
+	reach                    // the message's beginning reaches the path of its receiver's site
+	knock                    // it reaches the path of its receiver, within the site
 	arrival                  // of the message
-	landing                  // of one that had to wait for its connection
-	done                     // the step is
+	landing                  // of a message that had to wait for its connection
+	done                     // the step is done
 )
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-// events are those to come, in order. Most come at the very time at which they are
-// foreseen, after all others of that time.
+// events is the queue of future events, in order. Most are scheduled for the current time, after
+// all others of that time.
 type events struct {
 	now   time.Duration
 	seq   uint32
-	today []event // foreseen for the time at which they were
+	today []event // scheduled for the time at which they were added
 	next  int     // the first of these that has not been taken
-	later []event // a heap: none comes before the one at half its number
+	later []event // a heap: none comes before its parent, the one at half its index
 }
 
 func (q *events) push(e event) {
@@ -56,7 +56,7 @@ func (q *events) push(e event) {
 	q.later[i] = e
 }
 
-// take returns the next event. Its time is now.
+// take returns the next event. Its time becomes the current time.
 func (q *events) take() (e event, any bool) {
 	if q.next < len(q.today) && (len(q.later) == 0 || q.later[0].at > q.now) {
 		e = q.today[q.next]

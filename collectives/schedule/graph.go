@@ -1,15 +1,15 @@
 package schedule
 
-// graph is what whoever carries out a schedule asks of it at every step.
+// graph holds the dependencies that Run and Simulate look up at every step.
 type graph struct {
-	waits  []int32 // how many steps each waits for
-	first  []int32 // where in frees those begin that wait for a step, and for the next one
+	waits  []int32 // number of steps that each waits for
+	first  []int32 // where the steps that wait for a step begin in frees, and those of the next step
 	frees  []int32
-	behind []int32 // of a message, the next one of its kind with the same peer, Slots further; else -1
-	turn   []bool  // whether it has none before it
+	behind []int32 // of a message, the next one of its kind with the same peer, Slots later; else -1
+	turn   []bool  // whether no message precedes it so
 }
 
-// graph returns that of the schedule. It is there from the beginning if a Builder made it.
+// graph returns the graph of the schedule. A Builder makes it together with the schedule.
 func (s *Schedule) graph() *graph {
 	if s.links != nil {
 		return s.links
@@ -31,7 +31,7 @@ func (s *Schedule) link() *graph {
 		}
 	}
 	end := int32(0)
-	for i := range n { // to where each one's end, from where it is filled backwards
+	for i := range n { // to the end of each step's part, which is filled backwards
 		end += g.first[i]
 		g.first[i] = end
 	}
@@ -46,13 +46,13 @@ func (s *Schedule) link() *graph {
 	return g
 }
 
-// queue finds which message is behind which. In most schedules none is.
+// queue finds which message follows which. In most schedules none does.
 func (s *Schedule) queue(g *graph) {
 	type place struct {
 		kind       Kind
 		peer, slot int
 	}
-	var at map[place]int32 // of those that have one behind or before them
+	var at map[place]int32 // of those that have a successor or a predecessor
 	for i := range s.Steps {
 		g.behind[i] = -1
 		step := &s.Steps[i]
@@ -76,5 +76,5 @@ func (s *Schedule) queue(g *graph) {
 	}
 }
 
-// successors returns the steps that wait for one.
+// successors returns the steps that wait for step i.
 func (g *graph) successors(i int) []int32 { return g.frees[g.first[i]:g.first[i+1]] }

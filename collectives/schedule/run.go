@@ -8,68 +8,67 @@ import (
 
 // Comm carries the messages of one call of one rank.
 type Comm interface {
-	// Isend starts to send a message, and Irecv to receive one of exactly len(buf)
-	// bytes. buf is the request's until that is complete. Between a pair of ranks
-	// messages match receives of their slot, from 0 to Slots-1, in the order in which
-	// both were started: a message of another slot may overtake.
+	// Isend starts to send a message, and Irecv to receive one of exactly len(buf) bytes. buf
+	// belongs to the request until the request is complete. Between a pair of ranks messages match
+	// receives of their slot, from 0 to Slots-1, in the order in which both were started: a message
+	// of another slot may overtake.
 	Isend(dst, slot int, buf []byte) Request
 	Irecv(src, slot int, buf []byte) Request
 
-	// WaitAny waits until one of the requests, of which there is one at least, is
-	// complete, and returns which. It returns an error only when ctx is done before. If
-	// first is not negative, that request is likely to be complete before the others,
-	// and looking after it alone will do for a while.
+	// WaitAny waits until at least one of the requests, of which there must be one, is complete,
+	// and returns its index. It returns an error only when ctx is done first. If first is not
+	// negative, that request is likely to complete before the others, and watching it alone is
+	// enough for a while.
 	WaitAny(ctx context.Context, requests []Request, first int) (int, error)
 }
 
-// Slots is how many messages of a pair can be under way in any order. Of those that are that
-// far apart one is started after the other.
+// Slots is how many messages of a pair can be in transit in any order. Messages that far apart are
+// started one after the other.
 const Slots = 256
 
-// Request is a message under way.
+// Request is a message in transit.
 type Request interface {
-	// Done reports whether Wait would return at once. It need not look at what has come
-	// only now.
+	// Done reports whether Wait would return at once. It need not notice the most recent arrivals.
 	Done() bool
 
-	// Wait returns when the message is sent or received, or has failed; or, when ctx is
-	// done before, has been given up. The buffer is not touched after it.
+	// Wait returns when the message is sent or received, or has failed, or, if ctx is done first,
+	// has been cancelled. The buffer is not touched after it.
 	Wait(ctx context.Context) error
 }
 
-// Run has a rank carry out its schedule. Whatever it returns, none of the memory is
-// used any more when it does. Steps that wait for nothing are begun in the order of
-// the list. When one fails the others are given up, and the error is the first one's.
+// Run carries out a rank's schedule. When it returns, even with an error, none of the memory is
+// used any more. Steps that wait for nothing begin in the order of the list. When one fails the
+// others are cancelled, and the error is that of the first failure.
 func Run(ctx context.Context, c Comm, s *Schedule, m *Memory, op Apply) error {
 	return NewRunner(s).Run(ctx, c, m, op)
 }
 
-// Runner runs a schedule any number of times, one after the other, and allocates
-// nothing for it. It is for one goroutine at a time.
+// Runner runs a schedule any number of times, one run after the other, without allocating. It is
+// for one goroutine at a time.
 type Runner struct {
 	s     *Schedule
 	g     *graph
-	waits []int32   // how many steps each yet waits for
-	turn  []bool    // whether the one before it of its pair and slot, if any, has been started
-	held  []bool    // whether it could begin before its turn
-	queue int       // how many are held
+	waits []int32   // number of steps that each still waits for
+	turn  []bool    // whether its predecessor of the same pair and slot, if any, has been started
+	held  []bool    // whether it was ready before its turn
+	queue int       // number of held messages
 	ready []int32   // steps that can begin
-	open  []Request // messages under way
-	steps []int32   // what they are
+	open  []Request // messages in transit
+	steps []int32   // their steps
 
-	c  Comm // of this run
+	c  Comm // of the current run
 	m  *Memory
 	op Apply
 }
 
-// NewRunner returns one for the schedule.
+// NewRunner returns a Runner for the schedule.
 func NewRunner(s *Schedule) *Runner {
 	n := len(s.Steps)
 	ints, bools := make([]int32, n), make([]bool, 2*n)
 	return &Runner{s: s, g: s.graph(), waits: ints, turn: bools[:n], held: bools[n:]}
 }
 
-// Run is the function Run with its schedule.
+// Run is the function Run with the Runner's schedule.
 func (r *Runner) Run(ctx context.Context, c Comm, m *Memory, op Apply) error {
 	r.prepare(c, m, op)
 	err := r.run(ctx)
@@ -82,7 +81,7 @@ func (r *Runner) Run(ctx context.Context, c Comm, m *Memory, op Apply) error {
 	return err
 }
 
-// prepare goes to the beginning.
+// prepare resets the Runner for a run.
 func (r *Runner) prepare(c Comm, m *Memory, op Apply) {
 	copy(r.waits, r.g.waits)
 	copy(r.turn, r.g.turn)
@@ -95,8 +94,8 @@ func (r *Runner) prepare(c Comm, m *Memory, op Apply) {
 	}
 }
 
-// giveUp ends what is under way, of each pair the last message first: while a message is
-// there those before it are, too, and it is never taken for one of them.
+// giveUp cancels the messages in transit, for each pair the last message first: as long as a
+// message exists the earlier ones do too, so it is never mistaken for one of them.
 func (r *Runner) giveUp(ctx context.Context) {
 	over, cancel := context.WithCancel(ctx)
 	cancel()
@@ -136,7 +135,7 @@ func (r *Runner) run(ctx context.Context) error {
 	}
 }
 
-// close takes a message out of the open ones, and says which step it is.
+// close removes a message from the open ones, and returns its step.
 func (r *Runner) close(k int) (i int32, q Request) {
 	last := len(r.open) - 1
 	i, q = r.steps[k], r.open[k]
@@ -146,8 +145,8 @@ func (r *Runner) close(k int) (i int32, q Request) {
 	return i, q
 }
 
-// next returns which of the open messages is complete. It looks out for the one that comes
-// first in the list of steps, receives before sends: nobody else's link need be read meanwhile.
+// next returns which of the open messages is complete. It watches the one that comes first in the
+// list of steps, receives before sends, so that no other peer's link need be read meanwhile.
 func (r *Runner) next(ctx context.Context) (int, error) {
 	first := 0
 	for k, q := range r.open {
@@ -185,9 +184,9 @@ func (r *Runner) begin(i int32) error {
 	return nil
 }
 
-// message starts a message, and those that were held for it, once it is its turn among
-// those of its pair and slot. Nobody waits for ever: of all messages that ranks hold or wait for,
-// the one that comes first in the order of the lists is held by none.
+// message starts a message, and those that were held for it, once it is its turn among those of its
+// pair and slot. There is no deadlock: of all messages that ranks hold or wait for, the one that
+// comes first in the order of the lists is not held.
 func (r *Runner) message(i int32) {
 	if !r.turn[i] {
 		r.held[i] = true

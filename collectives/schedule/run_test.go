@@ -13,7 +13,7 @@ import (
 // letter names a message.
 type letter struct{ from, to, slot, number int }
 
-// post carries messages between goroutines, each held back for a moment.
+// post carries messages between goroutines, each delayed briefly.
 type post struct {
 	mu    sync.Mutex
 	boxes map[letter]chan []byte
@@ -68,7 +68,7 @@ func (c *postComm) Isend(dst, slot int, buf []byte) Request {
 		if l == c.p.fails {
 			return errLost
 		}
-		time.Sleep(time.Duration(rand.IntN(30)) * time.Microsecond) // buf must stay as it is meanwhile
+		time.Sleep(time.Duration(rand.IntN(30)) * time.Microsecond) // buf must stay unchanged meanwhile
 		c.p.box(l) <- bytes.Clone(buf)
 		return nil
 	})
@@ -139,7 +139,7 @@ func runAll(ctx context.Context, p *post, all []*Schedule, m []Memory) []error {
 	return errs
 }
 
-// Run does with messages what the simulator does without.
+// Run gives the same result with messages as the simulator without.
 func TestRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -155,7 +155,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A Runner does the same as often as it is asked to, also after a run that failed.
+// A Runner gives the same result in every run, also after a run that failed.
 func TestRunnerRunsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -201,15 +201,14 @@ func TestRunnerAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A message that waits for something holds up no later one of its pair: else what is cut
-// into pieces would go through the levels piece after piece. Here nobody would ever be
-// done.
+// A message that waits for something does not delay a later one of its pair; otherwise the pieces
+// of a vector would pass through the levels one after the other. Here a delay would be a deadlock.
 func TestRunOvertakes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	a, b, c := NewBuilder(0, 3), NewBuilder(1, 3), NewBuilder(2, 3)
 	a.Receive(2, Region{Output, 0, 1})
-	a.Send(1, Region{Output, 0, 1}) // waits for rank 2, and that for rank 1
+	a.Send(1, Region{Output, 0, 1}) // waits for rank 2, which waits for rank 1
 	a.Send(1, Region{Input, 0, 1})
 	b.Receive(0, Region{Output, 0, 1})
 	b.Receive(0, Region{Output, 1, 1})
@@ -249,10 +248,10 @@ func TestRunManyMessages(t *testing.T) {
 	}
 }
 
-// When a message fails, Run says which, and gives up the others.
+// When a message fails, Run says which, and cancels the others.
 func TestRunFails(t *testing.T) {
 	b := NewBuilder(0, 3)
-	b.Receive(2, Region{Output, 4, 4}) // never comes
+	b.Receive(2, Region{Output, 4, 4}) // is never sent
 	b.Send(1, Region{Output, 0, 4})
 	p := &post{boxes: map[letter]chan []byte{}, fails: letter{to: 1}}
 	m := Memory{nil, make([]byte, 8), nil}

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Space is one of the memories that a schedule works on.
+// Space identifies one of the memories that a schedule works on.
 type Space uint8
 
 const (
-	Input   Space = iota // the caller's send buffer; not changed, unless it and Output are one
+	Input   Space = iota // the caller's send buffer; not changed, unless it and Output overlap
 	Output               // the caller's receive buffer
-	Scratch              // memory of the call's own
+	Scratch              // memory of the call itself
 	spaces
 )
 
@@ -43,7 +43,7 @@ func (r Region) overlaps(o Region) bool {
 	return r.Space == o.Space && r.Off < o.Off+o.Len && o.Off < r.Off+r.Len
 }
 
-// Kind says what a step does.
+// Kind is the action of a step.
 type Kind uint8
 
 const (
@@ -61,13 +61,13 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Step is one thing that a rank does.
+// Step is one action of a rank.
 type Step struct {
 	Kind     Kind
 	Peer     int    // of Send and Receive
-	Slot     int    // which message of the pair it is
-	From, To Region // as Kind says; of one length, where both are meant
-	After    []int  // the steps that must be done before; all have smaller numbers
+	Slot     int    // number of the message between the pair
+	From, To Region // as Kind says; of equal length if both are used
+	After    []int  // the steps that must be done first; all have smaller numbers
 }
 
 func (s Step) String() string {
@@ -80,7 +80,7 @@ func (s Step) String() string {
 	return fmt.Sprintf("%v %v to %v", s.Kind, s.From, s.To)
 }
 
-// message describes a Send or a Receive to people who do not know the schedule.
+// message describes a Send or a Receive to readers who do not know the schedule.
 func (s *Step) message() string {
 	if s.Kind == Send {
 		return fmt.Sprintf("send %d bytes to rank %d", s.From.Len, s.Peer)
@@ -92,12 +92,12 @@ func (s *Step) message() string {
 type Schedule struct {
 	Rank, Size int
 	Steps      []Step
-	Scratch    int // bytes that it needs of that space
+	Scratch    int // size of that space in bytes
 
 	links *graph
 }
 
-// String lists the steps, a line for each, with their numbers and what they wait for.
+// String lists the steps, one per line, with their numbers and the steps they wait for.
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d of %d, %d bytes of scratch\n", s.Rank, s.Size, s.Scratch)

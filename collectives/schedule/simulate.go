@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Path is what a message costs on its way: Latency, its length over Rate, and Each at
-// either end, during which the processor does nothing else.
+// Path is the cost of a message: Latency, its length over Rate, and Each at either end, during
+// which the processor does nothing else.
 type Path struct {
 	Latency time.Duration
-	Rate    float64 // bytes a second; 0: without bound
+	Rate    float64 // bytes per second; 0: unlimited
 	Each    time.Duration
 
-	// Window is how many bytes a pair of ranks at two sites, which have a connection of their
-	// own, has under way in the first round trip of a call. It doubles with each further one
-	// (RFC 5681, slow start). 0: without bound.
+	// Window is how many bytes a pair of ranks at two sites, which have a connection of their own,
+	// has in flight in the first round trip of a call. It doubles with each further round trip (RFC
+	// 5681, slow start). 0: unlimited.
 	Window int
 }
 
 func (p Path) sendTime(n int) time.Duration { return timeFor(n, p.Rate) }
 
-// opens returns when n bytes have come through a connection that began at 0.
+// opens returns when n bytes have passed through a connection that began at 0.
 func (p Path) opens(n int) time.Duration {
 	at, window := p.Latency, p.Window
 	for n > window {
@@ -43,17 +43,17 @@ func timeFor(n int, rate float64) time.Duration {
 	return time.Duration(float64(n) / rate * float64(time.Second))
 }
 
-// Grid is where ranks are, and what it costs that they are there. Messages between two
-// sites queue at the end of the one's path, which all its ranks share, and at the
-// other's; within a site each rank has a path of its own, out and in.
+// Grid is where ranks are, and the cost of messages between them. Messages between two sites queue
+// at the end of the sender's site's path, which all its ranks share, and at the receiver's; within
+// a site each rank has a path of its own, out and in.
 type Grid struct {
-	Site    []int    // of each rank, counted from 0; nil: all are at one
-	Node    []int    // of each rank, a number that no other site's nodes have; nil: nobody shares one
+	Site    []int    // of each rank, counted from 0; nil: all are at one site
+	Node    []int    // of each rank, unique among all sites; nil: no two ranks share a node
 	Inside  Path     // between ranks of a node
 	Near    Path     // between nodes of a site
 	Far     Path     // between sites
-	Between [][]Path // from one site to another, where Far does not say it; may be nil
-	Compute float64  // bytes a second that a rank copies or reduces; 0: without bound
+	Between [][]Path // from one site to another, where it differs from Far; may be nil
+	Compute float64  // bytes per second that a rank copies or reduces; 0: unlimited
 }
 
 func (g *Grid) site(rank int) int {
@@ -63,7 +63,7 @@ func (g *Grid) site(rank int) int {
 	return g.Site[rank]
 }
 
-// path returns that between two ranks.
+// path returns the path between two ranks.
 func (g *Grid) path(from, to int) *Path {
 	a, b := g.site(from), g.site(to)
 	switch {
@@ -77,7 +77,7 @@ func (g *Grid) path(from, to int) *Path {
 	return &g.Near
 }
 
-// Memory is what a rank's schedule works on; see Space.
+// Memory is the memory of a rank's schedule; see Space.
 type Memory [spaces][]byte
 
 func (m *Memory) at(r Region) []byte { return m[r.Space][r.Off : r.Off+r.Len : r.Off+r.Len] }
@@ -85,14 +85,14 @@ func (m *Memory) at(r Region) []byte { return m[r.Space][r.Off : r.Off+r.Len : r
 // Apply sets each element of inout to in op inout.
 type Apply func(inout, in []byte) error
 
-// Outcome is what a simulated call came to.
+// Outcome is the result of a simulated call.
 type Outcome struct {
-	Ends     []time.Duration // when each rank was through, if all began at 0
+	Ends     []time.Duration // when each rank was done, if all began at 0
 	Messages [][]int         // from one site to another
 	Bytes    [][]int
 }
 
-// End is when the last rank was through.
+// End returns when the last rank was done.
 func (o *Outcome) End() time.Duration {
 	var end time.Duration
 	for _, e := range o.Ends {
@@ -101,7 +101,7 @@ func (o *Outcome) End() time.Duration {
 	return end
 }
 
-// Far is how many messages, and bytes, went from any site to another.
+// Far returns how many messages, and bytes, were sent between sites.
 func (o *Outcome) Far() (messages, bytes int) {
 	for from := range o.Messages {
 		for to := range o.Messages[from] {
@@ -114,30 +114,29 @@ func (o *Outcome) Far() (messages, bytes int) {
 	return messages, bytes
 }
 
-// ErrStuck is that of a simulation in which ranks wait for what never comes.
+// ErrStuck is the error of a simulation in which ranks wait for steps that never happen.
 var ErrStuck = errors.New("schedule: no step can be done any more")
 
-// ErrLate is that of SimulateUntil for what takes longer.
+// ErrLate is the error of SimulateUntil for a call that takes longer than the limit.
 var ErrLate = errors.New("schedule: not done in time")
 
-// Simulate has all ranks carry out their schedules, on memory if that is not nil, as
-// the grid makes them take their time. It fails if they get stuck, if messages differ
-// in length from the receives they match, or are not received, and if bytes change
-// while they are sent.
+// Simulate makes all ranks carry out their schedules, on memory if that is not nil, with the
+// durations that the grid determines. It fails if they get stuck, if messages differ in length from
+// the receives they match, or are not received, and if bytes change while they are sent.
 func Simulate(all []*Schedule, grid *Grid, memory []Memory, op Apply) (*Outcome, error) {
 	return newSimulation(all, grid, memory, op).run()
 }
 
-// SimulateUntil is Simulate without memory. It gives up with ErrLate as soon as it knows
-// that the last rank will be through after limit.
+// SimulateUntil is Simulate without memory. It returns ErrLate as soon as it knows that the last
+// rank will be done after limit.
 func SimulateUntil(all []*Schedule, grid *Grid, limit time.Duration) (*Outcome, error) {
 	s := newSimulation(all, grid, nil, nil)
 	s.limit = limit
 	return s.run()
 }
 
-// Shake is Simulate with what the grid says made longer at random, a thousandfold at
-// most: steps that need not keep an order come in any.
+// Shake is Simulate with the grid's durations randomly increased, up to a thousandfold: steps that
+// need not keep an order happen in any order.
 func Shake(all []*Schedule, grid *Grid, memory []Memory, op Apply, rng *rand.Rand) error {
 	s := newSimulation(all, grid, memory, op)
 	s.rng = rng
@@ -154,11 +153,11 @@ type simulation struct {
 	limit  time.Duration
 
 	events
-	late     bool // an event was foreseen for after the limit
+	late     bool // an event was scheduled for after the limit
 	ranks    []simRank
 	up, down []trunk // of each site, out and in
 
-	connections []connection // of each pair of ranks; nil: none was asked of yet
+	connections []connection // of each pair of ranks; nil: none has been used yet
 
 	mail  []mail
 	first []int32  // of each pair of ranks, the number of its first message in mail
@@ -166,25 +165,25 @@ type simulation struct {
 	out   *Outcome
 }
 
-// simRank is what a rank has yet to do.
+// simRank is what remains for a rank to do.
 type simRank struct {
-	waits   []int32 // how many steps each step waits for
+	waits   []int32 // number of steps each step waits for
 	g       *graph
-	todo    int           // steps
-	busy    time.Duration // until when its processor is
-	egress  time.Duration // until when its path within the site is, out and in
+	todo    int           // number of steps
+	busy    time.Duration // until when its processor is busy
+	egress  time.Duration // until when its path within the site is busy, out and in
 	ingress time.Duration
 }
 
-// mail is a message that is under way, or a receive that waits for it.
+// mail is a message in transit, or a receive that waits for it.
 type mail struct {
 	length  int
 	path    *Path
 	from    int32
 	to      int32
-	sender  int32         // step of the sender, from 1; 0: not yet sent
-	receive int32         // step that waits, from 1; 0: none
-	held    time.Duration // not before then does it arrive
+	sender  int32         // step of the sender, counted from 1; 0: not yet sent
+	receive int32         // step that waits, counted from 1; 0: none
+	held    time.Duration // it does not arrive before then
 	here    bool
 }
 
@@ -248,7 +247,7 @@ func (s *simulation) number() error {
 	return nil
 }
 
-// pair returns the number of the pair of ranks that a rank's Send or Receive is of.
+// pair returns the number of the pair of ranks of a rank's Send or Receive.
 func (s *simulation) pair(rank int, step *Step) int {
 	if step.Kind == Send {
 		return rank*len(s.all) + step.Peer
@@ -277,7 +276,7 @@ func (s *simulation) push(e event) {
 	s.events.push(e)
 }
 
-// longer is d, or more where the simulation shakes.
+// longer returns d, or more if the simulation shakes.
 func (s *simulation) longer(d time.Duration) time.Duration {
 	if s.rng == nil {
 		return d
@@ -311,7 +310,7 @@ func (s *simulation) happen(e event) error {
 	return nil
 }
 
-// works has a rank's processor do something that takes d, and returns when it is done.
+// works keeps a rank's processor busy for d, and returns when it is done.
 func (s *simulation) works(rank int, d time.Duration) time.Duration {
 	r := &s.ranks[rank]
 	r.busy = max(r.busy, s.now) + s.longer(d)
@@ -341,7 +340,7 @@ func (s *simulation) begin(rank, i int, step *Step) error {
 	return nil
 }
 
-// overwrite makes bytes that are about to be received useless, for nobody must read them.
+// overwrite destroys bytes that are about to be received, because no step may read them.
 func overwrite(b []byte) {
 	for i := range b {
 		b[i] ^= 0xa5
@@ -386,7 +385,7 @@ func (s *simulation) deliver(rank int, letter int32) error {
 	return nil
 }
 
-// finish has a step's effect. Of a message the sender's step is finished first.
+// finish applies a step's effect. Of a message the sender's step is finished first.
 func (s *simulation) finish(rank, i int, step *Step) error {
 	mem := &s.memory[rank]
 	switch step.Kind {
@@ -406,7 +405,7 @@ func (s *simulation) finish(rank, i int, step *Step) error {
 	return nil
 }
 
-// unfinishedError says what was not done.
+// unfinishedError describes the steps that were not done.
 func (s *simulation) unfinishedError() error {
 	var stuck []string
 	for rank := range s.all {

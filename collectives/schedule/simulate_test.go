@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// mix is an operator that tells its operands, and their order, apart.
+// mix is an operator that depends on its operands and their order.
 func mix(inout, in []byte) error {
 	for i := range inout {
 		inout[i] = 3*in[i] + 5*inout[i] + 1
@@ -18,8 +18,8 @@ func mix(inout, in []byte) error {
 	return nil
 }
 
-// program is a random program of several ranks, with what each has at its beginning
-// and at its end when one thing is done after the other.
+// program returns a random program of several ranks, with the memory of each at the beginning and
+// at the end when its actions are done one after the other.
 func program(rng *rand.Rand, ranks, things int) (all []*Schedule, begin, end []Memory) {
 	const size = 12
 	builders := make([]*Builder, ranks)
@@ -84,7 +84,7 @@ func same(t *testing.T, got, want []Memory) {
 	}
 }
 
-// Whatever overtakes what, a program ends as if one thing had been done after the other.
+// Whatever overtakes what, a program ends as if its actions had been done one after the other.
 func TestPrograms(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -111,7 +111,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// Programs that cannot end, or whose steps disturb each other, are found out.
+// Programs that cannot end, or whose steps disturb each other, are detected.
 func TestBadPrograms(t *testing.T) {
 	in, out := Region{Input, 0, 4}, Region{Output, 0, 4}
 	send := func(peer, slot int, from Region, after ...int) Step {
@@ -147,7 +147,7 @@ func TestBadPrograms(t *testing.T) {
 	}
 }
 
-// What a rank is to receive cannot be read before.
+// Memory that a rank is to receive into cannot be read before.
 func TestReceivesSpoil(t *testing.T) {
 	a := &Schedule{Rank: 0, Size: 2, Steps: []Step{{Kind: Send, Peer: 1, From: Region{Input, 0, 1}}}}
 	b := &Schedule{Rank: 1, Size: 2, Steps: []Step{
@@ -218,8 +218,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A connection holds what is more than its window until the first of it has been acknowledged; another
-// one is not held, nor what has waited long enough.
+// A connection delays what exceeds its window until the first bytes have been acknowledged; another
+// connection is not delayed, nor is a message that has waited long enough.
 func TestWindow(t *testing.T) {
 	for _, tc := range []struct {
 		window int
@@ -261,7 +261,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// What several send to one within a site queues there.
+// Messages from several ranks to one within a site queue there.
 func TestTimesOfThoseWhoGet(t *testing.T) {
 	kilo := Region{Output, 0, 1000}
 	var all []*Schedule
@@ -282,7 +282,7 @@ func TestTimesOfThoseWhoGet(t *testing.T) {
 	}
 }
 
-// SimulateUntil is Simulate, unless it takes longer.
+// SimulateUntil is Simulate, unless the call takes longer than the limit.
 func TestSimulateUntil(t *testing.T) {
 	grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9}, Compute: 1e9}
 	for seed := range uint64(200) {
@@ -302,7 +302,7 @@ func TestSimulateUntil(t *testing.T) {
 	}
 }
 
-// Those who tell each other that they are here do so all at once.
+// Ranks that signal each other that they have entered do so all at once.
 func TestSignalsDoNotWaitForEachOther(t *testing.T) {
 	var all []*Schedule
 	for r := range 4 {
@@ -321,8 +321,7 @@ func TestSignalsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Pairs of ranks take turns on the path that their sites share, and each path has its
-// own price.
+// Pairs of ranks take turns on the path that their sites share, and each path has its own cost.
 func TestPaths(t *testing.T) {
 	const ms = time.Millisecond
 	grid := &Grid{Site: []int{0, 0, 0, 1, 2}, Node: []int{0, 0, 1, 2, 3},
@@ -350,8 +349,8 @@ func TestPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Rank 1 sends when the path is free, behind the first two of the others; rank 2's
-	// is second or third on the way out and in.
+	// Rank 1 sends when the path is free, after the first two messages of the others; rank 2's
+	// message is second or third on the way out and in.
 	for r, want := range map[int][2]time.Duration{2: {300 * ms, 400 * ms}, 3: {1200 * ms, 1200 * ms}, 4: {300 * ms, 400 * ms}} {
 		if out.Ends[r] < want[0] || out.Ends[r] > want[1] {
 			t.Errorf("rank %d ends after %v, want from %v to %v", r, out.Ends[r], want[0], want[1])

@@ -2,15 +2,15 @@ package schedule
 
 import "time"
 
-// trunk is a site's path, for one message at a time: the pairs of ranks that have
-// messages for it take turns, as their connections do.
+// trunk is a site's path, for one message at a time: the pairs of ranks with messages for it take
+// turns, as their connections do.
 type trunk struct {
 	flows []flow
 	next  int // whose turn it is
 	busy  bool
 }
 
-// flow are the messages of a pair of ranks that wait.
+// flow holds the waiting messages of a pair of ranks.
 type flow struct {
 	from, to int32
 	waiting  []int32
@@ -26,7 +26,7 @@ func (t *trunk) queue(m *mail, letter int32) {
 	t.flows = append(t.flows, flow{m.from, m.to, []int32{letter}})
 }
 
-// nextSender takes the message whose turn it is, if the path is free and one waits.
+// nextSender removes the message whose turn it is, if the path is free and one waits.
 func (t *trunk) nextSender() (letter int32, ok bool) {
 	if t.busy {
 		return 0, false
@@ -43,7 +43,7 @@ func (t *trunk) nextSender() (letter int32, ok bool) {
 	return 0, false
 }
 
-// advance has a message go on.
+// advance moves a message to its next stage.
 func (s *simulation) advance(what happening, letter int32) error {
 	m := &s.mail[letter]
 	from, to := s.grid.site(int(m.from)), s.grid.site(int(m.to))
@@ -79,7 +79,7 @@ func (s *simulation) advance(what happening, letter int32) error {
 	return nil
 }
 
-// depart has the next message leave a site.
+// depart makes the next message leave a site.
 func (s *simulation) depart(site int) {
 	letter, ok := s.up[site].nextSender()
 	if !ok {
@@ -90,7 +90,7 @@ func (s *simulation) depart(site int) {
 	s.push(event{at: s.now + s.longer(m.path.Latency), item: letter, what: reach})
 }
 
-// enter has the next message come into a site.
+// enter makes the next message enter a site.
 func (s *simulation) enter(site int) {
 	if letter, ok := s.down[site].nextSender(); ok {
 		m := &s.mail[letter]
@@ -100,11 +100,11 @@ func (s *simulation) enter(site int) {
 
 // connection is what a pair of ranks at two sites has sent.
 type connection struct {
-	since time.Duration // when the first of it left
+	since time.Duration // when the first byte of it left
 	bytes int
 }
 
-// connect says of a message how long its connection holds it, at least.
+// connect sets how long its connection delays a message, at least.
 func (s *simulation) connect(m *mail) {
 	if m.path.Window == 0 {
 		return

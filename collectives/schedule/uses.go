@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// uses is who used the bytes of a space last: what later steps may depend on. The bytes
-// are cut into spans that every step so far used as a whole or not at all.
+// uses records the last steps that used the bytes of a space, on which later steps may depend. The
+// bytes are cut into spans that every step so far used as a whole or not at all.
 type uses struct {
-	spans []span // by where they begin; the last one has no end
+	spans []span // by their start; the last one has no end
 	reads []read
 }
 
@@ -16,13 +16,13 @@ type uses struct {
 type span struct {
 	start  int
 	writer int32 // the last step that wrote it, or -1
-	reader int32 // in reads, the last step since then that read it, or -1; it leads to the others
+	reader int32 // in reads, the last step since then that read it, or -1; it links to the others
 }
 
-// read is that a step did. Reads are never changed, so that spans may share them.
+// read records that a step read a span. Reads are never changed, so spans may share them.
 type read struct{ step, before int32 }
 
-// read notes that a step reads a region, and appends those to after that it depends on.
+// read records that a step reads a region, and appends to after the steps that it depends on.
 func (u *uses) read(r Region, step int32, after []int) []int {
 	from, to := u.cut(r)
 	for i := from; i < to; i++ {
@@ -36,8 +36,8 @@ func (u *uses) read(r Region, step int32, after []int) []int {
 	return after
 }
 
-// write does so for a step that writes the region. Who read what another step wrote
-// depends on that already.
+// write does the same for a step that writes the region. A step that read what another step wrote
+// already depends on that one.
 func (u *uses) write(r Region, step int32, after []int) []int {
 	from, to := u.cut(r)
 	for i := from; i < to; i++ {
@@ -56,7 +56,7 @@ func (u *uses) write(r Region, step int32, after []int) []int {
 	return after
 }
 
-// depend spares most of what would come twice.
+// depend avoids most duplicates.
 func depend(after []int, step int32) []int {
 	if step < 0 || len(after) > 0 && after[len(after)-1] == int(step) {
 		return after
@@ -64,7 +64,7 @@ func depend(after []int, step int32) []int {
 	return append(after, int(step))
 }
 
-// cut returns which spans a region is, once they begin and end where it does.
+// cut returns the spans that make up a region, after splitting spans at its ends.
 func (u *uses) cut(r Region) (from, to int) {
 	if u.spans == nil {
 		u.spans = append(u.spans, span{0, -1, -1})
