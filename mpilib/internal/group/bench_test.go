@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Finding a member, where groups are regular, nearly so, and not at all.
+// Finding a member, in groups that are regular, nearly regular and irregular.
 func BenchmarkRank(b *testing.B) {
 	const n = 100_000
 	world := must(Range(0, n))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Comparison says how much two groups have in common (7.3.1).
+// A Comparison is the result of comparing two groups (7.3.1).
 type Comparison int
 
 // The results of Compare. They mean what MPI_IDENT, MPI_SIMILAR and

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// What is said in place of a rank. The values are those of the standard's C
-// ABI; they differ from each other and from its MPI_ANY_SOURCE (-1).
+// Special values in place of a rank. The values are those of the standard's C ABI; they differ from
+// each other and from its MPI_ANY_SOURCE (-1).
 const (
 	ProcNull  = -2     // MPI_PROC_NULL: no process at all
-	Undefined = -32766 // MPI_UNDEFINED: no such member; as a colour, no part
+	Undefined = -32766 // MPI_UNDEFINED: no such member; as a colour, no membership
 )
 
-// What callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
 	ErrRank = errors.New("no such rank")     // MPI_ERR_RANK
 	ErrArg  = errors.New("invalid argument") // MPI_ERR_ARG
@@ -30,12 +30,12 @@ type Group struct {
 	size   int
 }
 
-// scanned is how many segments are looked through one by one rather than
-// indexed. Interleaved runs, such as the even ranks and then the odd ones, are
-// short this way and long in any order by world rank.
+// scanned is the number of segments up to which they are searched one by one rather than through an
+// index. Interleaved runs, such as the even ranks and then the odd ones, are short in rank order
+// and long in world rank order.
 const scanned = 16
 
-// Empty is the group of nobody (MPI_GROUP_EMPTY).
+// Empty is the group without members (MPI_GROUP_EMPTY).
 var Empty = &Group{}
 
 // Range returns the group of world ranks first, first+1, ..., first+count-1:
@@ -55,8 +55,7 @@ func Range(first, count int) (*Group, error) {
 	return seal(table{s}), nil
 }
 
-// Of returns the group of the given world ranks in their order; ranks stays
-// the caller's.
+// Of returns the group of the given world ranks in their order; it does not keep ranks.
 func Of(ranks []int) (*Group, error) {
 	var worlds table
 	sorted := make([]uint64, 0, len(ranks)) // world rank, index
@@ -92,8 +91,8 @@ func seal(worlds table) *Group {
 // Size returns the number of members (MPI_Group_size, 7.3.1).
 func (g *Group) Size() int { return g.size }
 
-// Rank returns the rank of a process, given by its world rank, or Undefined
-// when it is no member (MPI_Group_rank, 7.3.1).
+// Rank returns the rank of a process, given by its world rank, or Undefined if it is not a member
+// (MPI_Group_rank, 7.3.1).
 func (g *Group) Rank(world int) int {
 	if world < 0 || world > math.MaxInt32 {
 		return Undefined
@@ -113,8 +112,7 @@ func (g *Group) Rank(world int) int {
 // Contains reports whether the process of a world rank is a member.
 func (g *Group) Contains(world int) bool { return g.Rank(world) != Undefined }
 
-// WorldRank returns the world rank of a member, or Undefined when g has no
-// such rank.
+// WorldRank returns the world rank of a member, or Undefined if g has no such rank.
 func (g *Group) WorldRank(rank int) int {
 	if rank < 0 || rank >= g.size {
 		return Undefined
@@ -137,8 +135,8 @@ func (g *Group) WorldRanks() iter.Seq[int] {
 	}
 }
 
-// String lists the world ranks for people, as "0-3 9 20-30/5 (8 processes)",
-// and no more than the beginning of a long list.
+// String lists the world ranks, as in "0-3 9 20-30/5 (8 processes)", and only the beginning of a
+// long list.
 func (g *Group) String() string {
 	const shown = 8
 	var b strings.Builder
@@ -162,7 +160,7 @@ func (g *Group) String() string {
 	return fmt.Sprintf("%s(%d processes)", &b, g.size)
 }
 
-// extent says which ranks g has, for an error.
+// extent describes the ranks of g, for an error.
 func (g *Group) extent() string {
 	if g.size == 0 {
 		return "the group is empty"

@@ -71,7 +71,7 @@ func pair(t *testing.T, g, h *Group, a, b []int) {
 	}
 }
 
-// The same at random and large, where groups have an index and long segments.
+// The same with large random groups, which have an index and long segments.
 func TestLargePairs(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(5, seed))
@@ -107,8 +107,8 @@ func TestLargePairs(t *testing.T) {
 	}
 }
 
-// 7.3.1: MPI_PROC_NULL translates to itself, a rank outside to MPI_UNDEFINED,
-// and a rank that the first group has not is an error.
+// 7.3.1: MPI_PROC_NULL translates to itself, a rank that the second group does not have to
+// MPI_UNDEFINED, and a rank that the first group does not have is an error.
 func TestTranslate(t *testing.T) {
 	g, h := must(Of([]int{7, 3, 5})), must(Of([]int{5, 9, 7}))
 	got, err := g.Translate([]int{0, ProcNull, 1, 2, 0}, h)
@@ -126,7 +126,7 @@ func TestTranslate(t *testing.T) {
 	refused(t, err, ErrRank, "ranks[0] = 0", "the group is empty")
 }
 
-// 7.3.2: all that is empty is the empty group.
+// 7.3.2: every empty result is the empty group.
 func TestEmpty(t *testing.T) {
 	g := must(Range(3, 4))
 	for name, e := range map[string]*Group{
@@ -222,7 +222,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// refused checks an error's kind and that it says each of parts.
+// refused checks an error's kind and that it contains each of parts.
 func refused(t *testing.T, err, kind error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {

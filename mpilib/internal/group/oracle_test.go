@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The oracle: groups are slices of world ranks, and every rule is the
-// standard's sentence.
+// The oracle: groups are slices of world ranks, and every rule is the standard's sentence.
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -18,7 +17,7 @@ func must[T any](v T, err error) T {
 
 func worlds(g *Group) []int { return slices.AppendSeq(make([]int, 0, g.Size()), g.WorldRanks()) }
 
-// arrangements returns every ordered choice of up to all of ranks 0 to n-1.
+// arrangements returns every ordered selection of up to n of the ranks 0 to n-1.
 func arrangements(n int) [][]int {
 	all := [][]int{{}}
 	for i := 0; i < len(all); i++ {
@@ -31,7 +30,7 @@ func arrangements(n int) [][]int {
 	return all
 }
 
-// indexed is g found through an index, however small.
+// indexed returns g searched through an index, however small.
 func indexed(g *Group) *Group {
 	h := *g
 	if h.ranks = h.worlds.invert(); h.ranks == nil {
@@ -90,7 +89,7 @@ func oracleExcl(a, ranks []int) []int {
 	return out
 }
 
-// legal says whether ranks may be given to Incl and Excl of n processes.
+// legal reports whether ranks may be given to Incl and Excl of n processes.
 func legal(n int, ranks []int) bool {
 	for i, r := range ranks {
 		if r < 0 || r >= n || slices.Contains(ranks[:i], r) {
@@ -100,7 +99,7 @@ func legal(n int, ranks []int) bool {
 	return true
 }
 
-// agree compares a group with the oracle's list, by every way of looking.
+// agree compares a group with the oracle's list, through every kind of lookup.
 func agree(t *testing.T, what string, g *Group, want []int) {
 	t.Helper()
 	if g.Size() != len(want) || !slices.Equal(worlds(g), want) {

@@ -2,6 +2,6 @@
 
 package group
 
-// everyPairOf is how many processes the groups are made of that are compared
-// each with each: 1957 groups, 3.8 million pairs.
+// everyPairOf is the number of processes of the groups that are compared pairwise: 1957 groups, 3.8
+// million pairs.
 const everyPairOf = 6

@@ -2,6 +2,6 @@
 
 package group
 
-// everyPairOf is one less than without the race detector, which would find
-// nothing more in a million times the same goroutine.
+// everyPairOf is one less than without the race detector, which would find nothing more by running
+// one goroutine a million times.
 const everyPairOf = 5

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Incl returns the members that have the given ranks in g, in the order given:
-// rank i of the result is ranks[i] in g (MPI_Group_incl, 7.3.2). Every rank must
-// be in g and none may be there twice. No ranks give the empty group.
+// Incl returns the members that have the given ranks in g, in the order given: rank i of the result
+// is ranks[i] in g (MPI_Group_incl, 7.3.2). Every rank must be in g and none may be given twice. No
+// ranks give the empty group.
 func (g *Group) Incl(ranks []int) (*Group, error) {
 	if _, err := g.chosen(ranks); err != nil {
 		return nil, fmt.Errorf("group: Incl: %w", err)
@@ -19,9 +19,8 @@ func (g *Group) Incl(ranks []int) (*Group, error) {
 	return seal(worlds), nil
 }
 
-// Excl returns the members that have none of the given ranks in g, ordered as
-// in g (MPI_Group_excl, 7.3.2). Every rank must be in g and none may be there
-// twice. No ranks give g.
+// Excl returns the members that have none of the given ranks in g, ordered as in g (MPI_Group_excl,
+// 7.3.2). Every rank must be in g and none may be given twice. No ranks give g.
 func (g *Group) Excl(ranks []int) (*Group, error) {
 	out, err := g.chosen(ranks)
 	if err != nil {
@@ -45,17 +44,15 @@ func (g *Group) chosen(ranks []int) (bitset, error) {
 	return seen, nil
 }
 
-// A Triplet stands for ranks First, First+Stride, ... up to Last, or down to
-// it when Stride is negative; Last itself is among them only when the steps
-// lead there.
+// A Triplet stands for ranks First, First+Stride, ... up to Last, or down to it if Stride is
+// negative; Last itself is included only if the steps reach it.
 type Triplet struct {
 	First, Last, Stride int
 }
 
-// RangeIncl returns the members whose ranks in g the triplets give, in the
-// order given (MPI_Group_range_incl, 7.3.2). Every rank that the triplets give
-// must be in g, and none may be there twice. A stride is not zero, and leads
-// from First towards Last.
+// RangeIncl returns the members whose ranks in g the triplets give, in the order given
+// (MPI_Group_range_incl, 7.3.2). Every rank that the triplets give must be in g, and none may be
+// given twice. A stride must not be zero, and must lead from First towards Last.
 func (g *Group) RangeIncl(ranges []Triplet) (*Group, error) {
 	if _, err := g.chosenRanges(ranges); err != nil {
 		return nil, fmt.Errorf("group: RangeIncl: %w", err)
@@ -109,7 +106,7 @@ func (t Triplet) check(g *Group) error {
 	case t.First < t.Last && t.Stride < 0 || t.First > t.Last && t.Stride > 0:
 		return fmt.Errorf("%w: stride %d does not lead from %d to %d", ErrArg, t.Stride, t.First, t.Last)
 	}
-	// Only the ranks on the way must exist, not Last.
+	// Only the ranks that the steps reach must exist, not Last.
 	room := g.size - 1 - t.First
 	if t.Stride < 0 {
 		room = t.First
@@ -120,8 +117,8 @@ func (t Triplet) check(g *Group) error {
 	return nil
 }
 
-// pace is the stride's amount. Unsigned arithmetic wraps the smallest int to
-// its true amount, and so does the distance in steps.
+// pace is the stride's absolute value. Unsigned arithmetic wraps the smallest int to its true
+// absolute value, and likewise the distance in steps.
 func (t Triplet) pace() uint64 {
 	if t.Stride < 0 {
 		return -uint64(t.Stride)
@@ -129,7 +126,7 @@ func (t Triplet) pace() uint64 {
 	return uint64(t.Stride)
 }
 
-// steps is how many ranks follow First, given that the stride leads to Last.
+// steps returns how many ranks follow First, given that the stride leads to Last.
 func (t Triplet) steps() uint64 {
 	distance := uint64(t.Last) - uint64(t.First)
 	if t.Stride < 0 {
@@ -138,7 +135,7 @@ func (t Triplet) steps() uint64 {
 	return distance / t.pace()
 }
 
-// gives reports whether a triplet that was checked gives a rank of the group.
+// gives reports whether a checked triplet contains a rank of the group.
 func (t Triplet) gives(rank int) bool {
 	off := rank - t.First // both are in the group
 	return off%t.Stride == 0 && off/t.Stride >= 0 && uint64(off/t.Stride) <= t.steps()

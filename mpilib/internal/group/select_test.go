@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// 7.3.2 incl and excl: every list of up to four ranks from -1 to the size, on
-// groups that are regular and not, with what must be refused refused.
+// 7.3.2 incl and excl: every list of up to four ranks from -1 to the size, on regular and irregular
+// groups, with invalid lists rejected.
 func TestInclExclEveryList(t *testing.T) {
 	for _, list := range [][]int{{}, {4}, {0, 1, 2}, {5, 0, 3, 1}, {2, 4, 6, 8}} {
 		g := must(Of(list))
@@ -54,8 +54,8 @@ func TestInclExclRefuse(t *testing.T) {
 	}
 }
 
-// expand is the standard's sentence: first, first + stride, ..., first +
-// floor((last-first)/stride) stride. ok is false where it makes no sense.
+// expand is the standard's sentence: first, first + stride, ..., first + floor((last-first)/stride)
+// stride. ok is false for an invalid triplet.
 func expand(t Triplet) (ranks []int, ok bool) {
 	if t.Stride == 0 || t.First != t.Last && (t.First < t.Last) != (t.Stride > 0) {
 		return nil, false
@@ -153,8 +153,7 @@ func TestLargeInclExcl(t *testing.T) {
 	}
 }
 
-// Nothing that is given makes any constructor panic or loop, and what it
-// accepts is what the oracle makes of it.
+// No argument makes a constructor panic or loop, and what it accepts agrees with the oracle.
 func FuzzArguments(f *testing.F) {
 	f.Add(5, 0, 4, 1, 2, 2, 1)
 	f.Add(1, 0, 0, 0, 0, 0, 0)

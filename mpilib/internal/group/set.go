@@ -29,7 +29,7 @@ func Difference(a, b *Group) *Group {
 	return a.filter(func(_, world int) bool { return !b.Contains(world) })
 }
 
-// filter returns the members that keep approves of, in their order.
+// filter returns the members for which keep returns true, in their order.
 func (g *Group) filter(keep func(rank, world int) bool) *Group {
 	var worlds table
 	kept := int32(0)

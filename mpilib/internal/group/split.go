@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A Choice is what one process says to a split (MPI_Comm_split, 7.4.2).
+// A Choice is one process's argument to a split (MPI_Comm_split, 7.4.2).
 type Choice struct {
-	Colour int // not negative, or Undefined for no part
+	Colour int // not negative, or Undefined for no membership
 	Key    int // orders the members of one colour; any value
 }
 
-// A Part is one group of several, with what its members have in common.
+// A Part is one group of several, with the label that its members share.
 type Part[L any] struct {
 	Label L
 	Group *Group
@@ -39,9 +39,9 @@ func Split(g *Group, choices []Choice) ([]Part[int], error) {
 	return parts, nil
 }
 
-// SplitOff returns the one group of Split that has a colour, and the empty
-// group for a colour that nobody chose, such as Undefined. It is what one
-// process needs, at a fraction of the cost when there are many colours.
+// SplitOff returns the one group of Split that has a colour, and the empty group for a colour that
+// no process chose, such as Undefined. It is what one process needs, at a fraction of the cost when
+// there are many colours.
 func SplitOff(g *Group, choices []Choice, colour int) (*Group, error) {
 	members, err := taking(g, choices, func(c int) bool { return c == colour })
 	if err != nil {
@@ -50,8 +50,8 @@ func SplitOff(g *Group, choices []Choice, colour int) (*Group, error) {
 	return g.pick(members), nil
 }
 
-// taking checks the choices and returns the ranks that take part and whose
-// colour is wanted, by colour, key and rank.
+// taking checks the choices and returns the ranks that take part and whose colour is wanted, by
+// colour, key and rank.
 func taking(g *Group, choices []Choice, wanted func(colour int) bool) ([]int32, error) {
 	if len(choices) != g.size {
 		return nil, fmt.Errorf("%w: %d choices for %d processes", ErrArg, len(choices), g.size)
@@ -74,7 +74,7 @@ func taking(g *Group, choices []Choice, wanted func(colour int) bool) ([]int32, 
 	return members, nil
 }
 
-// pick is Incl of ranks that are known to be good.
+// pick is Incl of ranks that are known to be valid.
 func (g *Group) pick(ranks []int32) *Group {
 	var worlds table
 	for i, rank := range ranks {
@@ -83,9 +83,9 @@ func (g *Group) pick(ranks []int32) *Group {
 	return seal(worlds)
 }
 
-// By returns a group for each label that a process has: its node, its site.
-// Groups come in the order of their first members in g, and members are ordered
-// as in g. label is called once for each member, with its world rank.
+// By returns a group for each label of a process, such as its node or its site. Groups come in the
+// order of their first members in g, and members are ordered as in g. label is called once for each
+// member, with its world rank.
 func By[L comparable](g *Group, label func(world int) L) []Part[L] {
 	places := make(map[L]int)
 	var labels []L

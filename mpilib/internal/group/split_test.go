@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// oracleSplit looks through everything once for each colour and key.
+// oracleSplit scans all choices once for each colour and key.
 func oracleSplit(list []int, choices []Choice, colour int) []int {
 	type member struct{ key, rank int }
 	var members []member
@@ -57,8 +57,8 @@ func checkSplit(t *testing.T, list []int, choices []Choice) {
 	}
 }
 
-// 7.4.2: every choice of colour 0, 1 or none and key -1, 0 or 1 of four
-// processes; equal keys keep the old order.
+// 7.4.2: every choice of colour 0, 1 or none and key -1, 0 or 1 of four processes; equal keys keep
+// the old order.
 func TestSplitEveryChoice(t *testing.T) {
 	var options []Choice
 	for _, colour := range []int{0, 1, Undefined} {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A segment is a stretch of pairs (key, value) in which both advance by equal
-// steps. 32 bits hold any rank and halve the cost of an irregular group.
+// A segment is a run of pairs (key, value) in which both advance by equal steps. 32 bits hold any
+// rank and halve the cost of an irregular group.
 type segment struct {
 	key, keyStep int32 // keyStep > 0
 	val, valStep int32
@@ -16,8 +16,8 @@ type segment struct {
 func (s segment) lastKey() int32 { return s.key + (s.count-1)*s.keyStep }
 func (s segment) lastVal() int32 { return s.val + (s.count-1)*s.valStep }
 
-// A table maps ascending keys to values. Equal tables have equal segments: the
-// longest possible segments, from the left, are what add makes.
+// A table maps ascending keys to values. Equal tables have equal segments, because add makes the
+// longest possible segments from the left.
 type table []segment
 
 // add appends a pair whose key is greater than all before.
@@ -72,9 +72,9 @@ func (t table) scan(val int32) (int32, bool) {
 	return 0, false
 }
 
-// invert returns the table that maps t's values, which are distinct, to its
-// keys. Where values ascend as keys do, segments only change sides; otherwise
-// pairs are sorted, which takes O(n log n) and n words for the moment.
+// invert returns the table that maps t's values, which are distinct, to its keys. Where values
+// ascend as keys do, segments only swap sides; otherwise the pairs are sorted, which takes O(n log
+// n) time and n words temporarily.
 func (t table) invert() table {
 	if t.ascends() {
 		inverse := make(table, len(t))

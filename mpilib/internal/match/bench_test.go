@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The receive that a message is for, found by its source and tag, among others.
+// Posting a receive that a message finds by its source and tag, among other receives.
 func BenchmarkPostArrive(b *testing.B) {
 	for _, queued := range []int{1, 100, 10_000} {
 		for _, c := range []struct {
@@ -40,7 +40,7 @@ func BenchmarkPostArrive(b *testing.B) {
 	}
 }
 
-// The message that a receive gets, found by what it asks for, among others.
+// Keeping a message that a receive finds by its source and tag, among other messages.
 func BenchmarkKeepTake(b *testing.B) {
 	for _, queued := range []int{1, 100, 10_000} {
 		for _, c := range []struct {
@@ -69,8 +69,8 @@ func BenchmarkKeepTake(b *testing.B) {
 	}
 }
 
-// A burst of as many receives, each with a tag of its own, met in the reverse
-// order: the worst for a list.
+// A burst of receives, each with a tag of its own, matched in reverse order: the worst case for a
+// list.
 func BenchmarkBurst(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

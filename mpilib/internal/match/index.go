@@ -2,32 +2,31 @@ package match
 
 import "math/bits"
 
-// An indexName says by what an index finds entries.
+// An indexName says by which fields an index finds entries.
 type indexName int
 
 const (
-	byBoth   indexName = iota // source and tag; wildcards are values like others
+	byBoth   indexName = iota // source and tag; wildcards are ordinary values
 	bySource                  // the source, whatever the tag
 	byTag                     // the tag, whatever the source
 	indexes
 )
 
-// A key is a source and a tag. What an index does not look at is all ones, as
-// the wildcards are.
+// A key is a source and a tag. Fields that an index ignores are all ones, as the wildcards are.
 type key uint64
 
 func keyOf(source, tag int32) key { return key(uint32(source))<<32 | key(uint32(tag)) }
 
-// ignores has the bits of a key that an index does not look at.
+// ignores holds the bits of a key that an index ignores.
 var ignores = [indexes]key{bySource: 1<<32 - 1, byTag: (1<<32 - 1) << 32}
 
 func (e *entry[O]) key(i indexName) key { return keyOf(e.Source, e.Tag) | ignores[i] }
 
 // A hook is an entry's place in one index.
 //
-// The entries of one key form a list in order of their coming. Its first entry,
-// the head, stands for the list and hangs in the chain of its hash slot. So a
-// list needs no memory of its own, and none is left when its last entry goes.
+// The entries of one key form a list in order of arrival. Its first entry, the head, stands for the
+// list and is linked in the chain of its hash slot. So a list needs no memory of its own, and
+// leaves none when its last entry is removed.
 //
 //	slot --> head of key A --chain--> head of key B --chain--> nil
 //	          | next  ^ prev           (alone: its prev is itself)
@@ -45,21 +44,20 @@ type hook[O any] struct {
 // An index is a hash table of such lists.
 type index[O any] struct {
 	used  bool // it is kept up to date
-	keys  int  // how many lists there are
+	keys  int  // number of lists
 	slots []*entry[O]
 }
 
-// A table grows when it has more lists than slots, by two, and shrinks when it
-// has an eighth of that, by four: between two changes lie as many calls as the
-// second costs. What it has grown to at most by keepSlots lists it keeps, 8 KiB,
-// for bursts of that size come again.
+// A table doubles when it has more lists than slots, and shrinks to a quarter when it has an eighth
+// of that: between two resizes there are as many calls as the second one costs. It never shrinks
+// below keepSlots slots, 8 KiB, because bursts of that size recur.
 const (
 	minSlots  = 8
 	keepSlots = 1024
 )
 
-// slot returns the slot of k, which is taken from all bits of the key: ranks
-// and tags are small, or multiples of powers of two. There must be slots.
+// slot returns the slot of k, computed from all bits of the key: ranks and tags are small, or
+// multiples of powers of two. There must be slots.
 func (x *index[O]) slot(k key) **entry[O] {
 	hi, lo := bits.Mul64(uint64(k)^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	return &x.slots[(hi^lo)&uint64(len(x.slots)-1)]
@@ -77,7 +75,7 @@ func (x *index[O]) find(i indexName, k key) *entry[O] {
 	return e
 }
 
-// add puts e at the end of the list of its key.
+// add appends e to the list of its key.
 func (x *index[O]) add(i indexName, e *entry[O]) {
 	k := e.key(i)
 	if head := x.find(i, k); head != nil {
@@ -96,7 +94,7 @@ func (x *index[O]) add(i indexName, e *entry[O]) {
 	*slot = e
 }
 
-// remove takes e out of the list of its key.
+// remove removes e from the list of its key.
 func (x *index[O]) remove(i indexName, e *entry[O]) {
 	h := e.hooks[i]
 	e.hooks[i] = hook[O]{}

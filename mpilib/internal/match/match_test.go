@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// verb is what a step of a program does.
+// verb is the action of a step of a program.
 type verb byte
 
 const (
-	receives  verb = iota // Take, and Post if there is nothing
-	sends                 // Arrive, and Keep if there is nothing
+	receives  verb = iota // Take, and Post if there is no message
+	sends                 // Arrive, and Keep if there is no receive
 	withdraws             // the receive that is number source in order
 	removes               // the message that is number source in order
-	posts                 // Post without asking: a promise the table needs not
-	keeps                 // Keep without asking
+	posts                 // Post without Take, a precondition that the table does not need
+	keeps                 // Keep without Arrive, likewise
 	verbs
 )
 
@@ -25,7 +25,7 @@ type step struct {
 	source, tag int32
 }
 
-// do makes one step with both.
+// do makes one step with table and oracle.
 func (p *pair) do(s step) error {
 	switch s.verb {
 	case receives:
@@ -64,8 +64,8 @@ func (p *pair) do(s step) error {
 	return nil
 }
 
-// indexAll sets up all indexes that are not, as if all had been searched when the queues were
-// long. They are given up when a queue is empty.
+// indexAll sets up all missing indexes, as if all had been searched when the queues were long. They
+// are dropped when a queue is empty.
 func (p *pair) indexAll() {
 	for i := range indexes {
 		if !p.t.posted.index[i].used && i != byTag {
@@ -77,7 +77,7 @@ func (p *pair) indexAll() {
 	}
 }
 
-// sound checks what holds of a queue between calls.
+// sound checks the invariants of a queue between calls.
 func sound[O any](q *queue[O]) error {
 	n := 0
 	for e := q.first; e != nil; e = e.after {
@@ -141,9 +141,9 @@ func (p *pair) check(n int32) error {
 	return nil
 }
 
-// Every program of up to six steps with two sources, two tags and wildcards, in
-// which source 0 and tag 0 come before source 1 and tag 1, since the others
-// differ in names only. What a probe would see is compared at every end.
+// Every program of up to six steps with two sources, two tags and wildcards, in which source 0 and
+// tag 0 come before source 1 and tag 1, since the others differ only in names. The result of a
+// probe is compared at the end of each.
 func TestEveryShortProgram(t *testing.T) {
 	depth := programLength
 	if testing.Short() {
@@ -158,7 +158,7 @@ func TestEveryShortProgram(t *testing.T) {
 		for v := range 2 {
 			var p pair
 			if v == 1 && n == programLength {
-				break // so few entries are found without an index: that was seen before
+				break // so few entries are found without an index: already covered
 			}
 			err := error(nil)
 			for i := 0; i < n && err == nil; i++ {
@@ -207,8 +207,8 @@ func TestEveryShortProgram(t *testing.T) {
 	t.Logf("%d programs", programs)
 }
 
-// randomStep draws a step over n sources and n tags, a wildcard in three for
-// receives. far keeps a queue growing: few are met or taken out.
+// randomStep draws a step over n sources and n tags, with one wildcard in three for receives. far
+// keeps a queue growing: few entries are matched or removed.
 func randomStep(r *rand.Rand, n int32, far bool) step {
 	s := step{verb(r.IntN(int(verbs))), r.Int32N(n), r.Int32N(n)}
 	if far && r.IntN(3) > 0 {
@@ -228,7 +228,7 @@ func randomStep(r *rand.Rand, n int32, far bool) step {
 	return s
 }
 
-// Long programs at random, which grow and shrink the tables.
+// Long random programs, which grow and shrink the tables.
 func TestLongPrograms(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -279,8 +279,8 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// 100,000 tags that were waited for once leave nothing behind but the few slots
-// that are kept for the next burst.
+// 100,000 tags that once had a receive leave nothing behind but the few slots that are kept for the
+// next burst.
 func TestManyTagsLeaveLittle(t *testing.T) {
 	const n = 100_000
 	for _, order := range []string{"first to last", "last to first", "shuffled"} {
@@ -312,8 +312,8 @@ func TestManyTagsLeaveLittle(t *testing.T) {
 	}
 }
 
-// Neither one message at a time nor small bursts allocate, once the first has
-// been there, also while others wait and with all indexes in use.
+// Neither single messages nor small bursts allocate after the first, also while other entries are
+// queued and with all indexes in use.
 func TestNoAllocation(t *testing.T) {
 	for _, burst := range []int{1, 10, keepSlots - 1} {
 		var p pair
@@ -350,8 +350,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// Keys that differ only by powers of two, in the source, the tag or both, do not
-// meet in a few slots.
+// Keys that differ only by powers of two, in the source, the tag or both, do not collide in a few
+// slots.
 func TestChainsStayShort(t *testing.T) {
 	for shift := range 20 {
 		for _, way := range []string{"source", "tag", "both", "grid"} {
@@ -385,7 +385,7 @@ func TestChainsStayShort(t *testing.T) {
 	}
 }
 
-// Both iterations let go of what they are at, and end when told to.
+// Both iterations allow the current entry to be removed, and end when yield returns false.
 func TestTakeOutWhileIterating(t *testing.T) {
 	var p pair
 	for i := range int32(6) {
@@ -420,8 +420,8 @@ func TestTakeOutWhileIterating(t *testing.T) {
 	}
 }
 
-// What is in another table, or in none, is not taken out of this one, and
-// nothing can be put in twice.
+// An entry of another table, or of none, is not removed from this one, and nothing can be put in
+// twice.
 func TestForeignEntries(t *testing.T) {
 	var a, b table
 	r, m := posted(1, 1), kept(1, 1)

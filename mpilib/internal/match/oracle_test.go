@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The table as an engine has it, with owners that lead back.
+// The table as an engine has it, with owners that point back.
 type (
 	table   = Table[*request, *arrival]
 	receive = Receive[*request]
@@ -26,7 +26,7 @@ func kept(source, tag int32) *message {
 	return &m.message
 }
 
-// oracle is the dumb Table: two slices in order, searched from the front.
+// oracle is the simple Table: two slices in order, searched from the front.
 type oracle struct {
 	posted []*receive
 	kept   []*message
@@ -77,7 +77,7 @@ func (o *oracle) waits(source int32) bool {
 	return slices.ContainsFunc(o.posted, func(r *receive) bool { return r.Source == AnySource || r.Source == source })
 }
 
-// pair is a table and its oracle, which are given the same calls.
+// pair is a table and its oracle, which get the same calls.
 type pair struct {
 	t table
 	o oracle
@@ -105,8 +105,7 @@ func (p *pair) take(source, tag int32) (*message, error) {
 func (p *pair) post(r *receive) { p.t.Post(r); p.o.posted = append(p.o.posted, r) }
 func (p *pair) keep(m *message) { p.t.Keep(m); p.o.kept = append(p.o.kept, m) }
 
-// agree compares all that can be asked of the two without changing them.
-// Sources and tags below n are asked for.
+// agree compares all results of calls that do not change the two, for sources and tags below n.
 func (p *pair) agree(n int32) error {
 	if got, want := p.t.Empty(), len(p.o.posted)+len(p.o.kept) == 0; got != want {
 		return fmt.Errorf("Empty() = %v", got)

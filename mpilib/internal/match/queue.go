@@ -1,29 +1,28 @@
 package match
 
-// An entry is what Receive and Message are underneath.
+// An entry is the underlying type of Receive and Message.
 type entry[O any] struct {
 	Source, Tag int32
 	Owner       O
 
-	in            *queue[O] // where it is; nil: nowhere
+	in            *queue[O] // where it is queued; nil: nowhere
 	seq           uint64    // its place in the order of that queue
 	before, after *entry[O] // its neighbours there
 	hooks         [indexes]hook[O]
 }
 
-// A queue is a list of entries in the order of their coming, with up to three
-// indexes to find the first entry of a key. An index is set up when a search needs
-// it: many programs never ask for one or the other, and messages that come in the order
-// in which they are waited for are found at the front of the list. It is given up when
-// the queue is empty, so that each entry is put into it once at most.
+// A queue is a list of entries in order of arrival, with up to three indexes to find the first
+// entry of a key. An index is set up when a search needs it: many programs never need one, and
+// messages that arrive in the order in which they are received are found at the front of the list.
+// It is dropped when the queue is empty, so that each entry is put into it at most once.
 type queue[O any] struct {
 	first, last *entry[O]
-	seq         uint64 // of the last that came
-	indexed     bool   // some index is used
+	seq         uint64 // of the last one added
+	indexed     bool   // at least one index is used
 	index       [indexes]index[O]
 }
 
-// add puts e at the end.
+// add appends e.
 func (q *queue[O]) add(e *entry[O]) {
 	if e.in != nil {
 		panic("match: an entry that waits in a table already is put into one: take it out first")
@@ -45,7 +44,7 @@ func (q *queue[O]) add(e *entry[O]) {
 	}
 }
 
-// remove takes e out, which is in q.
+// remove removes e, which must be in q.
 func (q *queue[O]) remove(e *entry[O]) {
 	if q.indexed {
 		for i := range indexes {
@@ -73,7 +72,7 @@ func (q *queue[O]) remove(e *entry[O]) {
 	}
 }
 
-// few is how many entries a search looks at before it sets up an index.
+// few is how many entries a search checks before it sets up an index.
 const few = 8
 
 // find returns the first entry with k, or nil.
@@ -96,7 +95,7 @@ func (q *queue[O]) find(i indexName, k key) *entry[O] {
 	return x.find(i, k)
 }
 
-// setUp sets up an index that is not used.
+// setUp sets up an index that is not in use.
 func (q *queue[O]) setUp(i indexName) {
 	x := &q.index[i]
 	x.used, q.indexed = true, true

@@ -2,6 +2,5 @@
 
 package match
 
-// programLength is how many steps the programs have that are all tried: 3
-// million of them.
+// programLength is the number of steps of the programs in the exhaustive test: 3 million programs.
 const programLength = 6

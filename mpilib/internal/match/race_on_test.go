@@ -2,6 +2,6 @@
 
 package match
 
-// programLength is less with the race detector, which would find nothing more
-// in a million times the same goroutine.
+// programLength is smaller with the race detector, which would find nothing more by running one
+// goroutine a million times.
 const programLength = 4
