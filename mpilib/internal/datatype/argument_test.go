@@ -10,7 +10,7 @@ import (
 
 const most64 = int64(math.MaxInt64)
 
-// TestBadArguments: every refusal names the constructor and the argument.
+// TestBadArguments: every error names the constructor and the argument.
 func TestBadArguments(t *testing.T) {
 	type result struct {
 		t   *Type
@@ -84,7 +84,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// TestLargestTypes: what just fits works.
+// TestLargestTypes: types that just fit work.
 func TestLargestTypes(t *testing.T) {
 	all := must(Contiguous(most64, Byte))
 	if at, ok := all.Contiguous(); at != 0 || !ok || all.Size() != most64 {
@@ -101,7 +101,7 @@ func TestLargestTypes(t *testing.T) {
 	if n := must(Resized(Int, 0, math.MinInt64)).maxCount(); n != 2 {
 		t.Errorf("%d elements fit", n)
 	}
-	// Sixty structs of two in each other have 2^60 elements.
+	// Sixty nested structs of two have 2^60 elements.
 	tree := Char
 	for range 60 {
 		tree = must(Struct([]int64{1, 1}, []int64{0, 1 << 30}, []*Type{tree, must(Resized(tree, 0, 1))}))
@@ -112,7 +112,7 @@ func TestLargestTypes(t *testing.T) {
 	}
 }
 
-// TestBadMessages: messages are refused before any memory is touched.
+// TestBadMessages: invalid messages are rejected before any memory is touched.
 func TestBadMessages(t *testing.T) {
 	buf := make([]byte, 16)
 	raw, err := Contiguous(2, Int)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// An Order is how an array of several dimensions lies in memory.
+// An Order is the memory layout of an array of several dimensions.
 type Order int64
 
 // The orders: in C's the last dimension is contiguous, in Fortran's the first.
@@ -88,7 +88,7 @@ func subarrayArgs(fn string, sizes, subsizes, starts []int64, order Order, old *
 	return nil
 }
 
-// arrayArgs checks what subarrays and distributed arrays share.
+// arrayArgs checks the arguments that subarrays and distributed arrays share.
 func arrayArgs(fn, arg string, sizes []int64, order Order, old *Type) error {
 	if old == nil {
 		return badArg(fn, "old", "is nil")

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// benchPack packs or unpacks count elements from memory, in one go.
+// benchPack packs or unpacks count elements from memory in one call.
 func benchPack(b *testing.B, d *Type, base unsafe.Pointer, count int64, unpack bool) {
 	packed := make([]byte, d.Size()*count)
 	b.SetBytes(int64(len(packed)))
@@ -67,7 +67,7 @@ type threeFields struct {
 	C uint8
 }
 
-// The by-hand loops write fields without padding, as the message has them.
+// The hand-written loops write fields without padding, as in the message.
 func BenchmarkStruct3(b *testing.B) {
 	const n = 4096
 	memory := make([]threeFields, n)
@@ -112,7 +112,7 @@ func BenchmarkIndexed8(b *testing.B) {
 	})
 }
 
-// One double: what the way to the copy costs.
+// One double: the overhead of reaching the copy.
 func BenchmarkOne(b *testing.B) {
 	memory := make([]float64, 1)
 	benchPack(b, Double, unsafe.Pointer(&memory[0]), 1, false)
@@ -143,7 +143,7 @@ func BenchmarkCommitIndexedMillion(b *testing.B) {
 	}
 }
 
-// TestNoAllocations: nothing on the way of a message allocates.
+// TestNoAllocations: sending and receiving a message allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	memory := make([]byte, 1<<16)
 	packed := make([]byte, 1<<12)

@@ -1,8 +1,8 @@
 package datatype
 
-// bounds are the places of a type map's ends, relative to the base address
-// (MPI-4.1, 5.1.6 to 5.1.8). The two kinds are kept apart because marks
-// spread: a type with a marked part has the marked parts' bounds only.
+// bounds are the ends of a type map, relative to the base address (MPI-4.1, 5.1.6 to 5.1.8). The
+// two kinds are kept apart because marks propagate: a type with a marked part has only the marked
+// parts' bounds.
 type bounds struct {
 	data     bool  // whether the type map has a basic element
 	low, top int64 // if data: its first byte, and the one after its last
@@ -42,9 +42,8 @@ func (b bounds) join(c bounds) bounds {
 	return b
 }
 
-// limits returns the lower and upper bound. Without marks the upper one is
-// padded to the alignment (the standard's epsilon); a type map with nothing
-// in it has both at 0.
+// limits returns the lower and upper bound. Without marks the upper one is padded to the alignment
+// (the standard's epsilon); an empty type map has both at 0.
 func (b bounds) limits(s *sum) (lb, ub int64) {
 	switch {
 	case b.marked:

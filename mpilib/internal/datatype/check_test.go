@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// check holds everything that s.t says and does against s.m.
+// check compares all results of s.t with s.m.
 func check(t *testing.T, s sample, count int64) {
 	t.Helper()
 	defer func() {
@@ -52,7 +52,7 @@ func checkMeasures(t *testing.T, s sample, count int64) {
 	checkPrefixes(t, s, count)
 }
 
-// checkPrefixes asks about messages that end after some of the elements.
+// checkPrefixes checks messages that end after some of the elements.
 func checkPrefixes(t *testing.T, s sample, count int64) {
 	t.Helper()
 	var sent Signature
@@ -110,7 +110,7 @@ type playground struct {
 	origin int64
 }
 
-const margin = 40 // bytes that nothing may touch
+const margin = 40 // bytes that must not be touched
 
 func newPlayground(s sample, count int64, at []int64) *playground {
 	p := &playground{sample: s, count: count, at: slices.Clone(at), twice: map[int64]bool{}, origin: margin}
@@ -210,7 +210,7 @@ func (p *playground) checkPieces(t *testing.T) {
 	}
 }
 
-// checkExternal converts with values that fit, back and forth.
+// checkExternal converts values that fit to external32 and back.
 func (p *playground) checkExternal(t *testing.T) {
 	t.Helper()
 	memory := slices.Clone(p.memory)
@@ -259,7 +259,7 @@ func (p *playground) checkExternal(t *testing.T) {
 	}
 }
 
-// checkContents makes the type again from what it says about itself.
+// checkContents reconstructs the type from its contents.
 func checkContents(t *testing.T, s sample) {
 	t.Helper()
 	combiner, ints, addresses, types := s.t.Envelope()

@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// addOK returns a+b and whether it fits.
+// addOK returns a+b and whether the sum fits.
 func addOK(a, b int64) (int64, bool) {
 	c := a + b
 	return c, (c > a) == (b > 0)
 }
 
-// subOK returns a-b and whether it fits.
+// subOK returns a-b and whether the difference fits.
 func subOK(a, b int64) (int64, bool) {
 	c := a - b
 	return c, (c < a) == (b > 0)
 }
 
-// mulOK returns a*b and whether it fits.
+// mulOK returns a*b and whether the product fits.
 func mulOK(a, b int64) (int64, bool) {
 	hi, lo := bits.Mul64(magnitude(a), magnitude(b))
 	if hi != 0 {
@@ -29,7 +29,7 @@ func mulOK(a, b int64) (int64, bool) {
 	return int64(lo), lo <= math.MaxInt64
 }
 
-// magnitude returns |a|, which MinInt64 has too when unsigned.
+// magnitude returns |a|, which as an unsigned number exists for MinInt64 too.
 func magnitude(a int64) uint64 {
 	if a < 0 {
 		return -uint64(a)
@@ -37,7 +37,7 @@ func magnitude(a int64) uint64 {
 	return uint64(a)
 }
 
-// A sum adds, subtracts and multiplies until something does not fit, and remembers that.
+// A sum adds, subtracts and multiplies, and remembers whether a result did not fit.
 type sum struct{ overflow bool }
 
 func (s *sum) add(a, b int64) int64 {

@@ -2,8 +2,8 @@ package datatype
 
 import "math"
 
-// flattenMax is the number of parts up to which a list of parts is taken
-// apart when it becomes part of another: it may join its neighbours then.
+// flattenMax is the number of parts up to which a list of parts is flattened when it becomes part
+// of another, because its parts may then join their neighbours.
 const flattenMax = 64
 
 // A part is a node at a displacement, or a run of bytes if node is nil.
@@ -43,7 +43,7 @@ func (c *collector) add(n *node, d int64) {
 	}
 }
 
-// addRun appends a run, to the last one if that ends where this begins.
+// addRun appends a run, merging it with the last one if that ends where this begins.
 func (c *collector) addRun(k kind, at, size int64) {
 	if i := len(c.parts) - 1; i >= 0 {
 		if p := &c.parts[i]; p.node == nil && p.kind == k && p.at+p.size == at {
@@ -74,7 +74,7 @@ func (c *collector) node() *node {
 	return c.seq()
 }
 
-// indexed is for parts that differ in their displacements only.
+// indexed returns a node for parts that differ only in their displacements.
 func (c *collector) indexed() *node {
 	first := c.parts[0]
 	body := first.node
@@ -95,7 +95,7 @@ func (c *collector) indexed() *node {
 	return &node{op: opIndexed, size: body.size * n, body: body, at: c.places(), sig: body.sig.times(n)}
 }
 
-// pieces is for runs of different lengths and the same kind.
+// pieces returns a node for runs of different lengths and the same kind.
 func (c *collector) pieces() *node {
 	ends := make([]int64, len(c.parts))
 	size := int64(0)
@@ -108,7 +108,7 @@ func (c *collector) pieces() *node {
 	return n
 }
 
-// seq is for anything.
+// seq returns a node for any parts.
 func (c *collector) seq() *node {
 	type run struct {
 		kind kind
@@ -142,7 +142,7 @@ func (c *collector) places() []int64 {
 	return at
 }
 
-// pieceCount returns how many pieces of memory n's bytes are, at most.
+// pieceCount returns the maximum number of pieces of memory that n's bytes form.
 func (n *node) pieceCount() float64 {
 	switch n.op {
 	case opLoop:

@@ -2,8 +2,8 @@ package datatype
 
 import "slices"
 
-// made finishes a type that fn made, of the shape s with the measure m.
-// tooLarge names the arguments to blame if something did not fit.
+// made finishes a type that fn made, with the shape s and the measure m. tooLarge names the
+// arguments for the error if something did not fit.
 func made(fn, tooLarge string, s shape, m *measure, c Contents) (*Type, error) {
 	lb, ub := m.bounds.limits(&m.sum)
 	extent := m.sub(ub, lb)

@@ -53,8 +53,8 @@ func (t *Type) Envelope() (combiner Combiner, integers, addresses, types int) {
 	return c.Combiner, len(c.Integers), len(c.Addresses), len(c.Types)
 }
 
-// Contents returns copies of the arguments of the constructor that made t
-// (MPI_Type_get_contents). It is an error to ask a named type.
+// Contents returns copies of the arguments of the constructor that made t (MPI_Type_get_contents).
+// It returns an error for a named type.
 func (t *Type) Contents() (Contents, error) {
 	c := t.contents
 	if c.Combiner == CombinerNamed {

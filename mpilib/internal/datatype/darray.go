@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// A Distribution says how a dimension of an array is dealt out to processes.
+// A Distribution says how a dimension of an array is distributed over processes.
 type Distribution int64
 
 // The distributions.
 const (
 	DistributeBlock  Distribution = iota // one block for each process
-	DistributeCyclic                     // blocks in turn
+	DistributeCyclic                     // blocks round robin
 	DistributeNone                       // not at all: one process in this dimension
 )
 
@@ -19,11 +19,11 @@ const (
 // to MPI: as even as possible for blocks, 1 for cyclic.
 const DistributeDefault int64 = -1
 
-// A Grid is an array that is dealt out to a grid of processes; each slice has
-// an entry for each dimension. Processes are numbered in row-major order.
+// A Grid is an array that is distributed over a grid of processes; each slice has an entry for each
+// dimension. Processes are numbered in row-major order.
 type Grid struct {
 	Sizes         []int64        // of the whole array, in elements
-	Distributions []Distribution // how each dimension is dealt out
+	Distributions []Distribution // how each dimension is distributed
 	Arguments     []int64        // block lengths, or DistributeDefault
 	Processes     []int64        // the grid of processes
 }
@@ -93,7 +93,7 @@ func (g *Grid) checkArgument(fn string, d int) error {
 	case DistributeCyclic:
 		return nil
 	case DistributeBlock:
-		// Fewer blocks than p*arg elements would leave some to nobody.
+		// Blocks with p*arg below the size would leave elements without a process.
 		if arg != DistributeDefault && arg < (g.Sizes[d]-1)/p+1 {
 			return badArg(fn, "Arguments", "has blocks of %d in dimension %d: %d processes have no place for %d", arg, d, p, g.Sizes[d])
 		}
@@ -107,7 +107,7 @@ func (g *Grid) checkArgument(fn string, d int) error {
 	return badArg(fn, "Distributions", "has %d in dimension %d", g.Distributions[d], d)
 }
 
-// block returns how many elements of dimension d a process has in a row.
+// block returns how many consecutive elements of dimension d a process has.
 func (g *Grid) block(d int) int64 {
 	size, p, arg := g.Sizes[d], g.Processes[d], g.Arguments[d]
 	switch {
@@ -131,13 +131,13 @@ func (g *Grid) place(rank int64) []int64 {
 	return at
 }
 
-// dealt returns the share of process at, of p, in size elements of old that
-// are dealt out in blocks: full blocks, one round apart, and perhaps a
-// shorter one after them (the standard's cyclic function).
+// dealt returns the share of process at, of p, in size elements of old that are distributed in
+// blocks: full blocks, one round apart, and possibly a shorter one after them (the standard's
+// cyclic function).
 func dealt(size, block, p, at int64, old *Type) (*Type, error) {
 	var s sum
 	bytes := s.mul(size, old.extent)
-	blocks := size / block // in all, full ones
+	blocks := size / block // number of full blocks in total
 	full := blocks / p
 	if at < blocks%p {
 		full++
@@ -146,7 +146,7 @@ func dealt(size, block, p, at int64, old *Type) (*Type, error) {
 	if blocks%p == at {
 		short = size % block
 	}
-	// Where nothing starts, nothing is displaced: p*block may be beyond size.
+	// If no block starts, nothing is displaced: p*block may exceed size.
 	var round, first, rest int64
 	if full > 1 {
 		round = s.mul(s.mul(p, block), old.extent)

@@ -13,7 +13,7 @@ func TestNamedTypes(t *testing.T) {
 	}
 }
 
-// TestSmallNestings puts every small constructor into every other one.
+// TestSmallNestings nests every small constructor in every other.
 func TestSmallNestings(t *testing.T) {
 	bases := basicSamples()
 	for _, base := range []sample{bases[0], bases[1], bases[len(bases)-1]} {

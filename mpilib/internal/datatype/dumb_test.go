@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// A typemap is the standard's definition of a datatype (MPI-4.1, 5.1): every
-// basic element with its displacement, and the marks of resized parts. The
-// clever code is held against it.
+// A typemap is the standard's definition of a datatype (MPI-4.1, 5.1): every basic element with its
+// displacement, and the marks of resized parts. The optimised code is compared with it.
 type typemap struct {
 	entries  []entry
 	lbs, ubs []int64
@@ -56,7 +55,7 @@ func (m typemap) extent() int64 {
 	return ub - lb
 }
 
-// at returns m displaced by each of the given, one after the other.
+// at returns copies of m at each of the displacements, one after the other.
 func (m typemap) at(displacements ...int64) (all typemap) {
 	for _, d := range displacements {
 		for _, e := range m.entries {
@@ -196,14 +195,14 @@ func (m typemap) signature(count int64) (s Signature) {
 	return s
 }
 
-// A sample is a type in both forms, with how it was made.
+// A sample is a type in both forms, with a description of how it was made.
 type sample struct {
 	t    *Type
 	m    typemap
 	text string
 }
 
-// basicSamples are the named types with a map each; pairs included.
+// basicSamples returns the named types, pairs included, with a map for each.
 func basicSamples() []sample {
 	var all []sample
 	for _, t := range []*Type{Char, Double, Int, Short, CFloatComplex, CBool, Uint64, LongLong, Float, Byte, Wchar} {
@@ -215,7 +214,7 @@ func basicSamples() []sample {
 		sample{ShortInt, typemap{entries: []entry{{find(Short), 0}, {find(Int), 4}}}, "MPI_SHORT_INT"})
 }
 
-// choose gives numbers from 0 to n-1 to build samples from.
+// choose returns numbers from 0 to n-1 to build samples from.
 type choose func(n int) int64
 
 func chooseRandom(seed uint64) choose {
@@ -235,7 +234,7 @@ func chooseBytes(data []byte) choose {
 	}
 }
 
-// list returns n numbers from lo on, of some.
+// list returns n numbers, each one of some numbers from lo on.
 func (c choose) list(n int64, lo, some int) []int64 {
 	all := make([]int64, n)
 	for i := range all {
@@ -246,7 +245,7 @@ func (c choose) list(n int64, lo, some int) []int64 {
 
 const sampleMax = 600 // basic elements in a sample
 
-// random makes a type of up to depth constructors.
+// random returns a type of up to depth constructors.
 func (c choose) random(depth int) sample {
 	s := c.randomUnbounded(depth)
 	for len(s.m.entries) > sampleMax || len(s.m.lbs) > sampleMax {
@@ -363,12 +362,12 @@ func (c choose) randomGrid(old sample) sample {
 	return old.with(old.m.darray(rank, g, order), "darray", rank, g, order)(Darray(size, rank, g, order, old.t))
 }
 
-// with takes what a constructor returned.
+// with returns a function that takes a constructor's results.
 func (s sample) with(m typemap, what string, args ...any) func(*Type, error) sample {
 	return func(t *Type, err error) sample {
 		text := fmt.Sprintf("%s%v of %s", what, args, s.text)
 		if err != nil {
-			panic(fmt.Sprintf("%s: %v", text, err)) // arguments are always good
+			panic(fmt.Sprintf("%s: %v", text, err)) // arguments are always valid
 		}
 		return sample{t, m, text}
 	}

@@ -1,8 +1,8 @@
 package datatype
 
-// Elements returns how many basic elements a message of size bytes has that
-// was received into elements of t (MPI_Get_elements_x; MPI-4.1, 5.1.11). ok
-// is false if size ends within one: MPI_UNDEFINED.
+// Elements returns how many basic elements a message of size bytes has that was received into
+// elements of t (MPI_Get_elements_x; MPI-4.1, 5.1.11). ok is false if size ends within a basic
+// element: MPI_UNDEFINED.
 func (t *Type) Elements(size int64) (n int64, ok bool) {
 	if size < 0 || t.size == 0 {
 		return 0, size == 0
@@ -15,7 +15,7 @@ func (t *Type) Elements(size int64) (n int64, ok bool) {
 	return n*t.sig.Elements + more, ok
 }
 
-// elements returns how many basic elements n's first size bytes are.
+// elements returns how many basic elements n's first size bytes contain.
 func (n *node) elements(size int64) (count int64, ok bool) {
 	if size == 0 {
 		return 0, true
@@ -39,8 +39,7 @@ func (n *node) elements(size int64) (count int64, ok bool) {
 	return size / per, size%per == 0
 }
 
-// prefix returns the signature of n's first elements; it has at least so
-// many.
+// prefix returns the signature of n's first elements; n has at least that many.
 func (n *node) prefix(elements int64) Signature {
 	if elements == 0 {
 		return Signature{}

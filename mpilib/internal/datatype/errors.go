@@ -7,8 +7,8 @@ import (
 
 // The causes of this package's errors, for errors.Is.
 var (
-	// ErrArgument: an argument is out of its range, or too large for 64 bits
-	// together with the others. The message names it.
+	// ErrArgument: an argument is out of its range, or too large for 64 bits together with the
+	// others. The message names it.
 	ErrArgument = errors.New("bad argument")
 	// ErrUncommitted: a type was used for a message before Commit.
 	ErrUncommitted = errors.New("type is not committed")
@@ -22,7 +22,7 @@ var (
 	ErrGoType = errors.New("not plain data")
 )
 
-// badArg says that the argument arg of the constructor fn is wrong.
+// badArg returns an error that says that the argument arg of the constructor fn is wrong.
 func badArg(fn, arg, format string, a ...any) error {
 	return fmt.Errorf("datatype: %s: %s %s: %w", fn, arg, fmt.Sprintf(format, a...), ErrArgument)
 }

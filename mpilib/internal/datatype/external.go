@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// ExternalSize returns the bytes of count elements in external32, the
-// standard's form for all machines: big-endian, with sizes of its own
-// (MPI_Pack_external_size; MPI-4.1, 5.3 and 14.5.2).
+// ExternalSize returns the bytes of count elements in external32, the standard's
+// machine-independent form: big-endian, with its own sizes (MPI_Pack_external_size; MPI-4.1, 5.3
+// and 14.5.2).
 func (t *Type) ExternalSize(count int64) (int64, error) {
 	size, ok := mulOK(count, t.external)
 	if count < 0 || !ok || count > t.maxCount() {
@@ -18,10 +18,10 @@ func (t *Type) ExternalSize(count int64) (int64, error) {
 	return size, nil
 }
 
-// PackExternal copies the message of count elements at base into the front of
-// external, in external32 (MPI_Pack_external). It returns the bytes written.
-// A number too large for its form, such as a C long above 32 bits, is
-// [ErrConversion]; external then holds the message up to there.
+// PackExternal copies the message of count elements at base into the front of external, in
+// external32 (MPI_Pack_external). It returns the bytes written. For a number too large for its
+// form, such as a C long above 32 bits, it returns [ErrConversion]; external then holds the message
+// up to that number.
 func (t *Type) PackExternal(external []byte, base unsafe.Pointer, count int64) (int, error) {
 	return t.convert(external, base, 0, count, false)
 }
@@ -32,8 +32,8 @@ func (t *Type) UnpackExternal(base unsafe.Pointer, count int64, external []byte)
 	return t.convert(external, base, 0, count, true)
 }
 
-// PackExternalSlice is PackExternal from a slice: the base address is that of
-// memory[origin]. It is an error if the elements reach beyond memory.
+// PackExternalSlice is PackExternal from a slice: the base address is that of memory[origin]. It
+// returns an error if the elements reach beyond memory.
 func (t *Type) PackExternalSlice(external, memory []byte, origin, count int64) (int, error) {
 	base, err := t.within(memory, origin, count)
 	if err != nil {
@@ -42,8 +42,8 @@ func (t *Type) PackExternalSlice(external, memory []byte, origin, count int64) (
 	return t.convert(external, base, origin, count, false)
 }
 
-// UnpackExternalSlice is UnpackExternal into a slice: the base address is that of
-// memory[origin]. It is an error if the elements reach beyond memory.
+// UnpackExternalSlice is UnpackExternal into a slice: the base address is that of memory[origin].
+// It returns an error if the elements reach beyond memory.
 func (t *Type) UnpackExternalSlice(memory []byte, origin, count int64, external []byte) (int, error) {
 	base, err := t.within(memory, origin, count)
 	if err != nil {
@@ -79,8 +79,7 @@ func (t *Type) convert(external []byte, base unsafe.Pointer, origin, count int64
 	return c.pos, nil
 }
 
-// A converter walks a typed plan and converts one basic element after the
-// other.
+// A converter walks a typed plan and converts one basic element after the other.
 type converter struct {
 	memory   unsafe.Pointer
 	external []byte
@@ -187,7 +186,7 @@ func fromExternal(c class, out, in []byte) {
 	putNative(out, v)
 }
 
-// fits tells whether the number v of from bytes keeps its value in to bytes.
+// fits reports whether the number v of from bytes keeps its value in to bytes.
 func fits(c class, v uint64, from, to int) bool {
 	if to >= from {
 		return true
@@ -207,8 +206,8 @@ func truthOf(v uint64) uint64 {
 	return 0
 }
 
-// getNative and putNative read and write a number of 1, 2, 4 or 8 bytes in
-// the machine's order; getBig and putBig one in big-endian order.
+// getNative and putNative read and write a number of 1, 2, 4 or 8 bytes in the machine's order;
+// getBig and putBig in big-endian order.
 func getNative(b []byte) uint64 {
 	switch len(b) {
 	case 1:

@@ -2,12 +2,10 @@ package datatype
 
 import "unsafe"
 
-// copyBlocks copies n blocks of size bytes: block i from src+so+i*ss to
-// dst+do+i*ds. Addresses are formed from the base for each block, because a
-// pointer that runs ahead of the last block could point at nothing.
+// copyBlocks copies n blocks of size bytes: block i from src+so+i*ss to dst+do+i*ds. Addresses are
+// formed from the base for each block, because a pointer beyond the last block could be invalid.
 //
-// The common sizes are moved through registers; a call of memmove for each
-// block costs several times more.
+// The common sizes are moved through registers; a memmove call per block costs several times more.
 func copyBlocks(dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, size, n int64) {
 	switch size {
 	case 1:
@@ -52,8 +50,8 @@ func copyEach[T any](dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, s
 	}
 }
 
-// copyEnds is copyBlocks for blocks that two Ts cover: the first and the last
-// bytes of each are moved, and those in the middle twice.
+// copyEnds is copyBlocks for blocks that two Ts cover: it moves the first and the last bytes of
+// each block, and those in the middle twice.
 func copyEnds[T any](dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, size, n int64) {
 	tail := size - int64(unsafe.Sizeof(*(*T)(nil)))
 	for ; n > 0; n-- {

@@ -14,11 +14,10 @@ const (
 	longDouble // its format depends on the machine
 )
 
-// A kind is a number for a basic element's type, an index of kinds.
+// A kind identifies a basic element's type, as an index of kinds.
 type kind uint8
 
-// untyped is the kind of bytes whose type does not matter, in the plans that
-// only copy.
+// untyped is the kind of bytes whose type does not matter, in plans that only copy.
 const untyped kind = 0
 
 // kindInfo describes a basic element. A complex number has two parts.
@@ -33,8 +32,8 @@ type kindInfo struct {
 
 var kinds = []kindInfo{untyped: {name: "untyped", parts: 1, size: 1, align: 1, external: 1}}
 
-// named makes a named type of one basic element and registers its kind.
-// size and external are those of a part.
+// named returns a named type of one basic element and registers its kind. size and external are
+// those of one part.
 func named(name string, c class, parts, size, external int64) *Type {
 	k := kind(len(kinds))
 	kinds = append(kinds, kindInfo{name: name, class: c, parts: parts,
@@ -94,8 +93,8 @@ var (
 	CxxLongDoubleComplex = named("MPI_CXX_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
 )
 
-// Byte is uninterpreted and matches nothing but itself; Packed is what
-// MPI_Pack made and matches everything (MPI-4.1, 3.3.1 and 5.2).
+// Byte is uninterpreted and matches only itself; Packed is the output of MPI_Pack and matches
+// everything (MPI-4.1, 3.3.1 and 5.2).
 var (
 	Byte   = named("MPI_BYTE", octets, 1, 1, 1)
 	Packed = named(packedName, octets, 1, 1, 1)
@@ -127,13 +126,13 @@ var (
 	namedTypesByName   = byName()
 )
 
-// pair makes a named type of a value and what C puts after it.
+// pair returns a named type of a value and an index, laid out as in C.
 func pair(name string, value, index *Type) *Type {
 	align := index.bounds.align
 	at := (value.size + align - 1) / align * align
 	t, err := Struct([]int64{1, 1}, []int64{0, at}, []*Type{value, index})
 	if err != nil {
-		panic(err) // both types are this file's
+		panic(err) // both types are defined in this file
 	}
 	t.name = name
 	t.contents = Contents{Combiner: CombinerNamed}
@@ -141,7 +140,7 @@ func pair(name string, value, index *Type) *Type {
 	return t
 }
 
-// byName lists the named types.
+// byName returns the named types by name.
 func byName() map[string]*Type {
 	all := map[string]*Type{}
 	for _, t := range []*Type{

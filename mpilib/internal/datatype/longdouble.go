@@ -17,16 +17,16 @@ const (
 	quadFraction = 1<<48 - 1 // of high
 )
 
-// A longDoubleFormat is what a machine has for a long double.
+// A longDoubleFormat is a machine's representation of a long double.
 type longDoubleFormat uint8
 
 const (
 	x87Format    longDoubleFormat = iota // 80 bits with an explicit leading one
 	quadFormat                           // the same as external32's
-	doubleFormat                         // no more than a double
+	doubleFormat                         // the same as a double
 )
 
-// nativeLongDouble is this machine's.
+// nativeLongDouble is this machine's format.
 var nativeLongDouble = longDoubleOf(runtime.GOOS, runtime.GOARCH)
 
 func longDoubleOf(goos, goarch string) longDoubleFormat {
@@ -69,8 +69,8 @@ func (q quad) nan() bool {
 	return q.high>>48&quadExpBits == quadExpBits && (q.high&quadFraction != 0 || q.low != 0)
 }
 
-// quadOfX87 converts exactly. top is the sign and the exponent. Encodings
-// that the processor itself refuses become NaN.
+// quadOfX87 converts exactly. top is the sign and the exponent. Encodings that the processor
+// rejects become NaN.
 func quadOfX87(top uint16, mantissa uint64) quad {
 	exp := uint64(top) & quadExpBits
 	switch explicit := mantissa>>63 != 0; {

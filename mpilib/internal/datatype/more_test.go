@@ -40,7 +40,7 @@ func TestManyElements(t *testing.T) {
 	}
 }
 
-// TestPlanSize: plans are as large as descriptions, not as data.
+// TestPlanSize: the size of a plan follows the description, not the data.
 func TestPlanSize(t *testing.T) {
 	vector := must(Vector(1e6, 1, 2, Double))
 	matrix := must(Hvector(1e6, 1, 1<<30, vector))
@@ -129,7 +129,7 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%q and %q have the same signature", was, text)
 		}
 		seen[sig] = text
-		// Cut in the middle, and repeated: always the same.
+		// Cut in the middle, or repeated: always the same.
 		k := r.IntN(len(types) + 1)
 		var left, right, many Signature
 		for i, d := range types {
@@ -188,7 +188,7 @@ func TestAccepts(t *testing.T) {
 		{vector, 3, sig(doubleChar(), 19), false},
 		{vector, 3, sig(doubleChar(), 5).then(Double.sig), true},
 		{vector, 3, sig(doubleChar(), 5).then(Char.sig), false},
-		{Int, 4, Signature{-7, 1}, false}, // nothing that a peer says panics
+		{Int, 4, Signature{-7, 1}, false}, // no input from a peer panics
 	} {
 		if got, err := c.receive.Accepts(c.count, c.sent); got != c.want || err != nil {
 			t.Errorf("%d x %v of %v = %v, %v", c.count, c.receive, c.sent, got, err)
@@ -293,7 +293,7 @@ func TestLongDouble(t *testing.T) {
 		{quad{0x0000ffffffffffff, math.MaxUint64}, 1, 1 << 63},
 		{quad{0xfffeffffffffffff, math.MaxUint64}, 0xffff, 1 << 63},
 		{quad{0x3fff << 48, 1 << 48}, 0x3fff, 1 << 63},     // a tie goes to even
-		{quad{0x3fff << 48, 1<<48 | 1}, 0x3fff, 1<<63 | 1}, // and more than that up
+		{quad{0x3fff << 48, 1<<48 | 1}, 0x3fff, 1<<63 | 1}, // and above that it rounds up
 		{quad{0x3fff << 48, 3 << 48}, 0x3fff, 1<<63 | 2},   // as does the next tie
 	} {
 		if top, mantissa := c.q.x87(); top != c.top || mantissa != c.mantissa {
@@ -332,7 +332,7 @@ func TestLongDouble(t *testing.T) {
 	}
 }
 
-// checkQuad holds the roundings of q against arbitrary precision.
+// checkQuad compares the roundings of q with arbitrary precision.
 func checkQuad(t *testing.T, q quad) {
 	t.Helper()
 	top, mantissa := q.x87()
@@ -350,7 +350,7 @@ func checkQuad(t *testing.T, q quad) {
 		t.Errorf("%#x as double is %v, want %v", q, q.double(), want)
 	}
 	if got := quadOfX87(top, mantissa); got.high>>48&quadExpBits != quadExpBits {
-		// Rounded to a multiple of the last place, at most half of it away.
+		// Rounded to a multiple of the last place, with an error of at most half of it.
 		exp := max(int(q.high>>48&quadExpBits), 1)
 		off := new(big.Float).Sub(got.exact(), exact)
 		half := new(big.Float).SetMantExp(big.NewFloat(1), exp-quadBias-64)
@@ -430,7 +430,7 @@ func TestOfRefuses(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse commits and uses one type from everywhere.
+// TestConcurrentUse commits and uses one type from many goroutines.
 func TestConcurrentUse(t *testing.T) {
 	d, err := Vector(50, 1, 2, doubleChar())
 	if err != nil {

@@ -2,26 +2,24 @@ package datatype
 
 import "unsafe"
 
-// A mover copies between a program's memory and a stretch of packed bytes.
-// Offsets into the memory are from its base, offsets into the packed bytes
-// from the first of the stretch.
+// A mover copies between a program's memory and a range of packed bytes. Offsets into the memory
+// are relative to its base, offsets into the packed bytes to the start of the range.
 type mover struct {
 	memory unsafe.Pointer
 	packed unsafe.Pointer
 	unpack bool // packed to memory; otherwise memory to packed
 }
 
-// Several instances of a part are copied part by part, not instance by
-// instance: three fields of a thousand structs are three tight loops. To find
-// the structs still in the cache when the next field's turn comes, that is
-// done in batches of about batchBytes.
+// Several instances of a part are copied part by part, not instance by instance: three fields of a
+// thousand structs are three tight loops. This is done in batches of about batchBytes, so that the
+// structs are still in the cache for the next field.
 const (
 	batchBytes = 16 << 10
 	batchMin   = 8
 )
 
-// batch returns how many instances of size packed bytes and step bytes apart
-// in memory to take at once.
+// batch returns how many instances of size packed bytes, step bytes apart in memory, to copy at
+// once.
 func batch(size, step int64) int64 {
 	return int64(max(batchMin, batchBytes/max(uint64(size), magnitude(step))))
 }
@@ -113,8 +111,7 @@ func (m *mover) scatter(at []int64, mem, pos, size int64) {
 	}
 }
 
-// scatterEach and gatherEach are copyEach with a list of displacements on the
-// side of the memory.
+// scatterEach and gatherEach are copyEach with a list of displacements on the memory side.
 func scatterEach[T any](dst unsafe.Pointer, do int64, at []int64, src unsafe.Pointer, so int64) {
 	for _, d := range at {
 		*(*T)(unsafe.Add(dst, do+d)) = *(*T)(unsafe.Add(src, so))

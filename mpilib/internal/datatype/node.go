@@ -2,31 +2,30 @@ package datatype
 
 import "slices"
 
-// op says how a node's bytes lie.
+// op is the layout of a node's bytes.
 type op uint8
 
 const (
-	opRun     op = iota // size bytes in a row
+	opRun     op = iota // size consecutive bytes
 	opLoop              // count times body, stride apart
 	opIndexed           // body at each of at
-	opPieces            // bytes in a row at each of at
+	opPieces            // consecutive bytes at each of at
 	opSeq               // kids[i] at at[i]
 )
 
-// A node is a part of a plan: some of a type's bytes in type map order, by
-// where they lie in memory relative to where the node is put, and by where
-// they lie in the packed form relative to the node's first. It never changes
-// and may have several parents.
+// A node is a part of a plan: some of a type's bytes in type map order, with their positions in
+// memory relative to the node's position, and in the packed form relative to the node's first byte.
+// It never changes and may have several parents.
 type node struct {
 	op    op
 	kind  kind  // opRun and opPieces: of the bytes; untyped in copying plans
-	disp  int64 // added to all places below
+	disp  int64 // added to all displacements below
 	size  int64 // packed bytes, at least 1
 	count int64 // opLoop
 	step  int64 // opLoop: the stride in memory
 	body  *node // opLoop and opIndexed
 	at    []int64
-	ends  []int64 // opPieces and opSeq: the packed end of each, rising
+	ends  []int64 // opPieces and opSeq: the packed end of each, ascending
 	kids  []*node
 
 	sig Signature // in typed plans
@@ -46,7 +45,7 @@ func (n *node) find(pos int64) int {
 	return i
 }
 
-// runNode returns size bytes in a row.
+// runNode returns a node of size consecutive bytes.
 func runNode(k kind, disp, size int64) *node {
 	n := &node{op: opRun, kind: k, disp: disp, size: size}
 	if k != untyped {
@@ -65,7 +64,7 @@ func (n *node) moved(d int64) *node {
 	return &m
 }
 
-// repeat returns count times n, step bytes apart, as simply as it can be said.
+// repeat returns count times n, step bytes apart, in the simplest form.
 func repeat(n *node, count, step int64) *node {
 	switch {
 	case n == nil || count == 0:
@@ -77,7 +76,7 @@ func repeat(n *node, count, step int64) *node {
 		m.size *= count
 		m.sig = n.sig.times(count)
 		return &m
-	case n.op == opLoop && step == n.count*n.step: // goes on as it began
+	case n.op == opLoop && step == n.count*n.step: // continues the loop
 		m := *n
 		m.count *= count
 		m.size *= count
@@ -145,22 +144,22 @@ func (f fields) build(typed bool) *node {
 	return c.node()
 }
 
-// A plan is what Commit makes: a message of count elements is count*per times
-// body, step bytes apart.
+// A plan is the result of Commit: a message of count elements is count*per times body, step bytes
+// apart.
 type plan struct {
 	body     *node // nil: no data
 	per      int64
 	step     int64
 	size     int64 // of an element
-	maxCount int64 // more would be beyond 64 bits
+	maxCount int64 // more would exceed 64 bits
 	mean     int64 // the mean length of a message's pieces
-	dense    bool  // messages are one run
+	dense    bool  // a message is one run
 }
 
 func (t *Type) newPlan() *plan {
 	p := &plan{body: t.nodeOf(false), per: 1, step: t.extent, size: t.size, maxCount: t.maxCount()}
 	if n := p.body; n != nil && n.op == opLoop && t.extent == n.count*n.step {
-		// The next element goes on where the last one's loop ends.
+		// The next element continues where the last one's loop ends.
 		p.body, p.per, p.step = n.body.moved(n.disp), n.count, n.step
 	}
 	if p.body != nil {

@@ -5,23 +5,21 @@ import (
 	"unsafe"
 )
 
-// Pack copies a part of the message of count elements at base into packed:
-// as many of its bytes from position pos on as packed has room for. It
-// returns how many those were; fewer than len(packed) only at the message's
-// end. base may be nil if the displacements are addresses (MPI_BOTTOM) or if
-// there are no data.
+// Pack copies a part of the message of count elements at base into packed: as many of its bytes
+// from position pos on as packed has room for. It returns how many it copied, which is less than
+// len(packed) only at the message's end. base may be nil if the displacements are addresses
+// (MPI_BOTTOM) or if there is no data.
 //
-// All the memory that [Type.Span] describes must be readable, and must not
-// overlap packed. No address is kept.
+// All the memory that [Type.Span] describes must be readable, and must not overlap packed. No
+// address is kept.
 func (t *Type) Pack(packed []byte, base unsafe.Pointer, count, pos int64) (int, error) {
 	return t.move(packed, base, 0, count, pos, false)
 }
 
-// Unpack is the inverse of Pack: it copies bytes of the message, from
-// position pos on, to where they belong in count elements at base. It returns
-// how many it took; fewer than len(packed) only at the message's end. Data
-// that a type has twice in the same place are left with one of their values
-// (the standard forbids such receives; MPI-4.1, 5.1.11).
+// Unpack is the inverse of Pack: it copies bytes of the message, from position pos on, to where
+// they belong in count elements at base. It returns how many it took, which is less than
+// len(packed) only at the message's end. Where a type has several elements in the same place, one
+// of their values remains (the standard forbids such receives; MPI-4.1, 5.1.11).
 func (t *Type) Unpack(base unsafe.Pointer, count int64, packed []byte, pos int64) (int, error) {
 	return t.move(packed, base, 0, count, pos, true)
 }
@@ -45,7 +43,7 @@ func (t *Type) move(packed []byte, base unsafe.Pointer, origin, count, pos int64
 	return int(n), nil
 }
 
-// refuse says what is wrong with a message of count elements, or a position.
+// refuse returns an error for an invalid message of count elements, or an invalid position.
 func (t *Type) refuse(p *plan, count, pos int64) error {
 	switch {
 	case p == nil:
@@ -58,8 +56,8 @@ func (t *Type) refuse(p *plan, count, pos int64) error {
 	return fmt.Errorf("datatype: position %d in %d elements of %v, a message of %d bytes: %w", pos, count, t, count*p.size, ErrRange)
 }
 
-// PackSlice is Pack from a slice: the base address is that of memory[origin].
-// It is an error if the elements reach beyond memory.
+// PackSlice is Pack from a slice: the base address is that of memory[origin]. It returns an error
+// if the elements reach beyond memory.
 func (t *Type) PackSlice(packed, memory []byte, origin, count, pos int64) (int, error) {
 	base, err := t.within(memory, origin, count)
 	if err != nil {
@@ -68,8 +66,8 @@ func (t *Type) PackSlice(packed, memory []byte, origin, count, pos int64) (int, 
 	return t.move(packed, base, origin, count, pos, false)
 }
 
-// UnpackSlice is Unpack into a slice: the base address is that of
-// memory[origin]. It is an error if the elements reach beyond memory.
+// UnpackSlice is Unpack into a slice: the base address is that of memory[origin]. It returns an
+// error if the elements reach beyond memory.
 func (t *Type) UnpackSlice(memory []byte, origin, count int64, packed []byte, pos int64) (int, error) {
 	base, err := t.within(memory, origin, count)
 	if err != nil {
@@ -93,8 +91,8 @@ func (t *Type) within(memory []byte, origin, count int64) (unsafe.Pointer, error
 	return unsafe.Pointer(unsafe.SliceData(memory)), nil
 }
 
-// PackedSize returns the bytes of a message of count elements
-// (MPI_Pack_size; MPI-4.1, 5.2), which are its data and nothing else.
+// PackedSize returns the size in bytes of a message of count elements (MPI_Pack_size; MPI-4.1,
+// 5.2), which contains only their data.
 func (t *Type) PackedSize(count int64) (int64, error) {
 	if count < 0 || count > t.maxCount() {
 		return 0, badArg("PackedSize", "count", "is %d of %v", count, t)

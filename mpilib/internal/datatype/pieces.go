@@ -2,21 +2,20 @@ package datatype
 
 import "unsafe"
 
-// A Piece is a stretch of a program's memory, relative to a base address.
+// A Piece is a range of a program's memory, relative to a base address.
 type Piece struct {
 	Displacement int64
 	Length       int64 // at least 1
 }
 
-// Bytes returns the memory of a piece, for writev or readv. The slice aliases
-// it and is good for as long as base is.
+// Bytes returns the memory of a piece, for writev or readv. The slice aliases it and is valid as
+// long as base is.
 func (p Piece) Bytes(base unsafe.Pointer) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(base, p.Displacement)), p.Length)
 }
 
-// MeanPiece returns the mean length in bytes of the pieces of memory that
-// messages of t consist of: what to judge by whether Pieces or Pack is
-// cheaper. It is 0 for a type without data or not committed.
+// MeanPiece returns the mean length in bytes of the pieces of memory that messages of t consist of,
+// for deciding whether Pieces or Pack is cheaper. It is 0 for a type without data or not committed.
 func (t *Type) MeanPiece() int64 {
 	p := t.plan.Load()
 	if p == nil {
@@ -25,11 +24,10 @@ func (t *Type) MeanPiece() int64 {
 	return p.mean
 }
 
-// Pieces appends to pieces the memory of the message of count elements, from
-// packed byte pos on, in the order of the message. It stops when pieces'
-// capacity is used up, and never allocates. It returns the position up to
-// which pieces reach now; the message's size when it is all there. Pieces that
-// touch are joined.
+// Pieces appends to pieces the memory of the message of count elements, from packed byte pos on, in
+// the order of the message. It stops when pieces' capacity is used up, and never allocates. It
+// returns the position that pieces reach, which is the message's size when they are complete.
+// Adjacent pieces are joined.
 func (t *Type) Pieces(pieces []Piece, count, pos int64) ([]Piece, int64, error) {
 	p := t.plan.Load()
 	if p == nil || uint64(count) > uint64(p.maxCount) || uint64(pos) > uint64(count*p.size) {
@@ -47,11 +45,11 @@ func (t *Type) Pieces(pieces []Piece, count, pos int64) ([]Piece, int64, error) 
 	return pieces, pos, nil
 }
 
-// A lister gathers pieces. Its methods return false when there is no room.
+// A lister collects pieces. Its methods return false when there is no room.
 type lister struct {
 	pieces []Piece
 	first  int   // the first of this call's pieces
-	pos    int64 // the packed byte up to which there are pieces
+	pos    int64 // pieces cover the packed bytes up to here
 }
 
 func (l *lister) run(mem, size int64) bool {

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// derived remembers what Of found: an entry for each Go type of the program
-// that was asked for.
+// derived caches the results of Of: an entry for each requested Go type of the program.
 var derived sync.Map // reflect.Type -> *Type or error
 
-// For returns the committed datatype of a Go type; see [Of]. It looks the
-// type up each time: keep the result where speed matters.
+// For returns the committed datatype of a Go type; see [Of]. It looks the type up on each call:
+// keep the result where speed matters.
 func For[T any]() (*Type, error) { return Of(reflect.TypeFor[T]()) }
 
-// Of returns the committed datatype of a Go type that is plain data: a bool, a
-// number, a complex number, or an array or struct of such. A struct's padding
-// and its blank fields are not part of messages. Types that refer to the
-// memory of one process are refused ([ErrGoType], with the field's name).
+// Of returns the committed datatype of a Go type that is plain data: a bool, a number, a complex
+// number, or an array or struct of such. A struct's padding and its blank fields are not part of
+// messages. Types that refer to the memory of one process are an error ([ErrGoType], with the
+// field's name).
 func Of(g reflect.Type) (*Type, error) {
 	if v, ok := derived.Load(g); ok {
 		if err, bad := v.(error); bad {
@@ -32,7 +31,7 @@ func Of(g reflect.Type) (*Type, error) {
 		return nil, err
 	}
 	t.Commit()
-	v, _ := derived.LoadOrStore(g, t) // one for all, if two came at once
+	v, _ := derived.LoadOrStore(g, t) // one for all, if two calls were concurrent
 	return v.(*Type), nil
 }
 
@@ -46,7 +45,7 @@ var goNumbers = map[reflect.Kind]*Type{
 	reflect.Complex64: CFloatComplex, reflect.Complex128: CDoubleComplex,
 }
 
-// derive makes the datatype of g, which is found at path.
+// derive returns the datatype of g, which is found at path.
 func derive(g reflect.Type, path string) (*Type, error) {
 	if t := goNumbers[g.Kind()]; t != nil {
 		return t, nil
@@ -82,6 +81,6 @@ func deriveStruct(g reflect.Type, path string) (*Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Go may pad more than MPI: for blank and empty fields at the end.
+	// Go may pad more than MPI, for blank and empty fields at the end.
 	return Resized(t, 0, int64(g.Size()))
 }

@@ -1,7 +1,6 @@
 package datatype
 
-// A shape is how a type's elements lie around each other. All constructors
-// come down to five.
+// A shape is the arrangement of a type's elements. All constructors reduce to five shapes.
 type shape interface {
 	// build returns the plan of one element; nil if it has no data. With
 	// typed set the plan keeps basic elements of different kinds apart.
@@ -11,7 +10,7 @@ type shape interface {
 // basic is one basic element.
 type basic kind
 
-// same is another type's elements under a new name or with new bounds.
+// same has another type's elements under a new name or with new bounds.
 type same struct{ old *Type }
 
 // A grid is count blocks, stride bytes apart, of length elements of old next
@@ -45,7 +44,7 @@ func (l list) lengthOf(i int) int64 {
 	return l.lengths[i]
 }
 
-// measure adds up what is known of a type before anyone asks for its plan.
+// measure accumulates the properties of a type that are known before its plan is needed.
 type measure struct {
 	sum
 	size, external int64

@@ -5,18 +5,17 @@ import (
 	"math/bits"
 )
 
-// A Signature stands for a sequence of basic elements (MPI-4.1, 3.3.1 and
-// 5.1.1). Two are equal when the sequences are, whatever constructors and
-// counts they came from, and otherwise different but for one chance in 2^60.
-// The zero Signature is that of nothing. It is the same in every process, so
-// it may travel with a message.
+// A Signature stands for a sequence of basic elements (MPI-4.1, 3.3.1 and 5.1.1). Two are equal if
+// the sequences are, whatever constructors and counts they came from; those of different sequences
+// are equal with probability 2^-60. The zero Signature is that of the empty sequence. A signature
+// is the same in every process, so it may be sent with a message.
 type Signature struct {
-	Elements int64  // how many, of named types; -1: anything, some are MPI_PACKED
+	Elements int64  // number of named types' elements; -1: any number, some are MPI_PACKED
 	Hash     uint64 // below 2^61-1
 }
 
-// The hash is a polynomial in a fixed base over the field of 2^61-1 elements:
-// the hash of two sequences in a row comes from theirs.
+// The hash is a polynomial in a fixed base over the field of 2^61-1 elements: the hash of two
+// concatenated sequences is computed from theirs.
 const (
 	fieldSize  = 1<<61 - 1
 	hashBase   = 0x1d8af066d1c4e95b % fieldSize
@@ -26,8 +25,8 @@ const (
 // anything is the signature of sequences with MPI_PACKED elements.
 var anything = Signature{Elements: -1}
 
-// basicSignature is that of one element of the named type. It comes from the
-// name because numbers given at start-up could differ between programs.
+// basicSignature returns the signature of one element of the named type. It is computed from the
+// name because numbers assigned at start-up could differ between programs.
 func basicSignature(name string) Signature {
 	if name == packedName {
 		return anything
@@ -64,8 +63,8 @@ func fieldPow(n int64) uint64 {
 	return p
 }
 
-// then returns the signature of s followed by u. The caller has made sure
-// that the elements can be counted.
+// then returns the signature of s followed by u. The caller must ensure that the number of elements
+// does not overflow.
 func (s Signature) then(u Signature) Signature {
 	switch {
 	case s.Elements == 0:
@@ -83,8 +82,8 @@ func (s Signature) times(n int64) Signature {
 	if s == anything && n > 0 || n == 1 {
 		return s
 	}
-	// Powers of the base are squared along with s, or this would take a
-	// logarithm squared.
+	// Powers of the base are squared along with s; otherwise this would take time proportional to a
+	// squared logarithm.
 	var all Signature
 	shift := fieldPow(s.Elements)
 	for ; n > 0; n >>= 1 {
@@ -109,10 +108,9 @@ func (t *Type) Signature(count int64) (Signature, error) {
 	return t.sig.times(count), nil
 }
 
-// Accepts tells whether a receive of count elements of t may take a message
-// with the signature sent: whether it has the same sequence of basic elements
-// or a longer one that begins so (MPI-4.1, 3.2.4 and 3.3.1). MPI_PACKED
-// matches anything.
+// Accepts reports whether a receive of count elements of t may take a message with the signature
+// sent: whether it has the same sequence of basic elements or a longer one that begins with it
+// (MPI-4.1, 3.2.4 and 3.3.1). MPI_PACKED matches anything.
 func (t *Type) Accepts(count int64, sent Signature) (bool, error) {
 	whole, err := t.Signature(count)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// must returns what a constructor made, committed.
+// must returns a constructor's result, committed.
 func must(t *Type, err error) *Type {
 	if err != nil {
 		panic(err)
@@ -17,8 +17,8 @@ func must(t *Type, err error) *Type {
 	return t
 }
 
-// wantMap packs memory in which every byte tells where it is and compares
-// with the displacements that the standard gives for the basic elements.
+// wantMap packs memory in which every byte encodes its position and compares with the displacements
+// that the standard gives for the basic elements.
 func wantMap(t *testing.T, d *Type, count int64, basic *Type, at ...int64) {
 	t.Helper()
 	e := entry{kind(basic.shape.(interface{ build(bool) *node }).build(true).kind), 0}
@@ -89,8 +89,8 @@ func TestStandardStruct(t *testing.T) { // 5.1.2
 	check(t, sample{s, m, "the example"}, 2)
 }
 
-// Section 5.1.3: an array of 100 x 100 doubles that a 10 x 10 part of is
-// sent, here made smaller, in both orders.
+// Section 5.1.3: an array of 100 x 100 doubles of which a 10 x 10 part is sent, here made smaller,
+// in both orders.
 func TestStandardSubarray(t *testing.T) {
 	s := must(Subarray([]int64{4, 6}, []int64{2, 3}, []int64{1, 2}, OrderC, Double))
 	wantExtent(t, s, 0, 4*6*8, (1*6+2)*8, (6+3)*8)
@@ -264,7 +264,7 @@ func TestStandardParticles(t *testing.T) {
 	}
 }
 
-// TestOriginOutside: with slices, the origin may lie where no pointer could.
+// TestOriginOutside: with slices, the origin may lie where no pointer may.
 func TestOriginOutside(t *testing.T) {
 	memory := []byte{0, 1, 2, 3, 4, 5, 6, 7}
 	for _, at := range []int64{100, -100} {

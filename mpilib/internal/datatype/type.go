@@ -6,21 +6,19 @@ import (
 	"sync/atomic"
 )
 
-// A Type is an MPI datatype. Constructors return it uncommitted: good for
-// building others, and for messages after Commit. It never changes otherwise
-// and needs no freeing.
+// A Type is an MPI datatype. Constructors return it uncommitted: it can be used to build others,
+// and for messages after Commit. It never changes otherwise and needs no freeing.
 type Type struct {
 	name     string
 	size     int64 // of the data
-	extent   int64 // from bounds, worked out once
+	extent   int64 // from bounds, computed once
 	external int64 // bytes of the data in external32
 	bounds   bounds
 	sig      Signature
 	shape    shape
 	contents Contents
 
-	// Worked out when first needed. Two goroutines may both do it; either
-	// result serves.
+	// Computed when first needed. Two goroutines may both compute it; either result is valid.
 	copying atomic.Pointer[node] // nil until known; see nodeOf
 	typed   atomic.Pointer[node]
 	plan    atomic.Pointer[plan] // set by Commit
@@ -34,13 +32,13 @@ func (t *Type) String() string {
 	return fmt.Sprintf("%v of %d bytes", t.contents.Combiner, t.size)
 }
 
-// Size returns the bytes of data in one element (MPI_Type_size_x).
+// Size returns the size in bytes of the data in one element (MPI_Type_size_x).
 func (t *Type) Size() int64 { return t.size }
 
 // Extent returns the lower bound and the distance from one element to the
 // next (MPI_Type_get_extent; MPI-4.1, 5.1.7).
 func (t *Type) Extent() (lb, extent int64) {
-	lb, _ = t.bounds.limits(&sum{}) // fitted when the type was made
+	lb, _ = t.bounds.limits(&sum{}) // checked to fit when the type was made
 	return lb, t.extent
 }
 
@@ -54,20 +52,19 @@ func (t *Type) TrueExtent() (lb, extent int64) {
 	return t.bounds.low, t.bounds.top - t.bounds.low
 }
 
-// Commit prepares t for messages (MPI_Type_commit; MPI-4.1, 5.1.9). It costs
-// about what it cost to describe the type; committing again does nothing.
+// Commit prepares t for messages (MPI_Type_commit; MPI-4.1, 5.1.9). Its cost is about that of
+// describing the type; committing again does nothing.
 func (t *Type) Commit() {
 	if t.plan.Load() == nil {
 		t.plan.Store(t.newPlan())
 	}
 }
 
-// Committed tells whether t may be used for messages.
+// Committed reports whether t may be used for messages.
 func (t *Type) Committed() bool { return t.plan.Load() != nil }
 
-// Contiguous tells whether messages of t are one piece of memory, and at
-// which displacement from the base it starts. It is false for uncommitted
-// types.
+// Contiguous reports whether messages of t are one piece of memory, and returns its displacement
+// from the base. It is false for uncommitted types.
 func (t *Type) Contiguous() (displacement int64, ok bool) {
 	p := t.plan.Load()
 	if p == nil || !p.dense {
@@ -76,9 +73,8 @@ func (t *Type) Contiguous() (displacement int64, ok bool) {
 	return p.body.disp, true
 }
 
-// Span returns the bytes, relative to the base address, among which count
-// elements have their data: from low to before high. Both are 0 when there
-// are none.
+// Span returns the range of bytes, relative to the base address, in which count elements have their
+// data: from low to before high. Both are 0 if there is no data.
 func (t *Type) Span(count int64) (low, high int64, err error) {
 	if count < 0 {
 		return 0, 0, badArg("Span", "count", "is %d", count)
@@ -96,8 +92,8 @@ func (t *Type) Span(count int64) (low, high int64, err error) {
 	return b.low, b.top, nil
 }
 
-// maxCount returns how many elements a message may have before its size or
-// its last address is beyond 64 bits.
+// maxCount returns how many elements a message may have before its size or its last address exceeds
+// 64 bits.
 func (t *Type) maxCount() int64 {
 	if t.size == 0 {
 		return math.MaxInt64
