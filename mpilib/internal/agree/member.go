@@ -5,40 +5,39 @@ import (
 	"fmt"
 )
 
-// ErrExpelled is what a member's calls return once others hold it for failed:
-// they have gone on without it, and it must not go on as if it were one of them.
+// ErrExpelled is returned by a member's calls once others consider it failed: they have continued
+// without it, and it must not go on as a member.
 var ErrExpelled = errors.New("agree: the others hold this process for failed; it must leave the communicator")
 
-// A Member is one rank's part in the agreements of one communicator, which are
-// numbered from 1 and made one after the other. See the package's
-// documentation for what it needs and promises.
+// A Member is one rank's part in the agreements of one communicator, which are numbered from 1 and
+// made one after the other. See the package documentation for its requirements and guarantees.
 type Member struct {
 	rank, size int
 	shape      func(int) int // of trees
-	failed     Set           // all failures known
-	starts     uint64        // agreements started, with those queued
-	queue      []Value       // started, and to wait for earlier ones to be decided
-	last       Decision      // the latest, to answer who missed it; Seq 0: none
+	failed     Set           // all known failures
+	starts     uint64        // agreements started, including queued ones
+	queue      []Value       // started, waiting for earlier ones to be decided
+	last       Decision      // the latest, to answer members that missed it; Seq 0: none
 	now        agreement     // number last.Seq+1
-	early      []arrival     // for number last.Seq+2; two from each member at most
-	out        Out           // what the call that is being made returns
+	early      []arrival     // for number last.Seq+2; at most two from each member
+	out        Out           // result of the current call
 }
 
-// An agreement is the state of one that is not decided.
+// An agreement is the state of an undecided agreement.
 //
 //	gathering --proposal--> proposed --commit--> decided: it becomes Member.last
 //	    ^  |                 ^    |
 //	    +--+  later ballots  +----+
 //
-// A member that has accepted a proposal goes back to gathering if a leader that
-// has not asks it to.
+// A member that has accepted a proposal goes back to gathering if a leader that has not accepted
+// one asks it to.
 type agreement struct {
 	started  bool
 	mine     Value // what this member contributes
 	accepted bool
 	value    Value // the proposal accepted last
 
-	// What follows is of the ballot, and starts anew with each.
+	// The following fields belong to the ballot, and are reset with each.
 	ballot   Ballot
 	tree     tree
 	children Set
@@ -60,8 +59,8 @@ type arrival struct {
 	message Message
 }
 
-// Out is what a call wants done: first to send the messages, in any order; the
-// decisions stand already. Both belong to the caller.
+// Out is the result of a call: messages to send first, in any order; the decisions are already
+// final. Both belong to the caller.
 type Out struct {
 	Send    []Envelope
 	Decided []Decision // in order
@@ -73,7 +72,7 @@ type Envelope struct {
 	Message Message
 }
 
-// A Decision is what an agreement came to. Seq 0 stands for none.
+// A Decision is the result of an agreement. Seq 0 stands for none.
 type Decision struct {
 	Seq   uint64
 	Value Value
@@ -88,9 +87,8 @@ func newMember(rank, size int, shape func(int) int) *Member {
 	return m
 }
 
-// Start contributes v to the next agreement and returns its number. One that is
-// started while an earlier is undecided waits for it. v.Failed need not name
-// the failures that Fail has told.
+// Start contributes v to the next agreement and returns its number. An agreement started while an
+// earlier one is undecided waits for it. v.Failed need not contain the failures reported to Fail.
 func (m *Member) Start(v Value) (seq uint64, out Out) {
 	m.starts++
 	m.queue = append(m.queue, v)
@@ -99,7 +97,7 @@ func (m *Member) Start(v Value) (seq uint64, out Out) {
 	return m.starts, m.take()
 }
 
-// Fail tells that ranks have failed. To tell it again does nothing.
+// Fail reports that ranks have failed. Reporting a rank again does nothing.
 func (m *Member) Fail(ranks ...int) Out {
 	for _, r := range ranks {
 		if r < 0 || r >= m.size || r == m.rank {
@@ -111,9 +109,8 @@ func (m *Member) Fail(ranks ...int) Out {
 	return m.take()
 }
 
-// Receive takes a message from another rank, as Parse returned it. What the
-// protocol does not allow it refuses with an error, and nothing has changed
-// then. Messages from the failed are ignored.
+// Receive takes a message from another rank, as Parse returned it. It returns an error, and changes
+// nothing, for a message that the protocol does not allow. It ignores messages from failed ranks.
 func (m *Member) Receive(from int, msg Message) (Out, error) {
 	if err := m.check(from, msg); err != nil {
 		return Out{}, err
@@ -141,9 +138,9 @@ func (m *Member) Last() Decision { return m.last }
 // Failed returns all failures this member knows.
 func (m *Member) Failed() Set { return m.failed }
 
-// WaitsFor returns the ranks without whose messages the agreement that this member
-// has started does not go on, or none if none is undecided. Nobody else may be able to
-// tell that one of them has failed: the owner has to find out.
+// WaitsFor returns the ranks whose messages the started agreement needs to make progress, or none
+// if none is undecided. Perhaps no other member can detect that one of them has failed: the owner
+// has to find out.
 func (m *Member) WaitsFor() Set {
 	a := &m.now
 	var waits Set
@@ -167,7 +164,7 @@ func (m *Member) take() Out {
 	return out
 }
 
-// check refuses what no member sends that keeps to the protocol.
+// check rejects messages that no correct member sends.
 func (m *Member) check(from int, msg Message) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("agree: %v of agreement %d from rank %d to rank %d: %s", msg.Kind, msg.Seq, from, m.rank, fmt.Sprintf(format, args...))
@@ -201,23 +198,23 @@ func (m *Member) check(from int, msg Message) error {
 	return nil
 }
 
-// answer handles a message about the agreement that was decided last.
+// answer handles a message about the last decided agreement.
 func (m *Member) answer(from int, msg Message) {
 	switch msg.Kind {
-	case Gather, Propose: // from a leader that has not heard
+	case Gather, Propose: // from a leader that has not learned of the decision
 		m.send(msg.Ballot.Leader, Message{Kind: Tell, Value: m.last.Value}, msg.Seq)
 	case Ask:
 		m.send(from, Message{Kind: Tell, Value: m.last.Value}, msg.Seq)
-	case Commit: // told before it, but the children wait
+	case Commit: // this member was told before, but its children wait
 		m.forward(msg)
 	}
 }
 
-// postpone keeps a message for an agreement that others are at already, having
-// heard of a decision that this member has not. They cannot be further than to
-// gather, which takes this one's contribution.
+// postpone keeps a message for an agreement that others have already begun, having learned of a
+// decision that this member has not. They cannot be past gathering, which takes this member's
+// contribution.
 func (m *Member) postpone(from int, msg Message) {
-	if msg.Kind == Ask { // what it says of failures is all
+	if msg.Kind == Ask { // it only carries failures
 		return
 	}
 	for i := range m.early {
@@ -232,7 +229,7 @@ func (m *Member) postpone(from int, msg Message) {
 	m.early = append(m.early, arrival{from, msg})
 }
 
-// handle handles a message about the agreement that is to be decided next.
+// handle handles a message about the agreement to be decided next.
 func (m *Member) handle(from int, msg Message) {
 	a := &m.now
 	switch msg.Kind {
@@ -260,17 +257,16 @@ func (m *Member) handle(from int, msg Message) {
 		m.forward(msg)
 		m.decide(msg.Value)
 	case Tell:
-		if a.ballot.Leader == m.rank { // it may be that only the one who tells has heard
+		if a.ballot.Leader == m.rank { // possibly only the sender has learned of the decision
 			m.down(Commit, msg.Value)
 		}
 		m.decide(msg.Value)
 	}
 }
 
-// learn adds to the failures known. A member that has accepted a proposal asks:
-// the one that would have told it of the decision may be among the dead. The
-// failures it sends make sure that a leader which has not decided leaves them
-// out of its tree before it does.
+// learn adds to the known failures. A member that has accepted a proposal sends Ask, because the
+// member that would have told it of the decision may be among the dead. The failures it sends
+// ensure that a leader that has not decided excludes them from its tree before it does.
 func (m *Member) learn(failed Set) {
 	if failed.In(m.failed) {
 		return
@@ -281,16 +277,16 @@ func (m *Member) learn(failed Set) {
 	}
 }
 
-// leader is the rank that leads as far as this member knows.
+// leader returns the rank that leads as far as this member knows.
 func (m *Member) leader() int { return m.failed.lowestOutside() }
 
-// progress does all that can be done without hearing more.
+// progress does everything that is possible without another message.
 func (m *Member) progress() {
 	for m.step() {
 	}
 }
 
-// step does one thing, or returns false.
+// step does one action, or returns false.
 func (m *Member) step() bool {
 	a := &m.now
 	if !a.started {
@@ -314,7 +310,7 @@ func (m *Member) step() bool {
 	switch {
 	case a.stage == gathering && root:
 		a.accepted, a.value = true, a.sum
-		a.value.Failed = a.value.Failed.Union(m.failed) // also those who failed since they, or others, contributed
+		a.value.Failed = a.value.Failed.Union(m.failed) // also those that failed since they, or others, contributed
 		a.stage, a.heard = proposed, Set{}
 		m.down(Propose, a.value)
 	case a.stage == gathering:
@@ -328,10 +324,10 @@ func (m *Member) step() bool {
 	return true
 }
 
-// lead starts an attempt of this member's own, without any of the failed.
+// lead starts an attempt of this member's own, without any of the failed ranks.
 func (m *Member) lead() {
 	a := &m.now
-	b := Ballot{Leader: m.rank, Attempt: 1} // 0 is the one that all begin with unasked
+	b := Ballot{Leader: m.rank, Attempt: 1} // 0 is the one that all members begin with unasked
 	if a.ballot.Leader == m.rank {
 		b.Attempt = a.ballot.Attempt + 1
 	}
@@ -344,14 +340,14 @@ func (m *Member) lead() {
 	m.down(Gather, Value{})
 }
 
-// turn turns to a ballot and stage.
+// turn switches to a ballot and stage.
 func (m *Member) turn(b Ballot, excluded Set, s stage) {
 	a := &m.now
 	a.ballot, a.stage = b, s
 	a.tree = tree{m.size, excluded, m.shape}
 	a.children = SetOf(a.tree.children(m.rank)...)
 	a.heard, a.answered = Set{}, false
-	a.sum = Value{Flags: ^uint64(0), Acked: all(m.size)} // changes nothing it is added to
+	a.sum = Value{Flags: ^uint64(0), Acked: all(m.size)} // the neutral element of the sum
 	if a.started {
 		a.sum = a.sum.plus(a.mine)
 	}
@@ -372,16 +368,15 @@ func (m *Member) decide(v Value) {
 	}
 }
 
-// begin makes ready for the agreement after the last. Its first ballot leaves
-// out who failed in the last, which is common knowledge: all that contribute
-// know the same tree without being told.
+// begin prepares the agreement after the last one. Its first ballot excludes the ranks that failed
+// in the last, which is common knowledge: all that contribute know the same tree without a message.
 func (m *Member) begin() {
 	m.now = agreement{}
 	failed := m.last.Value.Failed
 	m.turn(Ballot{Leader: failed.lowestOutside()}, failed, gathering)
 }
 
-// up answers the parent.
+// up sends msg to the parent.
 func (m *Member) up(msg Message) {
 	m.now.answered = true
 	m.send(m.now.tree.parent(m.rank), msg, m.last.Seq+1)
@@ -395,7 +390,7 @@ func (m *Member) down(k Kind, v Value) {
 	}
 }
 
-// forward sends msg to the children in the tree it has come along.
+// forward sends msg to the children in the tree along which it arrived.
 func (m *Member) forward(msg Message) {
 	for _, child := range (tree{m.size, msg.Excluded, m.shape}).children(m.rank) {
 		m.send(child, msg, msg.Seq)

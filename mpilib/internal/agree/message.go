@@ -8,10 +8,9 @@ import (
 // A Kind is the kind of a message.
 type Kind uint8
 
-// Every message begins with kind:u8 seq:u64. A ballot is leader:u32 attempt:u32.
-// A set is count:u32 and as many ranks:u32, rising. A value is flags:u64 max:u64
-// failed:set acked:set. All integers are big-endian. A kind that is not listed
-// is an error: both ends are of one job and one release.
+// Every message begins with kind:u8 seq:u64. A ballot is leader:u32 attempt:u32. A set is count:u32
+// and as many ranks:u32, ascending. A value is flags:u64 max:u64 failed:set acked:set. All integers
+// are big-endian. An unlisted kind is an error: both ends belong to one job and one release.
 const (
 	Contribute Kind = 1 // ballot value          to the parent
 	Gather     Kind = 2 // ballot excluded:set   to a child
@@ -19,10 +18,10 @@ const (
 	Accept     Kind = 4 // ballot                to the parent
 	Commit     Kind = 5 // ballot excluded:set value   to a child
 	Ask        Kind = 6 // failed:set            to the leader
-	Tell       Kind = 7 // value                 to who asked
+	Tell       Kind = 7 // value to the sender of an Ask
 )
 
-// What a kind has.
+// The parts of a message of a kind.
 const (
 	hasBallot = 1 << iota
 	hasExcluded
@@ -48,27 +47,27 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// has says whether messages of kind k have part.
+// has reports whether messages of kind k have part.
 func (k Kind) has(part uint8) bool { return int(k) < len(parts) && parts[k]&part != 0 }
 
-// A Ballot names an attempt at an agreement.
+// A Ballot identifies an attempt at an agreement.
 type Ballot struct {
 	Leader  int // its rank
-	Attempt int // how many this leader made before
+	Attempt int // number of earlier attempts of this leader
 }
 
-// after says whether b is later than c.
+// after reports whether b is later than c.
 func (b Ballot) after(c Ballot) bool {
 	return b.Leader > c.Leader || b.Leader == c.Leader && b.Attempt > c.Attempt
 }
 
-// A Message is what members send each other. Which fields matter depends on the
-// kind; the others are zero.
+// A Message is a message between members. Which fields matter depends on the kind; the others are
+// zero.
 type Message struct {
 	Kind     Kind
-	Seq      uint64 // which agreement of the communicator, from 1
+	Seq      uint64 // number of the agreement in the communicator, from 1
 	Ballot   Ballot
-	Excluded Set // the tree of the ballot leaves them out; in an Ask: who has failed
+	Excluded Set // excluded from the tree of the ballot; in an Ask: the failed ranks
 	Value    Value
 }
 
@@ -104,9 +103,9 @@ func appendSet(b []byte, s Set) []byte {
 	return b
 }
 
-// Parse reads what Append wrote, a message between members of a communicator of
-// size. It accepts nothing else: each message has one encoding, and every rank
-// in it is below size. It keeps nothing of b.
+// Parse parses the output of Append, a message between members of a communicator of size. It
+// accepts nothing else: each message has one encoding, and every rank in it is below size. It keeps
+// no reference to b.
 func Parse(b []byte, size int) (Message, error) {
 	r := reader{b: b, size: size}
 	m := Message{Kind: Kind(r.take(1)), Seq: r.take(8)}

@@ -90,8 +90,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A member takes whatever its peers send without panicking, keeps little of it,
-// and does not answer itself.
+// A member takes whatever its peers send without panicking, keeps little of it, and does not answer
+// itself.
 func FuzzReceive(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, 5)
@@ -121,7 +121,7 @@ func FuzzReceive(f *testing.F) {
 				if r.IntN(4) > 0 {
 					msg.Ballot.Leader = msg.Excluded.lowestOutside()
 				}
-				if r.IntN(20) > 0 { // else all but one are soon dead
+				if r.IntN(20) > 0 { // otherwise all but one are soon dead
 					msg.Excluded, msg.Value.Failed = m.failed, m.last.Value.Failed
 				}
 				out, err = m.Receive(r.IntN(size), msg)
@@ -141,7 +141,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// What a peer must not send is refused, and changes nothing.
+// Messages that a peer must not send are rejected and change nothing.
 func TestRefusals(t *testing.T) {
 	m := New(1, 4)
 	for name, c := range map[string]struct {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A search visits every state that a world can come to, each once.
+// A search visits every reachable state of a world once.
 type search struct {
-	deaths int // how many may die
+	deaths int // how many members may die
 	seen   map[[2]uint64]struct{}
 	seeds  [2]maphash.Seed
 	buf    []byte
@@ -18,7 +18,7 @@ func newSearch(deaths int) *search {
 	return &search{deaths: deaths, seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// visit goes on from w in every way there is.
+// visit continues from w in every possible way.
 func (s *search) visit(w *world) error {
 	s.buf = w.state(s.buf[:0])
 	id := [2]uint64{maphash.Bytes(s.seeds[0], s.buf), maphash.Bytes(s.seeds[1], s.buf)}
@@ -33,7 +33,7 @@ func (s *search) visit(w *world) error {
 		if err == nil {
 			err = s.visit(c)
 		}
-		if err != nil { // say what led there, the last first
+		if err != nil { // record what led to the error, last event first
 			c = w.clone()
 			c.record = true
 			f(c)
@@ -83,9 +83,9 @@ func (s *search) visit(w *world) error {
 	return nil
 }
 
-// Every order of starts, deliveries, deaths and their telling, for few members.
-// Messages overtake each other, except where fifo keeps the number of states low. In
-// shy worlds a death, also one before anything began, is told as late as it may be.
+// Every order of starts, deliveries, deaths and their reports, for few members. Messages overtake
+// each other, except where fifo keeps the number of states low. In shy worlds a death, even one
+// before anything began, is reported as late as possible.
 func TestEveryInterleaving(t *testing.T) {
 	for _, c := range []struct {
 		size, goal, deaths int

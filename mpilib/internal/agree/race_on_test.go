@@ -2,6 +2,6 @@
 
 package agree
 
-// raceEnabled spares the largest searches, in which the race detector would find
-// nothing: there is one goroutine.
+// raceEnabled skips the largest searches, in which the race detector would find nothing: there is
+// one goroutine.
 const raceEnabled = true

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// run lets things happen to w at random until nothing can any more but deaths.
-// Members also start before their last agreement is decided. At most deaths
-// die, each losing some of the messages it has in flight.
+// run makes random things happen to w until nothing but deaths can happen. Members also start
+// before their last agreement is decided. At most deaths members die, each losing some of its
+// messages in flight.
 func run(w *world, r *rand.Rand, deaths int) error {
 	crashOdds, startOdds, tellOdds := 20+r.IntN(400), 1+r.IntN(20), 1+r.IntN(20)
 	for w.canMove() {
@@ -37,7 +37,7 @@ func run(w *world, r *rand.Rand, deaths int) error {
 	return w.finished()
 }
 
-// canMove says whether anything can happen but deaths.
+// canMove reports whether anything but a death can happen.
 func (w *world) canMove() bool {
 	for r, m := range w.members {
 		if w.alive(r) && (w.started(r) < w.goal || !w.dead.In(m.failed)) {
@@ -47,8 +47,8 @@ func (w *world) canMove() bool {
 	return len(w.net) > 0
 }
 
-// Sizes up to 33, several agreements one after the other, messages that
-// overtake, and any number of deaths.
+// Sizes up to 33, several agreements one after the other, messages that overtake, and any number of
+// deaths.
 func TestRandom(t *testing.T) {
 	worlds := 3000
 	if testing.Short() || raceEnabled {
@@ -119,7 +119,7 @@ func TestCostWithoutFailures(t *testing.T) {
 	}
 }
 
-// pass and carry are deliver and did without the checks, which know 64 members.
+// pass and carry are deliver and did without the checks, which are limited to 64 members.
 func (w *world) pass(i int) error {
 	p := w.net[i]
 	w.net = slices.Delete(w.net, i, i+1)
@@ -145,8 +145,7 @@ func (w *world) carry(from int, out Out, depth int) error {
 	return nil
 }
 
-// The sum is a sum: failures that only one knows, acknowledgements that only
-// some give.
+// The sum is a sum: failures that only one member knows, acknowledgements that only some give.
 func TestSum(t *testing.T) {
 	w := newWorld(4, 1, binomial)
 	w.dead = SetOf(3)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Set is a set of ranks. The zero Set is empty. Sets do not change: they can
-// be shared, by goroutines too.
+// A Set is a set of ranks. The zero Set is empty. Sets are immutable and may be shared, also
+// between goroutines.
 type Set struct {
 	words []uint64 // the last is not 0, so that equal sets have equal words
 }
@@ -25,7 +25,7 @@ func SetOf(ranks ...int) Set {
 	return Set{words}
 }
 
-// Has says whether rank is in s.
+// Has reports whether rank is in s.
 func (s Set) Has(rank int) bool {
 	return rank >= 0 && rank/64 < len(s.words) && s.words[rank/64]>>(rank%64)&1 == 1
 }
@@ -33,13 +33,13 @@ func (s Set) Has(rank int) bool {
 // Len returns how many ranks are in s.
 func (s Set) Len() int { return s.below(64 * len(s.words)) }
 
-// Empty says whether s has no ranks.
+// Empty reports whether s has no ranks.
 func (s Set) Empty() bool { return len(s.words) == 0 }
 
-// Equal says whether s and t have the same ranks.
+// Equal reports whether s and t have the same ranks.
 func (s Set) Equal(t Set) bool { return slices.Equal(s.words, t.words) }
 
-// Ranks are the ranks of s, rising.
+// Ranks yields the ranks of s in ascending order.
 func (s Set) Ranks() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i, w := range s.words {
@@ -85,7 +85,7 @@ func (s Set) Minus(t Set) Set {
 	return trimmed(words)
 }
 
-// In says whether all ranks of s are in t.
+// In reports whether all ranks of s are in t.
 func (s Set) In(t Set) bool {
 	for i, w := range s.words {
 		if i >= len(t.words) || w&^t.words[i] != 0 {

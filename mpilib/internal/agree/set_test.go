@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Sets against maps.
+// Sets compared with maps.
 func TestSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	draw := func() (Set, map[int]bool) {
@@ -53,8 +53,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// parent and children are each other's inverse, whoever is excluded, and lead
-// from everybody to the root.
+// parent and children are each other's inverse, whichever ranks are excluded, and lead from every
+// rank to the root.
 func TestTree(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {

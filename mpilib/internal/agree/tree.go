@@ -1,19 +1,19 @@
 package agree
 
-// A tree joins the ranks of a communicator that are not excluded. It is a
-// function of the excluded, so that all who know them know the tree.
+// A tree joins the ranks of a communicator that are not excluded. It is a function of the excluded
+// ranks, so every member that knows them knows the tree.
 //
-// Its root is the lowest rank. Positions are counted without the excluded, and
-// shape gives each but the first the position of its parent, which is lower.
+// Its root is the lowest rank. Positions are counted without the excluded ranks, and shape gives
+// each position but the first that of its parent, which is lower.
 type tree struct {
 	size     int // of the communicator
 	excluded Set
 	shape    func(position int) int
 }
 
-// binomial clears the lowest bit. A subtree is an aligned run of positions,
-// so that of ranks in order of their sites few edges cross between sites, and
-// no path is longer than the bits of the highest position.
+// binomial clears the lowest set bit. A subtree is an aligned run of positions, so if ranks are in
+// order of their sites few edges cross between sites, and no path is longer than the number of bits
+// of the highest position.
 func binomial(position int) int { return position & (position - 1) }
 
 func (t tree) root() int { return t.excluded.lowestOutside() }
@@ -36,7 +36,7 @@ func (t tree) parent(rank int) int {
 	}
 }
 
-// children returns the ranks of rank's children, rising.
+// children returns the ranks of rank's children in ascending order.
 func (t tree) children(rank int) []int {
 	var children []int
 	parent := rank - t.excluded.below(rank)

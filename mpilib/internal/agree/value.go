@@ -1,20 +1,19 @@
 package agree
 
-// A Value is what is agreed on. Members contribute one each; the value agreed
-// on is their sum, member by member of the struct as said here.
+// A Value is what members agree on. Each member contributes one; the value agreed on is their sum,
+// field by field as described below.
 type Value struct {
-	Flags  uint64 // and, as MPI_Comm_agree has it
-	Max    uint64 // the greatest: of proposals for a context, say
-	Failed Set    // union: who is known to have failed, by the members or, at last, by the leader
-	Acked  Set    // intersection: whose failure the application has acknowledged
+	Flags  uint64 // bitwise and, as in MPI_Comm_agree
+	Max    uint64 // maximum: of proposals for a context, for example
+	Failed Set    // union: the failures known to the members or, finally, to the leader
+	Acked  Set    // intersection: the failures that the application has acknowledged
 }
 
-// Unacknowledged are those whose failure somebody knows and not everybody has
-// acknowledged. While there are any, MPI_Comm_agree returns MPI_ERR_PROC_FAILED,
-// on all members alike.
+// Unacknowledged returns the failures that some member knows and not every member has acknowledged.
+// While there are any, MPI_Comm_agree returns MPI_ERR_PROC_FAILED on all members alike.
 func (v Value) Unacknowledged() Set { return v.Failed.Minus(v.Acked) }
 
-// plus is the sum of v and w.
+// plus returns the sum of v and w.
 func (v Value) plus(w Value) Value {
 	return Value{
 		Flags:  v.Flags & w.Flags,

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// chain is the deepest tree there is: with few members it has inner ones, whose
-// deaths are the interesting ones.
+// chain is the deepest possible tree: with few members it has inner nodes, whose deaths are the
+// interesting ones.
 func chain(position int) int { return position - 1 }
 
-// A world is members, the messages between them, and what has been decided. It
-// checks what the package promises after each event.
+// A world is members, the messages between them, and the decisions. It checks the package's
+// guarantees after each event.
 type world struct {
-	size, goal int // how many members, how many agreements each is to start
+	size, goal int // number of members, and of agreements that each is to start
 	members    []*Member
 	dead       Set
-	net        []packet // in flight, in an order that says nothing
-	decided    []Value  // by number-1, of whoever decided first
+	net        []packet // in flight, in an order without meaning
+	decided    []Value  // by number-1, of the first member to decide
 	fifo       bool     // messages from one to another do not overtake
-	shy        bool     // nobody is told of a death that need not be: see hears
-	wrote      []Set    // by rank: to whom it has sent something
+	shy        bool     // deaths are reported only where necessary: see hears
+	wrote      []Set    // by rank: the ranks it has sent something to
 	sent       int
 	trail      []string // events, where the world records them
 	record     bool
 }
 
-// A packet is a message in flight. depth is how many one after the other led to
-// it, itself included.
+// A packet is a message in flight. depth is the length of the chain of messages that led to it,
+// itself included.
 type packet struct {
 	from, to int
 	bytes    []byte
@@ -45,15 +45,15 @@ func newWorld(size, goal int, shape func(int) int) *world {
 	return w
 }
 
-// contribution is what rank gives to agreement seq: it clears a flag of its own,
-// so that the sum shows who is in it.
+// contribution is what rank contributes to agreement seq: it clears its own flag, so that the sum
+// shows whose contributions are in it.
 func contribution(rank int, seq uint64) Value {
 	return Value{Flags: ^uint64(0) &^ (1 << rank), Max: 100*seq + uint64(rank)}
 }
 
 func (w *world) alive(rank int) bool { return !w.dead.Has(rank) }
 
-// started is how many agreements rank has started.
+// started returns how many agreements rank has started.
 func (w *world) started(rank int) int { return int(w.members[rank].starts) }
 
 func (w *world) start(rank int) error {
@@ -71,16 +71,16 @@ func (w *world) crash(rank int) {
 	w.net = slices.DeleteFunc(w.net, func(p packet) bool { return p.to == rank })
 }
 
-// tell tells rank that others are dead.
+// tell reports to rank that others are dead.
 func (w *world) tell(rank int, dead ...int) error {
 	w.note("%d is told of %v", rank, dead)
 	return w.did(rank, w.members[rank].Fail(dead...), 0)
 }
 
-// hears reports whether rank can be told of a death. A shy world tells no more than what
-// owners promise: who waits for the dead, or has sent it something, finds it dead, and
-// one member's knowledge comes to those between whom and it there is a link, because one
-// of the two waits for the other, or has sent it something.
+// hears reports whether a death can be reported to rank. A shy world reports no more than owners
+// guarantee: a member that waits for the dead one, or has sent it something, finds it dead, and one
+// member's knowledge reaches those with which it has a link, because one of the two waits for the
+// other, or has sent it something.
 func (w *world) hears(rank, dead int) bool {
 	if !w.shy || w.linked(rank).Has(dead) {
 		return true
@@ -111,7 +111,7 @@ func (w *world) deliver(i int) error {
 	return w.did(p.to, out, p.depth)
 }
 
-// deliverable says whether the packet at i may be delivered now.
+// deliverable reports whether the packet at i may be delivered now.
 func (w *world) deliverable(i int) bool {
 	if w.fifo {
 		for _, p := range w.net[:i] {
@@ -123,7 +123,7 @@ func (w *world) deliverable(i int) bool {
 	return true
 }
 
-// did checks and carries out what rank wants.
+// did checks and carries out rank's output.
 func (w *world) did(rank int, out Out, depth int) error {
 	for _, d := range out.Decided {
 		w.note("%d decides %d: %x %v", rank, d.Seq, d.Value.Flags, d.Value.Failed)
@@ -141,7 +141,7 @@ func (w *world) did(rank int, out Out, depth int) error {
 			w.net = append(w.net, packet{rank, e.To, e.Message.Append(nil), depth + 1})
 		}
 	}
-	// Who knows of a death hears no more from the dead.
+	// A member that knows of a death receives nothing more from the dead one.
 	m := w.members[rank]
 	if !m.failed.In(w.dead) {
 		return fmt.Errorf("rank %d holds %v for dead, but %v are", rank, m.failed, w.dead)
@@ -192,7 +192,7 @@ func (w *world) checkDecision(rank int, d Decision) error {
 	return nil
 }
 
-// finished checks a world in which nothing can happen any more but deaths.
+// finished checks a world in which nothing but deaths can happen.
 func (w *world) finished() error {
 	for r, m := range w.members {
 		if w.alive(r) && (int(m.last.Seq) != w.goal || !m.now.heard.Empty() && m.now.started || len(m.queue) > 0 || len(m.early) > 0) {
@@ -214,7 +214,7 @@ func equal(a, b Value) bool {
 	return a.Flags == b.Flags && a.Max == b.Max && a.Failed.Equal(b.Failed) && a.Acked.Equal(b.Acked)
 }
 
-// clone copies all that changes.
+// clone copies all mutable state.
 func (w *world) clone() *world {
 	c := *w
 	c.net, c.wrote = slices.Clone(w.net), slices.Clone(w.wrote)
@@ -229,7 +229,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// state appends all that the future of the world depends on.
+// state appends everything that the future of the world depends on.
 func (w *world) state(b []byte) []byte {
 	b = appendSet(b, w.dead)
 	for _, v := range w.decided {

@@ -2,7 +2,7 @@ package topology
 
 import "slices"
 
-// An adjacency is whom each place sends to, in two flat lists: place p's are
+// An adjacency lists the places that each place sends to, in two flat slices: those of place p are
 // to[start[p]:start[p+1]].
 type adjacency struct {
 	start []int
@@ -12,7 +12,7 @@ type adjacency struct {
 func (a adjacency) size() int              { return len(a.start) - 1 }
 func (a adjacency) of(place int32) []int32 { return a.to[a.start[place]:a.start[place+1]] }
 
-// crossing counts the messages from one label to another.
+// crossing returns the number of messages between different labels.
 func (a adjacency) crossing(labels []int32) int {
 	crossing := 0
 	for place, label := range labels {
@@ -49,7 +49,7 @@ func (a adjacency) undirected() adjacency {
 	return u
 }
 
-// adjacency leaves out the neighbours that a grid's edge has not.
+// adjacency omits the neighbours beyond an edge of the grid.
 func (c *Cart) adjacency() adjacency {
 	a := adjacency{start: make([]int, 1, c.size+1), to: make([]int32, 0, 2*c.size*len(c.dims))}
 	for rank := range c.size {

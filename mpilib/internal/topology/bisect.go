@@ -2,8 +2,8 @@ package topology
 
 import "math"
 
-// slabs returns all places with the coordinate of one dimension running
-// slowest and the others in row-major order.
+// slabs returns all places with the coordinate of one dimension varying slowest and the others in
+// row-major order.
 func (c *Cart) slabs(dim int) []int32 {
 	places := make([]int32, c.size)
 	for i := range places {
@@ -20,7 +20,7 @@ func (c *Cart) sorted(places []int32, dim int) []int32 {
 		stride *= int32(d)
 	}
 	d := int32(c.dims[dim])
-	next := make([]int32, d+1) // where the next place of a coordinate goes
+	next := make([]int32, d+1) // where the next place with a coordinate goes
 	for _, p := range places {
 		next[p/stride%d+1]++
 	}
@@ -51,12 +51,12 @@ type bisection struct {
 	cart *Cart
 	adjacency
 	layout []int32
-	side   []int32 // the last half that a place was put in, each with its own number
-	halves int32   // numbers given
+	side   []int32 // the last half that a place was put in; halves are numbered
+	halves int32   // numbers assigned
 }
 
-// divide lays out shares, the first of which has index first, over as many
-// places, which ascend.
+// divide lays out shares, the first of which has index first, over as many places, which are in
+// ascending order.
 func (b *bisection) divide(places []int32, shares []share, first int32) {
 	if len(shares) == 1 {
 		for _, p := range places {
@@ -110,8 +110,8 @@ func (b *bisection) cut(from, to []int32) int {
 	return cut
 }
 
-// half returns how many of the first shares come nearest to half of all places,
-// at least one and not all, and how many places they have.
+// half returns how many of the first shares come nearest to half of all places, at least one and
+// not all, and how many places they have.
 func half(shares []share, all int) (some, places int) {
 	for some < len(shares)-1 {
 		with := places + len(shares[some])

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// A Cart is a Cartesian grid of processes (8.5.1). Ranks number its places in
-// row-major order: the last coordinate runs fastest (8.2).
+// A Cart is a Cartesian grid of processes (8.5.1). Its places are ranked in row-major order: the
+// last coordinate varies fastest (8.2).
 type Cart struct {
 	dims    []int
 	periods []bool
 	size    int // the product of dims
 }
 
-// NewCart returns the grid of the given sizes, of which each dimension is a
-// ring where periods says so (MPI_Cart_create, 8.5.1). procs is how many
-// processes there are; those of rank Size and above have no place. No
-// dimensions make a grid of one process. The slices stay the caller's.
+// NewCart returns the grid of the given sizes, in which the dimensions that periods selects are
+// rings (MPI_Cart_create, 8.5.1). procs is the number of processes; those of rank Size and above
+// have no place. No dimensions make a grid of one process. NewCart does not keep the slices.
 func NewCart(procs int, dims []int, periods []bool) (*Cart, error) {
 	if len(periods) != len(dims) {
 		return nil, fmt.Errorf("topology: NewCart: %w: %d periods for %d dimensions", ErrArg, len(periods), len(dims))
@@ -43,15 +42,14 @@ func (c *Cart) Size() int { return c.size }
 // NDims returns the number of dimensions (MPI_Cartdim_get, 8.5.5).
 func (c *Cart) NDims() int { return len(c.dims) }
 
-// Dims returns the sizes (MPI_Cart_get, 8.5.5), which are the caller's.
+// Dims returns a copy of the sizes (MPI_Cart_get, 8.5.5).
 func (c *Cart) Dims() []int { return slices.Clone(c.dims) }
 
-// Periods returns which dimensions are rings (MPI_Cart_get, 8.5.5). The slice
-// is the caller's.
+// Periods returns a copy of which dimensions are rings (MPI_Cart_get, 8.5.5).
 func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
 
-// Rank returns who is at some coordinates (MPI_Cart_rank, 8.5.5). Those of a
-// periodic dimension may lie outside and wrap; others may not.
+// Rank returns the rank at some coordinates (MPI_Cart_rank, 8.5.5). Coordinates of a periodic
+// dimension may lie outside and wrap; others may not.
 func (c *Cart) Rank(coords []int) (int, error) {
 	if len(coords) != len(c.dims) {
 		return 0, fmt.Errorf("topology: Rank: %w: %d coordinates in a grid of %d dimensions", ErrDims, len(coords), len(c.dims))
@@ -70,8 +68,7 @@ func (c *Cart) Rank(coords []int) (int, error) {
 	return rank, nil
 }
 
-// Coords returns the coordinates of a rank (MPI_Cart_coords, 8.5.5). The slice
-// is the caller's.
+// Coords returns the coordinates of a rank (MPI_Cart_coords, 8.5.5). The caller owns the slice.
 func (c *Cart) Coords(rank int) ([]int, error) {
 	if err := c.check(rank); err != nil {
 		return nil, fmt.Errorf("topology: Coords: %w", err)
@@ -88,9 +85,9 @@ func (c *Cart) coords(rank int) []int {
 	return coords
 }
 
-// Shift returns whom rank receives from and whom it sends to when everybody
-// sends disp places up a dimension (MPI_Cart_shift, 8.5.6): ProcNull where that
-// leads off a dimension that is not periodic.
+// Shift returns the rank that rank receives from and the rank it sends to when every process sends
+// disp places up a dimension (MPI_Cart_shift, 8.5.6): ProcNull where that leads off a dimension
+// that is not periodic.
 func (c *Cart) Shift(rank, dim, disp int) (source, dest int, err error) {
 	if err := c.check(rank); err != nil {
 		return 0, 0, fmt.Errorf("topology: Shift: %w", err)
@@ -99,15 +96,15 @@ func (c *Cart) Shift(rank, dim, disp int) (source, dest int, err error) {
 		return 0, 0, fmt.Errorf("topology: Shift: dimension %d: %w: the grid has %d", dim, ErrDims, len(c.dims))
 	}
 	if c.periods[dim] {
-		disp %= c.dims[dim] // so that neither sum below overflows, nor the negative
+		disp %= c.dims[dim] // so that neither the sums below nor the negation overflows
 		return c.along(rank, dim, -disp), c.along(rank, dim, disp), nil
 	}
-	// A step of the whole size or more leads off the grid, both ways.
+	// A step of at least the whole size leads off the grid, in both directions.
 	disp = max(-c.dims[dim], min(disp, c.dims[dim]))
 	return c.along(rank, dim, -disp), c.along(rank, dim, disp), nil
 }
 
-// along returns who is disp places from rank; disp is at most the size.
+// along returns the rank disp places from rank; disp is at most the size.
 func (c *Cart) along(rank, dim, disp int) int {
 	stride := 1
 	for _, d := range c.dims[dim+1:] {
@@ -125,10 +122,9 @@ func (c *Cart) along(rank, dim, disp int) int {
 	return rank + (y-x)*stride
 }
 
-// Neighbourhood returns the neighbours of rank in neighbourhood collectives:
-// for each dimension in turn the one below and the one above, ProcNull where
-// there is none (8.6). What goes down arrives as what comes from above, also on
-// a ring of one or two, where both are the same process.
+// Neighbourhood returns the neighbours of rank in neighbourhood collectives: for each dimension in
+// turn the one below and the one above, ProcNull where there is none (8.6). A message sent down
+// arrives from above, also on a ring of one or two, where both neighbours are the same process.
 func (c *Cart) Neighbourhood(rank int) (Neighbourhood, error) {
 	if err := c.check(rank); err != nil {
 		return Neighbourhood{}, fmt.Errorf("topology: Neighbourhood: %w", err)
@@ -142,10 +138,10 @@ func (c *Cart) Neighbourhood(rank int) (Neighbourhood, error) {
 	return n, nil
 }
 
-// Sub cuts the grid into lower ones, which keep the dimensions that remain says
-// (MPI_Cart_sub, 8.5.7). It returns the grid that rank is in and its rank there;
-// those with equal slice numbers are in one, so that a split by slice and place
-// makes the communicators. remain stays the caller's.
+// Sub cuts the grid into grids of lower dimension, which keep the dimensions that remain selects
+// (MPI_Cart_sub, 8.5.7). It returns the grid that rank is in and its rank there; those with equal
+// slice numbers are in one grid, so that a split by slice and place makes the communicators. Sub
+// does not keep remain.
 func (c *Cart) Sub(rank int, remain []bool) (sub *Cart, slice, place int, err error) {
 	if err := c.check(rank); err != nil {
 		return nil, 0, 0, fmt.Errorf("topology: Sub: %w", err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// everyGrid calls f with grids of up to three dimensions of up to three and
-// with some longer ones, in every choice of rings.
+// everyGrid calls f with grids of up to three dimensions of up to three and with some longer ones,
+// with every choice of rings.
 func everyGrid(f func(c *Cart)) {
 	shapes := [][]int{{}, {7}, {4, 5}, {2, 1, 4}, {2, 2, 2, 2}}
 	for a := 1; a <= 3; a++ {
@@ -45,8 +45,8 @@ func listed(dims []int) [][]int {
 	return all
 }
 
-// find returns the rank at some coordinates by looking through the list, after
-// moving them one ring at a time into the grid; ProcNull outside.
+// find returns the rank at some coordinates by searching the list, after moving them into the grid
+// one ring at a time; ProcNull outside.
 func find(c *Cart, list [][]int, coords []int) int {
 	coords = slices.Clone(coords)
 	for i, d := range c.dims {
@@ -63,8 +63,8 @@ func find(c *Cart, list [][]int, coords []int) int {
 	return ProcNull
 }
 
-// 8.2 row-major order; 8.5.5 rank, coords, wrap, and the refusal outside;
-// 8.5.6 shift by any displacement.
+// 8.2 row-major order; 8.5.5 rank, coords, wrap, and the error outside; 8.5.6 shift by any
+// displacement.
 func TestCartAgainstEnumeration(t *testing.T) {
 	everyGrid(func(c *Cart) {
 		list := listed(c.dims)
@@ -115,8 +115,8 @@ func TestShiftFar(t *testing.T) {
 	}
 }
 
-// 8.5.7: processes of one slice differ only in what remains, are all of them,
-// and are ordered row-major in a grid that keeps sizes and rings.
+// 8.5.7: processes of one slice differ only in the remaining dimensions, are all of them, and are
+// ordered row-major in a grid that keeps sizes and rings.
 func TestSub(t *testing.T) {
 	everyGrid(func(c *Cart) {
 		list := listed(c.dims)
@@ -155,8 +155,8 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// 8.6: dimension by dimension, first below, then above; what anybody sends is
-// what the other expects, into the block of the opposite direction.
+// 8.6: dimension by dimension, first below, then above; each message is one that its receiver
+// expects, into the block of the opposite direction.
 func TestCartNeighbourhood(t *testing.T) {
 	everyGrid(func(c *Cart) {
 		for rank := range c.size {
@@ -226,7 +226,7 @@ func TestCartRefuses(t *testing.T) {
 	refused(t, err, ErrArg, "coords[1] = 3")
 }
 
-// Nothing that is given makes anything panic or loop.
+// No argument makes anything panic or loop.
 func FuzzCart(f *testing.F) {
 	f.Add(12, 3, 4, true, 5, 1, 1)
 	f.Add(1, math.MaxInt, math.MinInt, false, -1, 9, math.MinInt)

@@ -6,13 +6,11 @@ import (
 	"slices"
 )
 
-// Dims fills in the sizes of a grid of nnodes processes (MPI_Dims_create,
-// 8.5.2). A size that is positive stays; those that are 0 are set so that the
-// product of all is nnodes, in non-increasing order and as close to each other
-// as possible: the difference between the largest and the smallest that are
-// set is the least there is and, where several choices have it, the largest is
-// the least, then the next one. At worst, beyond twenty dimensions, the search
-// takes about 0.1 s. On an error dims stays as it was.
+// Dims fills in the sizes of a grid of nnodes processes (MPI_Dims_create, 8.5.2). A positive size
+// is kept; sizes of 0 are set so that the product of all is nnodes, in non-increasing order and as
+// close to each other as possible: the difference between the largest and the smallest of those set
+// is minimal and, among several such choices, the largest is minimal, then the next one. At worst,
+// beyond twenty dimensions, the search takes about 0.1 s. On an error dims is unchanged.
 func Dims(nnodes int, dims []int) error {
 	if nnodes <= 0 || nnodes > maxProcesses {
 		return fmt.Errorf("topology: Dims: %w: %d nodes, must be 1 to %d", ErrArg, nnodes, maxProcesses)
@@ -42,12 +40,10 @@ func Dims(nnodes int, dims []int) error {
 	return nil
 }
 
-// maxFactors is more than the prime factors of any number of 31 bits: sizes
-// beyond that many are 1.
+// maxFactors exceeds the number of prime factors of any 31-bit number: further sizes are 1.
 const maxFactors = 31
 
-// balanced returns n as a product of k non-increasing factors, chosen as Dims
-// says.
+// balanced returns n as a product of k non-increasing factors, chosen as Dims describes.
 func balanced(n, k int) []int {
 	s := factoring{cur: make([]int, min(k, maxFactors)), spread: math.MaxInt}
 	for d := 1; d*d <= n; d++ {
@@ -65,18 +61,17 @@ func balanced(n, k int) []int {
 	return s.best
 }
 
-// A factoring is a search through the non-increasing factorisations, smaller
-// first factors first. It leaves a branch as soon as even its most even end
-// would be no better than the best so far.
+// A factoring is a search through the non-increasing factorisations, smaller first factors first.
+// It prunes a branch as soon as even its most even result would be no better than the best so far.
 type factoring struct {
 	divisors []int // of the whole, ascending
 	cur      []int // factors chosen
 	best     []int
-	spread   int // of best: its first factor less its last
+	spread   int // of best: its first factor minus its last
 }
 
-// choose tries every factor for place i on, where rest remains to be shared
-// out and no factor may exceed limit.
+// choose tries every factor for position i onwards, where rest is the product still to be factored
+// and no factor may exceed limit.
 func (s *factoring) choose(i, rest, limit int) {
 	places := len(s.cur) - i
 	if places == 1 {
@@ -94,7 +89,7 @@ func (s *factoring) choose(i, rest, limit int) {
 			continue
 		}
 		s.cur[i] = d
-		// The smallest factor can be no more than the mean of those to come.
+		// The smallest factor is at most the mean of the remaining ones.
 		if s.cur[0]-root(rest/d, places-1) >= s.spread {
 			if i == 0 {
 				return // a larger first factor makes it worse

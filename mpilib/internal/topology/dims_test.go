@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// dumbDims tries every non-increasing factorisation, in no clever order.
+// dumbDims tries every non-increasing factorisation, without pruning.
 func dumbDims(n, k int) []int {
 	var best []int
 	var try func(cur []int, rest int)
@@ -47,8 +47,8 @@ func TestDimsAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// 8.5.2: what is given stays, and only the zeros are set; the examples of the
-// standard's table, and the edges.
+// 8.5.2: given sizes are kept, and only the zeros are set; the examples of the standard's table,
+// and the edge cases.
 func TestDimsGiven(t *testing.T) {
 	for _, c := range []struct {
 		n          int
@@ -95,8 +95,8 @@ func TestDimsRefuse(t *testing.T) {
 	}
 }
 
-// Numbers with very many divisors, in any number of dimensions: without the
-// search's bounds this would not end.
+// Numbers with very many divisors, in any number of dimensions: without the search's bounds this
+// would not end.
 func TestDimsLarge(t *testing.T) {
 	for _, n := range []int{1 << 30, 735134400, 1102701600, 1396755360, 2095133040, 387420489, 2147483646, 1073741789 * 2, 6469693230 / 29 * 8, 1162261467} {
 		for _, k := range []int{1, 2, 3, 4, 5, 8, 12, 31, 40} {

@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// An Edge is one directed edge of a distributed graph: Source sends to Dest.
-// The ranks are old ranks until a topology is made of them.
+// An Edge is one directed edge of a distributed graph: Source sends to Dest. The ranks are old
+// ranks until a topology is made from them.
 type Edge struct {
 	Source, Dest int
-	Weight       int // 0 where the graph has no weights
+	Weight       int // 0 if the graph has no weights
 }
 
-// A DistGraph is one process's part of a distributed graph (8.5.4): its own
-// neighbours and nothing else, so that memory does not grow with the job.
+// A DistGraph is one process's part of a distributed graph (8.5.4): only its own neighbours, so
+// memory does not grow with the job.
 type DistGraph struct {
 	rank                     int
 	sources, dests           []int
-	sourceWeight, destWeight []int // nil where the graph has no weights
+	sourceWeight, destWeight []int // nil if the graph has no weights
 }
 
 // Adjacent returns the part of a process that names its own neighbours
-// (MPI_Dist_graph_create_adjacent, 8.5.4). procs is how many processes there
-// are and rank is the caller's own. A neighbour may be named several times and
-// may be the process itself. Both weights are nil for a graph without weights
-// (MPI_UNWEIGHTED); the weights of no neighbours may be nil or empty. Neighbours
-// stay in this order (8.5.5). The slices stay the caller's.
+// (MPI_Dist_graph_create_adjacent, 8.5.4). procs is the number of processes and rank is the
+// caller's own. A neighbour may be named several times and may be the process itself. Both weights
+// are nil for a graph without weights (MPI_UNWEIGHTED); the weights of no neighbours may be nil or
+// empty. Neighbours keep this order (8.5.5). Adjacent does not keep the slices.
 func Adjacent(procs, rank int, sources, sourceWeights, dests, destWeights []int) (*DistGraph, error) {
 	if rank < 0 || rank >= procs {
 		return nil, fmt.Errorf("topology: Adjacent: rank %d: %w: there are %d processes", rank, ErrRank, procs)
@@ -90,11 +89,10 @@ func EdgesOf(procs int, sources, degrees, dests, weights []int) ([]Edge, error) 
 	return edges, nil
 }
 
-// Collect returns rank's part of the graph that has the given edges, of which
-// those of other processes are passed over. Neighbours are in the order of
-// edges. The two ends of parallel edges must see them in the same order, as they
-// do when edges come by contributing process and then as EdgesOf returns them.
-// edges stays the caller's.
+// Collect returns rank's part of the graph with the given edges; it ignores those of other
+// processes. Neighbours are in the order of edges. The two ends of parallel edges must see them in
+// the same order, as they do when edges are ordered by contributing process and then as EdgesOf
+// returns them. Collect does not keep edges.
 func Collect(rank int, edges []Edge, weighted bool) *DistGraph {
 	g := &DistGraph{rank: rank}
 	if weighted {
@@ -117,7 +115,7 @@ func Collect(rank int, edges []Edge, weighted bool) *DistGraph {
 	return g
 }
 
-// Rank returns whose part it is.
+// Rank returns the rank whose part it is.
 func (g *DistGraph) Rank() int { return g.rank }
 
 // Degrees returns how many neighbours rank receives from and sends to
@@ -127,14 +125,14 @@ func (g *DistGraph) Degrees() (in, out int) { return len(g.sources), len(g.dests
 // Weighted reports whether the graph has weights (8.5.5).
 func (g *DistGraph) Weighted() bool { return g.sourceWeight != nil || g.destWeight != nil }
 
-// Sources returns whom rank receives from and the edges' weights, nil where
-// there are none (MPI_Dist_graph_neighbors, 8.5.5). The slices are the caller's.
+// Sources returns the ranks that rank receives from and the edges' weights, nil if there are none
+// (MPI_Dist_graph_neighbors, 8.5.5). The caller owns the slices.
 func (g *DistGraph) Sources() (ranks, weights []int) {
 	return slices.Clone(g.sources), slices.Clone(g.sourceWeight)
 }
 
-// Dests returns whom rank sends to and the edges' weights, nil where there are
-// none (MPI_Dist_graph_neighbors, 8.5.5). The slices are the caller's.
+// Dests returns the ranks that rank sends to and the edges' weights, nil if there are none
+// (MPI_Dist_graph_neighbors, 8.5.5). The caller owns the slices.
 func (g *DistGraph) Dests() (ranks, weights []int) {
 	return slices.Clone(g.dests), slices.Clone(g.destWeight)
 }
@@ -145,10 +143,9 @@ func (g *DistGraph) Neighbourhood() Neighbourhood {
 	return Neighbourhood{numbered(g.sources), numbered(g.dests)}
 }
 
-// Agree checks that every edge is declared as often, and with the same weights,
-// by the process it leaves and by the one it enters, as 8.5.4 demands of
-// Adjacent's callers. parts are those of all processes. The ErrTopology names
-// the first edge that is not.
+// Agree checks that every edge is declared the same number of times, with the same weights, by the
+// process it leaves and by the one it enters, as 8.5.4 requires of Adjacent's callers. parts are
+// those of all processes. The ErrTopology names the first edge that is not.
 func Agree(parts []*DistGraph) error {
 	return balance(func(declare func(e Edge, atDest bool)) {
 		for _, g := range parts {
@@ -169,11 +166,11 @@ func weight(weights []int, i int) int {
 	return weights[i]
 }
 
-// balance checks that every edge is declared as often at either end.
+// balance checks that every edge is declared the same number of times at either end.
 func balance(declarations func(declare func(e Edge, atDest bool))) error {
 	type ends struct{ source, dest int }
 	declared := make(map[Edge]ends)
-	var order []Edge // the first complaint is always the same
+	var order []Edge // so that the first error is always the same
 	declarations(func(e Edge, atDest bool) {
 		n, known := declared[e]
 		if !known {

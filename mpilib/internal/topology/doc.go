@@ -1,14 +1,12 @@
-// Package topology is the arithmetic of MPI's virtual topologies (MPI-4.1
-// chapter 8): Cartesian grids, graphs and distributed graphs, who is whose
-// neighbour in which order, and which process should take which place so that
-// neighbours are on one site.
+// Package topology is the arithmetic of MPI's virtual topologies (MPI-4.1 chapter 8): Cartesian
+// grids, graphs and distributed graphs, the neighbours of each process in order, and the assignment
+// of processes to places that keeps neighbours on one site.
 //
-// Ranks are those of the communicator that has the topology, unless a comment
-// says "old rank": then they are of the communicator it is made from. The
-// package knows numbers. It refuses to know communicators, messages and how
-// sites are found. Values never change after they are made and may be shared
-// between goroutines; all processes that give equal arguments get equal
-// results. It has no state.
+// Ranks are those of the communicator that has the topology, unless a comment says "old rank": then
+// they are those of the communicator it is made from. The package knows only numbers. It does not
+// know communicators, messages or how sites are found. Values are immutable and may be shared
+// between goroutines; equal arguments give equal results on all processes. The package has no
+// state.
 package topology
 
 import (
@@ -21,8 +19,7 @@ import (
 // ProcNull stands for the neighbour beyond an edge of a grid (MPI_PROC_NULL).
 const ProcNull = group.ProcNull
 
-// What callers tell apart with errors.Is. ErrRank and ErrArg are those of
-// package group.
+// Errors that callers distinguish with errors.Is. ErrRank and ErrArg are those of package group.
 var (
 	ErrRank     = group.ErrRank                  // MPI_ERR_RANK
 	ErrArg      = group.ErrArg                   // MPI_ERR_ARG
@@ -30,5 +27,5 @@ var (
 	ErrTopology = errors.New("not a good graph") // MPI_ERR_TOPOLOGY
 )
 
-// maxProcesses is what a rank of 32 bits can number.
+// maxProcesses is the number of processes that 32-bit ranks can number.
 const maxProcesses = math.MaxInt32

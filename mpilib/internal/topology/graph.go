@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// A Graph is a topology that every process knows all of (8.5.3).
+// A Graph is a topology that every process knows completely (8.5.3).
 type Graph struct {
 	index, edges []int
 }
 
-// NewGraph returns the graph whose node i has the neighbours
-// edges[index[i-1]:index[i]], where index[-1] counts as 0 (MPI_Graph_create,
-// 8.5.3). procs is how many processes there are; those of rank Size and above
-// have no place. A node may be its own neighbour, and another's several times,
-// and need not be a neighbour of its neighbours. The slices stay the caller's.
+// NewGraph returns the graph whose node i has the neighbours edges[index[i-1]:index[i]], where
+// index[-1] counts as 0 (MPI_Graph_create, 8.5.3). procs is the number of processes; those of rank
+// Size and above have no place. A node may be its own neighbour, and another's several times, and
+// need not be a neighbour of its neighbours. NewGraph does not keep the slices.
 func NewGraph(procs int, index, edges []int) (*Graph, error) {
 	if len(index) > procs {
 		return nil, fmt.Errorf("topology: NewGraph: %w: a graph of %d nodes needs more than the %d processes there are", ErrArg, len(index), procs)
@@ -40,16 +39,16 @@ func NewGraph(procs int, index, edges []int) (*Graph, error) {
 // Size returns the number of nodes.
 func (g *Graph) Size() int { return len(g.index) }
 
-// Index returns the ends of the nodes' neighbours in Edges (MPI_Graph_get,
-// 8.5.5). The slice is the caller's.
+// Index returns the ends of the nodes' neighbours in Edges (MPI_Graph_get, 8.5.5). The caller owns
+// the slice.
 func (g *Graph) Index() []int { return slices.Clone(g.index) }
 
-// Edges returns the neighbours of all nodes in turn (MPI_Graph_get, 8.5.5). The
-// slice is the caller's.
+// Edges returns the neighbours of all nodes in turn (MPI_Graph_get, 8.5.5). The caller owns the
+// slice.
 func (g *Graph) Edges() []int { return slices.Clone(g.edges) }
 
-// Neighbours returns the neighbours of rank as often and in the order that they
-// were given (MPI_Graph_neighbors, 8.5.5). The slice is the caller's.
+// Neighbours returns the neighbours of rank with the multiplicity and order in which they were
+// given (MPI_Graph_neighbors, 8.5.5). The caller owns the slice.
 func (g *Graph) Neighbours(rank int) ([]int, error) {
 	if rank < 0 || rank >= len(g.index) {
 		return nil, fmt.Errorf("topology: Neighbours: rank %d: %w: the graph has %d nodes", rank, ErrRank, len(g.index))
@@ -65,9 +64,9 @@ func (g *Graph) neighbours(rank int) []int {
 	return g.edges[begin:g.index[rank]]
 }
 
-// Neighbourhood returns the neighbours of rank in neighbourhood collectives,
-// who are both those it receives from and those it sends to, in the order of
-// Neighbours (8.6). An exchange ends only where the graph is Symmetric.
+// Neighbourhood returns the neighbours of rank in neighbourhood collectives, which it both receives
+// from and sends to, in the order of Neighbours (8.6). An exchange ends only if the graph is
+// Symmetric.
 func (g *Graph) Neighbourhood(rank int) (Neighbourhood, error) {
 	list, err := g.Neighbours(rank)
 	if err != nil {
@@ -77,9 +76,8 @@ func (g *Graph) Neighbourhood(rank int) (Neighbourhood, error) {
 	return Neighbourhood{both, slices.Clone(both)}, nil
 }
 
-// Symmetric returns nil when every node is a neighbour of each of its
-// neighbours as often as they are of it, and an ErrTopology that names the
-// first pair otherwise. It takes O(edges) time and memory.
+// Symmetric returns nil if every node is a neighbour of each of its neighbours as often as they are
+// of it, and otherwise an ErrTopology that names the first pair. It takes O(edges) time and memory.
 func (g *Graph) Symmetric() error {
 	return balance(func(declare func(e Edge, atDest bool)) {
 		for u := range g.index {

@@ -29,8 +29,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// 8.5.3: loops, parallel edges and edges of one direction are allowed, and
-// neighbours come as often and in the order that they were given.
+// 8.5.3: loops, parallel edges and edges of one direction are allowed, and neighbours keep the
+// multiplicity and order in which they were given.
 func TestGraphLoopsAndParallels(t *testing.T) {
 	g := must(NewGraph(3, []int{4, 6, 6}, []int{1, 0, 1, 0, 0, 0}))
 	if got := must(g.Neighbours(0)); !slices.Equal(got, []int{1, 0, 1, 0}) {
@@ -82,8 +82,8 @@ func TestGraphRefuses(t *testing.T) {
 // contribution is what one process gives to MPI_Dist_graph_create.
 type contribution struct{ sources, degrees, dests, weights []int }
 
-// 8.5.4 at random: the general form gives every process the edges that anybody
-// contributed, with weights, and parallel edges pair up in order.
+// 8.5.4 at random: the general form gives every process the edges that any process contributed,
+// with weights, and parallel edges pair up in order.
 func TestDistGraphGeneral(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(8, seed))
@@ -129,8 +129,8 @@ func TestDistGraphGeneral(t *testing.T) {
 	}
 }
 
-// checkPaired follows every message of a neighbourhood exchange: there is just
-// one block that it can arrive in, and the edges have one weight (8.6).
+// checkPaired follows every message of a neighbourhood exchange: it can arrive in exactly one
+// block, and both ends of the edge have one weight (8.6).
 func checkPaired(t *testing.T, parts []*DistGraph) {
 	t.Helper()
 	arrivals := 0
@@ -220,7 +220,7 @@ func TestAdjacent(t *testing.T) {
 	}
 }
 
-// 8.5.4: both ends must declare an edge, as often and with one weight.
+// 8.5.4: both ends must declare an edge, the same number of times and with one weight.
 func TestAgree(t *testing.T) {
 	part := func(rank int, sources, sw, dests, dw []int) *DistGraph {
 		return must(Adjacent(2, rank, sources, sw, dests, dw))
@@ -279,7 +279,7 @@ func TestDistGraphRefuses(t *testing.T) {
 	}
 }
 
-// Nothing that is given makes a graph's constructor panic.
+// No argument makes a graph's constructor panic.
 func FuzzGraphs(f *testing.F) {
 	f.Add(4, 1, []byte{1, 2, 3}, []byte{1, 0, 2}, []byte{0, 1})
 	f.Fuzz(func(t *testing.T, procs, rank int, a, b, c []byte) {

@@ -2,10 +2,9 @@ package topology
 
 import "container/heap"
 
-// grow lets one share after the other take places, each from the lowest free
-// one on, and always the place with the most edges to what the share has less
-// those to places that are still free. Where nothing free is adjacent it begins
-// anew. a has every edge both ways.
+// grow lets one share after the other take places, each starting at the lowest free one, and always
+// the place with the most edges into the share minus those to free places. Where no free place is
+// adjacent it starts again. a has every edge in both directions.
 func grow(a adjacency, shares []share) []int32 {
 	n := a.size()
 	g := growth{adjacency: a, layout: make([]int32, n), gain: make([]int, n)}
@@ -35,13 +34,13 @@ const free = -1
 type growth struct {
 	adjacency
 	layout []int32
-	gain   []int // of a free place: edges to the growing share less edges to free ones
+	gain   []int // of a free place: edges to the growing share minus edges to free ones
 	border border
 	given  []int32 // places whose gain counts edges to the growing share
 }
 
-// next removes the best place of the border. Entries that a later one of the
-// same place replaced, or that were taken, are passed over.
+// next removes the best place of the border. It skips entries that a later one of the same place
+// replaced, or whose place was taken.
 func (g *growth) next() (int32, bool) {
 	for len(g.border) > 0 {
 		e := heap.Pop(&g.border).(entry)
@@ -64,7 +63,7 @@ func (g *growth) take(p, s int32) {
 	}
 }
 
-// finish ends a share: its places are strangers to the next one.
+// finish ends a share: edges to its places no longer count for the next one.
 func (g *growth) finish() {
 	for _, q := range g.given {
 		g.gain[q]--

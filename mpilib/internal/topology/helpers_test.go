@@ -13,7 +13,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// refused checks an error's kind and that it says each of parts.
+// refused checks an error's kind and that it contains each of parts.
 func refused(t *testing.T, err, kind error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {

@@ -15,22 +15,20 @@ type Mapping struct {
 	NewRank  []int  // of each old rank; a permutation. Ranks from the topology's Size on have no place.
 	Crossing int    // messages between sites when every process sends one to each neighbour
 	Before   int    // the same number if every process kept its rank; Crossing is never more
-	Method   string // how it was found, for people
+	Method   string // how it was found, for display
 }
 
-// Reorder gives processes places in the grid so that neighbours are on one site
-// where they can be. sites[r] is the site of old rank r, any number; there are
-// at least Size of them. What is beyond Size is left out from the smallest sites
-// first.
+// Reorder gives processes places in the grid so that neighbours are on one site where they can be.
+// sites[r] is the site of old rank r, any number; there are at least Size of them. Processes beyond
+// Size are left out, from the smallest sites first.
 //
-// Three ways are tried beside leaving everybody in place, and the one with the
-// fewest messages between sites is taken: slabs, which give each site
-// consecutive places along one dimension; bisection, which cuts the places along
-// the dimension where the cut is cheapest and the sites into halves, and so on
-// for the halves; and growth, as for a Graph. For n places, k dimensions and m
-// sites this takes O(k² n log m + k n log n) time and O(k n) memory; for 100,000
-// places in three dimensions, a fraction of a second. It is no optimum, which
-// would be hard to find. All processes get the same result for the same sites.
+// Three methods are tried besides leaving every process in place, and the one with the fewest
+// messages between sites is taken: slabs, which give each site consecutive places along one
+// dimension; bisection, which cuts the places along the dimension where the cut is cheapest and the
+// sites into halves, and so on for the halves; and growth, as for a Graph. For n places, k
+// dimensions and m sites this takes O(k² n log m + k n log n) time and O(k n) memory; for 100,000
+// places in three dimensions, a fraction of a second. The result is not optimal; an optimum would
+// be hard to find. All processes get the same result for the same sites.
 func (c *Cart) Reorder(sites []int) (Mapping, error) {
 	if err := enough(sites, c.size); err != nil {
 		return Mapping{}, err
@@ -47,10 +45,10 @@ func (c *Cart) Reorder(sites []int) (Mapping, error) {
 	}), nil
 }
 
-// Reorder gives processes nodes of the graph so that neighbours are on one site
-// where they can be; sites is as for a Cart. Beside leaving everybody in place it
-// tries to let each site grow from a node, always by the one that adds the fewest
-// messages between sites. For e edges this takes O(e log e) time and O(e) memory.
+// Reorder gives processes nodes of the graph so that neighbours are on one site where they can be;
+// sites is as for a Cart. Besides leaving every process in place it tries to grow each site from a
+// node, always by the node that adds the fewest messages between sites. For e edges this takes O(e
+// log e) time and O(e) memory.
 func (g *Graph) Reorder(sites []int) (Mapping, error) {
 	if err := enough(sites, len(g.index)); err != nil {
 		return Mapping{}, err
@@ -61,11 +59,11 @@ func (g *Graph) Reorder(sites []int) (Mapping, error) {
 	}), nil
 }
 
-// A share is what one site has of the places.
+// A share is the processes of one site that have places.
 type share []int32 // the old ranks, ascending
 
-// reorder takes the best of the layouts that candidates tries; a layout is the
-// index in shares of each place.
+// reorder returns the best of the layouts that candidates tries; a layout holds the index in shares
+// of each place.
 func reorder(a adjacency, sites []int, candidates func(shares []share, try func(method string, layout []int32))) Mapping {
 	n := a.size()
 	numbers, shares := shareOut(sites, n)
@@ -91,8 +89,8 @@ func enough(sites []int, places int) error {
 	return nil
 }
 
-// shareOut numbers the sites from 0 and returns each process's, and who of each
-// site has one of n places, largest share first.
+// shareOut numbers the sites from 0 and returns each process's number, and the processes of each
+// site that have one of n places, largest share first.
 func shareOut(sites []int, n int) (numbers []int32, shares []share) {
 	known := make(map[int]int32)
 	numbers = make([]int32, len(sites))
@@ -118,9 +116,8 @@ func shareOut(sites []int, n int) (numbers []int32, shares []share) {
 	return numbers, shares
 }
 
-// settle gives every place of the layout the lowest old rank of its share that
-// has none, and those without place the ranks behind. No layout leaves everybody
-// in place.
+// settle gives every place of the layout the lowest unassigned old rank of its share, and the
+// processes without a place the ranks after those. A nil layout leaves every process in place.
 func settle(processes int, shares []share, layout []int32) []int {
 	newRank := make([]int, processes)
 	if layout == nil {

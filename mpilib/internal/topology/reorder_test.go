@@ -35,8 +35,8 @@ func (c *Cart) listNeighbours(rank int) []int {
 	return list
 }
 
-// checkMapping checks what every mapping promises: it is a permutation, says
-// its cost truly, and costs no more than leaving everybody in place.
+// checkMapping checks the properties of every mapping: it is a permutation, reports its true cost,
+// and costs no more than leaving every process in place.
 func checkMapping(t *testing.T, what string, m Mapping, sites []int, n int, neighbours func(rank int) []int) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(m.NewRank))
@@ -78,7 +78,7 @@ func TestReorderEveryGrid(t *testing.T) {
 	})
 }
 
-// Grids where the best is known, and processes dealt to sites in the worst way.
+// Grids whose optimum is known, with processes dealt to sites in the worst way.
 func TestReorderKnown(t *testing.T) {
 	dealt := func(n, sites int) []int {
 		list := make([]int, n)
@@ -116,8 +116,8 @@ func TestReorderKnown(t *testing.T) {
 	}
 }
 
-// Small grids, where trying everything shows what the best is: how far the
-// heuristic is from it in all, which must not become worse unnoticed.
+// Small grids, where exhaustive search gives the optimum: the total distance of the heuristic from
+// it must not grow unnoticed.
 func TestReorderAgainstBruteForce(t *testing.T) {
 	total, least := 0, 0
 	for _, dims := range [][]int{{9}, {3, 3}, {2, 4}, {2, 5}, {2, 2, 2}} {
@@ -143,7 +143,7 @@ func TestReorderAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// fewest tries every way of giving places to sites.
+// fewest tries every assignment of places to sites.
 func fewest(c *Cart, sites []int) int {
 	left := make(map[int]int)
 	for _, s := range sites {
@@ -180,11 +180,11 @@ func fewest(c *Cart, sites []int) int {
 	return best
 }
 
-// Two clusters of nodes that were numbered alternately come together.
+// Two clusters of nodes that were numbered alternately are separated.
 func TestReorderGraph(t *testing.T) {
 	const n = 12
 	var index, edges []int
-	for u := range n { // every node is linked to all of its parity, and 0 with 1
+	for u := range n { // every node is linked to all of its parity, and 0 to 1
 		for v := range n {
 			if u != v && u%2 == v%2 || u+v == 1 {
 				edges = append(edges, v)

@@ -1,10 +1,10 @@
-// Package trace writes timelines in the trace-event format that chrome://tracing and
-// Perfetto show: a JSON array of events, one a line, whose closing bracket is left out, as
-// the format allows. So a file is whole after every write, also when its process dies,
-// and the processes of a machine may append to the same one.
+// Package trace writes timelines in the trace-event format that chrome://tracing and Perfetto show:
+// a JSON array of events, one per line, without the closing bracket, as the format allows. So a
+// file is valid after every write, even if its process dies, and the processes of a machine may
+// append to the same one.
 //
-// It knows events, clocks and files, and nothing of messages. What has not been written
-// is in the Writer, of bounded size; so is the file.
+// The package knows events, clocks and files, but no messages. Unwritten events are in the Writer,
+// whose size is bounded; so is that of the file.
 package trace
 
 import (
@@ -19,19 +19,19 @@ import (
 	"time"
 )
 
-// Phase is an event's kind, by its letter in the format.
+// Phase is an event's kind, as its letter in the format.
 type Phase string
 
-// The phases that are used here.
+// The phases used here.
 const (
 	Complete  Phase = "X" // a span, from At for For
 	Instant   Phase = "i"
-	FlowStart Phase = "s" // an arrow begins at the span that is around it
+	FlowStart Phase = "s" // an arrow begins at the enclosing span
 	FlowEnd   Phase = "f"
 	Metadata  Phase = "M"
 )
 
-// An Event is one thing that happened.
+// An Event is one entry of a timeline.
 type Event struct {
 	Phase  Phase
 	Name   string
@@ -45,29 +45,29 @@ type Event struct {
 
 const (
 	maxPending = 8192             // events that are held back until clocks are aligned
-	writeAt    = 64 << 10         // bytes that are written without being asked
+	writeAt    = 64 << 10         // buffered bytes at which the Writer writes without a Flush
 	maxBytes   = int64(512 << 20) // of a file, for each process
 )
 
-// Writer writes the events of one process. Safe for concurrent use.
+// Writer writes the events of one process. It is safe for concurrent use.
 type Writer struct {
 	process int
 	start   time.Time
 
 	mu      sync.Mutex
 	file    *os.File
-	base    int64   // microseconds of start since 1970, by the clock that all share
+	base    int64   // microseconds of start since 1970, by the shared clock
 	held    []Event // until base is known
 	holding bool
 	buf     bytes.Buffer
 	bytes   int64
-	most    int64 // bytes
+	most    int64 // maximum size in bytes
 	dropped uint64
-	err     error // the first of writing
+	err     error // the first write error
 }
 
-// Open starts a timeline of a process with a number and a title, from now on: in the
-// file rank-N.json of a folder, or behind what the file of that name has.
+// Open starts a timeline of a process with a number and a title: in the file rank-N.json of a
+// folder, or appended to the named file.
 func Open(name string, process int, title string) (*Writer, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		name = filepath.Join(name, fmt.Sprintf("rank-%d.json", process))
@@ -83,8 +83,8 @@ func Open(name string, process int, title string) (*Writer, error) {
 	return w, nil
 }
 
-// openArray opens a file to append to, which begins with a bracket. Whoever comes first
-// makes it with that in one step.
+// openArray opens a file, which begins with a bracket, for appending. The first process creates it
+// with the bracket in one step.
 func openArray(name string) (*os.File, error) {
 	draft, err := os.CreateTemp(filepath.Dir(name), ".trace-")
 	if err != nil {
@@ -101,14 +101,14 @@ func openArray(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 }
 
-// Now is the time of an event that happens now.
+// Now returns the time of an event that happens now.
 func (w *Writer) Now() time.Duration { return time.Since(w.start) }
 
-// Start is when Now was 0, by the clock of this machine.
+// Start returns when Now was 0, by the clock of this machine.
 func (w *Writer) Start() time.Time { return w.start }
 
-// Align says by how much the clock that all processes go by is ahead of this machine's.
-// Until then events are held back, and written without when there are too many.
+// Align says by how much the clock that all processes share is ahead of this machine's. Until then
+// events are held back; if there are too many they are written without alignment.
 func (w *Writer) Align(ahead time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *Writer) Align(ahead time.Duration) {
 	}
 }
 
-// release writes what was held back. mu is held.
+// release writes the events held back. The caller must hold mu.
 func (w *Writer) release() {
 	w.holding = false
 	for _, e := range w.held {
@@ -143,7 +143,7 @@ func (w *Writer) Add(e Event) {
 	}
 }
 
-// line is an event as the format has it; times are in microseconds.
+// line is an event in the format; times are in microseconds.
 type line struct {
 	Phase  Phase          `json:"ph"`
 	Name   string         `json:"name"`
@@ -153,12 +153,12 @@ type line struct {
 	PID    int            `json:"pid"`
 	TID    int            `json:"tid"`
 	ID     string         `json:"id,omitempty"`
-	Bind   string         `json:"bp,omitempty"` // "e": the arrow ends at the span around it
+	Bind   string         `json:"bp,omitempty"` // "e": the arrow ends at the enclosing span
 	Scope  string         `json:"s,omitempty"`  // "p": an instant of the process
 	Args   map[string]any `json:"args,omitempty"`
 }
 
-// encode puts an event to those to be written. mu is held.
+// encode appends an event to the buffer. The caller must hold mu.
 func (w *Writer) encode(e Event) {
 	l := line{Phase: e.Phase, Name: e.Name, Kind: e.Kind, PID: w.process, TID: e.Thread, ID: e.ID, Args: e.Args}
 	l.Time = float64(w.base) + float64(e.At.Nanoseconds())/1e3
@@ -184,7 +184,7 @@ func (w *Writer) encode(e Event) {
 	w.buf.WriteString(",\n")
 }
 
-// write writes all that there is, in whole lines. mu is held.
+// write writes the buffer, in whole lines. The caller must hold mu.
 func (w *Writer) write() {
 	if w.buf.Len() == 0 {
 		return
@@ -195,15 +195,15 @@ func (w *Writer) write() {
 	w.buf.Reset()
 }
 
-// Flush writes what was added, but for what is held back.
+// Flush writes all added events except those held back.
 func (w *Writer) Flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.write()
 }
 
-// Close writes everything and closes the file. Its error is the first that there was,
-// or says how many events found no room.
+// Close writes everything and closes the file. Its error is the first one that occurred, or says
+// how many events were dropped.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -39,7 +39,7 @@ func TestEvents(t *testing.T) {
 	}
 	w.Align(time.Second)
 	w.Flush()
-	list := events(t, name) // as they are there if the process dies now
+	list := events(t, name) // as it is if the process dies now
 	if len(list) != 4 {
 		t.Fatalf("%v", list)
 	}
@@ -87,7 +87,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// What is held back is bounded, and so is the file.
+// The events held back are bounded, and so is the file.
 func TestBounds(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "t.json")
 	w, err := Open(name, 0, "rank 0")

@@ -1,12 +1,12 @@
-// Package waitfor finds deadlocks: of ranks that say what they wait for, it tells
-// those that can never go on, whatever the others do. It knows no messages, clocks or
-// communicators but as numbers and texts, and has no state.
+// Package waitfor finds deadlocks: from the waits that ranks report, it determines the ranks that
+// can never proceed, whatever the others do. Messages, clocks and communicators are only numbers
+// and texts to it, and it has no state.
 //
-// A rank that has not reported is live: it computes, or its messages move. A wait
-// for any of several ranks can end while one of them is live; a wait inside a
-// collective call can end while all that have not come to it yet are. A rank of which
-// any wait can end is live in turn, since another of its goroutines may do what a
-// third waits for. Who is left when nobody more becomes live is deadlocked.
+// A rank that has not reported is live: it computes, or its messages move. A wait for any of
+// several ranks can end while one of them is live; a wait inside a collective call can end while
+// every rank that has not entered the call yet is live. A rank is live if any of its waits can end,
+// since another of its goroutines may do what a third rank waits for. The ranks that remain when no
+// further rank becomes live are deadlocked.
 package waitfor
 
 import (
@@ -16,13 +16,13 @@ import (
 	"strings"
 )
 
-// A Wait is one goroutine's.
+// A Wait is the wait of one goroutine.
 type Wait struct {
-	// Peers are the ranks any of which can end the wait; of a collective call, all
-	// members of its communicator.
+	// Peers are the ranks any of which can end the wait; for a collective call, all members of its
+	// communicator.
 	Peers []int `json:"peers"`
 
-	Collective bool   `json:"collective,omitempty"` // it waits for the others to come to the call
+	Collective bool   `json:"collective,omitempty"` // it waits for the others to enter the call
 	Context    uint32 `json:"context,omitempty"`    // of the communicator
 	Call       int32  `json:"call,omitempty"`       // which of its calls, counted from 0
 
@@ -31,17 +31,17 @@ type Wait struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// A Report is what a rank says that has done nothing for a while.
+// A Report is what a rank reports after it has made no progress for a while.
 type Report struct {
 	Rank       int              `json:"rank"`
 	Node       string           `json:"node,omitempty"`
-	Finalizing bool             `json:"finalizing,omitempty"` // it will never do anything for others again
+	Finalizing bool             `json:"finalizing,omitempty"` // it will not serve other ranks again
 	Waits      []Wait           `json:"waits"`
-	Calls      map[uint32]int32 `json:"calls,omitempty"` // how many collective calls it began, by context of the communicator
+	Calls      map[uint32]int32 `json:"calls,omitempty"` // how many collective calls it has begun, by context of the communicator
 }
 
-// Deadlocked returns the ranks that can never go on, in order; those in Finalize are
-// among them if others wait. It is nil if there are none.
+// Deadlocked returns the ranks that can never proceed, in order; those in Finalize are among them
+// if others wait for them. It returns nil if there are none.
 func Deadlocked(reports map[int]Report) []int {
 	stuck := maps.Clone(reports)
 	for again := true; again; {
@@ -59,7 +59,7 @@ func Deadlocked(reports map[int]Report) []int {
 	return slices.Sorted(maps.Keys(stuck))
 }
 
-// canEnd reports whether somebody who is not stuck can end the wait of a rank.
+// canEnd reports whether a rank that is not stuck can end the wait of rank.
 func (w Wait) canEnd(rank int, stuck map[int]Report) bool {
 	if !w.Collective {
 		return slices.ContainsFunc(w.Peers, func(p int) bool { _, is := stuck[p]; return !is })
@@ -67,7 +67,7 @@ func (w Wait) canEnd(rank int, stuck map[int]Report) bool {
 	return !slices.ContainsFunc(w.Peers, func(p int) bool { return p != rank && w.lacks(p, stuck) })
 }
 
-// lacks reports whether a stuck rank has not come to the collective call.
+// lacks reports whether a stuck rank has not entered the collective call.
 func (w Wait) lacks(peer int, stuck map[int]Report) bool {
 	r, is := stuck[peer]
 	return is && r.Calls[w.Context] <= w.Call
@@ -84,8 +84,8 @@ func (w Wait) next(rank int, stuck map[int]Report) (peer int, ok bool) {
 	return 0, false
 }
 
-// Cycle returns ranks of which each waits for the next and the last for the first; it
-// begins with the lowest. Where they wait for one in Finalize it ends there.
+// Cycle returns ranks of which each waits for the next and the last for the first, beginning with
+// the lowest. If they wait for one in Finalize the list ends there.
 func Cycle(reports map[int]Report, deadlocked []int) []int {
 	stuck := map[int]Report{}
 	for _, r := range deadlocked {
@@ -113,7 +113,7 @@ func Cycle(reports map[int]Report, deadlocked []int) []int {
 
 const maxLines = 64 // of a description
 
-// Describe says who waits for whom, in lines for people.
+// Describe lists which rank waits for which, in lines of text.
 func Describe(reports map[int]Report, deadlocked []int) string {
 	var out strings.Builder
 	cycle := Cycle(reports, deadlocked)

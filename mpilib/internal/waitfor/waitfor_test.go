@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// parse reads one rank per word: "0:1" waits for rank 1, "0:1|2" for any of two,
-// "0:1,2" has two goroutines that wait, "0:F" is in Finalize, "0:c3" is in collective
-// call 3 of all six ranks, and "0:1#4" has begun 4 of them.
+// parse reads one rank per word: "0:1" waits for rank 1, "0:1|2" for either of two, "0:1,2" has two
+// waiting goroutines, "0:F" is in Finalize, "0:c3" is in collective call 3 of all six ranks, and
+// "0:1#4" has begun 4 of them.
 func parse(t *testing.T, text string) map[int]Report {
 	t.Helper()
 	reports := map[int]Report{}
