@@ -2,8 +2,8 @@ package lab
 
 import "net/netip"
 
-// A network is a part of the address plan. Where at is not 0, that byte of an
-// address holds a site's number; the last byte holds a host's.
+// A network is a part of the address plan. If at is not 0, that byte of an address holds a site's
+// number; the last byte holds a host's.
 type network struct {
 	first netip.Addr
 	at    int
@@ -19,13 +19,12 @@ func (n network) host(site, host byte) netip.Addr {
 	return a
 }
 
-// A family is the address plan of one version of IP, as the package comment
-// tells it.
+// A family is the address plan of one version of IP, as described in the package comment.
 type family struct {
 	sites     network // all LANs
-	links     network // wires between a gateway and what lies before it
-	providers network // providers' routers; the host is the site
-	publics   network // hosts on the internet; 1 is the internet itself
+	links     network // wires between a gateway and its provider or the internet
+	providers network // providers' routers; the host number is the site's
+	publics   network // hosts on the internet; 1 is the internet namespace itself
 	bits      int     // of the prefix of one LAN or wire
 	unrouted  []netip.Prefix
 }
@@ -57,23 +56,22 @@ var fourSecond = family{
 	bits:  24,
 }
 
-// addrs are a host's addresses and routes in one version of IP.
+// addrs holds a host's addresses and routes in one version of IP.
 type addrs struct {
 	addr    netip.Addr // what other hosts of its site use; on lan0 of a gateway and provider
 	wan     netip.Addr // on wan0; not valid for a node
-	router  netip.Addr // the default route; not valid when there is none
+	router  netip.Addr // the default route; not valid if there is none
 	bits    int        // of the prefix of a LAN or wire
 	behind  []netip.Prefix
-	inside  []netip.Prefix // of a provider: the LAN, if its gateway shows it
-	through netip.Addr     // a provider's way there: its gateway
+	inside  []netip.Prefix // of a provider: the LAN, if its gateway does not hide it
+	through netip.Addr     // a provider's next hop to those: its gateway
 }
 
-// overlapping is the number of the LAN that all sites have whose preset says so.
+// overlapping is the number of the LAN shared by all sites whose preset overlaps.
 const overlapping = 250
 
-// gateway returns the addresses of the gateway of a site and a LAN, which have the
-// same number unless it is one of those that overlap. The LAN is behind it for
-// others when they may know it.
+// gateway returns the addresses of the gateway of a site and a LAN, which have the same number
+// unless the site's preset overlaps. If known, others route to the LAN behind it.
 func (f family) gateway(site, lan byte, known bool) addrs {
 	a := addrs{addr: f.sites.host(lan, 1), wan: f.links.host(site, 2), router: f.links.host(site, 1), bits: f.bits}
 	if known {
@@ -85,8 +83,7 @@ func (f family) gateway(site, lan byte, known bool) addrs {
 // node returns the address of the i-th node, from 0, of a LAN.
 func (f family) node(lan byte, i int) netip.Addr { return f.sites.host(lan, byte(11+i)) }
 
-// nodeBehind returns the addresses of a node with address addr; a hidden one has no
-// way out.
+// nodeBehind returns the addresses of a node with address addr; a hidden one has no route out.
 func (gw addrs) nodeBehind(addr netip.Addr, hidden bool) addrs {
 	a := addrs{addr: addr, bits: gw.bits}
 	if !hidden {
@@ -95,8 +92,8 @@ func (gw addrs) nodeBehind(addr netip.Addr, hidden bool) addrs {
 	return a
 }
 
-// provider returns the addresses of the router before a site's gateway. Unless it
-// translates, others know what is behind it: the wire to the gateway and the LAN.
+// provider returns the addresses of the router before a site's gateway. Unless it translates,
+// others route to the networks behind it: the wire to the gateway and the LAN.
 func (f family) provider(site byte, gw addrs, translates bool) addrs {
 	a := addrs{
 		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, inside: gw.behind, through: gw.wan,
@@ -113,11 +110,11 @@ func (f family) publicHost(n byte) addrs {
 	return addrs{addr: a, wan: a, router: f.publics.host(0, 1), bits: f.bits}
 }
 
-// whole returns the prefix of one address.
+// whole returns the prefix that contains only a.
 func whole(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// linkLocal returns the link-local address (RFC 4291, section 2.5.6) that goes with
-// an address of six.
+// linkLocal returns the link-local address (RFC 4291, section 2.5.6) that corresponds to an IPv6
+// address.
 func linkLocal(a netip.Addr) netip.Addr {
 	b, of := [16]byte{0: 0xfe, 1: 0x80}, a.As16()
 	copy(b[8:12], of[4:8])

@@ -12,24 +12,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// quiet is how long to wait for what should not come.
+// quiet is how long to wait for packets that must not arrive.
 const quiet = 200 * time.Millisecond
 
-// A behaviour is what a prober finds out about the place it stands at, in the
-// words of RFC 4787.
+// A behaviour is what a prober measures at its place, in the terms of RFC 4787.
 type behaviour struct {
-	udp       bool                 // datagrams go out and their answers come back
-	leaks     bool                 // datagrams go out, but answers do not come back
+	udp       bool                 // datagrams go out and their answers return
+	leaks     bool                 // datagrams go out, but answers do not return
 	mapping   overlay.NATBehaviour // section 4.1; none where others see the inside's own address
 	keepsPort bool                 // section 4.2.1
 	filtering overlay.NATBehaviour // section 5; none where nothing filters, or nothing passes
-	mtuOut    int                  // the largest of 1400, 1401 and 1500 bytes that passes whole and unasked
+	mtuOut    int                  // the largest of 1400, 1401 and 1500 bytes that passes unfragmented without MTU discovery
 	mtuIn     int
-	refusal   string // of a connection that nobody asked for: drop or reset; "" where it is let in
-	ipv6      bool   // connections go out, and unasked ones do not come in
+	refusal   string // result of an unsolicited connection: drop or reset; "" where it is let in
+	ipv6      bool   // connections go out, and unsolicited ones do not come in
 }
 
-// wanted returns the behaviour that a profile promises.
+// wanted returns the behaviour that a profile describes.
 func wanted(p overlay.SiteProfile) behaviour {
 	b := behaviour{udp: p.UDP, mapping: p.NAT.Mapping, keepsPort: p.NAT.KeepsPort, refusal: "drop", ipv6: p.IPv6}
 	if p.Inbound == overlay.InboundOpen {
@@ -47,19 +46,19 @@ func wanted(p overlay.SiteProfile) behaviour {
 	switch {
 	case p.NAT.Translates():
 		b.filtering = p.NAT.Filtering
-	case p.Inbound == overlay.InboundOpen, p.Filter == overlay.FilterStateless: // which is about TCP
+	case p.Inbound == overlay.InboundOpen, p.Filter == overlay.FilterStateless: // concerns TCP
 		b.filtering = overlay.EndpointIndependent
 	default:
 		b.filtering = overlay.AddressAndPortDependent
 	}
 	if !p.NAT.Translates() {
-		b.keepsPort = true // there is nobody who could change it
+		b.keepsPort = true // nothing could change it
 	}
 	return b
 }
 
-// TestBehaviour holds every preset to its profile, from a node or, where nodes
-// have no route, from the gateway. All are sites of one lab and probed at once.
+// TestBehaviour compares every preset with its profile, from a node or, where nodes have no route,
+// from the gateway. All are sites of one lab and probed at once.
 func TestBehaviour(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "pub", Preset: Public, Nodes: []string{"a", "b", "outsider"}}}}
 	for i, name := range Presets() {
@@ -96,7 +95,7 @@ type prober struct {
 	profile overlay.SiteProfile
 }
 
-// inside is the host that has what the profile tells.
+// inside returns the host that the profile describes.
 func (p prober) inside() *Host {
 	if p.profile.GatewayOnly {
 		return p.l.Host(p.site + "/gw")
@@ -104,7 +103,7 @@ func (p prober) inside() *Host {
 	return p.l.Host(p.site + "/n1")
 }
 
-// ownPort is the port of a UDP socket of the inside's, outside any open range.
+// ownPort is the port of a UDP socket on the inside host, outside any open range.
 const ownPort = 30100
 
 func (p prober) probe() behaviour {
@@ -126,7 +125,7 @@ func (p prober) probe() behaviour {
 	return b
 }
 
-// refusal connects from outside to a port of the inside's that nobody listens on.
+// refusal connects from outside to a port of the inside host without a listener.
 func (p prober) refusal(v version) string {
 	to := v.addr(p.inside())
 	if p.profile.NAT.Translates() && v.addr(p.inside()).Is4() || p.profile.GatewayOnly {
@@ -137,14 +136,14 @@ func (p prober) refusal(v version) string {
 		wait = patience
 	}
 	got := probeAll(p.l.Host("pub/outsider"), "tcp", netip.AddrPortFrom(to, 7009), wait)
-	if p.profile.Inbound == overlay.InboundOpen && got == "reset" { // by the host, which it reached
+	if p.profile.Inbound == overlay.InboundOpen && got == "reset" { // from the host, which it reached
 		return ""
 	}
 	return got
 }
 
-// ask sends a datagram from a port of the inside's and returns its socket and the
-// address that the asked one saw; that is not valid when no answer comes.
+// ask sends a datagram from a port of the inside host and returns its socket and the address that
+// the receiver saw; not valid if no answer arrives.
 func (p prober) ask(port uint16, host string, toPort uint16) (pc net.PacketConn, seen netip.AddrPort) {
 	pc, err := p.inside().ListenPacket("udp", fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -157,7 +156,7 @@ func (p prober) ask(port uint16, host string, toPort uint16) (pc net.PacketConn,
 
 func (p prober) askFrom(pc net.PacketConn, to netip.AddrPort) (seen netip.AddrPort) {
 	if _, err := pc.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(to)); err != nil {
-		return seen // an own output chain may refuse
+		return seen // the host's own output chain may refuse
 	}
 	wait := busyPatience
 	if !p.profile.UDP {
@@ -186,14 +185,14 @@ func (p prober) leaks(pc net.PacketConn) bool {
 	}
 	defer sink.Close()
 	to := netip.AddrPortFrom(p.l.Host("pub/b").Addr(), sink.LocalAddr().(*net.UDPAddr).AddrPort().Port())
-	pc.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(to)) // an error is an own output chain's
+	pc.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(to)) // an error comes from the host's own output chain
 	sink.SetReadDeadline(time.Now().Add(quiet))
 	_, _, err = sink.ReadFrom(make([]byte, 100))
 	return err == nil
 }
 
-// mapping asks two ports of one host and one of another from each of some
-// ports: random ports may agree once, not always.
+// mapping asks two ports of one host and one of another from each of several ports: random ports
+// may agree once, not always.
 func (p prober) mapping() (mapping overlay.NATBehaviour, kept bool) {
 	const tries = 4
 	a, b := p.l.Host("pub/a").Addr(), p.l.Host("pub/b").Addr()
@@ -223,8 +222,8 @@ func (p prober) mapping() (mapping overlay.NATBehaviour, kept bool) {
 	}
 }
 
-// filtering lets two strangers send to where pc is seen from outside: another port
-// of the host that it talked to, at address, and another host.
+// filtering makes two strangers send to where pc is seen from outside: another port of the host
+// that it talked to, at address, and another host.
 func (p prober) filtering(pc net.PacketConn, seen netip.AddrPort, address netip.Addr) overlay.NATBehaviour {
 	for _, stranger := range []string{"pub/a", "pub/outsider"} {
 		from, err := p.l.Host(stranger).ListenPacket("udp"+versionOf(seen.Addr()), ":0")
@@ -286,9 +285,9 @@ func (p prober) filteringSix() overlay.NATBehaviour {
 	return p.filtering(pc, seen, a)
 }
 
-// largest returns the largest of three IPv4 packets that passes whole between pc
-// and its first partner, outward or back. One too large must vanish and leave no
-// trace: the sender would learn of it by the next write's error.
+// largest returns the largest of three IPv4 packets that passes whole between pc and its first
+// partner, outward or back. A larger one must be dropped without an ICMP error, which would show as
+// an error of the next write.
 func (p prober) largest(pc net.PacketConn, outward bool) int {
 	dontFragment(p.t, pc)
 	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.l.Host("pub/a").Addr(), 7000))

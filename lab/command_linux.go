@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the commands.
+// Timeouts of the commands.
 const (
 	buildPatience = 2 * time.Minute // for building a lab
-	stopPatience  = 5 * time.Second // for a command that was asked to stop
+	stopPatience  = 5 * time.Second // for a command after its signal
 )
 
 // Stay is "isthmus-lab up": it builds the sites of a spec file, prints a table of
@@ -76,7 +76,7 @@ func orDash(a netip.Addr) string {
 	return a.String()
 }
 
-// namespacePath returns where those outside the lab find the host's namespace.
+// namespacePath returns the path of the host's namespace for processes outside the lab.
 func (h *Host) namespacePath() string {
 	if outerPID == 0 {
 		return "-"
@@ -93,7 +93,7 @@ func enterWith() string {
 	return fmt.Sprintf("nsenter -t %d -m -p --net=", outerPID)
 }
 
-// inUserNamespace reports whether root is not the machine's root here.
+// inUserNamespace reports whether root here is not the machine's root.
 func inUserNamespace() bool {
 	var inside, outside, size uint64
 	text, err := readText("/proc/self/uid_map")
@@ -150,15 +150,15 @@ func (l *Lab) orFirstNode(at string) string {
 	return l.spec.Sites[0].Name + "/" + l.spec.Sites[0].Nodes[0]
 }
 
-// runOn runs argv on h and passes signals on to it.
+// runOn runs argv on h and forwards signals to it.
 func runOn(ctx context.Context, h *Host, argv []string, signals <-chan os.Signal) (int, error) {
 	ctx, kill := context.WithCancel(ctx)
 	defer kill()
 	cmd := h.Command(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if tty := foreground(); tty != nil {
-		// The command gets the terminal, and with it Ctrl-C. Nobody could
-		// continue it after Ctrl-Z, so that does nothing.
+		// The command gets the terminal, and with it Ctrl-C. Nothing could continue it after
+		// Ctrl-Z, so that is ignored.
 		signal.Ignore(unix.SIGTSTP)
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(tty.Fd())
 		defer tty.Close()
@@ -179,7 +179,7 @@ func runOn(ctx context.Context, h *Host, argv []string, signals <-chan os.Signal
 	}
 }
 
-// commandStatus turns what Wait returned into an exit status.
+// commandStatus converts the result of Wait to an exit status.
 func commandStatus(err error) (int, error) {
 	var exit *exec.ExitError
 	switch {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A configurer changes the network namespace that it was made in. The first
-// error stays and stops it.
+// A configurer changes the network namespace that it was made in. It keeps the first error and does
+// nothing after it.
 type configurer struct {
 	nl  *netlink.Handle
 	err error
@@ -47,8 +47,8 @@ func (c *configurer) up(name string) {
 	c.do("setting up "+name, func() error { return c.nl.LinkSetUp(link) })
 }
 
-// address gives the interface an address and sets it up. With an IPv6 address it
-// gets a link-local one, without which a router looks for no neighbour.
+// address gives the interface an address and sets it up. With an IPv6 address it gets a link-local
+// one, without which a router does not look for neighbours.
 func (c *configurer) address(name string, p netip.Prefix) {
 	link := c.link(name)
 	add := func(p netip.Prefix, flags int) {
@@ -84,7 +84,7 @@ func (c *configurer) route(to netip.Prefix, router netip.Addr, iface string) {
 	})
 }
 
-// replaceRoute has packets to a network go by another router than before.
+// replaceRoute makes packets to a network use another router than before.
 func (c *configurer) replaceRoute(to netip.Prefix, router netip.Addr, iface string) {
 	link := c.link(iface)
 	c.do(fmt.Sprintf("routing %v by %v", to, router), func() error {
@@ -95,9 +95,9 @@ func (c *configurer) replaceRoute(to netip.Prefix, router netip.Addr, iface stri
 // secondTable is the routing table of packets with an address of the second uplink.
 const secondTable = 2
 
-// second sets up a gateway's second uplink. What nodes send with an address of it
-// leaves by it (RFC 8043, section 3); the gateway's own packets do so only where they
-// are told to: its second default route is the worse one.
+// second sets up a gateway's second uplink. Packets that nodes send with one of its addresses leave
+// by it (RFC 8043, section 3); the gateway's own packets do so only on request: its second default
+// route has the worse metric.
 func (c *configurer) second(s second) {
 	c.address(secondIface, netip.PrefixFrom(s.wan, s.bits))
 	link := c.link(secondIface)
@@ -144,7 +144,7 @@ func (c *configurer) gateway(p hostPlan) {
 	c.firewall(p)
 }
 
-// bridge makes lan0 a bridge of so many ports.
+// bridge makes lan0 a bridge with the given number of ports.
 func (c *configurer) bridge(ports int) {
 	var bridge netlink.Link = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: lanIface}}
 	c.do("making the bridge "+lanIface, func() error { return c.nl.LinkAdd(bridge) })
@@ -192,15 +192,14 @@ func (c *configurer) firewall(p hostPlan) {
 	}
 }
 
-// mtu makes the interface's largest packet so many bytes.
+// mtu sets the interface's MTU in bytes.
 func (c *configurer) mtu(name string, bytes int) {
 	link := c.link(name)
 	c.do(fmt.Sprintf("giving %s an MTU of %d", name, bytes), func() error { return c.nl.LinkSetMTU(link, bytes) })
 }
 
-// SetMTU makes the largest packet of an interface of the calling thread's network
-// namespace so many bytes: a path that changes while a test runs. Call it in
-// Host.Do; a gateway's interfaces are lan0 and wan0.
+// SetMTU sets the MTU of an interface of the calling thread's network namespace in bytes: a path
+// that changes while a test runs. Call it in Host.Do; a gateway's interfaces are lan0 and wan0.
 func SetMTU(name string, bytes int) error {
 	c, err := newConfigurer()
 	if err != nil {

@@ -18,19 +18,19 @@ import (
 // proxyPort is where a site's CONNECT proxy listens.
 const proxyPort = 3128
 
-// Bounds of a CONNECT proxy.
+// Limits of a CONNECT proxy.
 const (
-	proxyMaxConns = 1024             // beyond them a client is told 503
+	proxyMaxConns = 1024             // further clients get a 503
 	proxyHeader   = 16 << 10         // bytes of a request
 	proxyPatience = 10 * time.Second // for the request, and for the dial
 )
 
-// A ConnectProxy is the HTTP proxy of one site (RFC 9110 section 9.3.6). It
-// knows CONNECT only, serves clients of its site only and lets them reach port 443
-// only; some look into tunnels and let only TLS through. Its methods are safe for concurrent use.
+// A ConnectProxy is the HTTP proxy of one site (RFC 9110 section 9.3.6). It supports only CONNECT,
+// serves only clients of its site and lets them reach only port 443; some inspect tunnels and let
+// only TLS through. Its methods are safe for concurrent use.
 type ConnectProxy struct {
 	ln      net.Listener
-	clients func(netip.Addr) bool                                   // who may use it
+	clients func(netip.Addr) bool                                   // clients that may use it
 	resolve func(name string) (netip.Addr, bool)                    // names of the lab
 	dial    func(context.Context, netip.AddrPort) (net.Conn, error) // from the proxy's host
 	onlyTLS bool                                                    // tunnels whose first bytes are no TLS handshake are cut
@@ -39,12 +39,12 @@ type ConnectProxy struct {
 	active                       atomic.Int64
 }
 
-// ProxyCounts says what a CONNECT proxy has done.
+// ProxyCounts holds the counters of a CONNECT proxy.
 type ProxyCounts struct {
 	Opened  uint64 // tunnels opened
 	Refused uint64 // requests against the proxy's policy
 	Failed  uint64 // targets that could not be reached
-	Cut     uint64 // tunnels that did not begin as TLS, where they must
+	Cut     uint64 // tunnels that did not begin with TLS, where required
 	Active  int64  // clients connected now
 }
 
@@ -53,8 +53,8 @@ func (p *ConnectProxy) Counts() ProxyCounts {
 	return ProxyCounts{p.opened.Load(), p.refused.Load(), p.failed.Load(), p.cut.Load(), p.active.Load()}
 }
 
-// serve accepts clients until ctx is done or its listener fails, and returns when
-// the last of its goroutines has. It closes the listener.
+// serve accepts clients until ctx is done or its listener fails, and returns when the last of its
+// goroutines has. It closes the listener.
 func (p *ConnectProxy) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
@@ -122,14 +122,14 @@ func (p *ConnectProxy) serveClient(ctx context.Context, c *net.TCPConn) {
 			return
 		}
 	}
-	early, _ := r.Peek(r.Buffered()) // what the client sent right behind its request
+	early, _ := r.Peek(r.Buffered()) // what the client sent right after its request
 	if _, err := up.Write(early); err != nil {
 		return
 	}
 	splice(c, up.(*net.TCPConn))
 }
 
-// admit decides on a request: the target and 200, or a status and the reason.
+// admit decides on a request: it returns the target and 200, or a status and the reason.
 func (p *ConnectProxy) admit(client net.Addr, req *http.Request) (target netip.AddrPort, status int, reason string) {
 	from, err := netip.ParseAddrPort(client.String())
 	if err != nil || !p.clients(from.Addr()) {
@@ -159,7 +159,7 @@ func (p *ConnectProxy) admit(client net.Addr, req *http.Request) (target netip.A
 	return netip.AddrPortFrom(addr, uint16(port)), http.StatusOK, ""
 }
 
-// statusOf tells a target that does not answer from one that cannot be reached.
+// statusOf distinguishes a target that does not answer from one that cannot be reached.
 func statusOf(err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return http.StatusGatewayTimeout
@@ -167,8 +167,8 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// refuse answers and ends the connection. It reads on for a moment, since closing
-// with bytes unread would reset the connection and take the answer back.
+// refuse answers and closes the connection. It keeps reading for a moment, because closing with
+// unread bytes would reset the connection and discard the answer.
 func refuse(c *net.TCPConn, status int, reason string) {
 	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		status, http.StatusText(status), len(reason)+1, reason)
@@ -177,8 +177,8 @@ func refuse(c *net.TCPConn, status int, reason string) {
 	io.CopyN(io.Discard, c, proxyHeader)
 }
 
-// splice copies both ways until both directions have ended; the end of one is
-// passed on. Both connections are bare TCP, so that the kernel moves the bytes.
+// splice copies in both directions until both have ended; it propagates the end of each. Both
+// connections are bare TCP, so that the kernel moves the bytes.
 func splice(a, b *net.TCPConn) {
 	var back sync.WaitGroup
 	back.Go(func() { copyHalf(a, b) })
@@ -188,7 +188,7 @@ func splice(a, b *net.TCPConn) {
 
 func copyHalf(dst, src *net.TCPConn) {
 	if _, err := io.Copy(dst, src); err != nil {
-		dst.Close() // broken, not ended: the other direction must not wait for it
+		dst.Close() // failed, not ended: the other direction must not wait for it
 		src.Close()
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// askProxy sends a request to a CONNECT proxy and returns what comes back until it
-// closes or has nothing more to say.
+// askProxy sends a request to a CONNECT proxy and returns what it receives until the proxy closes
+// or sends nothing more.
 func askProxy(from *Host, proxy netip.Addr, request string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -58,7 +58,7 @@ func TestConnectProxy(t *testing.T) {
 		}
 	}
 	got := l.Proxy("site").Counts()
-	got.Active = 0 // the last client may still be on its way out
+	got.Active = 0 // the last client may still be disconnecting
 	if want := (ProxyCounts{Opened: 3, Refused: 7, Failed: 1}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}

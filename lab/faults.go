@@ -5,14 +5,14 @@ import (
 	"net/netip"
 )
 
-// A Flow is what Drop and Reset meet: the packets between A and B, in both
-// directions. A place without an address is every place, and without a port every
-// port; with a port only TCP is meant. The addresses are those that packets have on
-// the host: behind a NAT's gateway, those of the inside and of the peer.
+// A Flow selects packets for Drop and Reset: those between A and B, in both directions. An endpoint
+// without an address means every address, and without a port every port; with a port only TCP is
+// meant. The addresses are those that packets have on the host: behind a NAT gateway, those of the
+// inside and of the peer.
 type Flow struct{ A, B netip.AddrPort }
 
-// Everything returns the flow of everything between two addresses; an address that
-// is not valid stands for all.
+// Everything returns the flow of all packets between two addresses; an address that is not valid
+// means any.
 func Everything(a, b netip.Addr) Flow {
 	return Flow{netip.AddrPortFrom(a, 0), netip.AddrPortFrom(b, 0)}
 }

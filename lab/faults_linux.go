@@ -13,36 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Fault is something that a host does to a flow until it is lifted, ahead of
-// its firewall's own rules. It ends with the lab at the latest.
+// A Fault is an action of a host on a flow until it is lifted, ahead of its firewall's own rules.
+// It ends with the lab at the latest.
 type Fault struct {
 	host  *Host
 	table string
 }
 
-// Drop has the host drop a flow's packets, those that it forwards and its own,
-// without a word to anybody.
+// Drop makes the host silently drop a flow's packets, those that it forwards and its own.
 func (h *Host) Drop(f Flow) (*Fault, error) {
 	return h.inflict(f, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
-// Police has the host pass no more than rate bytes a second of a flow's packets, each way,
-// and drop what is above, without a queue.
+// Police makes the host pass at most rate bytes per second of a flow's packets in each direction,
+// and drop the excess without a queue.
 func (h *Host) Police(f Flow, rate uint64) (*Fault, error) {
 	return h.inflict(f, &expr.Verdict{Kind: expr.VerdictDrop}, &expr.Limit{
 		Type: expr.LimitTypePktBytes, Rate: rate, Over: true, Unit: expr.LimitTimeSecond, Burst: uint32(rate / 2),
 	})
 }
 
-// Reset has the host answer every TCP segment of a flow with a reset to its
-// sender, and drop it; resets pass. The reset's sequence number is what the segment
-// acknowledges, so that the sender's kernel takes it for the peer's (RFC 9293,
-// section 3.5.3, and RFC 5961): both ends of a connection that is in use lose it.
+// Reset makes the host answer every TCP segment of a flow with a reset to its sender, and drop the
+// segment; resets pass. The reset's sequence number is what the segment acknowledges, so that the
+// sender's kernel accepts it as the peer's (RFC 9293, section 3.5.3, and RFC 5961): both ends of a
+// connection in use lose it.
 func (h *Host) Reset(f Flow) (*Fault, error) {
 	return h.inflict(f, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 }
 
-// Strip has the host take TCP options, as nft names them, out of all that it forwards, sends and
+// Strip makes the host remove TCP options, as nft names them, from all that it forwards, sends and
 // receives.
 func (h *Host) Strip(options ...string) (*Fault, error) {
 	fault := &Fault{host: h, table: fmt.Sprintf("fault%d", faults.Add(1))}
@@ -56,10 +55,10 @@ func (h *Host) Strip(options ...string) (*Fault, error) {
 // faults numbers the tables of faults.
 var faults atomic.Uint64
 
-// faultHooks are those where a packet is seen once on each host.
+// faultHooks are the hooks where a host sees each packet once.
 var faultHooks = []*nftables.ChainHook{nftables.ChainHookInput, nftables.ChainHookForward, nftables.ChainHookOutput}
 
-// inflict does to a flow what the verdict says, as far as the conditions hold.
+// inflict applies the verdict to a flow, if the conditions hold.
 func (h *Host) inflict(f Flow, verdict expr.Any, conditions ...expr.Any) (*Fault, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func (h *Host) inflict(f Flow, verdict expr.Any, conditions ...expr.Any) (*Fault
 	return fault, nil
 }
 
-// match returns what finds the packets from one place to another.
+// match returns the expressions that match the packets from one endpoint to another.
 func match(from, to netip.AddrPort, reset bool) []expr.Any {
 	var r ruleReader
 	if reset || from.Port() != 0 || to.Port() != 0 {
@@ -117,7 +116,7 @@ func match(from, to netip.AddrPort, reset bool) []expr.Any {
 	return r.exprs
 }
 
-// Met returns how many packets the fault has met.
+// Met returns how many packets the fault has matched.
 func (f *Fault) Met() (n uint64, err error) {
 	err = f.host.Do(func() error {
 		nftMutex.Lock()
@@ -172,8 +171,8 @@ func (f *Fault) Lift() error {
 	return nil
 }
 
-// ForgetFlows empties the host's table of tracked connections, as a gateway does
-// that restarts: its firewall and NAT know no connection any more.
+// ForgetFlows empties the host's connection tracking table, as a restarting gateway does: its
+// firewall and NAT no longer know any connection.
 func (h *Host) ForgetFlows() error {
 	err := h.Do(func() error {
 		nl, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
@@ -189,9 +188,9 @@ func (h *Host) ForgetFlows() error {
 	return nil
 }
 
-// Renumber replaces an IPv4 address of the host by another of the same network,
-// as a new lease does: connections from and to the old one hear nothing any more.
-// Addr and WANAddr go on returning what the host was built with.
+// Renumber replaces an IPv4 address of the host by another of the same network, as a new lease
+// does: connections from and to the old one receive nothing more. Addr and WANAddr keep returning
+// what the host was built with.
 func (h *Host) Renumber(from, to netip.Addr) error {
 	if err := h.Do(func() error { return renumber(from, to) }); err != nil {
 		return fmt.Errorf("%s: replacing the address %v by %v: %w", h.Name(), from, to, err)
@@ -199,7 +198,7 @@ func (h *Host) Renumber(from, to netip.Addr) error {
 	return nil
 }
 
-// renumber works on the calling thread's host.
+// renumber acts on the calling thread's host.
 func renumber(from, to netip.Addr) error {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -239,11 +238,11 @@ func maskBits(a netlink.Addr) int {
 	return bits
 }
 
-// restore brings the routes by a router back that went with an address.
+// restore adds the routes through a router again that were removed with an address.
 func restore(nl *netlink.Handle, routes []netlink.Route) error {
 	for _, r := range routes {
 		if r.Gw == nil {
-			continue // to the network itself: it comes with the address
+			continue // to the network itself: it is added with the address
 		}
 		r.Src = nil
 		if err := nl.RouteReplace(&r); err != nil {

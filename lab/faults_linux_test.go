@@ -37,7 +37,7 @@ func newCall(t *testing.T) *call {
 	return c
 }
 
-// dial makes one more connection.
+// dial makes another connection.
 func (c *call) dial(ln net.Listener) (near, far net.Conn) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -55,7 +55,7 @@ func (c *call) dial(ln net.Listener) (near, far net.Conn) {
 	return near, far
 }
 
-// passes sends a byte each way and expects it to arrive.
+// passes sends a byte in each direction and expects it to arrive.
 func (c *call) passes() {
 	c.t.Helper()
 	for _, way := range [][2]net.Conn{{c.near, c.far}, {c.far, c.near}} {
@@ -69,12 +69,12 @@ func (c *call) passes() {
 	}
 }
 
-// flow is the connection's.
+// flow returns the flow of the connection.
 func (c *call) flow() Flow {
 	return Flow{c.near.LocalAddr().(*net.TCPAddr).AddrPort(), c.near.RemoteAddr().(*net.TCPAddr).AddrPort()}
 }
 
-// met waits until the fault has met a packet.
+// met waits until the fault has matched a packet.
 func met(t *testing.T, f *Fault) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) { // nothing announces it
@@ -90,8 +90,8 @@ func met(t *testing.T, f *Fault) {
 	}
 }
 
-// A dropped flow is silent both ways, and goes on when the fault is lifted; others
-// go on all the time.
+// A dropped flow is silent in both directions, and continues when the fault is lifted; others
+// continue throughout.
 func TestDrop(t *testing.T) {
 	c := newCall(t)
 	c.passes()
@@ -134,7 +134,7 @@ func TestDrop(t *testing.T) {
 	c.passes() // what was dropped is sent again
 }
 
-// Everything between two addresses is dropped, datagrams too.
+// All packets between two addresses are dropped, datagrams too.
 func TestDropEverything(t *testing.T) {
 	c := newCall(t)
 	fault, err := c.lab.Host("alpha/gw").Drop(Everything(netip.Addr{}, c.lab.Host("pub/broker").Addr()))
@@ -154,7 +154,7 @@ func TestDropEverything(t *testing.T) {
 	c.passes()
 }
 
-// Both kernels believe the reset.
+// Both kernels accept the reset.
 func TestReset(t *testing.T) {
 	c := newCall(t)
 	c.passes()
@@ -214,8 +214,7 @@ func TestForgetFlows(t *testing.T) {
 	}
 }
 
-// A host with another address reaches others as before; its old connections are
-// silent.
+// A host with a new address reaches others as before; its old connections are silent.
 func TestRenumber(t *testing.T) {
 	c := newCall(t)
 	c.passes()
@@ -257,8 +256,8 @@ func TestRenumber(t *testing.T) {
 	}
 }
 
-// TestPolice: of a connection that is policed something arrives and something is dropped,
-// and all of it arrives when that is over.
+// TestPolice: some packets of a policed connection arrive and some are dropped, and all data
+// arrives after the fault is lifted.
 func TestPolice(t *testing.T) {
 	c := newCall(t)
 	fault, err := c.lab.Host("alpha/gw").Police(Everything(c.lab.Host("alpha/n1").Addr(), netip.Addr{}), 20_000)

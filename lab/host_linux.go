@@ -58,19 +58,18 @@ func (h *Host) Name() string { return h.plan.name }
 // host.
 func (h *Host) Addr() netip.Addr { return h.plan.addr }
 
-// WANAddr returns the address of a gateway, provider or public host towards the
-// internet; it is not valid for a node. See Lab.Outside for where others
-// meet a gateway.
+// WANAddr returns the address of a gateway, provider or public host towards the internet; it is not
+// valid for a node. See Lab.Outside for the address at which others reach a gateway.
 func (h *Host) WANAddr() netip.Addr { return h.plan.wan }
 
-// Addr6 returns the host's IPv6 address, on the same interface as Addr. It is not
-// valid when the host has none.
+// Addr6 returns the host's IPv6 address, on the same interface as Addr. It is not valid if the host
+// has none.
 func (h *Host) Addr6() netip.Addr { return h.plan.six.addr }
 
 // WANAddr6 is WANAddr for IPv6.
 func (h *Host) WANAddr6() netip.Addr { return h.plan.six.wan }
 
-// OnlyIPv6 reports whether IPv4 leads nowhere from the host but to its own site.
+// OnlyIPv6 reports whether over IPv4 the host reaches only its own site.
 func (h *Host) OnlyIPv6() bool { return h.plan.only6 }
 
 // Role returns "node", "gateway", "provider" (a router between a gateway and the
@@ -80,16 +79,16 @@ func (h *Host) Role() string { return roleNames[h.plan.role] }
 // Preset returns the preset of the host's site, or Public.
 func (h *Host) Preset() string { return h.plan.presetIs }
 
-// Rules returns the text of a gateway's or provider's firewall, as nft(8) reads it, and "" for
+// Rules returns the text of a gateway's or provider's firewall, in the syntax of nft(8), and "" for
 // other hosts.
 func (h *Host) Rules() string { return h.plan.rules }
 
 // threadNamespace opens the calling thread's network namespace.
 func threadNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 
-// onThread calls fn on a thread that returns to its network namespace
-// afterwards, whatever fn did to it. fn runs on the caller's goroutine, so
-// onThread can be nested and a panic or Goexit of fn passes through.
+// onThread calls fn on a thread that returns to its network namespace afterwards, whatever fn
+// changed. fn runs on the caller's goroutine, so onThread can be nested and a panic or Goexit of fn
+// passes through.
 func onThread(fn func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -100,16 +99,15 @@ func onThread(fn func() error) error {
 	defer home.Close()
 	defer func() {
 		if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
-			panic(fmt.Sprintf("lab: a thread cannot return to its namespace: %v", err)) // or sockets would be born elsewhere
+			panic(fmt.Sprintf("lab: a thread cannot return to its namespace: %v", err)) // or sockets would be created elsewhere
 		}
 	}()
 	return fn()
 }
 
-// Do calls fn on a thread that is in the host's network namespace. Sockets that fn
-// makes itself are born there and stay there; goroutines that it starts run
-// elsewhere, so it must dial address literals only, with "tcp4", "udp4" or the same
-// with a 6.
+// Do calls fn on a thread that is in the host's network namespace. Sockets that fn creates itself
+// belong to that namespace and stay there; goroutines that it starts run elsewhere, so it must dial
+// only address literals, with "tcp4", "udp4" or the same with a 6.
 func (h *Host) Do(fn func() error) error {
 	return onThread(func() error {
 		h.mu.Lock()
@@ -125,8 +123,8 @@ func (h *Host) Do(fn func() error) error {
 	})
 }
 
-// literal checks what Do asks of addresses, and returns network with the version
-// of IP that addr has or, where it has none, that network has or 4.
+// literal checks that addr is an address literal, as Do requires, and returns network with the
+// version of IP that addr has or, if it has none, that network has or 4.
 func literal(network, addr string) (string, error) {
 	kind, version := strings.TrimRight(network, "46"), strings.TrimLeft(network, "tcpud")
 	if kind != "tcp" && kind != "udp" || len(version) > 1 {
@@ -168,9 +166,8 @@ func (h *Host) Dial(ctx context.Context, network, addr string) (c net.Conn, err 
 	return c, nil
 }
 
-// Listen listens on the host for TCP; addr is "address:port", or ":port" for all of
-// the host's IPv4 addresses (with network "tcp6", its IPv6 addresses), and port 0
-// chooses one. The result is a
+// Listen listens on the host for TCP; addr is "address:port", or ":port" for all of the host's IPv4
+// addresses (with network "tcp6", its IPv6 addresses), and port 0 chooses one. The result is a
 // *net.TCPListener.
 func (h *Host) Listen(network, addr string) (ln net.Listener, err error) {
 	if network, err = literal(network, addr); err == nil {
@@ -202,8 +199,8 @@ func (h *Host) ListenPacket(network, addr string) (pc net.PacketConn, err error)
 // outputPatience is how long a command's output may stay open after its end.
 const outputPatience = 2 * time.Second
 
-// A Cmd is an exec.Cmd whose process starts in a host. Use it as one would use
-// the exec.Cmd it holds, but start it by the methods of Cmd.
+// A Cmd is an exec.Cmd whose process starts in a host. It is used like the exec.Cmd it holds, but
+// must be started by the methods of Cmd.
 type Cmd struct {
 	*exec.Cmd
 	host *Host
@@ -244,7 +241,7 @@ func (c *Cmd) Start() error {
 	return nil
 }
 
-// Wait is exec.Cmd.Wait; it then kills what the process left in its group.
+// Wait is exec.Cmd.Wait; it then kills the processes left in the command's group.
 func (c *Cmd) Wait() error {
 	err := c.Cmd.Wait()
 	if c.Process != nil && c.ownGroup() {

@@ -32,7 +32,7 @@ func TestCommandRunsInItsHost(t *testing.T) {
 	}
 }
 
-// TestCommandGroupEnds checks the three ends of a command's process group.
+// TestCommandGroupEnds checks the three ways in which a command's process group ends.
 func TestCommandGroupEnds(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "a", Preset: "open", Nodes: Nodes(1)}}}
 	for _, end := range []string{"context", "waited", "lab closed"} {
@@ -153,8 +153,8 @@ func TestDialGivesBareTCP(t *testing.T) {
 	}
 }
 
-// TestWANShapes checks that the spec's delay is on the path, that traffic is
-// counted, and that a cut and its repair hold for both directions.
+// TestWANShapes checks that the spec's delay is on the path, that traffic is counted, and that a
+// cut and its repair hold for both directions.
 func TestWANShapes(t *testing.T) {
 	spec, err := Parse("test", []byte(`
 wan:
@@ -213,9 +213,8 @@ sites:
 	ping("a/n1", "b/n1", 65*time.Millisecond)
 }
 
-// TestWANUplink checks that an access link is limited in both directions, with and
-// without a provider's router on it: what its bucket holds goes at once, the rest at
-// its rate.
+// TestWANUplink checks that an access link is limited in both directions, with and without a
+// provider's router on it: the contents of its bucket go at once, the rest at its rate.
 func TestWANUplink(t *testing.T) {
 	t.Parallel()
 	const rate, size = 8 << 20, 1 << 20 // 1 MiB at 1 MiB/s

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sixSites is a lab of two sites with IPv6, one without, and a public host.
+// sixSites returns a lab of two sites with IPv6, one without, and a public host.
 func sixSites() Spec {
 	return Spec{Sites: []Site{
 		{Name: "a", Preset: "nat-ipv6", Nodes: Nodes(1)},
@@ -63,8 +63,8 @@ func TestIPv6Where(t *testing.T) {
 	}
 }
 
-// A site has nothing but IPv6 by its preset, or because its spec says so, whatever
-// its preset filters.
+// A site is IPv6-only because of its preset, or because its spec says so, whatever its preset
+// filters.
 func TestOnlyIPv6(t *testing.T) {
 	p := makePlan(Spec{Sites: []Site{
 		{Name: "a", Preset: "ipv6-only", Nodes: Nodes(1)},
@@ -83,8 +83,8 @@ func TestOnlyIPv6(t *testing.T) {
 	}
 }
 
-// TestIPv6Meeting: two sites reach each other over IPv6 once both have sent, by
-// UDP and by simultaneous open of TCP, and the WAN counts it.
+// TestIPv6Meeting: two sites reach each other over IPv6 once both have sent, by UDP and by
+// simultaneous open of TCP, and the WAN counts it.
 func TestIPv6Meeting(t *testing.T) {
 	l := up(t, sixSites())
 	a, b := l.Host("a/n1"), l.Host("b/n1")
@@ -161,7 +161,7 @@ func TestIPv6Meeting(t *testing.T) {
 	}
 }
 
-// TestIPv6Unreachable: a site without IPv6 has no way to one that has it.
+// TestIPv6Unreachable: a site without IPv6 has no route to one that has it.
 func TestIPv6Unreachable(t *testing.T) {
 	t.Parallel()
 	l := up(t, sixSites())

@@ -11,8 +11,8 @@ import (
 // ErrNotIsolated is returned by Up in a process that did not go through Enter.
 var ErrNotIsolated = errors.New("lab: this process is not in namespaces of its own; call lab.Main first thing in main or TestMain")
 
-// ErrNotLinux is returned by everything in this package that needs namespaces
-// where the kernel has none.
+// ErrNotLinux is returned by everything in this package that needs namespaces on systems without
+// them.
 var ErrNotLinux = errors.New("the lab needs Linux network namespaces")
 
 // Main is Enter for func main and for TestMain: it prints the error and exits
@@ -27,7 +27,7 @@ func Main() {
 // A refusalSetting is a kernel setting that can forbid user namespaces.
 type refusalSetting struct {
 	file    string
-	refuses string // the value that forbids
+	refuses string // the value that forbids them
 	cure    string
 }
 
@@ -43,8 +43,8 @@ var refusalSettings = []refusalSetting{
 	},
 }
 
-// refusal explains why making namespaces failed with cause: it names the
-// settings (read returns a file's text) that forbid it, or says what else may.
+// refusal explains why making namespaces failed with cause: it names the settings (read returns a
+// file's text) that forbid it, or other possible reasons.
 func refusal(cause error, read func(file string) (string, error)) error {
 	var why []string
 	for _, s := range refusalSettings {
@@ -66,7 +66,7 @@ func refusal(cause error, read func(file string) (string, error)) error {
 		"programs of one machine and the tests that need no lab still do", cause, reason)
 }
 
-// readText is os.ReadFile as refusal wants it.
+// readText is os.ReadFile with the signature that refusal needs.
 func readText(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	return string(text), err

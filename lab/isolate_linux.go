@@ -15,41 +15,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Three processes make an isolated run, all of the same program:
+// Three processes make up an isolated run, all of the same program:
 //
 //	caller --clone(NEWUSER NEWNET NEWNS NEWPID)--> init (pid 1) --> worker
 //
-// The caller waits and passes signals on. Init mounts, starts the worker and
-// reaps whatever loses its parent. When init ends, for whatever reason, the
-// kernel kills all that is left in its pid namespace; init itself dies with the
-// caller (Pdeathsig) and exits with the worker. Only in the worker does Enter
-// return.
+// The caller waits and forwards signals. Init mounts, starts the worker and reaps orphans. When
+// init ends, for whatever reason, the kernel kills everything left in its pid namespace; init
+// itself dies with the caller (Pdeathsig) and exits with the worker. Enter returns only in the
+// worker.
 const (
 	stageKey    = "ISTHMUS_LAB_STAGE"
 	stageInit   = "init"
 	stageWorker = "worker"
 )
 
-// runDir is where the lab's own tmpfs lies.
+// runDir is the mount point of the lab's own tmpfs.
 const runDir = "/run"
 
-// isolated says that Enter has done its work in this process; outerPID is the
-// process's number for those outside, 0 when it could not be told.
+// isolated reports that Enter has done its work in this process; outerPID is the process's number
+// outside, 0 if unknown.
 var (
 	isolated bool
 	outerPID int
 )
 
-// Dir returns the lab's directory. It lies on a tmpfs that only processes of
-// this run see and that goes away with them.
+// Dir returns the lab's directory. It lies on a tmpfs that only processes of this run see and that
+// disappears with them.
 func Dir() string { return filepath.Join(runDir, "isthmus-lab") }
 
-// Enter puts the rest of the program into network, mount and pid namespaces of
-// its own, and into a user namespace where it lacks the privilege. It starts
-// the same program with the same arguments again and returns nil in that new process,
-// at once when it is called there a second time. In the process that called first it does not return: it passes SIGINT,
-// SIGTERM, SIGHUP and SIGQUIT on, waits, and exits with the new one's status
-// (128 + signal when a signal ended it). An error means that nothing was started.
+// Enter moves the rest of the program into network, mount and pid namespaces of its own, and into a
+// user namespace if it lacks the privilege. It starts the same program with the same arguments
+// again and returns nil in that new process, immediately if called there a second time. In the
+// process that called first it does not return: it forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT,
+// waits, and exits with the new process's status (128 + signal when a signal ended it). An error
+// means that nothing was started.
 func Enter() error {
 	stage := os.Getenv(stageKey)
 	switch {
@@ -71,8 +70,8 @@ func Enter() error {
 
 // superviseNamespaces runs init in new namespaces and returns its exit status.
 func superviseNamespaces() (int, error) {
-	// Pdeathsig fires when the thread that forked dies: this goroutine keeps it
-	// until the process ends.
+	// Pdeathsig fires when the thread that forked dies: this goroutine keeps it until the process
+	// ends.
 	runtime.LockOSThread()
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
@@ -149,8 +148,7 @@ func exitStatus(ws syscall.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// initMain is the whole life of init. It returns only an error from before the
-// worker's start.
+// initMain is the complete life of init. It returns only an error from before the worker's start.
 func initMain() error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
@@ -197,8 +195,8 @@ func withoutStage(env []string) []string {
 	return out
 }
 
-// furnish prepares the new namespaces: private mounts, the lab's tmpfs, a /proc
-// of the new pid namespace, name files that may be changed, loopback, limits.
+// furnish prepares the new namespaces: private mounts, the lab's tmpfs, a /proc of the new pid
+// namespace, writable name files, loopback, limits.
 func furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return refusal(fmt.Errorf("making the mounts private: %w", err), readText)
@@ -206,8 +204,8 @@ func furnish() error {
 	if err := unix.Mount("isthmus-lab", runDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return refusal(fmt.Errorf("mounting a tmpfs on %s: %w", runDir, err), readText)
 	}
-	// A container that hides parts of /proc refuses a new one; the old one does,
-	// since it too shows each process itself and its own network namespace.
+	// The kernel refuses a new /proc in a container that hides parts of it; the old one serves as
+	// well, since it too shows each process itself and its own network namespace.
 	err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if err != nil && !errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("mounting /proc: %w", err)
@@ -224,8 +222,8 @@ func furnish() error {
 	return loopbackUp()
 }
 
-// coverFile lays an empty file of the lab's over /etc/name, if there is one to
-// cover: names come from the lab's hosts file and no name server is asked.
+// coverFile mounts an empty file of the lab's over /etc/name, if that exists: names come from the
+// lab's hosts file and no name server is asked.
 func coverFile(name string) error {
 	own := filepath.Join(Dir(), name)
 	if err := os.WriteFile(own, []byte("# made by the lab\n"), 0o644); err != nil {
@@ -238,8 +236,8 @@ func coverFile(name string) error {
 	return nil
 }
 
-// raiseFileLimit lets the lab and its children open as many files as the system
-// allows; where the hard limit may not be raised, up to that.
+// raiseFileLimit lets the lab and its children open as many files as the system allows, or as many
+// as the hard limit allows if that cannot be raised.
 func raiseFileLimit() {
 	const want = 1 << 20
 	var lim syscall.Rlimit
@@ -270,8 +268,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// enterWorker takes note of where the worker is and hides the stage from its
-// children.
+// enterWorker records that this is the worker and hides the stage from its children.
 func enterWorker() {
 	const oldProc = 3
 	buf := make([]byte, 32)

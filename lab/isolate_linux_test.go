@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperKey names the helper that this program plays instead of running tests.
-// A helper runs behind Main: in an isolated process that a test has started.
+// helperKey names the helper that this program runs instead of tests. A helper runs behind Main: in
+// an isolated process that a test has started.
 const helperKey = "ISTHMUS_LAB_TEST_HELPER"
 
-// ordinaryUser is nobody, who owns nothing.
+// ordinaryUser is the user nobody, who owns nothing.
 const ordinaryUser = 65534
 
 var helpers = map[string]func(){
@@ -61,7 +61,7 @@ func TestExitStatus(t *testing.T) {
 		want   int
 	}{{"exit", 7}, {"panic", 2}, {"killed", 128 + 9}} {
 		cmd := helper(c.helper)
-		cmd.Stderr = nil // the panic is on purpose
+		cmd.Stderr = nil // the panic is intended
 		cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != c.want {
 			t.Errorf("%s: status %d, want %d", c.helper, got, c.want)
@@ -69,7 +69,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// helperTerm says that it is ready, and ends with 9 when SIGTERM has come.
+// helperTerm prints that it is ready, and ends with 9 when it receives SIGTERM.
 func helperTerm() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -151,8 +151,8 @@ func helperStay() {
 	select {}
 }
 
-// TestKillLeavesNothing kills a run from outside with SIGKILL and looks for what
-// it might have left: processes, network namespaces, mounts and files.
+// TestKillLeavesNothing kills a run from outside with SIGKILL and looks for anything left:
+// processes, network namespaces, mounts and files.
 func TestKillLeavesNothing(t *testing.T) {
 	for _, user := range []string{"root", "ordinary"} {
 		t.Run(user, func(t *testing.T) {
@@ -185,8 +185,8 @@ func extra(got, before []string) []string {
 	return slices.DeleteFunc(got, func(s string) bool { return slices.Contains(before, s) })
 }
 
-// traces lists the processes, network namespaces (of threads and open files),
-// mounts, and temporary files that can be seen.
+// traces lists the visible processes, network namespaces (of threads and open files), mounts, and
+// temporary files.
 func traces(t *testing.T) []string {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -226,8 +226,7 @@ func traces(t *testing.T) []string {
 	return all
 }
 
-// helperRefused forbids user namespaces in its own one, and prints what a further
-// Enter then says.
+// helperRefused forbids user namespaces in its own one, and prints the error of a further Enter.
 func helperRefused() {
 	if !inUserNamespace() {
 		panic("this would forbid user namespaces to the whole machine")
@@ -253,8 +252,8 @@ func TestRefusalByTheKernel(t *testing.T) {
 	}
 }
 
-// helperMasked hides a part of /proc, as containers do, and has a lab built behind
-// that by an ordinary user: the kernel then refuses a new /proc.
+// helperMasked hides a part of /proc, as containers do, and builds a lab behind that as an ordinary
+// user: the kernel then refuses a new /proc.
 func helperMasked() {
 	if err := unix.Mount("tmpfs", "/proc/fs", "tmpfs", 0, ""); err != nil {
 		panic(err)
@@ -350,7 +349,7 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestIsolated checks the furniture of the namespaces.
+// TestIsolated checks the contents of the namespaces.
 func TestIsolated(t *testing.T) {
 	if os.Getppid() != 1 {
 		t.Errorf("the parent is process %d, not init", os.Getppid())

@@ -21,7 +21,7 @@ type Lab struct {
 	internet *Host
 	hosts    map[string]*Host
 	proxies  map[string]*ConnectProxy // by site
-	emulator *wan.Emulator            // nil when there is one place on the WAN only
+	emulator *wan.Emulator            // nil if there is only one endpoint on the WAN
 	reapers  []*reaper
 
 	cancel   context.CancelFunc
@@ -30,15 +30,14 @@ type Lab struct {
 
 	mu     sync.Mutex
 	err    error                   // of the first service that failed
-	shapes map[[2]string]wan.Shape // what SetWAN asked for; Cut leaves it alone
+	shapes map[[2]string]wan.Shape // what SetWAN set; Cut does not change it
 	closed bool
 }
 
-// Up builds the sites of spec, starts their CONNECT proxies and the emulator of
-// the WAN, and returns when hosts can be used. The process must have passed
-// Main or Enter. The caller must Close the lab; it ends with the process anyway.
-// ctx bounds the building, not the lab's life. Several labs may be up at once; the
-// hosts file holds the names of the latest.
+// Up builds the sites of spec, starts their CONNECT proxies and the emulator of the WAN, and
+// returns when hosts can be used. The process must have passed Main or Enter. The caller must Close
+// the lab; it ends with the process at the latest. ctx bounds the construction, not the lab's life.
+// Several labs may be up at once; the hosts file holds the names of the latest.
 func Up(ctx context.Context, spec Spec) (*Lab, error) {
 	if !isolated {
 		return nil, ErrNotIsolated
@@ -59,7 +58,7 @@ func Up(ctx context.Context, spec Spec) (*Lab, error) {
 	return l, nil
 }
 
-// build makes everything that Up promises but starts nothing.
+// build makes everything that Up sets up but starts nothing.
 func (l *Lab) build(ctx context.Context) error {
 	if err := l.makeHosts(ctx); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (l *Lab) build(ctx context.Context) error {
 	})
 }
 
-// serve starts what runs as long as the lab.
+// serve starts the services that run as long as the lab.
 func (l *Lab) serve(life context.Context) {
 	if l.emulator != nil {
 		l.services.Go(func() { l.fail(l.emulator.Serve(life)) })
@@ -118,8 +117,8 @@ func (l *Lab) fail(err error) {
 	}
 }
 
-// Done returns a channel that is closed when the emulator or a CONNECT proxy has
-// failed; Err then says how.
+// Done returns a channel that is closed when the emulator or a CONNECT proxy has failed; Err then
+// returns the cause.
 func (l *Lab) Done() <-chan struct{} { return l.done }
 
 // Err returns why Done is closed, or nil.
@@ -129,10 +128,9 @@ func (l *Lab) Err() error {
 	return l.err
 }
 
-// Close kills the processes that run in the lab's hosts, ends the emulator and the
-// proxies, waits for these and gives the namespaces back to the kernel; the sockets
-// that others opened in them keep theirs until they close. It returns Err. A second
-// Close does nothing.
+// Close kills the processes that run in the lab's hosts, stops the emulator and the proxies, waits
+// for these and releases the namespaces; sockets that others opened in them keep theirs until they
+// close. It returns Err. A second Close does nothing.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	again := l.closed
@@ -166,9 +164,9 @@ func (l *Lab) Close() error {
 	return l.Err()
 }
 
-// Host returns the host with the given name, "site/host"; a gateway is a host
-// like others ("site/gw" unless the spec names it). It panics when there is no
-// such host: the spec that made the lab is the caller's own.
+// Host returns the host with the given name, "site/host"; a gateway is a host like others
+// ("site/gw" unless the spec names it). It panics if there is no such host: the caller has made the
+// lab's spec.
 func (l *Lab) Host(name string) *Host {
 	h, ok := l.hosts[name]
 	if !ok {
@@ -177,8 +175,7 @@ func (l *Lab) Host(name string) *Host {
 	return h
 }
 
-// Lookup is Host for names that come from outside: it returns an error that
-// lists the hosts.
+// Lookup is Host for names from external input: it returns an error that lists the hosts.
 func (l *Lab) Lookup(name string) (*Host, error) {
 	if h, ok := l.hosts[name]; ok {
 		return h, nil
@@ -199,8 +196,8 @@ func (l *Lab) Hosts() []*Host {
 	return hosts
 }
 
-// Outside returns the IPv4 address under which others meet a site's gateway: its
-// own, or its provider's where that translates. It is not valid for a public site.
+// Outside returns the IPv4 address at which others reach a site's gateway: its own, or its
+// provider's if that translates. It is not valid for a public site.
 func (l *Lab) Outside(site string) (a netip.Addr) {
 	for _, h := range l.plan.hosts {
 		if h.role != roleGateway || siteOf(h.name) != site {
@@ -214,17 +211,17 @@ func (l *Lab) Outside(site string) (a netip.Addr) {
 	return a
 }
 
-// Place returns the name by which Traffic counts what a site sends and gets: its
-// own, or that of the first of the sites that share a provider.
+// Place returns the name by which Traffic counts what a site sends and receives: its own, or that
+// of the first of the sites that share a provider.
 func (l *Lab) Place(site string) string { return l.spec.place(site) }
 
 // Proxy returns the CONNECT proxy of an http-proxy site, or nil. It listens on
 // port 3128 of the host "site/proxy".
 func (l *Lab) Proxy(site string) *ConnectProxy { return l.proxies[site] }
 
-// Traffic returns what the WAN has carried, for each ordered pair of places: a
-// site's name stands for its gateway and all behind it, public hosts and proxies
-// have their own ("site/host"). It is empty when there is one place only.
+// Traffic returns what the WAN has carried, for each ordered pair of endpoints: a site's name
+// stands for its gateway and all behind it, public hosts and proxies have their own ("site/host").
+// It is empty if there is only one endpoint.
 func (l *Lab) Traffic() []wan.Counter {
 	if l.emulator == nil {
 		return nil
@@ -232,22 +229,21 @@ func (l *Lab) Traffic() []wan.Counter {
 	return joined(l.emulator.Counters())
 }
 
-// SetWAN gives the paths from one site or place to another a new shape, in that
-// direction only, and ends a Cut of it. Packets on their way keep their due time.
+// SetWAN gives the paths from one site or endpoint to another a new shape, in that direction only,
+// and ends a Cut of it. Packets in transit keep their due time.
 func (l *Lab) SetWAN(from, to string, s wan.Shape) error {
 	return l.reshape(from, to, func(wan.Shape) (remembered, used wan.Shape) { return s, s })
 }
 
-// Shapes returns the shape of each path, from one place to another, as SetWAN or
-// the spec gave it.
+// Shapes returns the shape of each path, from one endpoint to another, as SetWAN or the spec gave
+// it.
 func (l *Lab) Shapes() map[[2]string]wan.Shape {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.shapes)
 }
 
-// Cut drops everything between a and b, silently and in both directions, until
-// Restore or SetWAN.
+// Cut silently drops everything between a and b, in both directions, until Restore or SetWAN.
 func (l *Lab) Cut(a, b string) error {
 	cut := func(s wan.Shape) (remembered, used wan.Shape) {
 		used = s
@@ -263,8 +259,8 @@ func (l *Lab) Restore(a, b string) error {
 	return errors.Join(l.reshape(a, b, restore), l.reshape(b, a, restore))
 }
 
-// reshape asks change, for each path from one to the other, what to remember and
-// what to use.
+// reshape calls change, for each path from one to the other, for the shape to remember and the
+// shape to use.
 func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used wan.Shape)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +285,7 @@ func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used 
 	return nil
 }
 
-// Reshape gives one path a shape, its ends named as Shapes has them.
+// Reshape gives one path a shape, with its ends named as Shapes names them.
 func (l *Lab) Reshape(ends [2]string, s wan.Shape) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -303,7 +299,7 @@ func (l *Lab) Reshape(ends [2]string, s wan.Shape) error {
 	return nil
 }
 
-// ends returns the names on the WAN that a site or place means.
+// ends returns the names on the WAN of a site or endpoint.
 func (l *Lab) ends(name string) (all []string) {
 	for _, e := range l.spec.expand(name) {
 		all = append(all, l.plan.ends(e)...)
@@ -311,8 +307,8 @@ func (l *Lab) ends(name string) (all []string) {
 	return all
 }
 
-// CutUplink drops everything that passes a site's first or second uplink (1 or 2),
-// silently and in both directions, until RestoreUplink.
+// CutUplink silently drops everything that passes a site's first or second uplink (1 or 2), in both
+// directions, until RestoreUplink.
 func (l *Lab) CutUplink(site string, n int) error {
 	return l.eachUplinkPath(site, n, func(s wan.Shape) wan.Shape {
 		s.Loss = 1

@@ -82,7 +82,7 @@ func TestManySites(t *testing.T) {
 	}
 }
 
-// TestUpAtOnce builds labs at the same time, with rules that have sets.
+// TestUpAtOnce builds labs concurrently, with rules that have sets.
 func TestUpAtOnce(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "a", Preset: "nat-double", Nodes: Nodes(1)}, {Name: "b", Preset: "nat-random", Nodes: Nodes(1)}}}
 	var all sync.WaitGroup

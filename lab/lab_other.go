@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// Dir returns where a lab's files would lie.
+// Dir returns the directory for a lab's files.
 func Dir() string { return os.TempDir() }
 
 // Enter returns ErrNotLinux.
@@ -79,7 +79,7 @@ func (*Lab) RestoreUplink(string, int) error { return ErrNotLinux }
 // Restore returns ErrNotLinux.
 func (*Lab) Restore(a, b string) error { return ErrNotLinux }
 
-// Resolve finds nothing.
+// Resolve returns false.
 func (*Lab) Resolve(string) (netip.Addr, bool) { return netip.Addr{}, false }
 
 // A Host is one machine of a lab; it exists on Linux only.
@@ -126,13 +126,13 @@ func (*Host) Listen(network, addr string) (net.Listener, error) { return nil, Er
 // ListenPacket returns ErrNotLinux.
 func (*Host) ListenPacket(network, addr string) (net.PacketConn, error) { return nil, ErrNotLinux }
 
-// A Fault is something that a host does to a flow; it exists on Linux only.
+// A Fault is an action of a host on a flow; it exists on Linux only.
 type Fault struct{}
 
 // Drop returns ErrNotLinux.
 func (*Host) Drop(Flow) (*Fault, error) { return nil, ErrNotLinux }
 
-// Police exists so that the package builds.
+// Police returns ErrNotLinux.
 func (*Host) Police(Flow, uint64) (*Fault, error) { return nil, ErrNotLinux }
 
 // Reset returns ErrNotLinux.
@@ -182,7 +182,7 @@ func Stay(context.Context, string, io.Writer) error { return ErrNotLinux }
 // RunAt returns ErrNotLinux.
 func RunAt(ctx context.Context, file, at string, argv []string) (int, error) { return 1, ErrNotLinux }
 
-// A Narrowing is a path whose largest packet has become smaller; it exists on Linux only.
+// A Narrowing is a path with a reduced MTU; it exists on Linux only.
 type Narrowing struct{}
 
 // Narrow returns ErrNotLinux.

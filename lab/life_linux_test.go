@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shortLife is the life of UDP mappings in these tests; death is a bound for it to
-// have come on a busy machine.
+// shortLife is the life of UDP mappings in these tests; death is a bound within which it has ended
+// on a busy machine.
 const (
 	shortLife = time.Second
 	death     = 20 * time.Second
@@ -35,9 +35,9 @@ func mortalSite(t *testing.T, preset string) (inside *Host, a, b *Host) {
 	return inside, l.Host("pub/a"), l.Host("pub/b")
 }
 
-// TestMappingDies: neither what comes in nor what goes out prolongs the life of a
-// mapping. What comes in then finds nothing, and what goes out gets another port,
-// the same towards everybody.
+// TestMappingDies: neither incoming nor outgoing packets prolong the life of a mapping. After its
+// end incoming packets are dropped, and outgoing ones get another port, the same towards all
+// destinations.
 func TestMappingDies(t *testing.T) {
 	t.Parallel()
 	for _, preset := range []string{"nat-double", noRoute + "nat-double"} {
@@ -62,7 +62,7 @@ func TestMappingDies(t *testing.T) {
 					t.Fatalf("the mapping %v is in use and alive after %v", first, death)
 				}
 				<-use.C
-				if seen := p.askFrom(pc, toA); seen.IsValid() { // an answer on its way at the end is lost
+				if seen := p.askFrom(pc, toA); seen.IsValid() { // an answer in transit at the end is lost
 					second = seen
 				}
 			}
@@ -76,8 +76,8 @@ func TestMappingDies(t *testing.T) {
 	}
 }
 
-// TestMappingDiesUnderAStream: a peer that keeps sending does not keep a mapping of
-// nat-double alive, and does so with the one NAT of nat.
+// TestMappingDiesUnderAStream: a peer that keeps sending does not keep a mapping of nat-double
+// alive, but does with the single NAT of nat.
 func TestMappingDiesUnderAStream(t *testing.T) {
 	t.Parallel()
 	inside, a, _ := mortalSite(t, "nat-double")
@@ -90,8 +90,8 @@ func TestMappingDiesUnderAStream(t *testing.T) {
 	}
 }
 
-// streamUntilSilent lets from send to a mapping of inside's all the time, and
-// returns for how long that arrived, or more than limit.
+// streamUntilSilent makes from send to a mapping of inside continuously, and returns for how long
+// the packets arrived, or more than limit.
 func streamUntilSilent(t *testing.T, inside, from *Host, limit time.Duration) time.Duration {
 	t.Helper()
 	out, err := from.ListenPacket("udp", ":7001")
@@ -126,7 +126,7 @@ func streamUntilSilent(t *testing.T, inside, from *Host, limit time.Duration) ti
 	defer func() { out.Close(); <-ended }()
 	start := time.Now()
 	for time.Since(start) <= limit {
-		c.SetReadDeadline(time.Now().Add(patience)) // longer than any pause of the sender's
+		c.SetReadDeadline(time.Now().Add(patience)) // longer than any pause of the sender
 		if _, err := c.Read(make([]byte, 10)); err != nil {
 			return time.Since(start) - patience
 		}

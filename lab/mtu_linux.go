@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Narrowing is a path to a site whose largest packet has become smaller while a
-// test runs, with every word about it kept back.
+// A Narrowing is a path to a site whose MTU was reduced while a test runs, with all ICMP errors
+// about it suppressed.
 type Narrowing struct {
 	lab    *Lab
 	uplink string
-	silent string // the table that keeps the words back
+	silent string // the table that drops the ICMP errors
 }
 
-// Narrow makes bytes the largest packet that reaches a site from the others, and
-// has larger ones vanish without a word: a tunnel has taken a link's place on the
-// way, and a firewall drops ICMP (RFC 2923, section 2.1). What the site's own
-// gateway knows of its interface stays as it was.
+// Narrow makes bytes the largest packet that reaches a site from the others, and silently drops
+// larger ones: as if a tunnel had replaced a link on the path, and a firewall dropped ICMP (RFC
+// 2923, section 2.1). The MTU of the site's own gateway stays unchanged.
 func (l *Lab) Narrow(site string, bytes int) (*Narrowing, error) {
 	i := slices.IndexFunc(l.plan.hosts, func(h hostPlan) bool {
 		return h.uplink != "" && siteOf(h.name) == site && (h.role == roleGateway || h.role == roleProvider)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// loadRules installs text in the calling thread's network namespace: all of it
-// or nothing, but for rules that take out TCP options, which are added behind.
+// loadRules installs text in the calling thread's network namespace: all of it or nothing, except
+// rules that remove TCP options, which are added afterwards.
 func loadRules(text string) error {
 	tables, err := parseNFT(text)
 	if err != nil {
@@ -35,8 +35,8 @@ func loadRules(text string) error {
 	return stripOptions(strips)
 }
 
-// nftMutex lets labs be built at the same time: the nftables package numbers sets
-// by a counter of its own, which it does not guard.
+// nftMutex lets labs be built concurrently: the nftables package numbers sets with a counter that
+// it does not guard.
 var nftMutex sync.Mutex
 
 var (
@@ -113,7 +113,7 @@ func concatType(names []string) (nftables.SetDatatype, error) {
 	return nftables.ConcatSetType(types...)
 }
 
-// addChain returns which TCP options each rule takes out that conn cannot add.
+// addChain returns the TCP options that each rule removes that conn cannot add.
 func addChain(conn *nftables.Conn, table *nftables.Table, c nftChain) (strips [][]byte, err error) {
 	hook, okHook := nftHooks[c.hook]
 	priority, okPriority := nftPriorities[c.priority]

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The registers that rules use: values to compare go to the first, and a map's
-// key and data lie in 32-bit registers from keyRegister and dataRegister on.
+// The registers that rules use: values to compare go to the first, and a map's key and data lie in
+// 32-bit registers from keyRegister and dataRegister on.
 const (
 	cmpRegister  = unix.NFT_REG_1
 	keyRegister  = unix.NFT_REG32_00
 	dataRegister = unix.NFT_REG32_04
 )
 
-// A ruleReader turns one rule's words into the kernel's expressions. The first
-// error stays and stops it.
+// A ruleReader translates one rule's words into the kernel's expressions. It keeps the first error
+// and does nothing after it.
 type ruleReader struct {
 	words []string
 	exprs []expr.Any
 	err   error
 
-	strips []byte // TCP options that it takes out; it does nothing else then
+	strips []byte // TCP options that it removes; it then does nothing else
 }
 
 func (r *ruleReader) read() error {
@@ -128,8 +128,8 @@ func (r *ruleReader) step(word string) {
 	}
 }
 
-// limit reads "rate over N/second burst M packets" and "rate over N kbytes/second burst M
-// kbytes": it matches what is above the rate, and without "over" what is not.
+// limit reads "rate over N/second burst M packets" and "rate over N kbytes/second burst M kbytes",
+// which matches the excess over the rate; without "over" it matches what is within.
 func (r *ruleReader) limit() {
 	r.expect("rate")
 	l := &expr.Limit{Over: r.accept("over"), Unit: expr.LimitTimeSecond, Type: expr.LimitTypePkts}
@@ -171,8 +171,8 @@ func (r *ruleReader) masked(mask []byte, op expr.CmpOp, want []byte) {
 	r.compare(op, want)
 }
 
-// ifname returns what is compared with an interface's name: all of it, or of "NAME*"
-// the beginning.
+// ifname returns the value to compare with an interface's name: the whole name, or for "NAME*" its
+// beginning.
 func ifname(quoted string) []byte {
 	text := strings.Trim(quoted, `"`)
 	if begin, ok := strings.CutSuffix(text, "*"); ok {
@@ -183,8 +183,8 @@ func ifname(quoted string) []byte {
 	return name
 }
 
-// metaWord reads "l4proto NAME" and "priority set MAJOR:MINOR", the class that a
-// scheduler of that handle puts the packet into.
+// metaWord reads "l4proto NAME" and "priority set MAJOR:MINOR", the class that a scheduler of that
+// handle puts the packet into.
 func (r *ruleReader) metaWord() {
 	if !r.accept("priority", "set") {
 		r.expect("l4proto")
@@ -198,7 +198,7 @@ func (r *ruleReader) metaWord() {
 		&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: cmpRegister})
 }
 
-// number reads a hexadecimal number of so many bits.
+// number reads a hexadecimal number of the given number of bits.
 func (r *ruleReader) number(bits int) uint32 {
 	s := r.next()
 	n, err := strconv.ParseUint(s, 16, bits)
@@ -318,8 +318,8 @@ func (r *ruleReader) mark() []byte {
 	return binaryutil.NativeEndian.PutUint32(uint32(n))
 }
 
-// payload reads "[!=] 0xBYTES" that stand behind "@ih,BIT,BITS": bytes of what the
-// transport carries. A packet that has fewer matches neither way.
+// payload reads "[!=] 0xBYTES" after "@ih,BIT,BITS": bytes of the transport payload. A packet with
+// fewer bytes matches neither way.
 func (r *ruleReader) payload(bits string) {
 	var from, n uint32
 	if _, err := fmt.Sscanf(bits, "%d,%d", &from, &n); err != nil || from%8 != 0 || n%8 != 0 || n == 0 {
@@ -340,8 +340,8 @@ func (r *ruleReader) payload(bits string) {
 	r.compare(op, want)
 }
 
-// payloadBaseInner is NFT_PAYLOAD_INNER_HEADER of linux/netfilter/nf_tables.h: what
-// the transport carries, since Linux 5.16.
+// payloadBaseInner is NFT_PAYLOAD_INNER_HEADER of linux/netfilter/nf_tables.h: the transport
+// payload, since Linux 5.16.
 const payloadBaseInner = expr.PayloadBase(3)
 
 func (r *ruleReader) ctBits(key expr.CtKey, bits uint32) {

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stripRule takes options out of every TCP header that comes by: nft's "reset tcp
-// option", for which the nftables package has no expression. The rest of its chain
-// may not depend on it: it is added behind what that package adds.
+// A stripRule removes options from every TCP header that passes: nft's "reset tcp option", for
+// which the nftables package has no expression. The rest of its chain must not depend on its
+// position: it is added after the rules that the package adds.
 type stripRule struct {
 	family       byte
 	table, chain string
 	kinds        []byte
 }
 
-// tcpOptions are the kinds that can be taken out, as nft names them (RFC 9293, section
-// 3.1; RFC 7323; RFC 2018).
+// tcpOptions are the kinds that can be removed, as nft names them (RFC 9293, section 3.1; RFC 7323;
+// RFC 2018).
 var tcpOptions = map[string]byte{"maxseg": 2, "window": 3, "sack-perm": 4, "timestamp": 8}
 
-// stripOptions adds rules in the calling thread's network namespace, each alone.
+// stripOptions adds rules in the calling thread's network namespace, one by one.
 func stripOptions(rules []stripRule) error {
 	for _, r := range rules {
 		if err := r.add(); err != nil {
@@ -79,7 +79,7 @@ func (r stripRule) attributes() []byte {
 		e.AddRtAttr(unix.NFTA_EXPR_NAME, nl.ZeroTerminated("exthdr"))
 		data := e.AddRtAttr(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, nil)
 		data.AddRtAttr(unix.NFTA_EXTHDR_TYPE, []byte{kind})
-		data.AddRtAttr(unix.NFTA_EXTHDR_OP, binary.BigEndian.AppendUint32(nil, unix.NFT_EXTHDR_OP_TCPOPT)) // with no register: to take out
+		data.AddRtAttr(unix.NFTA_EXTHDR_OP, binary.BigEndian.AppendUint32(nil, unix.NFT_EXTHDR_OP_TCPOPT)) // without a register: to remove
 	}
 	b := nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(r.table)).Serialize()
 	b = append(b, nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(r.chain)).Serialize()...)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// An nftTable is a table block of nft's language. The language is cut down to
-// what presets use: maps, sets, base chains and rules, one statement per line.
+// An nftTable is a table block of nft's language. The supported subset is what presets use: maps,
+// sets, base chains and rules, one statement per line.
 type nftTable struct {
 	family, name string
 	maps         []nftMap
 	chains       []nftChain
 }
 
-// An nftMap is a map, or a set when it has no data, that rules fill: its elements
-// appear by update and add statements and vanish after timeout.
+// An nftMap is a map, or a set if it has no data, that rules fill: update and add statements create
+// its elements, which expire after timeout.
 type nftMap struct {
 	name      string
 	key, data []string // type names, joined by "." in the text
@@ -36,7 +36,7 @@ type nftChain struct {
 // nftToken matches one word, quoted string, IPv6 address or sign of a rule.
 var nftToken = regexp.MustCompile(`"[^"]*"|[0-9a-f]+:[0-9a-f:]*:[0-9a-f]*|@ih,\d+,\d+|[\w./@-]+|==|!=|[{}:;,()|&+]`)
 
-// parseNFT reads the tables of text.
+// parseNFT parses the tables of text.
 func parseNFT(text string) ([]nftTable, error) {
 	p := nftParser{}
 	for line := range strings.Lines(text) {
@@ -95,7 +95,7 @@ func (p *nftParser) close() error {
 	return nil
 }
 
-// chainRE reads the rest of a chain's line; the policy may be missing.
+// chainRE matches the rest of a chain's line; the policy may be missing.
 var chainRE = regexp.MustCompile(`^chain (\w+) \{ type (\w+) hook (\w+) priority (\w+)(?: \+ (\d+))?(?: ; policy (\w+))?$`)
 
 func (p *nftParser) parseChain(w []string) error {

@@ -32,8 +32,8 @@ func siteAndPub(t *testing.T, preset string) (l *Lab, inside, pub *Host) {
 	return l, inside, l.Host("pub/x")
 }
 
-// connected returns the two ends of a connection that a host makes to another.
-// control, which may be nil, is applied to the caller's socket before.
+// connected returns the two ends of a connection that one host makes to another. control, which may
+// be nil, is first applied to the caller's socket.
 func connected(t *testing.T, from, to *Host, address netip.Addr, control func(fd int) error) (caller, listener *net.TCPConn) {
 	t.Helper()
 	ln, err := to.Listen("tcp"+versionOf(address), ":7000")
@@ -67,8 +67,7 @@ func connected(t *testing.T, from, to *Host, address netip.Addr, control func(fd
 	return caller, c.(*net.TCPConn)
 }
 
-// carries writes size bytes to from and reports whether all of them arrive at to
-// within wait.
+// carries writes size bytes to from and reports whether all of them arrive at to within wait.
 func carries(t *testing.T, from, to *net.TCPConn, size int, wait time.Duration) bool {
 	t.Helper()
 	from.SetWriteDeadline(time.Now().Add(wait))
@@ -85,8 +84,8 @@ func carries(t *testing.T, from, to *net.TCPConn, size int, wait time.Duration) 
 	return err == nil
 }
 
-// TestBlackHole: TCP starts, stalls with full segments in either direction, and
-// flows when one end keeps its segments small, which also tells the other.
+// TestBlackHole: TCP starts, stalls with full segments in either direction, and continues when one
+// end keeps its segments small, which also limits the other.
 func TestBlackHole(t *testing.T) {
 	for _, preset := range []string{"mtu-1400", noRoute + "mtu-1400"} {
 		t.Run(preset, func(t *testing.T) {
@@ -119,8 +118,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// TestSlowUDP: of a burst of datagrams no more come through, in either direction,
-// than the bucket and the rate allow, while TCP takes no notice.
+// TestSlowUDP: of a burst of datagrams only as many arrive, in either direction, as the bucket and
+// the rate allow, while TCP is unaffected.
 func TestSlowUDP(t *testing.T) {
 	for _, preset := range []string{"udp-slow", noRoute + "udp-slow"} {
 		t.Run(preset, func(t *testing.T) {
@@ -143,8 +142,7 @@ func TestSlowUDP(t *testing.T) {
 	}
 }
 
-// udpPair returns two sockets connected to each other, after the inside's has
-// opened the way.
+// udpPair returns two sockets connected to each other, after the inside socket has opened the path.
 func udpPair(t *testing.T, inside, pub *Host) (mine, theirs *net.UDPConn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -167,7 +165,7 @@ func udpPair(t *testing.T, inside, pub *Host) (mine, theirs *net.UDPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at.Close() // its port is taken over
+	at.Close() // its port is reused
 	err = pub.Do(func() (err error) {
 		theirs, err = net.DialUDP("udp4", &net.UDPAddr{Port: 7000}, from.(*net.UDPAddr))
 		return err
@@ -179,7 +177,7 @@ func udpPair(t *testing.T, inside, pub *Host) (mine, theirs *net.UDPConn) {
 	return c.(*net.UDPConn), theirs
 }
 
-// checkRate sends far more than rate (bit/s) lets through at once.
+// checkRate sends far more at once than rate (bit/s) lets through.
 func checkRate(t *testing.T, way string, from, to *net.UDPConn, rate uint64) {
 	t.Helper()
 	const size, count = 1000, 500 // four seconds' worth at 1 Mbit/s
@@ -205,8 +203,8 @@ func checkRate(t *testing.T, way string, from, to *net.UDPConn, rate uint64) {
 	}
 }
 
-// TestPacketTooBig: path MTU discovery works through the filters of sites with
-// IPv6, whose routers cut nothing (RFC 8200, section 5).
+// TestPacketTooBig: path MTU discovery works through the filters of sites with IPv6, whose routers
+// do not fragment (RFC 8200, section 5).
 func TestPacketTooBig(t *testing.T) {
 	for _, preset := range []string{"nat-ipv6", "nat-symmetric-ipv6", noRoute + "nat-ipv6"} {
 		t.Run(preset, func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// A plan is a Spec with every address, interface and path decided.
+// A plan is a Spec with every address, interface and path assigned.
 type plan struct {
 	hosts []hostPlan // gateways before their nodes
 	paths []wan.Path
 }
 
-// A hostRole says how a host is connected.
+// A hostRole is the way in which a host is connected.
 type hostRole uint8
 
 const (
@@ -34,7 +34,7 @@ type hostPlan struct {
 	six      addrs    // IPv6; all invalid where the host has none
 	name     string   // site/host
 	role     hostRole // how it is connected
-	uplink   string   // the interface's name in the internet namespace; "" for what hangs on another host
+	uplink   string   // the interface's name in the internet namespace; "" for a host connected to another host
 	second   *second  // of a gateway with a second uplink, and of its nodes; or nil
 	rate     int64    // bit/s of the site's access link, 0 is no limit
 	burst    int64    // see Site.Burst
@@ -43,20 +43,20 @@ type hostPlan struct {
 	only6    bool     // of a node or gateway: no route out over IPv4
 	preset   preset   // of a gateway or provider
 	outer    provider // of a provider
-	others   []addrs  // of a provider that several gateways hang on: what it has for each but the first
+	others   []addrs  // of a provider with several gateways: its addresses for each but the first
 	rules    string   // of a gateway or provider
-	nodes    int      // how many LAN ports a gateway has
-	presetIs string   // the preset's full name, for people
+	nodes    int      // number of LAN ports of a gateway
+	presetIs string   // the preset's full name, for display
 }
 
-// A second is what a host has by its site's second uplink.
+// A second holds a host's addresses of its site's second uplink.
 type second struct {
 	addrs
-	uplink string // as of hostPlan; of a gateway
+	uplink string // as in hostPlan; of a gateway
 	back   bool   // see preset.back
 }
 
-// makePlan decides all of spec, which must have passed Check.
+// makePlan plans all of spec, which must have passed Check.
 func makePlan(spec Spec) plan {
 	var p plan
 	site, public := byte(0), byte(1)
@@ -103,7 +103,7 @@ func (p *plan) uplinkName() string {
 	return fmt.Sprintf("w%d", n)
 }
 
-// addSite adds the gateway, what lies before it, and the nodes behind.
+// addSite adds the gateway, the provider before it, and the nodes behind.
 func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 	preset, _ := lookupPreset(s.Preset) // Check has found it
 	hidden, only6 := strings.HasPrefix(s.Preset, noRoute), preset.only6 || s.OnlyIPv6
@@ -120,7 +120,7 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 		second: s.multihomed(),
 	}
 	if hidden {
-		vars.host = gw.addr // whatever a hidden host would get is for the gateway
+		vars.host = gw.addr // the gateway gets what a hidden host would get
 	}
 	gw.rules = preset.ruleset(vars)
 	if ipv6 {
@@ -156,8 +156,8 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 	}
 }
 
-// sharedProvider returns the provider that the preset's sites share, or -1 when
-// there is none, or none yet.
+// sharedProvider returns the index of the provider that the preset's sites share, or -1 if there is
+// none, or none yet.
 func (p *plan) sharedProvider(preset preset) int {
 	if preset.outer == nil || !preset.outer.shared {
 		return -1
@@ -187,8 +187,8 @@ func (p *plan) addProvider(s Site, number byte, gw hostPlan) {
 	p.hosts = append(p.hosts, h)
 }
 
-// addPaths makes a path for each ordered pair of places on the WAN, sorted by
-// names so that equal specs give equal seeds to equal paths.
+// addPaths makes a path for each ordered pair of endpoints on the WAN, sorted by names so that
+// equal specs give equal seeds to equal paths.
 func (p *plan) addPaths(spec Spec) {
 	uplink := make(map[string]string)
 	for _, h := range p.hosts {
@@ -214,7 +214,7 @@ func (p *plan) addPaths(spec Spec) {
 // secondOf returns the name that an endpoint's second uplink has on the WAN.
 func secondOf(endpoint string) string { return endpoint + secondName }
 
-// A second uplink's interface at its gateway, and what stands for it in names.
+// A second uplink's interface at its gateway, and its suffix in names.
 const (
 	secondIface = "wan1"
 	secondName  = "/" + secondIface
@@ -230,7 +230,7 @@ func (p plan) ends(endpoint string) []string {
 	return []string{endpoint}
 }
 
-// joined counts what passes a place's second uplink with what passes its first.
+// joined adds the counters of an endpoint's second uplink to those of its first.
 func joined(counters []wan.Counter) (all []wan.Counter) {
 	at := map[[2]string]int{}
 	for _, c := range counters {
@@ -260,8 +260,8 @@ func (h hostPlan) families() []addrs {
 	return []addrs{h.addrs, h.six}
 }
 
-// defaultRoute returns the router of one of families by which the host is to reach the
-// internet; not valid without one.
+// defaultRoute returns the router in a through which the host reaches the internet; not valid if
+// there is none.
 func (h hostPlan) defaultRoute(a addrs) netip.Addr {
 	if h.only6 && a.router.Is4() {
 		return netip.Addr{}
@@ -269,8 +269,8 @@ func (h hostPlan) defaultRoute(a addrs) netip.Addr {
 	return a.router
 }
 
-// endpoint returns the host's name on the WAN: a gateway, or the provider before
-// it, stands for its site.
+// endpoint returns the host's name on the WAN: a gateway, or the provider before it, stands for its
+// site.
 func (h hostPlan) endpoint() string {
 	if h.role == roleGateway || h.role == roleProvider {
 		return siteOf(h.name)

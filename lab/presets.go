@@ -14,7 +14,7 @@ const (
 	LastOpenPort  = 20999
 )
 
-// noRoute is the prefix of a preset whose nodes have no way out at all.
+// noRoute is the prefix of a preset whose nodes have no route out.
 const noRoute = "no-route/"
 
 // A preset is one kind of gateway, as data: the rules in the language of nft,
@@ -27,31 +27,30 @@ type preset struct {
 	name    string
 	accepts bool     // the chains' policy is accept; without it they drop
 	forward []string // the forward chain
-	// answers leaves the gateway's own input open: it answers what nobody asked
-	// for with a reset or "port unreachable".
+	// answers leaves the gateway's own input open: it answers unsolicited packets with a reset or
+	// "port unreachable".
 	answers bool
 	nat     string            // a whole table, or ""
-	mangle  string            // another that changes headers, or ""
+	mangle  string            // another one that changes headers, or ""
 	sysctl  map[string]string // below /proc/sys/net, in the gateway
 	proxy   bool              // the lab runs a CONNECT proxy for the site
-	onlyTLS bool              // that proxy ends tunnels that do not begin as TLS
+	onlyTLS bool              // that proxy ends tunnels that do not begin with TLS
 	// overlaps gives the LAN the same addresses as that of every other such site.
 	overlaps bool
-	// second gives the site a second uplink, wan1, of another provider, and its hosts
-	// a second IPv4 address each, of that provider's (RFC 7157, section 2).
+	// second gives the site a second uplink, wan1, of another provider, and its hosts a second IPv4
+	// address each from that provider (RFC 7157, section 2).
 	second bool
-	// back has what is sent to the site come by the second uplink though it is sent by
-	// the first; hosts have no second address.
+	// back makes packets to the site arrive by the second uplink though it sends by the first;
+	// hosts have no second address.
 	back  bool
-	ipv6  bool      // hosts have IPv6 too, never translated and judged by the same rules
+	ipv6  bool      // hosts have IPv6 too, never translated and filtered by the same rules
 	only6 bool      // with ipv6: no host of the site has a route out over IPv4
-	outer *provider // what lies between the gateway and the internet, or nil
-	// profile is what the rules mean to a broker; Site and GatewayOnly are
-	// filled in by Profile.
+	outer *provider // router between the gateway and the internet, or nil
+	// profile describes the rules to a broker; Site and GatewayOnly are filled in by Profile.
 	profile overlay.SiteProfile
 }
 
-// The parts that presets share.
+// Rules that presets share.
 var (
 	stateful = []string{
 		`ct state established,related accept`,
@@ -74,8 +73,7 @@ const (
 `
 )
 
-// The profiles that presets share. Every process in a lab may open raw sockets,
-// hence Privileged.
+// Profiles that presets share. Every process in a lab may open raw sockets, hence Privileged.
 var (
 	closedProfile = overlay.SiteProfile{Filter: overlay.FilterStateful, UDP: true, Privileged: true}
 	natProfile    = with(closedProfile, func(p *overlay.SiteProfile) {
@@ -91,12 +89,12 @@ func with(p overlay.SiteProfile, change func(*overlay.SiteProfile)) overlay.Site
 // presets lists every kind of gateway.
 var presets = slices.Concat(common, further)
 
-// unforeseen are kinds that nobody planned for when the techniques were made:
-// what users met. They are rules alone, without a profile: what a broker knows of
-// them, the sites measure. Presets leaves them out.
+// unforeseen are kinds of gateways that the techniques were not designed for, as users met them.
+// They consist of rules only, without a profile: a broker knows of them only what the sites
+// measure. Presets omits them.
 var unforeseen = slices.Concat(addressing, carriers, poor, inspecting, narrow, multihomed)
 
-// common are the kinds that sites usually have, the most open first.
+// common are the usual kinds of sites, the most open first.
 var common = []preset{
 	{
 		name: "open", accepts: true,
@@ -205,8 +203,8 @@ var common = []preset{
 	},
 }
 
-// natFullCone keeps the port: the map remembers which host sent from it last,
-// which is right only while hosts do not share a source port.
+// natFullCone keeps the port: the map remembers which host sent from it last, which is right only
+// while hosts do not share a source port.
 var natFullCone = perProtocol(`table ip nat {
  map m_L4 { type inet_service : ipv4_addr; flags timeout,dynamic; size 65535; timeout 5m; }
  chain learn { type filter hook postrouting priority mangle
@@ -221,10 +219,10 @@ var natFullCone = perProtocol(`table ip nat {
 }
 `)
 
-// natRandom gives each inside address and port one random outside port, the same
-// towards everybody. The first packet is translated at random; learn stands
-// behind the translation, so ip saddr and sport are the outside's there, and
-// later connections from the same place find them in the map.
+// natRandom gives each inside address and port one random outside port, the same towards all
+// destinations. The first packet is translated at random; learn comes after the translation, so its
+// ip saddr and sport are the outside ones, and later connections from the same inside address and
+// port find them in the map.
 var natRandom = perProtocol(`table ip nat {
  map fwd_L4 { type ipv4_addr . inet_service : ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout 5m; }
  chain post { type nat hook postrouting priority srcnat
@@ -237,7 +235,7 @@ var natRandom = perProtocol(`table ip nat {
 }
 `)
 
-// perProtocol writes each line that names L4 once for udp and once for tcp.
+// perProtocol writes each line that contains L4 once for udp and once for tcp.
 func perProtocol(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -264,7 +262,7 @@ func Presets() []string {
 	return names
 }
 
-// Unforeseen returns the names of the kinds that only measuring tells of.
+// Unforeseen returns the names of the kinds that are known only by measurement.
 func Unforeseen() []string {
 	names := make([]string, len(unforeseen))
 	for i, p := range unforeseen {
@@ -290,8 +288,8 @@ func lookupPreset(name string) (preset, error) {
 		name, strings.Join(known, ", "), noRoute, Public)
 }
 
-// Profile returns what a preset's rules mean to a broker; the caller sets Site.
-// Public hosts have the profile of open.
+// Profile returns the description of a preset's rules for a broker; the caller sets Site. Public
+// hosts have the profile of open.
 func Profile(name string) (overlay.SiteProfile, error) {
 	if name == Public {
 		name = "open"
@@ -301,10 +299,10 @@ func Profile(name string) (overlay.SiteProfile, error) {
 		return overlay.SiteProfile{}, err
 	}
 	p.profile.GatewayOnly = strings.HasPrefix(name, noRoute)
-	p.profile.Privileged = true // of the unforeseen kinds as well
+	p.profile.Privileged = true // also for the unforeseen kinds
 	if p.profile.GatewayOnly && p.name == "nat-fullcone" {
-		// The map leads to where packets for the gateway go anyway, so nothing is
-		// translated and the filter alone judges them.
+		// The map leads to where packets for the gateway go anyway, so nothing is translated and
+		// only the filter applies.
 		p.profile.NAT.Filtering = overlay.AddressAndPortDependent
 	}
 	return p.profile, nil

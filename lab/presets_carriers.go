@@ -2,21 +2,21 @@ package lab
 
 import "strings"
 
-// carriers are kinds that a site's provider makes of it.
+// carriers are kinds that result from a site's provider.
 var carriers = []preset{
-	{ // the gateway's rules are judged first, and a NAT is all that the world sees
+	{ // the gateway's rules apply first, and others see only a NAT
 		name: "cgnat-over-stateful", forward: stateful,
 		outer: &provider{host: "cgn", rules: preset{forward: stateful, nat: masquerade}},
 	},
 	{name: "nat-tcp-symmetric-udp-eim", forward: stateful, nat: natByProtocol},
-	{ // a connection is held to windows of 64 KiB where both ends notice, and to less where one does not
+	{ // a connection is limited to windows of 64 KiB if both ends notice, and to less if one does not
 		name: "wscale-stripped", forward: stateful, mangle: strips("window"),
 	},
 	{name: "ipv6-only", forward: stateful, ipv6: true, only6: true},
 	{name: "options-stripped", forward: stateful, mangle: strips("window", "sack-perm", "timestamp")},
 }
 
-// strips takes options out of what the gateway forwards, sends and receives.
+// strips returns rules that remove options from what the gateway forwards, sends and receives.
 func strips(options ...string) string {
 	rule := ""
 	for _, o := range options {
@@ -27,7 +27,7 @@ func strips(options ...string) string {
 		" chain in { type filter hook input priority mangle\n " + rule + "\n }\n}\n"
 }
 
-// natByProtocol gives each TCP connection a random port of its own, and a UDP socket
-// one towards everybody.
+// natByProtocol gives each TCP connection a random port of its own, and a UDP socket one port
+// towards all destinations.
 var natByProtocol = strings.Replace(masquerade, "oifname WAN masquerade", `oifname WAN meta l4proto tcp masquerade random,fully-random
   oifname WAN masquerade`, 1)

@@ -8,15 +8,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A provider is a router between a site's gateway and the internet, on which the
-// site has no say. What it does to packets it does to those of the gateway too.
+// A provider is a router between a site's gateway and the internet that the site does not control.
+// It treats the gateway's own packets as all others.
 type provider struct {
 	host    string // its host name in the site
 	rules   preset // its firewall and NAT; lan0 is the wire to the gateway
-	mtu     int    // bytes, of its link to the internet each way; what is larger vanishes untold; 0 is 1500
-	udpRate int64  // bit/s of datagrams each way; 0 is no limit
+	mtu     int    // MTU in bytes of its link to the internet in each direction; larger packets are dropped silently; 0 is 1500
+	udpRate int64  // bit/s of datagrams in each direction; 0 is no limit
 	udpLife time.Duration
-	shared  bool // all sites of the preset hang on this one router, which is of the first of them
+	shared  bool // all sites of the preset share this router, which belongs to the first of them
 }
 
 // The profiles of the further presets.
@@ -36,7 +36,7 @@ var (
 // symmetric translates each connection to a random port of its own.
 var symmetric = strings.Replace(masquerade, "masquerade", "masquerade random,fully-random", 1)
 
-// further are rarer kinds: what goes wrong behind a firewall, and IPv6.
+// further are rarer kinds: problems behind a firewall, and IPv6.
 var further = []preset{
 	{ // a black hole of path MTU discovery, RFC 2923 section 2.1
 		name: "mtu-1400", forward: stateful, profile: smallProfile,
@@ -76,12 +76,11 @@ var patientUDP = map[string]string{
 	"netfilter/nf_conntrack_udp_timeout_stream": "300",
 }
 
-// natMortal is a carrier's NAT whose UDP mappings end LIFE after their first
-// packet, used or not: live holds the mappings (add, unlike update, renews
-// nothing) and the reaper ends the connections that the kernel would still
-// translate. A place whose mapping ended gets another port with the next one, as
-// from a carrier whose ports go from hand to hand; the first keeps its port. Only
-// where nothing was ever answered may a mapping be renewed with its old port.
+// natMortal is a carrier's NAT whose UDP mappings end LIFE after their first packet, used or not:
+// live holds the mappings (add, unlike update, renews nothing) and the reaper ends the connections
+// that the kernel would still translate. After the end of a mapping the same inside address and
+// port get another outside port, as with a carrier that reassigns ports; the first mapping keeps
+// its port. Only if nothing was ever answered may a mapping be renewed with its old port.
 const natMortal = `table ip nat {
  map live { type ipv4_addr . inet_service : ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout LIFE; }
  set seen { type ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout 1h; }

@@ -1,8 +1,8 @@
 package lab
 
-// narrow are kinds whose path has a smaller MTU than its ends know of, and which say
-// nothing when a packet is too large (RFC 2923, section 2.1). Narrow has one appear
-// while a test runs.
+// narrow are kinds whose path has a smaller MTU than its ends know of, without ICMP errors for
+// packets that are too large (RFC 2923, section 2.1). Lab.Narrow makes one appear while a test
+// runs.
 var narrow = []preset{
 	{
 		name: "mtu-1300-blackhole", forward: stateful,

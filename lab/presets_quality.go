@@ -2,14 +2,14 @@ package lab
 
 import "slices"
 
-// poor are kinds that let connect what they then carry badly.
+// poor are kinds that allow connections but carry their data badly.
 var poor = []preset{
-	{ // 320 kb/s each way, and no queue: what is above is dropped
+	{ // 320 kb/s in each direction, without a queue: the excess is dropped
 		name:    "policed-udp",
 		forward: slices.Concat([]string{`meta l4proto udp limit rate over 40 kbytes/second burst 20 kbytes drop`}, stateful),
 	},
 	{name: "udp-dies", forward: stateful, mangle: mortal},
-	{ // and what is forgotten is not taken up again
+	{ // and forgotten connections are not picked up again
 		name: "idle-20s", forward: stateful,
 		sysctl: map[string]string{
 			"netfilter/nf_conntrack_tcp_timeout_established": "20",
@@ -26,8 +26,8 @@ var poor = []preset{
 	},
 }
 
-// mortal drops the datagrams of a flow from 12 s after its first, used or not: add,
-// unlike update, renews nothing. A new socket has a new flow.
+// mortal drops the datagrams of a flow from 12 s after its first, used or not: add, unlike update,
+// renews nothing. A new socket has a new flow.
 const mortal = `table ip mortal {
  set live { type ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout 12s; }
  chain pass { type filter hook forward priority mangle

@@ -13,7 +13,7 @@ func testVars(hidden bool) ruleVars {
 	}
 }
 
-// TestRuleset shows what becomes of a preset's few lines.
+// TestRuleset shows the complete rules of a preset's few lines.
 func TestRuleset(t *testing.T) {
 	for _, c := range []struct {
 		preset string
@@ -79,8 +79,8 @@ table ip nat {
 	}
 }
 
-// TestRulesetOfIPv6 shows what IPv6 adds: neighbours are found, and what is said of
-// the proxy's address is said of both.
+// TestRulesetOfIPv6 shows what IPv6 adds: neighbour discovery, and rules for both of the proxy's
+// addresses.
 func TestRulesetOfIPv6(t *testing.T) {
 	p, err := lookupPreset("http-proxy")
 	if err != nil {

@@ -1,11 +1,11 @@
 package lab
 
-// inspecting are kinds that look into connections on port 443 and let through only
-// what begins as TLS (a handshake record of any version, RFC 8446 section 5.1).
+// inspecting are kinds that inspect connections on port 443 and let through only those that begin
+// with TLS (a handshake record of any version, RFC 8446 section 5.1).
 //
-// The firewall judges the first segment with data that a node sends and marks the
-// connection if it may go on; segments without data have no bytes to load, so that
-// the rules on them do not apply. A proxy judges the first bytes inside its tunnel.
+// The firewall inspects the first segment with data that a node sends and marks the connection if
+// it may continue; segments without data have no bytes to load, so the rules on them do not apply.
+// A proxy inspects the first bytes inside its tunnel.
 var inspecting = []preset{
 	{
 		name: "tls-only-443",

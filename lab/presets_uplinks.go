@@ -1,7 +1,7 @@
 package lab
 
-// multihomed are kinds with two uplinks. The firewall is one for both, as of two
-// gateways that tell each other which connections they track.
+// multihomed are kinds with two uplinks. They share one firewall, like two gateways that
+// synchronise their connection tracking.
 var multihomed = []preset{
 	{name: "two-uplinks", forward: stateful, second: true},
 	{name: "asymmetric", forward: stateful, second: true, back: true},

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds what should answer at once; silence takes this long. Where many
-// probes run at once and an answer must come, a busy machine gets busyPatience.
+// patience bounds what should answer at once; a test for silence takes this long. Where many probes
+// run at once and an answer must come, busyPatience allows for a busy machine.
 const (
 	patience     = 2 * time.Second
 	busyPatience = 5 * patience
@@ -46,9 +46,8 @@ func serveBanner(t *testing.T, h *Host, port int, word string) {
 	}
 }
 
-// serveEcho answers each datagram to host:port with the client's address. One that
-// begins with "size N" is answered with a packet of N bytes in all, which no router
-// may cut.
+// serveEcho answers each datagram to host:port with the client's address. One that begins with
+// "size N" is answered with a packet of N bytes in all, which routers may not fragment.
 func serveEcho(t *testing.T, h *Host, port int) {
 	t.Helper()
 	for _, network := range h.versions("udp") {
@@ -69,13 +68,13 @@ func serveEcho(t *testing.T, h *Host, port int) {
 				if size := 0; sized(buf, &size) {
 					answer = make([]byte, size-udpOverhead)
 				}
-				pc.WriteTo(answer, from) // an error is an answer that does not come
+				pc.WriteTo(answer, from) // an error means that no answer is sent
 			}
 		}()
 	}
 }
 
-// udpOverhead is what IPv4 and UDP put around a datagram.
+// udpOverhead is the size of the IPv4 and UDP headers of a datagram.
 const udpOverhead = 28
 
 func sized(b []byte, size *int) bool {
@@ -83,8 +82,7 @@ func sized(b []byte, size *int) bool {
 	return n == 1
 }
 
-// dontFragment sets DF on what a UDP socket sends; the socket believes what ICMP
-// errors say of the path.
+// dontFragment sets DF on what a UDP socket sends; the socket uses the path MTU from ICMP errors.
 func dontFragment(t *testing.T, pc net.PacketConn) {
 	t.Helper()
 	raw, err := pc.(*net.UDPConn).SyscallConn()
@@ -111,7 +109,7 @@ func (h *Host) versions(kind string) []string {
 	return []string{kind + "4"}
 }
 
-// outcome puts the result of a dial into one word.
+// outcome describes the result of a dial in one word.
 func outcome(err error) string {
 	var timeout net.Error
 	switch {
@@ -120,7 +118,7 @@ func outcome(err error) string {
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return "unreach"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, syscall.EPERM):
-		return "drop" // EPERM: an own output chain drops datagrams
+		return "drop" // EPERM: the host's own output chain drops datagrams
 	default:
 		return err.Error()
 	}

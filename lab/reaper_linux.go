@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper ends the UDP mappings of one NAT at a certain age, used or not.
-// The kernel prolongs a mapping with every packet, so it looks through them in
-// short intervals and deletes those whose time has come. All state is the
-// kernel's.
+// A reaper ends the UDP mappings of one NAT at a certain age, used or not. The kernel prolongs a
+// mapping with every packet, so the reaper scans them at short intervals and deletes the expired
+// ones. All state is the kernel's.
 type reaper struct {
 	name string // of the host
 	nl   *netlink.Handle
 	life time.Duration
 }
 
-// newReaper makes one for the host h, whose rules are natMortal.
+// newReaper makes a reaper for the host h, whose rules are natMortal.
 func newReaper(h *Host) (*reaper, error) {
 	u := &reaper{name: h.Name(), life: h.plan.outer.udpLife}
 	return u, h.Do(func() (err error) {
@@ -31,7 +30,7 @@ func newReaper(h *Host) (*reaper, error) {
 	})
 }
 
-// serve works until ctx is done or the kernel refuses.
+// serve runs until ctx is done or the kernel returns an error.
 func (u *reaper) serve(ctx context.Context) error {
 	defer u.nl.Close()
 	tick := time.NewTicker(min(u.life/20, time.Second))
@@ -67,8 +66,8 @@ func (u *reaper) round(now time.Time) error {
 	return err
 }
 
-// A mapping is a UDP mapping as RFC 4787 means it: the place inside and the port
-// outside, whatever it talks to.
+// A mapping is a UDP mapping in the sense of RFC 4787: the inside address and port, whatever the
+// destination.
 type mapping struct {
 	inside  string // address
 	port    uint16 // inside
@@ -88,8 +87,8 @@ func (m mappings) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return ok && m[key]
 }
 
-// expired returns the mappings with a flow that began at start or before, in
-// nanoseconds of the clock. A flow without a time is not judged.
+// expired returns the mappings with a flow that began at or before start, in nanoseconds of the
+// clock. It ignores a flow without a time.
 func expired(flows []*netlink.ConntrackFlow, start uint64) mappings {
 	due := make(mappings)
 	for _, f := range flows {

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// ruleVars are a site's values for the words in a preset's rules, and what else
-// of the site decides about them.
+// ruleVars are a site's values for the words in a preset's rules, and other properties of the site
+// that affect them.
 type ruleVars struct {
 	ext, host, proxy netip.Addr
 	proxy6           netip.Addr // valid where the site has IPv6
 	life             time.Duration
 	hidden           bool // nodes have no route: the forward chain passes nothing
 	ipv6             bool // the gateway has IPv6
-	silent           bool // ICMP errors about large packets are kept back
+	silent           bool // ICMP errors about large packets are suppressed
 	second           bool // there is a second uplink, to which the rules apply as well
 }
 
-// The rules of a gateway that are no preset's own.
+// Rules of a gateway that belong to no preset.
 var (
-	// discovery lets a gateway with IPv6 find its neighbours, which is ARP's
-	// business in IPv4 and no filter's. A large packet is reported by an error
-	// that is "related", so that it passes where connections are tracked.
+	// discovery lets a gateway with IPv6 find its neighbours, which ARP does in IPv4 unfiltered. A
+	// large packet is reported by an error that is "related", so that it passes where connections
+	// are tracked.
 	discovery = []string{
 		`icmpv6 type nd-neighbor-solicit accept`,
 		`icmpv6 type nd-neighbor-advert accept`,
@@ -35,10 +35,9 @@ var (
 	}
 )
 
-// ruleset returns the complete rules of a gateway as text that nft(8) loads as
-// well. The gateway itself has the access its site has: what the forward chain
-// says of packets from the LAN holds for those it sends, and what the chain says of
-// packets from the WAN for those it receives.
+// ruleset returns the complete rules of a gateway as text that nft(8) can load too. The gateway
+// itself has the same access as its site: what the forward chain says of packets from the LAN
+// applies to those it sends, and what the chain says of packets from the WAN to those it receives.
 func (p preset) ruleset(v ruleVars) string {
 	forward, policy := p.forward, "drop"
 	if p.accepts {
@@ -58,7 +57,7 @@ func (p preset) ruleset(v ruleVars) string {
 	output := slices.Concat(first, near, p.local(forward, "iifname WAN ", "iifname LAN ", "oifname"))
 	inputPolicy := policy
 	switch {
-	case p.answers && v.hidden: // open would give the gateway more than its site has
+	case p.answers && v.hidden: // open would give the gateway more access than its site has
 		input = append(input, reject...)
 	case p.answers:
 		input, inputPolicy = nil, "accept"
@@ -76,7 +75,7 @@ func (p preset) ruleset(v ruleVars) string {
 	return v.words().Replace(b.String())
 }
 
-// words puts the site's values in place of their words.
+// words replaces the words by the site's values.
 func (v ruleVars) words() *strings.Replacer {
 	wan := `"wan0"`
 	if v.second {
@@ -86,7 +85,7 @@ func (v ruleVars) words() *strings.Replacer {
 		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
 }
 
-// alsoSix says of IPv6 addresses what rules say of IPv4 addresses.
+// alsoSix repeats for IPv6 addresses what rules say of IPv4 addresses.
 func alsoSix(rules []string) []string {
 	var all []string
 	for _, r := range rules {
@@ -98,10 +97,10 @@ func alsoSix(rules []string) []string {
 	return all
 }
 
-// local turns the forward chain into one for the gateway's own packets: rules
-// that contain other are about the opposite direction and left out, the words of
-// drop say what the chain's hook says already, and what comes from or goes to
-// the gateway itself or its LAN (by iface, iifname or oifname) is free.
+// local converts the forward chain into one for the gateway's own packets: it omits rules that
+// contain other, which concern the opposite direction, and the words of drop, which the chain's
+// hook implies; packets from or to the gateway itself or its LAN (by iface, iifname or oifname) are
+// not filtered.
 func (p preset) local(forward []string, other, drop, iface string) []string {
 	var rules []string
 	if !p.accepts {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// errRunUsage says how RunArgs wants its words.
+// errRunUsage describes the arguments that RunArgs accepts.
 var errRunUsage = errors.New("run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]")
 
-// RunArgs splits the words behind "isthmus-lab run": FILE [--at SITE/HOST] --
-// COMMAND [ARGUMENT...]. at is what a flag in front of FILE said; flag parsers
-// leave the one behind it, and the --, to us.
+// RunArgs splits the arguments of "isthmus-lab run": FILE [--at SITE/HOST] -- COMMAND
+// [ARGUMENT...]. at is the value of a flag before FILE; flag parsers leave the flag after it, and
+// the --, to this function.
 func RunArgs(at string, words []string) (file, host string, argv []string, err error) {
 	if len(words) < 2 {
 		return "", "", nil, errRunUsage

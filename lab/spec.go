@@ -11,21 +11,20 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// Bounds of a Spec. They follow from the address plan and from what one
-// emulator can watch; MaxSites squared paths are counted.
+// Limits of a Spec. They follow from the address plan and from what one emulator can handle;
+// MaxSites squared paths are counted.
 const (
 	MaxSites  = 100 // sites with a gateway
 	MaxNodes  = 200 // nodes of one site
 	MaxPublic = 200 // public hosts of all sites and CONNECT proxies together
 )
 
-// A Spec is a whole lab: its sites and what lies between them.
+// A Spec is a whole lab: its sites and the WAN between them.
 type Spec struct {
 	WAN   WAN
 	Sites []Site
-	// IPv6 gives IPv6 to all sites whose gateway does not translate addresses,
-	// judged by the same rules as their IPv4. Presets that have IPv6 by themselves
-	// need no word of this.
+	// IPv6 gives IPv6 to all sites whose gateway does not translate addresses, filtered by the same
+	// rules as their IPv4. Presets that include IPv6 do not need it.
 	IPv6 bool
 }
 
@@ -43,33 +42,33 @@ type PairSpec struct {
 	Apply    func(*wan.Shape)
 }
 
-// A Site is a gateway with nodes behind it or, with preset "public", a set of
-// hosts that are on the internet themselves.
+// A Site is a gateway with nodes behind it or, with preset "public", a set of hosts that are on the
+// internet themselves.
 type Site struct {
 	Name    string
 	Preset  string   // one of Presets, or "public"
 	Nodes   []string // host names, unique in the site
 	Gateway string   // the gateway's host name; "" means "gw"
-	Uplink  int64    // bit/s of the gateway's access link, each way; 0 is no limit
-	Burst   int64    // bytes that go over an idle access link at once; 0 is 10 ms of Uplink, and 64 KiB at least
-	// Second adds a second uplink as in the preset two-uplinks; it is IPv4's alone.
+	Uplink  int64    // bit/s of the gateway's access link in each direction; 0 is no limit
+	Burst   int64    // bytes that pass an idle access link at once; 0 is 10 ms of Uplink, but at least 64 KiB
+	// Second adds a second uplink as in the preset two-uplinks, for IPv4 only.
 	Second bool
-	// OnlyIPv6 gives the site IPv6 and takes from its hosts every route out over IPv4;
-	// the gateway must not translate addresses.
+	// OnlyIPv6 gives the site IPv6 and removes every IPv4 route out from its hosts; the gateway
+	// must not translate addresses.
 	OnlyIPv6 bool
-	// UDPLife replaces the life of UDP mappings in a preset that ends them at a
-	// certain age (nat-double), in whole milliseconds; 0 leaves it.
+	// UDPLife replaces the life of UDP mappings in a preset that ends them at a certain age
+	// (nat-double), in whole milliseconds; 0 keeps the preset's.
 	UDPLife time.Duration
 }
 
 // Public is the preset of a site whose nodes are hosts on the internet.
 const Public = "public"
 
-// minUDPLife is the shortest life of a mapping that the reaper keeps to.
+// minUDPLife is the shortest life of a mapping that the reaper can enforce.
 const minUDPLife = 200 * time.Millisecond
 
-// minBurst is the least that an access link must let through at once: the bucket
-// never lets a packet through that is larger, and is refilled by a timer.
+// minBurst is the minimum burst of an access link: the bucket never passes a larger packet, and a
+// timer refills it.
 const minBurst = 4 << 10
 
 // proxyNode is the host name of a site's CONNECT proxy.
@@ -101,7 +100,7 @@ func (s Site) overlaps() bool {
 	return err == nil && p.overlaps
 }
 
-// outer returns what lies between the site's gateway and the internet, or nil.
+// outer returns the provider between the site's gateway and the internet, or nil.
 func (s Site) outer() *provider {
 	p, err := lookupPreset(s.Preset)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s Spec) ipv6At(site Site) bool {
 	return p.ipv6 || (s.IPv6 || site.OnlyIPv6) && !p.translates() && (p.outer == nil || !p.outer.rules.translates())
 }
 
-// anyIPv6 reports whether there is a site with IPv6. Public hosts then have it too.
+// anyIPv6 reports whether any site has IPv6. Public hosts then have it too.
 func (s Spec) anyIPv6() bool {
 	return s.IPv6 || slices.ContainsFunc(s.Sites, func(site Site) bool {
 		p, err := lookupPreset(site.Preset)
@@ -127,7 +126,7 @@ func (s Spec) anyIPv6() bool {
 	})
 }
 
-// endpoints returns the names of the site's places on the WAN.
+// endpoints returns the names of the site's endpoints on the WAN.
 func (s Site) endpoints() []string {
 	if s.Preset == Public {
 		names := make([]string, len(s.Nodes))
@@ -142,7 +141,7 @@ func (s Site) endpoints() []string {
 	return []string{s.Name}
 }
 
-// endpoints returns all places on the WAN, in the order of the sites.
+// endpoints returns all endpoints on the WAN, in the order of the sites.
 func (s Spec) endpoints() []string {
 	var all []string
 	for _, site := range s.Sites {
@@ -153,8 +152,8 @@ func (s Spec) endpoints() []string {
 	return all
 }
 
-// place returns the first site that has the same provider as the one named, which
-// is the site itself unless its preset's sites share one.
+// place returns the first site with the same provider as the named one, which is the site itself
+// unless its preset's sites share one.
 func (s Spec) place(name string) string {
 	i := slices.IndexFunc(s.Sites, func(site Site) bool { return site.Name == name })
 	if i < 0 {
@@ -167,7 +166,7 @@ func (s Spec) place(name string) string {
 	return s.Sites[slices.IndexFunc(s.Sites, func(site Site) bool { return site.Preset != Public && site.outer() == outer })].Name
 }
 
-// expand returns the endpoints that a name in a PairSpec means.
+// expand returns the endpoints of a name in a PairSpec.
 func (s Spec) expand(name string) []string {
 	name = s.place(name)
 	for _, site := range s.Sites {
@@ -183,9 +182,9 @@ func (s Spec) expand(name string) []string {
 	return nil
 }
 
-// paths returns the shape of every ordered pair of endpoints. A site's own
-// CONNECT proxy stands at the site's edge: between the two lies no WAN, and to
-// everybody else it is as far away as the site is unless a pair says otherwise.
+// paths returns the shape of every ordered pair of endpoints. A site's own CONNECT proxy is at the
+// site's edge: there is no WAN between the two, and its paths to all others have the site's shape
+// unless a pair says otherwise.
 func (s Spec) paths() map[[2]string]wan.Shape {
 	all := s.endpoints()
 	shapes := make(map[[2]string]wan.Shape, len(all)*len(all))
@@ -205,7 +204,7 @@ func (s Spec) paths() map[[2]string]wan.Shape {
 		for _, from := range s.expand(p.From) {
 			for _, to := range s.expand(p.To) {
 				if from == to || whole && siteOf(from) == siteOf(to) {
-					continue // a site's word is about its way to others
+					continue // a pair of the site concerns its paths to others
 				}
 				change(shapes, from, to, p.Apply)
 				if p.Both {
@@ -235,19 +234,19 @@ func (s Spec) isProxy(endpoint string) bool {
 	return false
 }
 
-// siteOf returns the site's name of a host or endpoint name.
+// siteOf returns the site of a host or endpoint name.
 func siteOf(name string) string {
 	site, _, _ := strings.Cut(name, "/")
 	return site
 }
 
-// wordRE is what a site or host name may be: it becomes part of a host name.
+// wordRE matches valid site and host names, which become part of a host name.
 var wordRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// A SpecError says what is wrong at which key of a spec.
+// A SpecError describes an error at a key of a spec.
 type SpecError struct {
-	File string // "" when the spec came from memory
-	Line int    // 0 when the spec was not read from text
+	File string // "" if the spec came from memory
+	Line int    // 0 if the spec was not read from text
 	Key  string // such as sites[2].preset
 	Err  error
 }
@@ -273,7 +272,7 @@ func (e *SpecError) Error() string {
 // Unwrap returns the cause.
 func (e *SpecError) Unwrap() error { return e.Err }
 
-// Check says what is wrong with the spec, as a *SpecError, or returns nil.
+// Check returns an error in the spec as a *SpecError, or nil.
 func (s Spec) Check() error {
 	if len(s.Sites) == 0 {
 		return specErr("sites", "no site; give at least one with a name and a preset")
@@ -415,7 +414,7 @@ func Between(a, b string, rtt time.Duration) PairSpec {
 	return PairSpec{From: a, To: b, Both: true, Apply: func(s *wan.Shape) { s.Delay = rtt / 2 }}
 }
 
-// Nodes returns the names that a count of n nodes in a spec means: n1 to n<n>.
+// Nodes returns the names of n nodes given as a count in a spec: n1 to n<n>.
 func Nodes(n int) []string {
 	names := make([]string, n)
 	for i := range names {

@@ -152,7 +152,7 @@ func TestCheckBounds(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse to: no panic; what it accepts can be planned, with all
+// FuzzParse checks that Parse does not panic and that what it accepts can be planned, with all
 // names and addresses different.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(goodSpec))
@@ -178,7 +178,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// addresses returns what others of its site call the host.
+// addresses returns the host's addresses for others of its site.
 func addresses(h hostPlan) []string {
 	var all []string
 	for _, a := range h.families() {

@@ -37,11 +37,11 @@ func Parse(file string, text []byte) (Spec, error) {
 	return Spec{}, e
 }
 
-// A specReader turns YAML nodes into a Spec and remembers on which line each
-// key stood, for errors that are found later.
+// A specReader converts YAML nodes to a Spec and remembers the line of each key, for errors that
+// are found later.
 type specReader struct{ lines map[string]int }
 
-// lineOf returns the line of key or of the nearest key that holds it.
+// lineOf returns the line of key or of the nearest enclosing key.
 func (r *specReader) lineOf(key string) int {
 	for key != "" {
 		if n, ok := r.lines[key]; ok {
@@ -224,7 +224,7 @@ func (r *specReader) nodes(key string, n *yaml.Node, dst *[]string) error {
 	return nil
 }
 
-// A shapeChange holds the values that a mapping gave; nil was not given.
+// A shapeChange holds the values given in a mapping; nil was not given.
 type shapeChange struct {
 	delay, jitter   *time.Duration
 	loss, duplicate *float64
@@ -246,7 +246,7 @@ func (c *shapeChange) fields(r *specReader) map[string]field {
 	}
 }
 
-// once reads the delay, which may be given in one of two ways but not in both.
+// once reads the delay, which may be given in either of two ways but not in both.
 func (c *shapeChange) once(r *specReader, parse func(string) (time.Duration, error)) field {
 	return func(key string, n *yaml.Node) error {
 		if c.delay != nil {
@@ -256,7 +256,7 @@ func (c *shapeChange) once(r *specReader, parse func(string) (time.Duration, err
 	}
 }
 
-// apply sets in s what c holds.
+// apply sets the values of c in s.
 func (c shapeChange) apply(s *wan.Shape) {
 	set(&s.Delay, c.delay)
 	set(&s.Jitter, c.jitter)
@@ -296,7 +296,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseShare reads a probability as 0.01 or 1%.
+// parseShare parses a probability written as 0.01 or 1%.
 func parseShare(s string) (float64, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -309,13 +309,13 @@ func parseShare(s string) (float64, error) {
 	return v, nil
 }
 
-// ParseRate reads a rate in bit/s as a Spec's file has it, such as 136Mbit.
+// ParseRate parses a rate in bit/s as written in a Spec's file, such as 136Mbit.
 func ParseRate(s string) (int64, error) { return parseRate(s) }
 
-// ParseBytes reads a size as a Spec's file has it, such as 256KiB.
+// ParseBytes parses a size as written in a Spec's file, such as 256KiB.
 func ParseBytes(s string) (int64, error) { return parseBytes(s) }
 
-// parseRate reads bits per second with an optional unit.
+// parseRate parses bits per second with an optional unit.
 func parseRate(s string) (int64, error) {
 	v, err := parseUnit(s, map[string]float64{"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9})
 	if err != nil {
@@ -324,7 +324,7 @@ func parseRate(s string) (int64, error) {
 	return v, nil
 }
 
-// parseBytes reads a number of bytes with an optional unit.
+// parseBytes parses a number of bytes with an optional unit.
 func parseBytes(s string) (int64, error) {
 	v, err := parseUnit(s, map[string]float64{"b": 1, "kb": 1e3, "mb": 1e6, "kib": 1 << 10, "mib": 1 << 20})
 	if err != nil || v > math.MaxInt32 {
@@ -333,7 +333,7 @@ func parseBytes(s string) (int64, error) {
 	return v, nil
 }
 
-// parseUnit reads a non-negative number and the unit behind it, in any case.
+// parseUnit parses a non-negative number and its unit, case-insensitively.
 func parseUnit(s string, units map[string]float64) (int64, error) {
 	digits := strings.TrimRight(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz ")
 	factor := 1.0

@@ -24,20 +24,20 @@ const (
 	wanIface  = "wan0"
 )
 
-// hostSysctls holds for every host; keys are below /proc/sys/net.
+// hostSysctls applies to every host; keys are below /proc/sys/net.
 var hostSysctls = map[string]string{
-	"ipv4/tcp_rmem":                   "4096 131072 33554432", // long fat paths must not end at the default 4-6 MB
+	"ipv4/tcp_rmem":                   "4096 131072 33554432", // long fat paths must not be limited by the default 4-6 MB
 	"ipv4/tcp_wmem":                   "4096 65536 33554432",
 	"ipv4/tcp_no_metrics_save":        "1", // no connection learns from the one before
-	"ipv4/icmp_ratelimit":             "0", // every refusal is told, not one a second
+	"ipv4/icmp_ratelimit":             "0", // every error is sent, not one per second
 	"ipv4/conf/all/rp_filter":         "0",
 	"ipv4/conf/default/rp_filter":     "0",
 	"ipv6/conf/default/accept_dad":    "0",
-	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses where there is no other, hence no chatter of theirs
+	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses without other addresses, hence no traffic of theirs
 	"ipv6/icmp/ratelimit":             "0",
 }
 
-// forwarding makes a router of a host.
+// forwarding makes a host a router.
 var forwarding = map[string]string{"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1"}
 
 func setSysctls(values map[string]string) error {
@@ -49,9 +49,9 @@ func setSysctls(values map[string]string) error {
 	return nil
 }
 
-// switchFrames lets the nodes of a LAN reach each other whatever the gateway's
-// rules say: its bridge stands for a switch. Where the kernel has br_netfilter
-// it passes bridged frames to the rules for routed packets by default.
+// switchFrames lets the nodes of a LAN reach each other whatever the gateway's rules say: its
+// bridge stands for a switch. A kernel with br_netfilter passes bridged frames to the rules for
+// routed packets by default.
 func switchFrames() error {
 	err := setSysctls(map[string]string{"bridge/bridge-nf-call-iptables": "0", "bridge/bridge-nf-call-ip6tables": "0"})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func (l *Lab) makeHosts(ctx context.Context) (err error) {
 	return nil
 }
 
-// connectHosts lays the wires and gives hosts their addresses, routes and rules.
+// connectHosts makes the wires and gives hosts their addresses, routes and rules.
 func (l *Lab) connectHosts(ctx context.Context) error {
 	if err := l.layWires(); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (l *Lab) connectHosts(ctx context.Context) error {
 	return l.awaitLinks(ctx)
 }
 
-// awaitLinks waits until every interface is operational: the kernel drops what is
-// sent before, and a lost question for a neighbour is asked again a second later.
+// awaitLinks waits until every interface is operational: the kernel drops packets sent before, and
+// repeats a lost neighbour solicitation only a second later.
 func (l *Lab) awaitLinks(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, linkPatience)
 	defer cancel()
@@ -123,8 +123,7 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 	return nil
 }
 
-// linkPatience bounds the wait for interfaces. The kernel looks at them
-// within a second or so.
+// linkPatience bounds the wait for interfaces. The kernel checks them within a second or so.
 const linkPatience = 20 * time.Second
 
 // awaitUp waits until all interfaces of the calling thread's host are operational.
@@ -153,7 +152,7 @@ func awaitUp(ctx context.Context) error {
 func firstDown(nl *netlink.Handle) (string, error) {
 	links, err := nl.LinkList()
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		return "(changing)", nil // whatever changed is looked at again
+		return "(changing)", nil // an interface that changed is checked again
 	}
 	if err != nil {
 		return "", fmt.Errorf("listing interfaces: %w", err)
@@ -201,7 +200,7 @@ func (l *Lab) layWires() error {
 	return nil
 }
 
-// portName is the gateway's end of the wire to its i-th node.
+// portName returns the name of the gateway's end of the wire to its i-th node.
 func portName(i int) string { return fmt.Sprintf("port%d", i) }
 
 func wire(nl *netlink.Handle, a *Host, aName string, b *Host, bName string) error {
@@ -227,7 +226,7 @@ func configureHost(p hostPlan) error {
 			c.address(nodeIface, netip.PrefixFrom(a.addr, a.bits))
 			c.route(netip.Prefix{}, p.defaultRoute(a), nodeIface)
 		}
-		if p.second != nil { // the gateway knows by it where a packet is to leave
+		if p.second != nil { // the gateway decides by it where a packet leaves
 			c.address(nodeIface, netip.PrefixFrom(p.second.addr, p.second.bits))
 		}
 	case roleGateway:
@@ -237,7 +236,7 @@ func configureHost(p hostPlan) error {
 	case rolePublic, roleProxy:
 		c.onInternet(p)
 	}
-	if p.rate > 0 && p.role != roleProvider { // there its gateway has the limit already
+	if p.rate > 0 && p.role != roleProvider { // the gateway has the limit there already
 		c.limit(wanIface, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
 		if p.role == roleGateway && p.second != nil {
 			c.limit(secondIface, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
@@ -246,8 +245,8 @@ func configureHost(p hostPlan) error {
 	return c.err
 }
 
-// configureInternet routes among the uplinks. As on the real one, packets to
-// networks that nobody announces vanish.
+// configureInternet routes among the uplinks. As on the real internet, packets to unannounced
+// networks are dropped.
 func (l *Lab) configureInternet() error {
 	c, err := newConfigurer()
 	if err != nil {
@@ -281,9 +280,9 @@ func (l *Lab) configureInternet() error {
 	return c.err
 }
 
-// internetSilence keeps the internet from telling who sent too large a packet
-// towards a provider's small link. It is only there with such a provider, and
-// then holds for all links: the error does not say which one was meant.
+// internetSilence makes the internet suppress the error to the sender of a packet too large for a
+// provider's small link. It exists only with such a provider, and then applies to all links: the
+// error does not say which one was meant.
 var internetSilence = "table inet silence {\n chain output { type filter hook output priority filter; policy accept\n" +
 	strings.Join(silence, "\n") + "\n }\n}\n"
 

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// truth says what one preset's rules do. out, to443 and udp are about a node that
-// asks a public host's port 7000, 443 and UDP 7000; in and inRange about that host
-// asking the node's ports 7000 and 20500; ext, extRange and extClosed about it asking
-// the gateway's WAN address on 7000, 20500 and a port where nobody listens. Nodes
-// answer "node", gateways "gw", public hosts "pub".
+// truth describes the effect of one preset's rules. out, to443 and udp are about a node that dials
+// a public host's port 7000, 443 and UDP 7000; in and inRange about that host dialling the node's
+// ports 7000 and 20500; ext, extRange and extClosed about it dialling the gateway's WAN address on
+// 7000, 20500 and a port without a listener. Nodes answer "node", gateways "gw", public hosts
+// "pub".
 type truth struct {
 	preset                   string
 	out, to443, udp          string
@@ -48,9 +48,9 @@ var truths = []truth{
 	{"syn-drop-no-udp", "pub", "pub", "drop", "drop", "drop", "drop", "drop", "drop"},
 }
 
-// TestPresetTruth asks every rule of every preset with real packets: all presets
-// are sites of one lab, and all probes run at once, over IPv4 and, where a site
-// has it, over IPv6, of which the same is true.
+// TestPresetTruth checks every rule of every preset with real packets: all presets are sites of one
+// lab, and all probes run at once, over IPv4 and, where a site has it, over IPv6, for which the
+// same truths hold.
 func TestPresetTruth(t *testing.T) {
 	spec := Spec{IPv6: true, Sites: []Site{{Name: "pub", Preset: Public, Nodes: []string{"x"}}}}
 	for i, name := range Presets() {
@@ -89,10 +89,10 @@ func TestPresetTruth(t *testing.T) {
 	}
 }
 
-// A version of IP, as the addresses that a host and a gateway's site have in it.
+// A version of IP, as the addresses that a host and a site's gateway have in it.
 type version struct {
 	addr    func(*Host) netip.Addr
-	outside func(l *Lab, site string) netip.Addr // of the gateway for others
+	outside func(l *Lab, site string) netip.Addr // of the gateway, as seen by others
 }
 
 var (
@@ -100,7 +100,7 @@ var (
 	overIPv6 = version{(*Host).Addr6, func(l *Lab, site string) netip.Addr { return l.Host(site + "/gw").WANAddr6() }}
 )
 
-// probes are questions to the rules of a lab, all asked at the same time.
+// probes are checks of a lab's rules, all made at the same time.
 type probes struct {
 	sync.WaitGroup
 	t *testing.T
@@ -123,8 +123,8 @@ func (p *probes) plain(site string, v version, tr truth) {
 	}
 }
 
-// hidden is plain for a site whose nodes have no route: they reach their
-// gateway and nothing else, and the gateway has what the nodes would have.
+// hidden is plain for a site whose nodes have no route: they reach only their gateway, and the
+// gateway has the access that the nodes would have.
 func (p *probes) hidden(site string, v version, tr truth) {
 	l := p.l
 	pub, node, gw, ext := l.Host("pub/x"), l.Host(site+"/n1"), l.Host(site+"/gw"), v.outside(l, site)
@@ -136,7 +136,7 @@ func (p *probes) hidden(site string, v version, tr truth) {
 	p.expect(preset, gw, "tcp", v.addr(node), 7000, "node")
 	p.expect(preset, pub, "tcp", v.addr(node), 7000, "drop")
 	asGateway := strings.NewReplacer("node", "gw")
-	if tr.preset == "nat-answers" { // a gateway in the place of the nodes gets no more than they
+	if tr.preset == "nat-answers" { // a gateway in place of the nodes gets no more access than they
 		asGateway = strings.NewReplacer("gw", "reset")
 	}
 	p.expect(preset, pub, "tcp", ext, 7000, asGateway.Replace(tr.ext))
@@ -157,7 +157,7 @@ func (p *probes) out(preset string, from *Host, pub netip.Addr, tr truth) {
 func (p *probes) expect(preset string, from *Host, network string, to netip.Addr, port uint16, want string) {
 	p.Go(func() {
 		got := ""
-		if want == "HTTP/1.1" { // a proxy speaks when it is asked
+		if want == "HTTP/1.1" { // a proxy sends only after a request
 			got, _, _ = strings.Cut(askProxy(from, to, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), " ")
 		} else {
 			wait := busyPatience

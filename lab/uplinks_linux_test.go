@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asks dials pub:7000 from a host, bound to a source address and an interface where they
-// are given, and returns the address that the listener saw; not valid when nobody answers.
+// asks dials pub:7000 from a host, bound to a source address and an interface if they are given,
+// and returns the address that the listener saw; not valid if there is no answer.
 func asks(t *testing.T, from, pub *Host, source netip.Addr, device string) netip.Addr {
 	t.Helper()
 	ln, err := pub.Listen("tcp4", ":7000")
@@ -58,8 +58,8 @@ func asks(t *testing.T, from, pub *Host, source netip.Addr, device string) netip
 	return accepted.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 }
 
-// The address that a node sends with decides by which uplink its packets leave; of one
-// that is cut nothing is heard, and both count as the site's.
+// The source address of a node decides the uplink of its packets; through a cut uplink nothing
+// arrives, and both count as the site's.
 func TestTwoUplinks(t *testing.T) {
 	for _, c := range []struct {
 		preset string
@@ -108,7 +108,7 @@ func TestTwoUplinks(t *testing.T) {
 	}
 }
 
-// Where the return is asymmetric both uplinks are needed.
+// With an asymmetric return both uplinks are needed.
 func TestAsymmetric(t *testing.T) {
 	l := up(t, Spec{Sites: []Site{
 		{Name: "s", Preset: "asymmetric", Nodes: Nodes(1)},

@@ -18,7 +18,7 @@ const (
 	Accept     Kind = 4 // ballot                to the parent
 	Commit     Kind = 5 // ballot excluded:set value   to a child
 	Ask        Kind = 6 // failed:set            to the leader
-	Tell       Kind = 7 // value to the sender of an Ask
+	Tell       Kind = 7 // value                 to the sender of an Ask
 )
 
 // The parts of a message of a kind.
