@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What is asked of a link.
+// Bounds for a link.
 const (
-	stallBound = time.Second // while another path exists, and stallRTTs of the longer path
+	stallBound = time.Second // while another path exists, plus stallRTTs of the longer path
 	stallRTTs  = 4
 
 	returnBound = 60 * time.Second // from the return of the best path until it is used
-	busyBound   = 0.3              // of a processor, when all is over
+	busyBound   = 0.3              // of a processor, when nothing is left to do
 )
 
 // A Cell is the outcome for one technique and one cut. Times are in milliseconds.
@@ -20,9 +20,9 @@ type Cell struct {
 	Technique string `json:"technique"`
 	Cut       string `json:"cut"`
 
-	// Hit says what the cut means for the carrier: "kills", "perhaps" or "misses",
-	// in which case nothing may happen. OtherPath says that the sites were connected
-	// all the time, by this path or another.
+	// Hit is the effect of the cut on the carrier: "kills", "perhaps" or "misses", in which case
+	// nothing may happen. OtherPath reports whether the sites were connected all the time, by this
+	// path or another.
 	Hit       string `json:"hit"`
 	OtherPath bool   `json:"other_path"`
 
@@ -36,39 +36,39 @@ type Cell struct {
 	GapP99MS   float64 `json:"gap_p99_ms"`   // between two of its reads
 
 	Before string `json:"before"` // the path of the stream before the cut,
-	After  string `json:"after"`  // of the first bytes after it,
+	After  string `json:"after"`  // of the first bytes after it
 	End    string `json:"end"`    // and of the last
 
-	AwayMS      float64  `json:"away_ms"`     // from the cut until the path is there again
-	BackMS      *float64 `json:"back_ms"`     // from then until it is used for good; null: never
-	Carriers    int      `json:"carriers"`    // that the stream came by
-	Connections int      `json:"connections"` // that the receiver got
+	AwayMS      float64  `json:"away_ms"`     // from the cut until the path exists again
+	BackMS      *float64 `json:"back_ms"`     // from then until it is used permanently; null: never
+	Carriers    int      `json:"carriers"`    // carriers that the stream used
+	Connections int      `json:"connections"` // carriers that the receiver got
 	Rate        float64  `json:"mbit_s"`      // of the stream before the cut
 
-	// Busy is the most processor time that a daemon or an end used of a second, in seconds, when
-	// all was over but a trickle.
+	// Busy is the maximum processor time that a daemon or an end used per second, in seconds, when
+	// nothing was left but a trickle.
 	Busy   float64 `json:"busy"`
-	Busier string  `json:"busier"` // who that was
+	Busier string  `json:"busier"` // name of that process
 
 	Error  string   `json:"error"`
 	Faults []string `json:"faults"`
 	OK     bool     `json:"ok"`
 
 	want     uint64        // bytes
-	rtt      time.Duration // between any two places
+	rtt      time.Duration // between any two endpoints
 	best     string        // technique
 	was, is  string        // before the cut and at the end
-	broken   int           // carriers by which the stream came when it was cut, and that ended then or later while it did
-	stayed   bool          // it comes by one of them at the end
-	mismatch string        // the receiver's words for what is wrong with the content
+	broken   int           // carriers that the stream used when it was cut, and that ended then or later while in use
+	stayed   bool          // it uses one of them at the end
+	mismatch string        // the receiver's description of an error in the content
 }
 
 var hitNames = map[hit]string{misses: "misses", perhaps: "perhaps", kills: "kills"}
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// stallBound bounds how long the stream may stand still where another path exists: for
-// the death of one to be noticed and the handshake on the next. A relay is two paths long.
+// stallBound bounds how long the stream may stall if another path exists: the time to detect the
+// death of one and for the handshake on the next. A relay is two paths long.
 func (c *Cell) stallBound() time.Duration {
 	rtt := c.rtt
 	if strings.HasPrefix(c.Before, "relay") || strings.HasPrefix(c.After, "relay") {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// goodCell is a cell without a fault, of a cut that leaves another path.
+// goodCell returns a cell without a fault, of a cut that leaves another path.
 func goodCell() Cell {
 	back := 1500.0
 	return Cell{
@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Every key is in a cell's JSON, whether it says something or not.
+// Every key is in a cell's JSON, whatever its value.
 func TestCellJSON(t *testing.T) {
 	c := Cell{Error: "no lab"}
 	c.judge()
@@ -131,7 +131,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What each cut means for each technique, as a table to read.
+// The effect of each cut on each technique, as a readable table.
 func TestHits(t *testing.T) {
 	want := map[string]string{
 		"direct":            "proxy- rst+ drop+ gateway- address+ conntrack- policing+ mtu+ options+ uplink+",

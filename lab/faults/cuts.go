@@ -11,25 +11,25 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A cut is one thing that ends carriers.
+// A cut is one way to end carriers.
 type cut struct {
 	name string
 
-	// hits says whether it concerns a way's carrier.
+	// hits returns its effect on a way's carrier.
 	hits func(way) hit
 
-	// spares says whether another path goes on while the way's own is away.
+	// spares reports whether another path works while the way's own is away.
 	spares func(way) bool
 
 	// multihomed gives the asker's site a second uplink.
 	multihomed bool
 
-	// do cuts. What it returns brings the path back; nil says that it was never
-	// away, though the carrier is dead.
+	// do cuts. The returned function restores the path; nil means that the path was never away,
+	// though the carrier is dead.
 	do func(context.Context, *site) (undo func(context.Context) error, err error)
 }
 
-// A hit is what a cut means for a carrier.
+// A hit is the effect of a cut on a carrier.
 type hit uint8
 
 const (
@@ -43,7 +43,7 @@ type site struct {
 	way  way
 	lab  *lab.Lab
 	grid *grid.Grid
-	used carrierState // by the sender, for the stream
+	used carrierState // carrier that the sender uses for the stream
 }
 
 func always(way) bool { return true }
@@ -75,16 +75,16 @@ var cuts = []cut{
 		name: "conntrack",
 		hits: func(w way) hit {
 			if w.tracked && !w.strict {
-				return perhaps // the firewall knows the connection again by its next packet out
+				return perhaps // the firewall picks the connection up again with its next packet out
 			}
 			return either(w.strict)
 		},
-		// A strict firewall has forgotten every connection of its site, the warm
-		// relay's and those to the broker too; but it lets new ones through.
+		// A strict firewall has forgotten every connection of its site, including the reserve
+		// relay's and those to the broker, but lets new ones through.
 		spares: always,
 		do:     cutConntrack,
 	},
-	{ // one relay is not measured against another: a link that has no other kind of path stays
+	{ // one relay is not measured against another: a link without another kind of path stays
 		name: "policing",
 		hits: func(w way) hit {
 			if w.technique == overlay.Relay {
@@ -100,7 +100,7 @@ var cuts = []cut{
 	{name: "uplink", hits: func(way) hit { return kills }, spares: always, multihomed: true, do: cutUplink},
 }
 
-// unless is perhaps where a carrier may find another size of packet by itself.
+// unless returns perhaps for a carrier that adapts its packet size by itself.
 func unless(adapts bool) hit {
 	if adapts {
 		return perhaps
@@ -108,11 +108,10 @@ func unless(adapts bool) hit {
 	return kills
 }
 
-// narrowed is the largest packet of a path that has become narrower, in bytes.
+// narrowed is the MTU of a path after it was reduced, in bytes.
 const narrowed = 1300
 
-// cutMTU makes packets of full size vanish on the way to the asker's site, with
-// every word about it.
+// cutMTU silently drops full-size packets to the asker's site, without ICMP errors.
 func cutMTU(_ context.Context, s *site) (func(context.Context) error, error) {
 	n, err := s.lab.Narrow(askerSite, narrowed)
 	if err != nil {
@@ -121,9 +120,9 @@ func cutMTU(_ context.Context, s *site) (func(context.Context) error, error) {
 	return func(context.Context) error { return n.Lift() }, nil
 }
 
-// cutOptions has the asker's gateway take window scaling, SACK and timestamps out of what
-// passes it, and resets the carrier's connection: the next one is made without them, and ends
-// when the gateway leaves them alone again.
+// cutOptions makes the asker's gateway remove window scaling, SACK and timestamps from the packets
+// it forwards, and resets the carrier's connection: the next one is made without them, and ends
+// when the gateway stops removing them.
 func cutOptions(ctx context.Context, s *site) (func(context.Context) error, error) {
 	stripping, err := s.lab.Host(askerSite+"/gw").Strip("window", "sack-perm", "timestamp")
 	if err != nil {
@@ -142,11 +141,11 @@ func cutOptions(ctx context.Context, s *site) (func(context.Context) error, erro
 	return undo, nil
 }
 
-// policed is the rate of a path that is policed, in bytes a second: 320 kb/s.
+// policed is the rate of a policed path, in bytes per second: 320 kb/s.
 const policed = 40_000
 
-// cutPolice has the asker's gateway drop what is above a trickle between the site and the
-// carrier's other end: the path connects, and carries next to nothing.
+// cutPolice makes the asker's gateway drop everything above a trickle between the site and the
+// carrier's other end: the path connects, but carries almost nothing.
 func cutPolice(_ context.Context, s *site) (func(context.Context) error, error) {
 	police := func(h *lab.Host, f lab.Flow) (*lab.Fault, error) { return h.Police(f, policed) }
 	faults, err := s.start(police, between(netip.Addr{}, s.far()))
@@ -164,7 +163,7 @@ func (s *site) far() []netip.Addr {
 	return s.targets()
 }
 
-// Cuts returns the names of how a run can break them.
+// Cuts returns the names of the cuts that a run can make.
 func Cuts() []string {
 	var names []string
 	for _, c := range cuts {
@@ -173,7 +172,7 @@ func Cuts() []string {
 	return names
 }
 
-// cutProxy kills the proxy that carries the link, or all where none does.
+// cutProxy kills the proxy that carries the link, or all of them if none does.
 func cutProxy(_ context.Context, s *site) (func(context.Context) error, error) {
 	var killed []*grid.Daemon
 	for _, name := range []string{"p1", "p2"} {
@@ -205,13 +204,12 @@ func restart(s *site, killed []*grid.Daemon) func(context.Context) error {
 	}
 }
 
-// resetFor is how long segments of the connection are answered with resets: long
-// enough for both ends to have sent one.
+// resetFor is how long segments of the connection are answered with resets: long enough for both
+// ends to have sent one.
 const resetFor = 300 * time.Millisecond
 
-// cutReset resets the carrier's connection on its way through the asker's gateway.
-// Where the carrier has no TCP connection on the network, it would hit any that
-// the asker has with the target.
+// cutReset resets the carrier's connection on its way through the asker's gateway. If the carrier
+// has no TCP connection on the network, it would hit any that the asker has with the target.
 func cutReset(ctx context.Context, s *site) (func(context.Context) error, error) {
 	flows := []lab.Flow{{A: s.used.Ends[0], B: s.used.Ends[1]}}
 	if !s.used.Ends[0].IsValid() {
@@ -220,8 +218,8 @@ func cutReset(ctx context.Context, s *site) (func(context.Context) error, error)
 	return nil, s.inflict(ctx, (*lab.Host).Reset, flows, resetFor)
 }
 
-// cutDrop drops everything that the asker's gateway passes between the site and
-// the carrier's other end: the proxy, or the target's whole site.
+// cutDrop makes the asker's gateway drop everything between the site and the carrier's other end:
+// the proxy, or the target's whole site.
 func cutDrop(_ context.Context, s *site) (func(context.Context) error, error) {
 	faults, err := s.start((*lab.Host).Drop, between(netip.Addr{}, s.far()))
 	if err != nil {
@@ -230,8 +228,8 @@ func cutDrop(_ context.Context, s *site) (func(context.Context) error, error) {
 	return func(context.Context) error { return lift(faults) }, nil
 }
 
-// cutUplink silences the uplink of the asker's site by which its hosts send of their
-// own accord. The other lives.
+// cutUplink silences the uplink of the asker's site that its hosts use by default. The other one
+// stays up.
 func cutUplink(_ context.Context, s *site) (func(context.Context) error, error) {
 	return func(context.Context) error { return s.lab.RestoreUplink(askerSite, 1) }, s.lab.CutUplink(askerSite, 1)
 }
@@ -244,7 +242,7 @@ func cutAddress(_ context.Context, s *site) (func(context.Context) error, error)
 	return nil, h.Renumber(h.Addr(), netip.AddrFrom4(to))
 }
 
-// cutConntrack has both gateways forget the connections that they track.
+// cutConntrack makes both gateways forget the connections that they track.
 func cutConntrack(_ context.Context, s *site) (func(context.Context) error, error) {
 	return nil, errors.Join(s.lab.Host(askerSite+"/gw").ForgetFlows(), s.lab.Host(targetSite+"/gw").ForgetFlows())
 }
@@ -254,7 +252,7 @@ func (s *site) targets() []netip.Addr {
 	return []netip.Addr{s.lab.Host(targetNode).Addr(), s.lab.Host(targetSite + "/gw").WANAddr()}
 }
 
-// between returns the flows between a place and several others.
+// between returns the flows between one address and several others.
 func between(a netip.Addr, others []netip.Addr) (flows []lab.Flow) {
 	for _, b := range others {
 		flows = append(flows, lab.Everything(a, b))

@@ -17,18 +17,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file is one end of a link: a process of its own. It is told what to do by
-// orders on its standard input and reports on its standard output, one JSON
-// object a line.
+// This file is one end of a link, a process of its own. It takes orders on its standard input and
+// reports on its standard output, one JSON object per line.
 
-// An order is a line to an end. The first says who it is, the others what to do.
+// An order is a line to an end. The first one assigns its role, the others say what to do.
 type order struct {
 	Start *role  `json:"start,omitempty"`
-	Last  uint64 `json:"last,omitempty"` // send so many bytes more at full speed, then trickle
+	Last  uint64 `json:"last,omitempty"` // send so many more bytes at full speed, then trickle
 	End   bool   `json:"end,omitempty"`  // end the stream, and then the link
 }
 
-// A role is who an end is.
+// A role identifies an end.
 type role struct {
 	Socket string        `json:"socket"` // of the helper
 	Key    string        `json:"key"`
@@ -51,13 +50,13 @@ type report struct {
 	Carriers []carrierState `json:"carriers"`
 	Gaps     []gap          `json:"gaps,omitempty"` // of the receiver, since its last report
 	Final    *final         `json:"final,omitempty"`
-	Error    string         `json:"error,omitempty"` // it is over, and not well
+	Error    string         `json:"error,omitempty"` // the stream has ended with this error
 }
 
-// final is what an end knows when the stream has ended.
+// final is an end's result when the stream has ended.
 type final struct {
 	Digest  string        `json:"digest"`
-	Lost    uint64        `json:"lost"` // bytes, by the receiver
+	Lost    uint64        `json:"lost"` // bytes, at the receiver
 	Doubled uint64        `json:"doubled"`
 	Fault   string        `json:"fault,omitempty"`
 	GapP99  time.Duration `json:"gap_p99"`
@@ -66,14 +65,14 @@ type final struct {
 const (
 	reportEvery = 50 * time.Millisecond
 	writeLen    = 16 * blockLen
-	// unlinked bounds the time until there is a link, farewell that in which the
-	// peer closes its end.
+	// unlinked bounds the time until there is a link, farewell the time for the peer to close its
+	// end.
 	unlinked = 30 * time.Second
 	farewell = 10 * time.Second
 )
 
-// RunEnd is an end: in holds its orders, out gets its reports. It returns when the
-// stream has ended or failed.
+// RunEnd runs an end: it reads orders from in and writes reports to out. It returns when the stream
+// has ended or failed.
 func RunEnd(ctx context.Context, in io.Reader, out io.Writer) error {
 	orders := json.NewDecoder(bufio.NewReader(in))
 	var first order
@@ -106,12 +105,12 @@ func RunEnd(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// end is an end at work.
+// end is a running end.
 type end struct {
 	role
 	out     *json.Encoder
 	carrier *observer
-	last    chan uint64   // an order's; has room
+	last    chan uint64   // from an order; buffered
 	over    chan struct{} // closed by the order to end
 	linked  atomic.Bool
 	bytes   atomic.Uint64
@@ -120,12 +119,12 @@ type end struct {
 	gaps gaps
 }
 
-// obey takes an order.
+// obey carries out an order.
 func (e *end) obey(o order) {
 	if o.Last > 0 {
 		select {
 		case e.last <- o.Last:
-		default: // said twice
+		default: // a repeated order
 		}
 	}
 	if o.End {
@@ -148,7 +147,7 @@ func (e *end) report(add func(*report)) error {
 	return e.out.Encode(r)
 }
 
-// run joins the job, gets the link and does its part.
+// run joins the job, gets the link and sends or receives.
 func (e *end) run(ctx context.Context, key jobkey.Key) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	self := link.NewIdentity(key, e.Rank, overlay.NewGeneration(time.Now(), 0))
@@ -215,14 +214,14 @@ func (e *end) reporting(ctx context.Context) {
 			return
 		case <-t.C:
 			if e.report(nil) != nil {
-				return // nobody listens; the orders end too
+				return // the receiver of the link is gone; the orders end too
 			}
 		}
 	}
 }
 
-// send writes the stream: at full speed until what the order says is written, and
-// then a block now and then.
+// send writes the stream: at full speed until the ordered bytes are written, and then a block at
+// intervals.
 func (e *end) send(ctx context.Context, l *link.Link) (*final, error) {
 	defer context.AfterFunc(ctx, func() { l.Conn.SetDeadline(time.Unix(1, 0)) })()
 	s := newSource(e.Seed)
@@ -255,8 +254,8 @@ func (e *end) send(ctx context.Context, l *link.Link) (*final, error) {
 	}
 }
 
-// endStream says that nothing more comes, and waits for the peer's word that it
-// has read it all: the end of its own stream.
+// endStream signals the end of the stream, and waits for the peer's confirmation that it has read
+// everything: the end of its own stream.
 func (e *end) endStream(l *link.Link, f *final) (*final, error) {
 	if err := l.Conn.CloseWrite(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// An end that has no helper says so, and one whose orders stop ends.
+// An end without a helper reports that, and one whose orders end exits.
 func TestEndWithoutGrid(t *testing.T) {
 	key, err := jobkey.New("break")
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package faults is `isthmus-lab break`: two processes at two sites with a
-// stream between them, whose carrier is cut in the middle in every way that is
-// known to end connections, for every technique that makes one. Each cell of the
-// table has a lab and a grid of its own. The package judges what came out of the
-// link and when; it knows nothing of how links keep, and watches carriers from
+// Package faults is `isthmus-lab break`: two processes at two sites with a stream between them,
+// whose carrier is cut in the middle in every known way that ends connections, for every technique
+// that makes one. Each cell of the table has a lab and a grid of its own. The package judges what
+// arrived over the link and when; it does not know how links survive, and watches carriers from
 // below, where the mesh gets them. Its state is one lab at a time.
 package faults
 
@@ -18,17 +17,17 @@ import (
 type Options struct {
 	Techniques []string // of Techniques; none: all
 	Cuts       []string // of Cuts; none: all
-	Size       uint64   // of the stream at least, in bytes
+	Size       uint64   // minimum size of the stream, in bytes
 	RTT        time.Duration
-	Rate       int64         // of the WAN between two places, in bit/s; 0: no limit
-	Away       time.Duration // how long what was killed or dropped stays away
-	Repeat     int           // how often each cell is filled, each time in a lab of its own
+	Rate       int64         // of the WAN between two endpoints, in bit/s; 0: no limit
+	Away       time.Duration // how long a killed daemon or dropped path stays away
+	Repeat     int           // number of runs of each cell, each in a lab of its own
 
-	// Program returns the command line that runs this program with words.
+	// Program returns the command line that runs this program with the given words.
 	Program func(words ...string) []string
 
-	// Logs is a folder that gets what the daemons of cells with a fault have written;
-	// "": nobody does.
+	// Logs is a folder for the logs of the daemons of cells with a fault; "": the logs are not
+	// kept.
 	Logs string
 
 	JSON bool // one object per cell in place of the table
@@ -36,7 +35,7 @@ type Options struct {
 	Err  io.Writer // progress
 }
 
-// chosen returns what the options choose.
+// chosen returns the selected ways and cuts.
 func (o Options) chosen() ([]way, []cut, error) {
 	ws, err := pick("technique", ways, func(w way) string { return w.name }, o.Techniques)
 	if err != nil {
@@ -46,7 +45,7 @@ func (o Options) chosen() ([]way, []cut, error) {
 	return ws, ks, err
 }
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns an error for invalid options, or nil.
 func (o Options) Check() error {
 	if o.Size < 1<<20 {
 		return fmt.Errorf("a stream of %d bytes is over before it can be cut; want 1 MiB at least", o.Size)
@@ -61,8 +60,8 @@ func (o Options) Check() error {
 	return err
 }
 
-// Run breaks links and prints the outcome. It must run in a process that went
-// through lab.Enter. The error names the cells that missed a target.
+// Run cuts links and prints the outcome. It must run in a process that went through lab.Enter. The
+// error names the cells that missed a target.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -89,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 	return t.verdict()
 }
 
-// fill adds a cell to the table. Only what ends the run is an error.
+// fill adds a cell to the table. It returns only errors that end the run.
 func (o Options) fill(ctx context.Context, t *table, w way, k cut) error {
 	t.announce(w, k)
 	c := o.cell(ctx, w, k)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A gap is a time in which nothing arrived.
+// A gap is an interval in which nothing arrived.
 type gap struct {
 	From   time.Time     `json:"from"`
 	Length time.Duration `json:"length"`
@@ -13,16 +13,16 @@ type gap struct {
 
 func (g gap) to() time.Time { return g.From.Add(g.Length) }
 
-// gaps are the times between reads of a stream. Every one is counted in classes
-// of equal ratio, and the long ones are kept.
+// gaps are the intervals between reads of a stream. All are counted in classes of equal ratio, and
+// the long ones are kept.
 type gaps struct {
 	last    time.Time
 	classes [400]uint64 // from 1 ns on, each a tenth longer than the one before
 	count   uint64
-	long    []gap // since they were taken last
+	long    []gap // since the last report
 }
 
-// longGap is from how long a gap is kept.
+// longGap is the minimum length of a gap that is kept.
 const longGap = 20 * time.Millisecond
 
 // note counts a read at t.
@@ -42,7 +42,7 @@ func (g *gaps) note(t time.Time) {
 
 var classRatio = math.Log(1.1)
 
-// quantile returns a time that a share q of the gaps do not exceed, to a tenth.
+// quantile returns a time that a share q of the gaps do not exceed, with an accuracy of a tenth.
 func (g *gaps) quantile(q float64) time.Duration {
 	rest := uint64(math.Ceil(q * float64(g.count)))
 	for i, n := range g.classes {

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An observer stands between a mesh and its connector and watches the carriers
-// that the mesh gets. What a link says of itself is not needed for that.
+// An observer sits between a mesh and its connector and watches the carriers that the mesh gets,
+// independently of what a link reports.
 type observer struct {
 	overlay.Connector
 
@@ -20,7 +20,7 @@ type observer struct {
 	seen []*watched // all, the oldest first
 }
 
-// watched is the connection of a carrier, counted.
+// watched is a carrier's connection with counters.
 type watched struct {
 	net.Conn
 	path    overlay.Path
@@ -72,8 +72,8 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteBuffers writes bufs by as few system calls as the connection allows, and
-// leaves them as they are.
+// WriteBuffers writes bufs with as few system calls as the connection allows, and does not modify
+// them.
 func (w *watched) WriteBuffers(bufs net.Buffers) (int64, error) {
 	rest := bufs // WriteTo consumes it
 	n, err := rest.WriteTo(w.Conn)
@@ -87,7 +87,7 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// A carrierState is a carrier at one moment.
+// A carrierState is the state of a carrier at one moment.
 type carrierState struct {
 	Number    int               `json:"number"` // in the order in which the process got them, from 0
 	Technique overlay.Technique `json:"technique"`
@@ -96,10 +96,10 @@ type carrierState struct {
 	In        uint64            `json:"in"` // bytes read from it
 	Out       uint64            `json:"out"`
 	Closed    bool              `json:"closed,omitempty"`
-	Ends      [2]netip.AddrPort `json:"ends"` // of the connection; not valid where it has no addresses
+	Ends      [2]netip.AddrPort `json:"ends"` // of the connection; not valid if it has no addresses
 }
 
-// states returns all carriers that were ever there.
+// states returns all carriers so far.
 func (o *observer) states() []carrierState {
 	o.mu.Lock()
 	defer o.mu.Unlock()

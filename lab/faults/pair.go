@@ -83,7 +83,7 @@ func (e *process) order(o order) error {
 	return nil
 }
 
-// listen takes the process's reports until it ends.
+// listen reads the process's reports until it ends.
 func (e *process) listen(out io.Reader) {
 	d := json.NewDecoder(out)
 	for {
@@ -106,7 +106,7 @@ func (e *process) listen(out io.Reader) {
 	}
 }
 
-// take enters a report. mu is held.
+// take records a report. The caller must hold mu.
 func (e *process) take(r report) {
 	e.line.samples = append(e.line.samples, sampleOf(e.latest, r))
 	e.line.gaps = append(e.line.gaps, r.Gaps...)
@@ -119,7 +119,7 @@ func (e *process) take(r report) {
 	}
 }
 
-// until waits until ok, which is called with mu held, or the process fails.
+// until waits until ok, which is called with mu held, returns true, or the process fails.
 func (e *process) until(ctx context.Context, what string, ok func(*process) bool) error {
 	for {
 		e.mu.Lock()
@@ -157,7 +157,7 @@ func (p *pair) timeline() timeline {
 	return e.line
 }
 
-// finish ends the stream and the processes, and returns what they found.
+// finish ends the stream and the processes, and returns their results.
 func (p *pair) finish(ctx context.Context) (sent, got *final, err error) {
 	if err := p.ends[sender].order(order{End: true}); err != nil {
 		return nil, nil, err
@@ -170,11 +170,11 @@ func (p *pair) finish(ctx context.Context) (sent, got *final, err error) {
 	return p.ends[sender].final, p.ends[receiver].final, nil
 }
 
-// leave bounds the end of a process that is through.
+// leave bounds the end of a finished process.
 const leave = 10 * time.Second
 
-// kill ends the processes, which may have ended by themselves. Its error is what
-// they wrote to the standard error.
+// kill ends the processes, which may have ended by themselves. Its error is what they wrote to the
+// standard error.
 func (p *pair) kill() error {
 	var errs []error
 	for _, e := range p.ends {

@@ -9,8 +9,8 @@ import (
 	"hash"
 )
 
-// The stream consists of blocks that say which they are, so that one that is
-// missing, or there twice, is known by its number:
+// The stream consists of numbered blocks, so that a missing or duplicate one is detected by its
+// number:
 //
 //	magic:u64 number:u64 check:u64, then words that follow from seed and number
 const (
@@ -38,24 +38,23 @@ func fill(b *[blockLen]byte, seed, n uint64) {
 	}
 }
 
-// A checker compares what comes out of a link with what must have gone in. After
-// a fault it looks for the next block, so that it can tell how much is missing or
-// too much.
+// A checker compares what a link delivers with what must have been sent. After a fault it looks for
+// the next block, so that it can count the missing or surplus bytes.
 type checker struct {
 	seed uint64
 	sum  hash.Hash
 
 	want [blockLen]byte
 	next uint64 // number of the block in want
-	at   int    // bytes of it that have come
+	at   int    // bytes of it received
 
 	received uint64
-	shift    int64  // how far the stream is ahead of received, for what was lost
+	shift    int64  // offset between the stream and received, for lost bytes
 	lost     uint64 // bytes
 	doubled  uint64
 	fault    string // the first
-	hunting  bool   // for the next block
-	scrap    []byte // while hunting: what came last and may be the begin of a header
+	hunting  bool   // searching for the next block
+	scrap    []byte // while hunting: the last bytes, which may be the beginning of a header
 }
 
 func newChecker(seed uint64) *checker {
@@ -64,7 +63,7 @@ func newChecker(seed uint64) *checker {
 	return c
 }
 
-// take looks at the next bytes of the stream.
+// take checks the next bytes of the stream.
 func (c *checker) take(p []byte) {
 	c.sum.Write(p)
 	for len(p) > 0 {
@@ -92,8 +91,8 @@ func (c *checker) take(p []byte) {
 	}
 }
 
-// lose notes that the next byte is not what it should be, and begins to hunt. What
-// the block had of its header so far belongs to the search.
+// lose records that the next byte is wrong, and starts to search. What the block had of its header
+// so far belongs to the search.
 func (c *checker) lose() {
 	if c.fault == "" {
 		c.fault = fmt.Sprintf("byte %d of the stream, byte %d of block %d, is not what was sent", c.received, c.at, c.next)
@@ -104,7 +103,7 @@ func (c *checker) lose() {
 	}
 }
 
-// hunt looks for the header of a block and returns what is to be looked at after.
+// hunt looks for the header of a block and returns the bytes to check next.
 func (c *checker) hunt(p []byte) []byte {
 	had := len(c.scrap)
 	c.scrap = append(c.scrap, p...)
@@ -116,7 +115,7 @@ func (c *checker) hunt(p []byte) []byte {
 		}
 		c.received -= uint64(len(c.scrap) - i)
 		c.found(n)
-		// The header's begin may have been taken before, and is as expected.
+		// The beginning of the header may have been taken before, as expected.
 		c.at = max(0, had-i)
 		c.received += uint64(c.at)
 		c.hunting = false
@@ -126,7 +125,7 @@ func (c *checker) hunt(p []byte) []byte {
 	return nil
 }
 
-// header reads the number of a block.
+// header returns the number of a block.
 func (c *checker) header(b []byte) (n uint64, ok bool) {
 	if binary.LittleEndian.Uint64(b) != magic {
 		return 0, false
@@ -135,7 +134,7 @@ func (c *checker) header(b []byte) (n uint64, ok bool) {
 	return n, binary.LittleEndian.Uint64(b[16:]) == mix(c.seed^n)
 }
 
-// found goes on with block n, which begins behind what was received.
+// found continues with block n, which begins after the received bytes.
 func (c *checker) found(n uint64) {
 	shift := int64(n)*blockLen - int64(c.received)
 	switch d := shift - c.shift; {
@@ -148,7 +147,7 @@ func (c *checker) found(n uint64) {
 	fill(&c.want, c.seed, n)
 }
 
-// digest returns the hash of everything that was taken.
+// digest returns the hash of all bytes taken.
 func (c *checker) digest() string { return hex.EncodeToString(c.sum.Sum(nil)) }
 
 // A source makes the stream.
@@ -159,8 +158,7 @@ type source struct {
 	buf    []byte
 }
 
-// next returns the next n bytes, a multiple of blockLen. They are good until the
-// next call.
+// next returns the next n bytes, a multiple of blockLen. They are valid until the next call.
 func (s *source) next(n int) []byte {
 	var b [blockLen]byte
 	s.buf = s.buf[:0]

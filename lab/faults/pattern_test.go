@@ -21,7 +21,7 @@ func stream(blocks uint64) []byte {
 	return all
 }
 
-// check has a checker take data in pieces of random sizes.
+// check makes a checker take data in pieces of random sizes.
 func check(data []byte, random *rand.Rand) *checker {
 	c := newChecker(testSeed)
 	for len(data) > 0 {
@@ -53,8 +53,8 @@ func TestCheckerCounts(t *testing.T) {
 			}
 			c := check(data, random)
 			name := fmt.Sprintf("%s: %d bytes at %d", kind, n, from)
-			// Only what follows from whole blocks is known: of a doubled piece that
-			// holds a header, the second counts as well.
+			// Only what follows from whole blocks is known: for a duplicated piece that contains a
+			// header, the second copy counts as well.
 			if int(c.lost)-int(c.doubled) != lost-doubled {
 				t.Fatalf("%s: lost %d and doubled %d bytes", name, c.lost, c.doubled)
 			}

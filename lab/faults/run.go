@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// trickle is the pause between blocks behind the stream, while the path is
-	// waited for.
+	// trickle is the pause between blocks after the stream, while waiting for the path.
 	trickle = 10 * time.Millisecond
-	// calm is how long the stream must have come by the best technique.
+	// calm is how long the stream must have used the best technique.
 	calm = 2 * time.Second
-	// starts bounds the pairs that are tried until one is on the best technique,
-	// each within onBest and onBestRTTs: a relay may win a race that it should lose.
+	// starts is the maximum number of pairs tried until one is on the best technique, each within
+	// onBest and onBestRTTs: a relay may win a race that it should lose.
 	starts     = 3
 	onBest     = 3 * time.Second
 	onBestRTTs = 20
-	// cellSlack is what a cell may take besides its stream and its waiting, and
-	// slowest what a busy machine makes of the stream, in bit/s.
+	// cellSlack is the time allowed for a cell besides its stream and its waiting, and slowest the
+	// rate of the stream on a busy machine, in bit/s.
 	cellSlack = 3 * time.Minute
 	slowest   = 50e6
 )
 
-// bound is how long a cell may take.
+// bound returns how long a cell may take.
 func (o Options) bound() time.Duration {
 	rate := float64(slowest)
 	if o.Rate > 0 {
@@ -42,8 +41,7 @@ func (o Options) bound() time.Duration {
 	return stream + o.Away + returnBound + cellSlack
 }
 
-// build makes the way's lab, with two uplinks at the asker's site or with one, and a whole
-// grid in it.
+// build makes the way's lab, with one or two uplinks at the asker's site, and a whole grid in it.
 func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *grid.Grid, error) {
 	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2, Rate: o.Rate}}, Sites: w.sites(multihomed)})
 	if err != nil {
@@ -61,7 +59,7 @@ func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *
 	return l, g, nil
 }
 
-// cell breaks one link of a way by one cut. What goes wrong is in the cell.
+// cell breaks one link of a way by one cut. Errors are recorded in the cell.
 func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 	c := Cell{
 		Technique: w.name, Cut: k.name, Hit: hitNames[k.hits(w)], OtherPath: k.spares(w),
@@ -81,7 +79,7 @@ func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 	return c
 }
 
-// try fills a cell in a lab of its own and returns what the daemons wrote.
+// try fills a cell in a lab of its own and returns the daemons' logs.
 func (o Options) try(ctx context.Context, w way, k cut, c *Cell) (logs map[string]string, err error) {
 	l, g, err := o.build(ctx, w, k.multihomed)
 	if err != nil {
@@ -93,7 +91,7 @@ func (o Options) try(ctx context.Context, w way, k cut, c *Cell) (logs map[strin
 	return logs, errors.Join(err, g.Close(), l.Close())
 }
 
-// logsOf returns what each daemon of a grid has written.
+// logsOf returns the log of each daemon of a grid.
 func logsOf(g *grid.Grid) map[string]string {
 	logs := map[string]string{}
 	for _, d := range g.Daemons() {
@@ -129,7 +127,7 @@ type trial struct {
 
 	started  time.Time // of the stream
 	cutAt    time.Time
-	returned time.Time // when the path was there again
+	returned time.Time // when the path existed again
 }
 
 func (t *trial) run(ctx context.Context) (err error) {
@@ -158,7 +156,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// startOnBest starts a pair whose stream comes by the best technique.
+// startOnBest starts a pair whose stream uses the best technique.
 func (t *trial) startOnBest(ctx context.Context) (*pair, error) {
 	wait := onBest + onBestRTTs*t.RTT
 	for try := 1; ; try++ {
@@ -194,7 +192,7 @@ func (t *trial) half(ctx context.Context) error {
 	return t.pair.ends[receiver].until(ctx, "half of the stream is there", func(e *process) bool { return e.latest.Bytes >= t.Size/2 })
 }
 
-// breakIt cuts, has the second half sent, and brings the path back.
+// breakIt cuts, lets the sender send the second half, and restores the path.
 func (t *trial) breakIt(ctx context.Context) error {
 	s := t.pair.ends[sender]
 	s.mu.Lock()
@@ -222,8 +220,8 @@ func (t *trial) breakIt(ctx context.Context) error {
 	return nil
 }
 
-// counterpart returns the sender's side of a carrier that the receiver uses: the
-// one with most bytes sent of those alive that are of the same technique.
+// counterpart returns the sender's side of a carrier that the receiver uses: the live one of the
+// same technique with the most bytes sent.
 func counterpart(all []carrierState, far carrierState) (near carrierState) {
 	for _, c := range all {
 		if c.Technique == far.Technique && !c.Closed && c.Out >= near.Out {
@@ -233,8 +231,8 @@ func counterpart(all []carrierState, far carrierState) (near carrierState) {
 	return near
 }
 
-// settle waits until the stream has arrived and comes by the best technique for
-// good, or the time for that is over.
+// settle waits until the stream has arrived and uses the best technique permanently, or the time
+// for that is over.
 func (t *trial) settle(ctx context.Context) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, t.returned.Add(returnBound+calm), errNotBack)
 	defer cancel()
@@ -243,15 +241,15 @@ func (t *trial) settle(ctx context.Context) error {
 		return ok && e.latest.Bytes >= t.Size && e.latest.At.Sub(since) >= calm
 	})
 	if errors.Is(err, errNotBack) {
-		return nil // the cell tells
+		return nil // the cell records it
 	}
 	return err
 }
 
-// resting is how long it is watched whether anybody is busy in vain.
+// resting is the interval in which processor use is measured after the stream.
 const resting = 2 * time.Second
 
-// rest looks whether a daemon or an end is busy though all is over but a trickle.
+// rest measures whether a daemon or an end is busy though only a trickle is left.
 func (t *trial) rest(ctx context.Context) error {
 	pids := map[string]int{}
 	for _, d := range t.site.grid.Daemons() {
@@ -277,8 +275,7 @@ func (t *trial) rest(ctx context.Context) error {
 
 var errNotBack = errors.New("the time for that is over")
 
-// tell enters what happened into the cell: line until the stream was to end, and
-// what the ends say of all of it.
+// tell records the outcome in the cell: line until the stream was to end, and the ends' results.
 func (t *trial) tell(line timeline, sent, got *final) {
 	c := t.cell
 	last := line.samples[len(line.samples)-1]

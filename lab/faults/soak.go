@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// soakPause is between two blocks on a link that is nearly idle.
+	// soakPause is the pause between two blocks on a nearly idle link.
 	soakPause = time.Second
-	// maxMoves is how often a link may change its carrier in quiet times: once to
-	// the best, and once more for a path that really became better.
+	// maxMoves is how often a link may change its carrier in quiet times: once to the best, and
+	// once more for a path that really became better.
 	maxMoves = 2
-	// soakSlack is what building a lab and ending a stream may take.
+	// soakSlack is the time allowed for building a lab and ending a stream.
 	soakSlack = 2 * time.Minute
 )
 
-// A Soak is the outcome of a quiet time.
+// A Soak is the outcome of a quiet period.
 type Soak struct {
 	Technique   string   `json:"technique"`
 	Seconds     float64  `json:"seconds"`
@@ -28,8 +28,8 @@ type Soak struct {
 	StallMaxMS  float64  `json:"stall_max_ms"` // a block is sent each second
 	Moves       []Move   `json:"moves"`        // from one carrier to another
 	End         string   `json:"end"`          // the path of the last bytes
-	Carriers    int      `json:"carriers"`     // that the stream came by
-	Connections int      `json:"connections"`  // that the receiver got
+	Carriers    int      `json:"carriers"`     // carriers that the stream used
+	Connections int      `json:"connections"`  // carriers that the receiver got
 	Faults      []string `json:"faults"`
 	OK          bool     `json:"ok"`
 }
@@ -52,9 +52,8 @@ func (s *Soak) judge() {
 	s.OK = len(s.Faults) == 0
 }
 
-// RunSoak leaves a link of the first of Techniques nearly idle for a time, and
-// prints how it kept. It must run in a process that went through lab.Enter. The
-// error says which target was missed.
+// RunSoak leaves a link of the first of Techniques nearly idle for a time, and prints the outcome.
+// It must run in a process that went through lab.Enter. The error names the target that was missed.
 func RunSoak(ctx context.Context, o Options, d time.Duration) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (o Options) soak(ctx context.Context, w way, p *pair, d time.Duration) (*So
 	return s, nil
 }
 
-// watch waits for d, while the pair is well, and tells now and then how it is.
+// watch waits for d, while the pair is well, and reports its state at intervals.
 func (o Options) watch(ctx context.Context, p *pair, start time.Time, d time.Duration) error {
 	for next := min(d, time.Minute); ; next = min(d, next+time.Minute) {
 		err := p.ends[receiver].until(ctx, fmt.Sprintf("%v have passed", d), func(*process) bool { return time.Since(start) >= next })

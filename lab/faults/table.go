@@ -17,12 +17,12 @@ type table struct {
 	cells []Cell
 }
 
-// announce tells which cell comes now.
+// announce prints which cell is next.
 func (t *table) announce(w way, k cut) {
 	fmt.Fprintf(t.w, "%d/%d cells after %v: %s, %s\n", len(t.cells), t.total, time.Since(t.start).Round(time.Second), w.name, k.name)
 }
 
-// add enters a cell, and tells at once what is wrong with it.
+// add records a cell, and prints its faults at once.
 func (t *table) add(c Cell) {
 	t.cells = append(t.cells, c)
 	for _, f := range c.Faults {
@@ -30,7 +30,7 @@ func (t *table) add(c Cell) {
 	}
 }
 
-// text writes the table for people.
+// text writes the table as text.
 func (t *table) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "TECHNIQUE\tCUT\tVERDICT\tSTALL\tBACK\tLOST\tDOUBLED\tHASH\tCARRIERS\tBUSY\tAFTER THE CUT\tEND\tMbit/s")
@@ -88,7 +88,7 @@ func nth(sorted []float64, q float64) float64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// verdict is nil if all is good, or names the cells that are not.
+// verdict returns nil if all cells are good, or names those that are not.
 func (t *table) verdict() error {
 	var bad []string
 	for _, c := range t.cells {

@@ -7,23 +7,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A sample says by which carrier the stream came to the receiver between two of
-// its reports: the one with the most bytes.
+// A sample is the carrier that brought the stream to the receiver between two of its reports: the
+// one with the most bytes.
 type sample struct {
 	At        time.Time
 	Bytes     uint64 // of the stream until then
-	Carrier   int    // -1: by none
+	Carrier   int    // -1: none
 	Technique overlay.Technique
 	State     carrierState
 
-	By          []int // all that brought enough to count
+	By          []int // all that carried enough to count
 	Closed      []int // all that are closed by then
-	Connections int   // carriers that the receiver ever got
+	Connections int   // number of carriers that the receiver has got
 }
 
-// carries is how many bytes a carrier must bring between two reports to count: a
-// block of the stream, and so more than it takes to ask whether somebody is there
-// or to shake hands with certificates.
+// carries is how many bytes a carrier must carry between two reports to count: a block of the
+// stream, which is more than a keepalive or a handshake with certificates.
 const carries = blockLen
 
 // sampleOf compares a report with the one before.
@@ -50,7 +49,7 @@ func sampleOf(before, r report) sample {
 	return s
 }
 
-// A timeline is what the receiver reported, in order.
+// A timeline is the receiver's reports, in order.
 type timeline struct {
 	samples []sample
 	gaps    []gap
@@ -66,8 +65,8 @@ func (l *timeline) latest(t time.Time) (sample, bool) {
 	return sample{}, false
 }
 
-// resumed returns the first sample whose bytes came behind the longest gap that
-// began between from and to, or right after from if there was none.
+// resumed returns the first sample whose bytes arrived after the longest gap that began between
+// from and to, or right after from if there was none.
 func (l *timeline) resumed(from, to time.Time) (sample, bool) {
 	if g, ok := l.stall(from, to); ok {
 		from = g.to()
@@ -90,21 +89,20 @@ func (l *timeline) stall(from, to time.Time) (longest gap, ok bool) {
 	return longest, ok
 }
 
-// pauseBound is how long nothing may come without being a break: processes wait
-// for a busy machine too.
+// pauseBound is the maximum pause that is not a break: processes also wait on a busy machine.
 const pauseBound = 500 * time.Millisecond
 
-// same reports whether a stream that comes by a technique does as it did by another: the
-// target that dials of its own accord calls direct what the asker calls reversed.
+// same reports whether a stream over one technique counts as one over another: a target that dials
+// on its own initiative calls direct what the asker calls reversed.
 func same(technique, as overlay.Technique) bool {
 	return technique == as || as == overlay.Reversed && technique == overlay.Direct
 }
 
-// steady returns since when, after from, the stream has come by the technique
-// without a break until the last sample; false if it does not.
+// steady returns since when, after from, the stream has used the technique without a break until
+// the last sample; false if it has not.
 func (l *timeline) steady(from time.Time, by overlay.Technique) (since time.Time, ok bool) {
 	since = from
-	var last time.Time // when it came by the technique
+	var last time.Time // when it used the technique
 	for _, s := range l.samples {
 		switch {
 		case s.At.Before(from):
@@ -117,8 +115,7 @@ func (l *timeline) steady(from time.Time, by overlay.Technique) (since time.Time
 	return since, !last.IsZero()
 }
 
-// moves returns the samples in which the stream came by another carrier than
-// before.
+// moves returns the samples in which the stream used another carrier than before.
 func (l *timeline) moves() (all []sample) {
 	last := -1
 	for _, s := range l.samples {
@@ -133,7 +130,7 @@ func (l *timeline) moves() (all []sample) {
 	return all
 }
 
-// used counts the carriers that the stream came by.
+// used counts the carriers that the stream used.
 func (l *timeline) used() int {
 	seen := map[int]bool{}
 	for _, s := range l.samples {
@@ -144,12 +141,12 @@ func (l *timeline) used() int {
 	return len(seen)
 }
 
-// recent is how long a carrier counts as one of the stream's after it brought
-// something: those of a striped stream take turns, and one that the link leaves stays
-// for longer, quiet, before it is closed.
+// recent is how long a carrier counts as one of the stream's after it carried something: those of a
+// striped stream take turns, and one that the link leaves stays open longer, idle, before it is
+// closed.
 const recent = time.Second
 
-// by returns the carriers that the stream came by of late, as of t.
+// by returns the carriers that the stream has used recently, as of t.
 func (l *timeline) by(t time.Time) []int {
 	var all []int
 	for _, s := range l.samples {
@@ -161,8 +158,7 @@ func (l *timeline) by(t time.Time) []int {
 	return slices.Compact(all)
 }
 
-// broken returns those of some carriers that were closed after t while the stream came
-// by them.
+// broken returns the carriers in some that were closed after t while the stream used them.
 func (l *timeline) broken(some []int, t time.Time) (all []int) {
 	for _, n := range some {
 		for _, s := range l.samples {

@@ -10,10 +10,10 @@ import (
 
 var epoch = time.Unix(1000, 0)
 
-// at is so many milliseconds after epoch.
+// at returns the time ms milliseconds after epoch.
 func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 
-// step is what a carrier brought by a time, every 50 ms.
+// step is what a carrier carried until a time, every 50 ms.
 type step struct {
 	until     int // ms
 	carrier   int
@@ -81,8 +81,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestWhoseEnd tells a carrier that broke while the stream came by it from one that the
-// link had left, and follows a stream over several carriers.
+// TestWhoseEnd distinguishes a carrier that broke while the stream used it from one that the link
+// had left, and follows a stream over several carriers.
 func TestWhoseEnd(t *testing.T) {
 	var l timeline
 	var before report
@@ -97,7 +97,7 @@ func TestWhoseEnd(t *testing.T) {
 			case n == 0, // always
 				n == 1 && now < 3000,                    // left, and closed later
 				n == 2 && now < 6000,                    // broken
-				n == 3 && now >= 7000 && now/50%10 == 0: // now and then
+				n == 3 && now >= 7000 && now/50%10 == 0: // at intervals
 				c.In += carries
 			}
 			c.Closed = n == 1 && now >= 5000 || n == 2 && now >= 6000
@@ -123,7 +123,7 @@ func TestWhoseEnd(t *testing.T) {
 	}
 }
 
-// A busy machine is no break; silence is, at the end too.
+// A busy machine is not a break; silence is, at the end too.
 func TestSteadyThroughPauses(t *testing.T) {
 	l := lineOf(step{1000, 0, direct}, step{1400, -1, 0}, step{2000, 0, direct})
 	if since, ok := l.steady(at(0), direct); !ok || !since.Equal(at(0)) {
@@ -142,7 +142,7 @@ func TestSteadyThroughPauses(t *testing.T) {
 	}
 }
 
-// Questions whether somebody is there, and handshakes, are no stream.
+// Keepalives and handshakes are not part of the stream.
 func TestSampleIgnoresHandshakes(t *testing.T) {
 	before := report{Carriers: []carrierState{{Number: 0, In: 100, Technique: relay}}}
 	r := report{At: at(50), Carriers: []carrierState{{Number: 0, In: 3000, Technique: relay}}}

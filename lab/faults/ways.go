@@ -9,25 +9,25 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A way is one technique between two kinds of site, of one node each.
+// A way is one technique between two kinds of site, with one node each.
 type way struct {
 	name      string
 	technique overlay.Technique // the best that the two sites have
 	from, to  string            // presets; the process at from dials and sends
 	via       bool              // the asker's gateway carries the data
-	tracked   bool              // a firewall on the way tracks connections,
-	strict    bool              // and lets nothing in of those that it has forgotten
-	datagrams bool              // the carrier is no TCP connection on the network
+	tracked   bool              // a firewall on the path tracks connections,
+	strict    bool              // and drops packets of connections that it has forgotten
+	datagrams bool              // the carrier is not a TCP connection on the network
 
 	forbidden    []overlay.Technique // at both sites
 	unprivileged bool
 }
 
-// onlyRelay leaves the techniques out that open a way where none is, in order of preference.
+// onlyRelay lists the techniques that open a path through closed firewalls, in order of preference.
 var onlyRelay = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
 
-// ways are all techniques, and a node without a route out. What races with a way's own
-// technique, and may connect sooner on a long path, is forbidden.
+// ways covers all techniques, and a node without a route out. A technique that races with a way's
+// own, and may connect sooner on a long path, is forbidden.
 var ways = []way{
 	{name: "direct", technique: overlay.Direct, from: "open", to: "open"},
 	{name: "port-range", technique: overlay.PortRange, from: "stateful-noloose", to: "port-range", tracked: true, strict: true},
@@ -59,8 +59,8 @@ func (w way) sites(multihomed bool) []lab.Site {
 	}
 }
 
-// profile changes what a site tells of itself, so that the way's technique is the
-// best that it has.
+// profile changes the declared profile of a site so that the way's technique is the best that it
+// has.
 func (w way) profile(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	p.Forbidden = w.forbidden
 	if w.unprivileged {
@@ -69,7 +69,7 @@ func (w way) profile(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	return p
 }
 
-// Techniques returns the names of what a run can break.
+// Techniques returns the names of the techniques that a run can break.
 func Techniques() []string {
 	var names []string
 	for _, w := range ways {
@@ -78,7 +78,7 @@ func Techniques() []string {
 	return names
 }
 
-// pick returns those of all whose names are in list, or all for an empty list.
+// pick returns the elements of all whose names are in list, or all for an empty list.
 func pick[T any](what string, all []T, name func(T) string, list []string) ([]T, error) {
 	if len(list) == 0 {
 		return all, nil

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// defaultMaxQueues keeps the threads few while up to eight places have a queue
-// per ordered pair.
+// defaultMaxQueues keeps the number of threads small while up to eight endpoints have a queue per
+// ordered pair.
 const defaultMaxQueues = 64
 
 // An Emulator applies Shapes to the packets of one network namespace. Its
@@ -21,16 +21,16 @@ type Emulator struct {
 	byName map[[2]string]*path
 	queues []*queue
 	rules  *rules
-	start  time.Time // what now counts from
+	start  time.Time // origin of emulator times
 
 	served atomic.Bool
 	closed sync.Once
 	mu     sync.Mutex // serialises Shape
 }
 
-// A path is a Path at work. Only the goroutine of its queue touches link.
+// A path is an active Path. Only the goroutine of its queue touches link.
 type path struct {
-	Path  // its Shape is the first one; shape holds the present one
+	Path  // its Shape is the first one; shape holds the current one
 	in    uint32
 	out   uint32
 	mtu   int // of Out
@@ -56,12 +56,11 @@ func (t *tally) late(d time.Duration) {
 	}
 }
 
-// New opens the queues and installs the rules in the network namespace of the
-// calling thread, which the caller has locked (runtime.LockOSThread) if that is
-// not the process's own. In and Out must exist there and must not be
-// replaced while the emulator lives. From then on matching packets wait for
-// Serve; call Serve or, if it will never come to that, Close. It needs
-// CAP_NET_ADMIN and CAP_NET_RAW in the namespace's user namespace.
+// New opens the queues and installs the rules in the network namespace of the calling thread, which
+// the caller has locked (runtime.LockOSThread) if that is not the process's own. In and Out must
+// exist there and must not be replaced while the emulator lives. From then on matching packets wait
+// for Serve; call Serve or, if it will not be called, Close. It needs CAP_NET_ADMIN and CAP_NET_RAW
+// in the namespace's user namespace.
 func New(paths []Path, opt Options) (*Emulator, error) {
 	if opt.MaxQueues <= 0 {
 		opt.MaxQueues = defaultMaxQueues
@@ -144,8 +143,8 @@ func (e *Emulator) addPaths(paths []Path, seed uint64) error {
 	return nil
 }
 
-// diversions returns a rule per path where each has its own queue, else a rule
-// per interface of entry: packets pass all rules in turn.
+// diversions returns a rule per path if each has its own queue, else a rule per input interface:
+// packets pass all rules in turn.
 func (e *Emulator) diversions(own bool) []diversion {
 	var to []diversion
 	seen := make(map[uint32]bool)
@@ -160,10 +159,9 @@ func (e *Emulator) diversions(own bool) []diversion {
 	return to
 }
 
-// Serve carries packets until ctx is done, which is no error, or a queue
-// fails. When it returns, its goroutines have ended, the rules are removed, the
-// packets on their way are dropped and the emulator is of no more use but for
-// Counters.
+// Serve carries packets until ctx is done, which is no error, or a queue fails. When it returns,
+// its goroutines have ended, the rules are removed, packets in transit are dropped and the emulator
+// can only be used for Counters.
 func (e *Emulator) Serve(ctx context.Context) error {
 	if e.served.Swap(true) {
 		return errors.New("wan: Serve called twice")
@@ -211,9 +209,8 @@ func (e *Emulator) release() (err error) {
 	return err
 }
 
-// Shape changes what the path from -> to does. It holds for every packet that
-// arrives after Shape has returned; those on their way keep their times, and
-// later ones do not overtake them.
+// Shape changes what the path from -> to does. It applies to every packet that arrives after Shape
+// has returned; those in transit keep their times, and later ones do not overtake them.
 func (e *Emulator) Shape(from, to string, s Shape) error {
 	p := e.byName[[2]string{from, to}]
 	if p == nil {
@@ -253,9 +250,9 @@ func (e *Emulator) Counters() []Counter {
 	return all
 }
 
-// Overruns returns how many packets the kernel dropped before telling of them,
-// because the emulator was too slow to listen. They are in no Counter; a run
-// that has any measured this machine and not the WAN it meant to.
+// Overruns returns how many packets the kernel dropped before reporting them, because the emulator
+// read too slowly. They are in no Counter; a run that has any measured this machine and not the
+// intended WAN.
 func (e *Emulator) Overruns() uint64 {
 	var n uint64
 	for _, q := range e.queues {

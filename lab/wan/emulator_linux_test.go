@@ -23,7 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 )
 
-// wait bounds everything a test waits for.
+// wait bounds every wait of a test.
 const wait = 30 * time.Second
 
 func newStar(t *testing.T, n int) *star.Star {
@@ -176,8 +176,8 @@ func TestDelayBothWays(t *testing.T) {
 	}
 }
 
-// TestNeverEarly keeps the queue busy, so that it looks at its packets at all
-// times and not only when the next one is due.
+// TestNeverEarly keeps the queue busy, so that it checks its packets at all times and not only when
+// the next one is due.
 func TestNeverEarly(t *testing.T) {
 	s := newStar(t, 2)
 	const n, delay = 300, 10 * time.Millisecond
@@ -189,7 +189,7 @@ func TestNeverEarly(t *testing.T) {
 		for i := range n {
 			sent[i].Store(int64(time.Since(epoch)))
 			a.WriteToUDPAddrPort([]byte{byte(i), byte(i >> 8)}, b.LocalAddr().(*net.UDPAddr).AddrPort())
-			time.Sleep(100 * time.Microsecond) // any pace will do
+			time.Sleep(100 * time.Microsecond) // any interval will do
 		}
 	}()
 	buf := make([]byte, 10)
@@ -221,8 +221,8 @@ func receive(t *testing.T, c *net.UDPConn, buf []byte) (int, netip.AddrPort) {
 	return n, from
 }
 
-// TestLossIsCountedExactly: what was sent is what arrived and what was counted
-// as lost, and a second run with the same seed loses the same.
+// TestLossIsCountedExactly: packets sent are packets received plus those counted as lost, and a
+// second run with the same seed loses the same.
 func TestLossIsCountedExactly(t *testing.T) {
 	const n = 2000
 	s := newStar(t, 2)
@@ -270,7 +270,7 @@ func TestLossIsCountedExactly(t *testing.T) {
 	}
 }
 
-// settled waits until n packets of a path have met their fate.
+// settled waits until the fate of n packets of a path is decided.
 func settled(t *testing.T, e *wan.Emulator, from, to string, n uint64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("fate of %d packets %s -> %s", n, from, to), func() bool {
@@ -373,8 +373,8 @@ func TestRateHoldsBack(t *testing.T) {
 	if least := time.Duration(float64(size) * 8 / rate * 1e9); time.Since(start) < least {
 		t.Errorf("%d bytes took %v, the link needs %v", size, time.Since(start), least)
 	}
-	// A stream may keep to the rate. Who does not overflows the queue, though perhaps not in
-	// one go on a machine that gives it little time.
+	// A stream may keep to the rate. One that does not overflows the queue, though possibly not at
+	// once on a machine that gives it little time.
 	loud, quiet := udp(t, s, 0), udp(t, s, 1)
 	c := counter(t, e, "h0", "h1")
 	for end := time.Now().Add(wait); c.Overflowed == 0 && time.Now().Before(end); c = counter(t, e, "h0", "h1") {
@@ -416,9 +416,8 @@ func TestCutAndRestore(t *testing.T) {
 	}
 }
 
-// TestSharedQueue has three paths with unlike delays in one queue, so that
-// packets leave it in another order than they came, and one pair that is none
-// of the emulator's.
+// TestSharedQueue has three paths with different delays in one queue, so that packets leave it in
+// another order than they arrived, and one pair that the emulator does not handle.
 func TestSharedQueue(t *testing.T) {
 	const ms = time.Millisecond
 	s := newStar(t, 4)
@@ -507,8 +506,7 @@ func TestMessagesAreWrites(t *testing.T) {
 	}
 }
 
-// TestEndLeavesNothing: after Serve or Close packets pass as before New, and
-// no descriptor is left.
+// TestEndLeavesNothing: after Serve or Close packets pass as before New, and no descriptor is left.
 func TestEndLeavesNothing(t *testing.T) {
 	s := newStar(t, 2)
 	a, b := udp(t, s, 0), udp(t, s, 1)
@@ -619,10 +617,10 @@ func inside(uid, gid int, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestAsOrdinaryUser repeats tests with no rights outside the namespace.
+// TestAsOrdinaryUser repeats tests without privileges outside the namespace.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getenv(insideEnv) != "" {
-		return // all tests run so
+		return // all tests already run that way
 	}
 	const nobody = 65534
 	cmd := inside(nobody, nobody, "-test.timeout=2m", "-test.run=^(TestDelayBothWays|TestDuplicates|TestSharedQueue|TestEndLeavesNothing)$", "-test.v")

@@ -5,7 +5,7 @@ import "time"
 // A packet is one that the kernel holds until it is due.
 type packet struct {
 	due  time.Duration
-	id   uint32 // the kernel's number for it, rising within a queue
+	id   uint32 // the kernel's number for it, ascending within a queue
 	path *path
 	copy []byte // the whole IP packet if it is to be sent twice, else nil
 }
@@ -18,8 +18,8 @@ func (p *packet) before(q *packet) bool {
 	return int32(p.id-q.id) < 0
 }
 
-// A dueHeap is a binary heap of packets, the next due first. Packets mostly
-// arrive in order of their due times, so that push seldom moves anything.
+// A dueHeap is a binary heap of packets, the next due first. Packets mostly arrive in order of
+// their due times, so push seldom moves anything.
 type dueHeap []packet
 
 func (h *dueHeap) push(p packet) {
@@ -58,12 +58,12 @@ func (h *dueHeap) pop() packet {
 	}
 }
 
-// windowMax bounds how many ids a window spans.
+// windowMax is the maximum number of ids that a window spans.
 const windowMax = 1 << 22
 
-// A window remembers which ids of a queue still await a verdict, in order of
-// arrival, so that a batch verdict, which answers every id up to the one it
-// names, is used only where all of these are settled.
+// A window remembers which ids of a queue still await a verdict, in order of arrival, so that a
+// batch verdict, which answers every id up to the one it names, is used only when all of these are
+// settled.
 type window struct {
 	base uint32 // id of ring[head]
 	n    int    // ids spanned
@@ -71,10 +71,9 @@ type window struct {
 	ring []bool // settled? length is a power of two
 }
 
-// add appends id as waiting. Ids skipped since the last one (packets the
-// kernel dropped before telling) count as settled; add returns how many. It is
-// not ok, and changes nothing, if id is not above the last one or so far above
-// that the window would span more than windowMax.
+// add appends id as waiting. Ids skipped since the last one (packets the kernel dropped before
+// reporting them) count as settled; add returns how many. It returns false, and changes nothing, if
+// id is not above the last one or so far above that the window would span more than windowMax.
 func (w *window) add(id uint32) (skipped int, ok bool) {
 	if w.ring == nil {
 		w.ring = make([]bool, 1024)
@@ -104,15 +103,15 @@ func (w *window) append(settled bool) {
 	w.n++
 }
 
-// settle marks id as answered. An id outside the window is ignored.
+// settle marks id as answered. It ignores an id outside the window.
 func (w *window) settle(id uint32) {
 	if at := int(int32(id - w.base)); at >= 0 && at < w.n {
 		w.ring[(w.head+at)&(len(w.ring)-1)] = true
 	}
 }
 
-// advance forgets the settled ids at the front. All ids up to last, and no
-// waiting one, are then below the window; ok is false if there were none.
+// advance drops the settled ids at the front. All ids up to last, and no waiting one, are then
+// below the window; ok is false if there were none.
 func (w *window) advance() (last uint32, ok bool) {
 	for w.n > 0 && w.ring[w.head] {
 		w.head = (w.head + 1) & (len(w.ring) - 1)

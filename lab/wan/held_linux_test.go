@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestHeap compares with sorting, ids that wrap included.
+// TestHeap compares with sorting, including ids that wrap.
 func TestHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -43,8 +43,8 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestWindow compares with a set of waiting ids: advance must stop exactly
-// before the least of them.
+// TestWindow compares with a set of waiting ids: advance must stop exactly before the least of
+// them.
 func TestWindow(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -101,7 +101,7 @@ func TestWindowRefusesIDsThatDoNotFollow(t *testing.T) {
 	if skipped, ok := w.add(12); !ok || skipped != 1 {
 		t.Errorf("12 after 10: skipped %d, ok %v", skipped, ok)
 	}
-	w.settle(99) // outside: nothing happens
+	w.settle(99) // outside the window: nothing happens
 	w.settle(10)
 	if last, ok := w.advance(); !ok || last != 11 {
 		t.Errorf("advanced to %d, %v; want 11", last, ok)

@@ -2,7 +2,7 @@ package wan
 
 import "encoding/binary"
 
-// A sighting is what the first bytes of an IP packet tell about it.
+// A sighting is what the first bytes of an IP packet reveal.
 type sighting struct {
 	wire     int // bytes of IP packets on the wire
 	segments int // packets on the wire
@@ -15,10 +15,9 @@ const (
 	flagPSH  = 0x08
 )
 
-// inspect looks at the first bytes, head, of an IP packet of total bytes. Only
-// if super is set may the packet be a super-packet, one that the kernel will
-// cut to mtu; the kernel does not tell into how many, so it is taken that all
-// but the last are full.
+// inspect parses the first bytes, head, of an IP packet of total bytes. Only if super is set may
+// the packet be a super-packet, one that the kernel will segment to mtu; the kernel does not say
+// into how many, so all but the last are assumed to be full.
 func inspect(head []byte, total, mtu int, super bool) sighting {
 	one := sighting{wire: total, segments: 1}
 	proto, l3, ok := ipHeader(head)
@@ -49,9 +48,8 @@ func inspect(head []byte, total, mtu int, super bool) sighting {
 	return one
 }
 
-// ipHeader returns the transport protocol of an IP packet and where its header
-// starts. It is not ok for a later fragment, an IPv6 extension header counts as
-// the protocol.
+// ipHeader returns the transport protocol of an IP packet and where its header starts. ok is false
+// for a later fragment; an IPv6 extension header counts as the protocol.
 func ipHeader(head []byte) (proto byte, length int, ok bool) {
 	if len(head) < 20 {
 		return 0, 0, false

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The messages of the kernel's nfnetlink_queue that the emulator speaks. All
-// integers of the payload are big-endian, those of the netlink and attribute
-// headers are the machine's (include/uapi/linux/netfilter/nfnetlink_queue.h).
+// The messages of the kernel's nfnetlink_queue that the emulator uses. All integers of the payload
+// are big-endian, those of the netlink and attribute headers are in the machine's order
+// (include/uapi/linux/netfilter/nfnetlink_queue.h).
 const (
 	msgPacket  = 0x0300 // a packet to decide about
 	msgVerdict = 0x0301 // the answer for one id
@@ -31,7 +31,7 @@ const (
 	cfgCmd    = 1 // command:u8 pad:u8 family:u16
 	cfgParams = 2 // bytes to copy:u32 mode:u8
 	cfgMaxLen = 3 // packets:u32
-	cfgMask   = 4 // flags meant:u32
+	cfgMask   = 4 // mask of flags:u32
 	cfgFlags  = 5 // flags:u32
 
 	cmdBind    = 1
@@ -61,7 +61,7 @@ func appendMessage(b []byte, typ, flags uint16, queue uint16) []byte {
 	return be.AppendUint16(b, queue) // resource
 }
 
-// endMessage writes the length of the message that starts at start.
+// endMessage sets the length of the message that starts at start.
 func endMessage(b []byte, start int) []byte {
 	native.PutUint32(b[start:], uint32(len(b)-start))
 	return b
@@ -92,7 +92,7 @@ func appendBind(b []byte, queue uint16) []byte {
 	return endMessage(b, start)
 }
 
-// A setting is how the kernel hands over the packets of a queue.
+// A setting is how the kernel passes on the packets of a queue.
 type setting struct {
 	copy uint32 // bytes of each packet
 	gso  bool   // super-packets stay whole
@@ -113,8 +113,8 @@ func appendSetting(b []byte, queue uint16, s setting, maxLen uint32, flags uint1
 	return endMessage(b, start)
 }
 
-// appendVerdict appends an answer: of type msgVerdict for id alone, of type
-// msgBatch for every waiting id up to it.
+// appendVerdict appends a verdict: of type msgVerdict for id alone, of type msgBatch for every
+// waiting id up to it.
 func appendVerdict(b []byte, typ, queue uint16, verdict, id uint32) []byte {
 	start := len(b)
 	b = appendMessage(b, typ, nlmRequest, queue)
@@ -134,7 +134,7 @@ type message struct {
 	head    []byte // the packet's first bytes
 	total   int    // the packet's length
 	super   bool
-	arrival time.Time // zero if the kernel does not tell
+	arrival time.Time // zero if the kernel does not report it
 }
 
 var errMessage = errors.New("malformed netlink message")
@@ -166,7 +166,7 @@ func nextMessage(b []byte) (m message, rest []byte, err error) {
 	return m, rest, err
 }
 
-// attributes decodes the attributes of a msgPacket. Unknown ones are skipped.
+// attributes decodes the attributes of a msgPacket. It skips unknown ones.
 func (m *message) attributes(b []byte) error {
 	hasID, cut := false, -1
 	for len(b) >= 4 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestGolden pins every message to the kernel, byte for byte.
+// TestGolden compares every message byte for byte with the kernel's format.
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// packetMessage is what the kernel sends for a packet cut to head.
+// packetMessage returns what the kernel sends for a packet cut to head.
 func packetMessage(id, in, out uint32, head []byte, total int, super bool) []byte {
 	b := appendMessage(nil, msgPacket, 0, 5)
 	b = appendAttr(b, attrPacketHdr, byte(id>>24), byte(id>>16), byte(id>>8), byte(id), 8, 0, 2)

@@ -14,17 +14,17 @@ import (
 const (
 	headBytes   = 64     // enough for IP and TCP headers
 	wholeBytes  = 0xffff // to send a packet again, all of it is needed
-	heldMax     = 65536  // packets a queue holds; one more is dropped and counted
+	heldMax     = 65536  // maximum packets held by a queue; further ones are dropped and counted
 	kernelMax   = 2 * heldMax
-	readBuffer  = 32 << 20 // asked of the kernel, which gives an ordinary user less
-	readAtOnce  = 128      // packets read before looking at the clock for due ones
-	flushAbove  = 32 << 10 // bytes of verdicts that go in one write
+	readBuffer  = 32 << 20 // requested from the kernel, which gives an ordinary user less
+	readAtOnce  = 128      // packets read before checking for due ones
+	flushAbove  = 32 << 10 // bytes of verdicts written at once
 	answerWait  = 5 * time.Second
 	largestRead = wholeBytes + 1024
 )
 
-// A queue is one NFQUEUE and the goroutine that reads it. New fills the first
-// block and open the second; the third belongs to run.
+// A queue is one NFQUEUE and the goroutine that reads it. New fills the first block and open the
+// second; the third belongs to run.
 type queue struct {
 	number uint16
 	start  time.Time
@@ -59,9 +59,9 @@ func (q *queue) open() (err error) {
 		return fmt.Errorf("bind netlink socket: %w", err)
 	}
 	if unix.SetsockoptInt(q.nl, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, readBuffer) != nil {
-		unix.SetsockoptInt(q.nl, unix.SOL_SOCKET, unix.SO_RCVBUF, readBuffer) // as much as there is
+		unix.SetsockoptInt(q.nl, unix.SOL_SOCKET, unix.SO_RCVBUF, readBuffer) // as much as the kernel grants
 	}
-	// A full socket is told by the gap in the ids, not by an error on read.
+	// A full socket shows as a gap in the ids, not as an error on read.
 	if err = unix.SetsockoptInt(q.nl, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return fmt.Errorf("NETLINK_NO_ENOBUFS: %w", err)
 	}
@@ -82,8 +82,8 @@ func (q *queue) open() (err error) {
 	return nil
 }
 
-// ask sends a request and waits for the kernel's acknowledgement. It is used
-// before the first packet can come.
+// ask sends a request and waits for the kernel's acknowledgement. It is used before the first
+// packet can arrive.
 func (q *queue) ask(request []byte) error {
 	if err := q.send(request); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (q *queue) wanted(p *path, s *Shape) setting {
 	return set
 }
 
-// adapt tells the kernel the setting that p's new shape needs. The caller
-// holds Emulator.mu. An error of the kernel's ends run, later.
+// adapt sends the kernel the setting that p's new shape needs. The caller must hold Emulator.mu. An
+// error of the kernel ends run later.
 func (q *queue) adapt(p *path, s *Shape) error {
 	set := q.wanted(p, s)
 	if set == q.set {
@@ -176,17 +176,16 @@ func (q *queue) close() {
 
 func (q *queue) now() time.Duration { return time.Since(q.start) }
 
-// hurry makes the calling thread prompt: the finest timers and, where the
-// process may, the highest priority, so that the programs under test do not
-// delay the packets between them. back undoes both: the thread goes back to
-// others, and ending it instead would signal children it once forked.
+// hurry makes the calling thread prompt: the finest timers and, if the process may, the highest
+// priority, so that the programs under test do not delay the packets between them. back undoes
+// both: the thread returns to the pool, because ending it would signal children it once forked.
 func hurry() (back func(), err error) {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("timer slack: %w", err)
 	}
 	const highest = -20
 	tid := unix.Gettid()
-	was, err := unix.Getpriority(unix.PRIO_PROCESS, tid) // the kernel tells 20 - nice
+	was, err := unix.Getpriority(unix.PRIO_PROCESS, tid) // the kernel returns 20 - nice
 	raised := err == nil && unix.Setpriority(unix.PRIO_PROCESS, tid, highest) == nil
 	return func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // 0 restores the default
@@ -196,8 +195,7 @@ func hurry() (back func(), err error) {
 	}, nil
 }
 
-// run reads the queue and releases packets when they are due. It keeps a
-// thread to itself.
+// run reads the queue and releases packets when they are due. It locks its goroutine to a thread.
 func (q *queue) run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -224,7 +222,7 @@ func (q *queue) run(ctx context.Context) error {
 	return nil
 }
 
-// turn releases what is due, reads what has come, and waits if nothing has.
+// turn releases due packets, reads new ones, and waits if there are none.
 func (q *queue) turn() error {
 	if err := q.releaseDue(); err != nil {
 		return err
@@ -245,8 +243,7 @@ func (q *queue) turn() error {
 	return q.poll(wait)
 }
 
-// poll waits for a message, the end, or until wait has passed if that is not
-// negative.
+// poll waits for a message, the end, or until wait has passed if that is not negative.
 func (q *queue) poll(wait time.Duration) error {
 	fds := [2]unix.PollFd{{Fd: int32(q.nl), Events: unix.POLLIN}, {Fd: int32(q.wake), Events: unix.POLLIN}}
 	var timeout *unix.Timespec
@@ -260,7 +257,7 @@ func (q *queue) poll(wait time.Duration) error {
 	return nil
 }
 
-// read takes in up to readAtOnce messages; more says that there may be others.
+// read reads up to readAtOnce messages; more reports that there may be others.
 func (q *queue) read() (more bool, err error) {
 	for range readAtOnce {
 		n, err := unix.Read(q.nl, q.buf)
@@ -286,13 +283,13 @@ func (q *queue) read() (more bool, err error) {
 	return true, nil
 }
 
-// take handles one message of the kernel's.
+// take handles one message from the kernel.
 func (q *queue) take(m *message) error {
 	switch m.typ {
 	case msgPacket:
 		return q.admit(m)
 	case msgError:
-		// ENOENT answers a verdict for a packet that went with its interface.
+		// ENOENT answers a verdict for a packet that was dropped with its interface.
 		if m.errno != 0 && unix.Errno(m.errno) != unix.ENOENT {
 			return fmt.Errorf("the kernel refused a request: %w", unix.Errno(m.errno))
 		}
@@ -300,17 +297,16 @@ func (q *queue) take(m *message) error {
 	return nil
 }
 
-// trustAge bounds how long ago the kernel may say that a packet arrived. More
-// is a clock that was set in between, and the present stands in for it.
+// trustAge is the maximum age of a kernel time stamp. If it is older, the clock was set in between,
+// and the current time is used instead.
 const trustAge = 100 * time.Millisecond
 
-// arrival returns when the packet reached the namespace, by the kernel's stamp
-// where there is one: the time until this thread woke up to read of it is then
-// part of the delay and not on top. It never decreases.
+// arrival returns when the packet reached the namespace, by the kernel's stamp if there is one: the
+// time until this thread woke up is then part of the delay and not added to it. It never decreases.
 func (q *queue) arrival(m *message) time.Duration {
 	at := q.now()
 	if !m.arrival.IsZero() {
-		// The stamp is cut to microseconds; the packet must not seem older.
+		// The stamp is truncated to microseconds; the packet must not seem older.
 		if age := time.Since(m.arrival) - time.Microsecond; age > 0 && age < trustAge {
 			at -= age
 		}
@@ -327,7 +323,7 @@ func (q *queue) admit(m *message) error {
 	}
 	q.overruns.Add(uint64(skipped))
 	p := q.paths[[2]uint32{m.in, m.out}]
-	if p == nil { // shares the queue of its interface but is none of ours
+	if p == nil { // shares the queue of its interface but has no path
 		q.free = append(q.free, m.id)
 		return nil
 	}
@@ -360,8 +356,8 @@ func (q *queue) drop(id uint32) error {
 	return q.verdict(msgVerdict, verdictDrop, id)
 }
 
-// releaseDue accepts every packet that is due, in as few verdicts as their
-// order allows, and writes all verdicts that have gathered.
+// releaseDue accepts every packet that is due, in as few verdicts as their order allows, and writes
+// all pending verdicts.
 func (q *queue) releaseDue() error {
 	now := q.now()
 	var again []packet
@@ -390,8 +386,8 @@ func (q *queue) releaseDue() error {
 	return nil
 }
 
-// acceptFree turns the ids in free into verdicts: one for all at the front of
-// the window, one each for those behind a packet that still waits.
+// acceptFree turns the ids in free into verdicts: one for all at the front of the window, one each
+// for those behind a packet that still waits.
 func (q *queue) acceptFree() error {
 	for _, id := range q.free {
 		q.window.settle(id)

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A resender puts copies of whole IP packets on their way. They leave the
-// namespace as its own output, so the forward rules do not see them again.
+// A resender sends copies of whole IP packets. They leave the namespace as its own output, so the
+// forward rules do not see them again.
 type resender struct {
-	v4, v6 int // raw sockets; v6 is -1 where the kernel has no IPv6
+	v4, v6 int // raw sockets; v6 is -1 if the kernel has no IPv6
 }
 
-// stampArrivals makes the kernel stamp packets when they arrive, which it does
-// for all as long as any socket wants stamps; fd is such a socket.
+// stampArrivals makes the kernel stamp packets when they arrive, which it does for all as long as
+// any socket wants stamps; fd is such a socket.
 func stampArrivals(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 		return fmt.Errorf("wan: SO_TIMESTAMPNS: %w", err)

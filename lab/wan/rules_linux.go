@@ -18,15 +18,15 @@ type rules struct {
 	table *nftables.Table
 }
 
-// A diversion sends what enters by interface in, and leaves by out unless that
-// is 0, to a queue.
+// A diversion sends packets that enter by interface in, and leave by out unless that is 0, to a
+// queue.
 type diversion struct {
 	in, out uint32
 	queue   uint16
 }
 
-// installRules puts the diversions into a table of that name in the calling
-// thread's namespace, replacing one that an emulator left behind.
+// installRules puts the diversions into a table of that name in the calling thread's namespace,
+// replacing one that an emulator left behind.
 func installRules(name string, to []diversion) (*rules, error) {
 	conn, err := nftables.New(nftables.AsLasting())
 	if err != nil {
@@ -39,7 +39,7 @@ func installRules(name string, to []diversion) (*rules, error) {
 	chain := conn.AddChain(&nftables.Chain{
 		Name: "forward", Table: r.table, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookForward,
-		// After the namespace's own filters: what they drop never enters the WAN.
+		// After the namespace's own filters: packets they drop never enter the WAN.
 		Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter + 10),
 	})
 	for _, d := range to {
@@ -68,8 +68,8 @@ func (d diversion) exprs() []expr.Any {
 	if d.out != 0 {
 		e = matchInterface(e, expr.MetaKeyOIF, d.out)
 	}
-	// The native queue expression is missing from many kernels' configurations;
-	// the iptables target by way of nft_compat is there wherever iptables-nft is.
+	// The native queue expression is missing from many kernels' configurations; the iptables target
+	// through nft_compat exists wherever iptables-nft does.
 	info := xt.Unknown(queueTarget(d.queue))
 	return append(e, &expr.Target{Name: "NFQUEUE", Rev: 3, Info: &info})
 }
@@ -80,8 +80,8 @@ func matchInterface(e []expr.Any, key expr.MetaKey, index uint32) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(index)})
 }
 
-// queueTarget is struct xt_NFQ_info_v3: queue:u16 queues:u16 flags:u16, padded
-// to 8 bytes. No bypass flag: without the emulator there is no WAN.
+// queueTarget returns struct xt_NFQ_info_v3: queue:u16 queues:u16 flags:u16, padded to 8 bytes. No
+// bypass flag: without the emulator there is no WAN.
 func queueTarget(queue uint16) []byte {
 	b := make([]byte, 8)
 	binary.NativeEndian.PutUint16(b, queue)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// perPacketRate is the rate, in bit/s, below which packets must come one by
-// one: a 64 KiB super-packet holds a slower link for more than a millisecond,
-// and dropping it would drop 45 packets at once.
+// perPacketRate is the rate, in bit/s, below which packets must arrive one by one: a 64 KiB
+// super-packet occupies a slower link for more than a millisecond, and dropping it would drop 45
+// packets at once.
 const perPacketRate = 500_000_000
 
-// minQueue is the least default Queue, two of the largest super-packets.
+// minQueue is the minimum default Queue, two of the largest super-packets.
 const minQueue = 128 << 10
 
-// A fate is what happens to one packet.
+// A fate is the decision about one packet.
 type fate uint8
 
 const (
@@ -23,16 +23,16 @@ const (
 	fateOverflow             // drop: the queue of the link was full
 )
 
-// A link is the state of one path between two packets. It has no clock: times
-// are durations since the emulator's start and never decrease from call to call.
+// A link is the state of one path between two packets. It has no clock: times are durations since
+// the emulator's start and never decrease from call to call.
 type link struct {
 	free time.Duration // when the last accepted packet has left the sender's end
-	last time.Duration // the latest due time handed out
+	last time.Duration // the latest due time returned
 	rng  *rand.Rand
 }
 
-// newLink returns the link of the path from -> to. Its draws depend on seed
-// and the two names only, so adding a path does not change the others' runs.
+// newLink returns the link of the path from -> to. Its random draws depend only on seed and the two
+// names, so adding a path does not change the others' runs.
 func newLink(seed uint64, from, to string) *link {
 	h := fnv.New64a()
 	h.Write([]byte(from))
@@ -79,8 +79,7 @@ func transmission(size int, rate int64) time.Duration {
 	return time.Duration(min(century, float64(size)*8*float64(time.Second)/float64(rate)))
 }
 
-// queueLimit returns the bytes that may wait for the link, the packet being
-// sent included.
+// queueLimit returns the bytes that may wait for the link, including the packet being sent.
 func (s *Shape) queueLimit() int {
 	if s.Queue > 0 {
 		return s.Queue
@@ -89,8 +88,7 @@ func (s *Shape) queueLimit() int {
 	return max(minQueue, int(min(bdp, 1<<40)))
 }
 
-// perPacket reports whether super-packets must be cut into packets before s is
-// applied to them.
+// perPacket reports whether super-packets must be segmented before s is applied to them.
 func (s *Shape) perPacket() bool {
 	return s.Rate > 0 && s.Rate < perPacketRate ||
 		s.Loss > 0 && s.Loss < 1 ||

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// slowLink is the dumb model of a link without draws: it remembers every packet and
-// works out each time from the whole history.
+// slowLink is the simple model of a link without random draws: it remembers every packet and
+// computes each time from the whole history.
 type slowLink struct {
 	shape Shape
 	sent  []modelPacket
@@ -38,7 +38,7 @@ func (m *slowLink) admit(now time.Duration, size int) (pass bool, due time.Durat
 		end = begin + took
 	}
 	due = end + m.shape.Delay
-	for _, p := range m.sent { // and nobody overtakes
+	for _, p := range m.sent { // and no packet overtakes
 		due = max(due, p.due)
 	}
 	m.sent = append(m.sent, modelPacket{size, end, due})

@@ -1,9 +1,8 @@
-// Package star builds the smallest network that has a middle: hosts in network
-// namespaces of their own around one namespace that forwards between them. The
-// emulator's tests and benchmark run on it. It knows nothing of sites,
-// firewalls or delay, and needs the rights of root in the caller's user
-// namespace. Everything is in memory: a namespace ends with its thread and its
-// sockets, so nothing survives the process.
+// Package star builds a minimal star network: hosts in network namespaces of their own around one
+// namespace that forwards between them. The emulator's tests and benchmark run on it. It knows
+// nothing of sites, firewalls or delay, and needs root privileges in the caller's user namespace.
+// Everything is in memory: a namespace ends with its thread and its sockets, so nothing survives
+// the process.
 package star
 
 import (
@@ -19,21 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Space is a network namespace and the one thread that lives in it.
+// A Space is a network namespace and the thread that runs in it.
 type Space struct {
 	jobs  chan func()
 	ended chan struct{}
 	fd    int // of the namespace, to move interfaces into it
 }
 
-// NewSpace makes a namespace with its loopback up and room for 32 MiB of TCP
-// data each way.
+// NewSpace makes a namespace with its loopback up and room for 32 MiB of TCP data in each
+// direction.
 func NewSpace() (*Space, error) {
 	s := &Space{jobs: make(chan func()), ended: make(chan struct{}), fd: -1}
 	ready := make(chan error, 1)
 	go func() { // ends with Close
 		defer close(s.ended)
-		runtime.LockOSThread() // for good: the thread must not return to other goroutines
+		runtime.LockOSThread() // permanently: the thread must not return to other goroutines
 		err := s.enter()
 		ready <- err
 		if err != nil {
@@ -72,10 +71,9 @@ func sysctl(key, value string) error {
 	return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0)
 }
 
-// Do runs f on the thread in the namespace and returns its error. Sockets that
-// f makes stay in the namespace and may be used anywhere. Name addresses as
-// literals with "tcp4" or "udp4": lookups use other threads. Do must not be
-// called after Close, nor from within f.
+// Do runs f on the thread in the namespace and returns its error. Sockets that f makes stay in the
+// namespace and may be used anywhere. f must use address literals with "tcp4" or "udp4": lookups
+// use other threads. Do must not be called after Close, nor from within f.
 func (s *Space) Do(f func() error) error {
 	done := make(chan error, 1)
 	s.jobs <- func() { done <- f() }
@@ -137,12 +135,12 @@ func New(n int) (_ *Star, err error) {
 	return s, nil
 }
 
-// upWait bounds the wait for an interface; the kernel lets a second pass
-// between rounds of looking at carriers.
+// upWait bounds the wait for an interface; the kernel checks carriers at intervals of up to a
+// second.
 const upWait = 10 * time.Second
 
-// awaitUp waits until the calling thread's interface is operational: the
-// kernel drops what is sent before.
+// awaitUp waits until the calling thread's interface is operational: the kernel drops packets sent
+// before.
 func awaitUp(name string) error {
 	for end := time.Now().Add(upWait); ; time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(name)
@@ -158,10 +156,10 @@ func awaitUp(name string) error {
 	}
 }
 
-// Port is the name of the centre's interface towards host i.
+// Port returns the name of the centre's interface towards host i.
 func Port(i int) string { return fmt.Sprintf("h%d", i) }
 
-// Addr is the address of host i.
+// Addr returns the address of host i.
 func Addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i), 2}) }
 
 // plug connects host i to the centre.
@@ -190,15 +188,14 @@ func (s *Star) plug(i int, h *Space) error {
 	})
 }
 
-// mac is the hardware address of the interface with address a.
+// mac returns the hardware address of the interface with address a.
 func mac(a netip.Addr) net.HardwareAddr {
 	b := a.As4()
 	return net.HardwareAddr{2, 0, b[0], b[1], b[2], b[3]}
 }
 
-// address gives the calling thread's interface the address a of a /24, sets it
-// up and makes it know its peer for good: nothing waits for, or is lost while,
-// the kernel asks for hardware addresses.
+// address gives the calling thread's interface the address a of a /24, sets it up and adds a
+// permanent entry for its peer, so that no packet waits for, or is lost during, address resolution.
 func address(name string, a, peer netip.Addr) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
