@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// printer writes for people, or objects for programs.
+// printer writes text for people or objects for programs.
 type printer struct {
 	w    io.Writer
 	json bool
 }
 
-// say writes a line for people.
+// say writes a line of text.
 func (p *printer) say(format string, args ...any) {
 	if !p.json {
 		fmt.Fprintf(p.w, format+"\n", args...)
 	}
 }
 
-// step tells that a part of the preparations is done.
+// step reports that a part of the preparations is done.
 func (p *printer) step(what string, since time.Time) {
 	p.say("  ready: %-40s %6.2f s", what, time.Since(since).Seconds())
 }
@@ -31,7 +31,7 @@ func (p *printer) title(title string, ranks int) {
 	p.say("\n== %s, %d ranks", title, ranks)
 }
 
-// output is where the programs' own output goes.
+// output returns the writer for the programs' own output.
 func (p *printer) output() io.Writer {
 	if p.json {
 		return io.Discard
@@ -47,8 +47,8 @@ func (p *printer) object(v any) {
 	fmt.Fprintf(p.w, "%s\n", b)
 }
 
-// links shows who connected to whom, by which technique and why: each link
-// once, as the rank that dialled it saw it, links inside a site summed up.
+// links shows which ranks connected, by which technique and why: each link once, as the rank that
+// dialled it saw it, with the links inside a site summed up.
 func (p *printer) links(program string, all []report) {
 	sort.Slice(all, func(i, j int) bool {
 		a, b := all[i], all[j]

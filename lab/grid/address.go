@@ -10,7 +10,7 @@ import (
 
 // This file says which of a host's addresses the daemons of a grid use.
 
-// addr returns where a host is reached from its site, or from everywhere for a
+// addr returns the address at which a host is reached from its site, or from everywhere for a
 // public host.
 func (g *Grid) addr(h *lab.Host) netip.Addr {
 	if g.cfg.IPv6 {
@@ -19,7 +19,7 @@ func (g *Grid) addr(h *lab.Host) netip.Addr {
 	return h.Addr()
 }
 
-// wan returns where a gateway is reached from other sites.
+// wan returns the address at which a gateway is reached from other sites.
 func (g *Grid) wan(h *lab.Host) netip.Addr {
 	if g.cfg.IPv6 {
 		return h.WANAddr6()
@@ -27,18 +27,18 @@ func (g *Grid) wan(h *lab.Host) netip.Addr {
 	return h.WANAddr()
 }
 
-// at returns addr with a port, as settings have it.
+// at returns addr with a port, in the form of settings.
 func (g *Grid) at(h *lab.Host, port uint16) string {
 	return netip.AddrPortFrom(g.addr(h), port).String()
 }
 
-// dual reports whether public daemons need both versions of IP: there is a site with
-// nothing but IPv6 among others.
+// dual reports whether public daemons need both versions of IP: one site is IPv6-only, and others
+// are not.
 func (g *Grid) dual() bool {
 	return !g.cfg.IPv6 && slices.ContainsFunc(g.Lab.Hosts(), (*lab.Host).OnlyIPv6)
 }
 
-// public is where a public host's port is, by each version of IP that is needed.
+// public returns the addresses of a public host's port, in each version of IP that is needed.
 func (g *Grid) public(h *lab.Host, port uint16) []string {
 	all := []string{g.at(h, port)}
 	if g.dual() {
@@ -47,7 +47,7 @@ func (g *Grid) public(h *lab.Host, port uint16) []string {
 	return all
 }
 
-// everywhere is what a public daemon listens on.
+// everywhere returns the address on which a public daemon listens.
 func (g *Grid) everywhere(port uint16) string {
 	if g.cfg.IPv6 || g.dual() {
 		return netip.AddrPortFrom(netip.IPv6Unspecified(), port).String()
@@ -55,8 +55,7 @@ func (g *Grid) everywhere(port uint16) string {
 	return netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()
 }
 
-// checkHosts makes sure that every host that is to run a daemon has the address
-// that it needs for that.
+// checkHosts checks that every host that is to run a daemon has the address it needs.
 func (g *Grid) checkHosts() error {
 	if !g.cfg.IPv6 {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // ProcessorTime returns how much processor time a process has used, user and system (see
-// proc_pid_stat(5)), to 10 ms; 0 for one that is not there.
+// proc_pid_stat(5)), in steps of 10 ms; 0 if the process does not exist.
 func ProcessorTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

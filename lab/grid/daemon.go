@@ -25,17 +25,17 @@ const (
 type Daemon struct {
 	Name string
 	Host *lab.Host
-	Env  []string // beside this process's, from the next Start on
+	Env  []string // in addition to this process's, from the next Start on
 	argv []string
 	log  string // file
 
-	settings string // file, or "" of what has several
+	settings string // file, or "" for a daemon with several
 
-	successor *os.Process // nil: it has not handed over; else what serves in its place
+	successor *os.Process // nil: it has not handed over; else the process that serves in its place
 
 	cmd    *lab.Cmd
 	exited chan struct{} // closed when cmd has ended
-	err    error         // how; read after exited
+	err    error         // its exit error; read after exited
 }
 
 // Start starts the daemon and waits until it is ready.
@@ -50,7 +50,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return err
 	}
 	defer ready.Close()
-	// The daemon outlives ctx, which bounds its start only.
+	// The daemon outlives ctx, which bounds only its start.
 	d.cmd = d.Host.Command(context.WithoutCancel(ctx), d.argv[0], append(d.argv[1:], "--ready-fd", "3")...)
 	d.cmd.Env = append(os.Environ(), d.Env...)
 	d.cmd.Stdout, d.cmd.Stderr = logFile, logFile
@@ -79,8 +79,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 // PID returns the daemon's process id.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Drain tells the daemon to end when it has no work left, and waits until it has
-// ended or ctx has.
+// Drain makes the daemon end when it has no work left, and waits until it has ended or ctx has.
 func (d *Daemon) Drain(ctx context.Context) error {
 	d.cmd.Process.Signal(syscall.SIGUSR1)
 	select {
@@ -95,8 +94,8 @@ func (d *Daemon) Drain(ctx context.Context) error {
 // Signal sends the daemon a signal.
 func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
 
-// HandOver has the daemon start a successor, once, and waits until that has
-// taken over. Both are the daemon from then on: Stop and Kill end what is left of them.
+// HandOver makes the daemon start a successor, once, and waits until that has taken over. Both are
+// the daemon from then on: Stop and Kill end what is left of them.
 func (d *Daemon) HandOver(ctx context.Context) error {
 	if err := d.Signal(syscall.SIGUSR2); err != nil {
 		return err
@@ -117,8 +116,7 @@ func (d *Daemon) HandOver(ctx context.Context) error {
 	}
 }
 
-// successorIn finds in a log which process was started to take over, and whether
-// it has.
+// successorIn finds in a log the process that was started to take over, and whether it has done so.
 func (d *Daemon) successorIn(log string) (pid int, over bool) {
 	for line := range strings.Lines(log) {
 		var entry struct {
@@ -154,8 +152,8 @@ func (d *Daemon) endSuccessor(s os.Signal) error {
 	return fmt.Errorf("the successor of %s did not end within %v of %v; it said:\n%s", d.Name, stopTimeout, s, d.tail())
 }
 
-// Stop asks the daemon to end and waits for it. Stopping one that does not run
-// does nothing; one that ended by itself, or had to be killed, is an error.
+// Stop asks the daemon to end and waits for it. Stopping a daemon that is not running does nothing;
+// it is an error if the daemon ended by itself, or had to be killed.
 func (d *Daemon) Stop() error {
 	if d.cmd == nil {
 		return nil
@@ -168,7 +166,7 @@ func (d *Daemon) Stop() error {
 	select {
 	case <-d.exited:
 		if handed && d.err == nil {
-			return nil // it was done with its work
+			return nil // its work was done
 		}
 		return fmt.Errorf("%s had ended by itself: %v; it said:\n%s", d.Name, d.err, d.tail())
 	default:
@@ -197,7 +195,7 @@ func (d *Daemon) Kill() {
 	}
 }
 
-// Running reports whether the daemon's process is there.
+// Running reports whether the daemon's process exists.
 func (d *Daemon) Running() bool {
 	if d.cmd == nil {
 		return false
@@ -210,7 +208,7 @@ func (d *Daemon) Running() bool {
 	}
 }
 
-// Log returns what the daemon has written.
+// Log returns the daemon's log output.
 func (d *Daemon) Log() string {
 	b, err := os.ReadFile(d.log)
 	if err != nil {
@@ -240,5 +238,5 @@ func (d *Daemon) Descriptors() (int, error) {
 
 func cut(name string) (site, host string, ok bool) { return strings.Cut(name, "/") }
 
-// safe makes a daemon's name a file's.
+// safe returns a daemon's name in a form valid for a file.
 func safe(name string) string { return strings.NewReplacer(" ", "-", "/", "-").Replace(name) }

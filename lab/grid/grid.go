@@ -1,10 +1,9 @@
-// Package grid runs a whole Isthmus in a lab: a CA, a broker, proxies, a
-// frontal on every gateway and a helper on every node, each a real process in
-// its host's network namespace, with settings files as an admin would write
-// them. Demo, benchmarks and whole-system tests stand on it.
+// Package grid runs a whole Isthmus in a lab: a CA, a broker, proxies, a frontal on every gateway
+// and a helper on every node, each a real process in its host's network namespace, with settings
+// files as an admin would write them. The demo, benchmarks and whole-system tests use it.
 //
-// It knows the daemons only from outside: their command lines, files and
-// control calls. Its state is the Grid value and the files in its folder.
+// It uses the daemons only from outside: their command lines, files and control calls. Its state is
+// the Grid value and the files in its folder.
 package grid
 
 import (
@@ -50,33 +49,30 @@ type Config struct {
 	// ("broker", "proxy p1", "frontal sitea", "helper sitea/n1") or of its kind.
 	Settings map[string]map[string]any
 
-	// Bare leaves sites without a policy and helpers without an offer, as daemons are by
-	// default: then nothing but links within sites is permitted, and no node takes a job.
-	// Helpers still have a starter, for the offers that a test makes them later.
-	// Without it every frontal has a policy that permits all links, and every helper
-	// offers one job to everybody, as far as Settings say nothing else.
+	// Bare leaves sites without a policy and helpers without an offer, which is the daemons'
+	// default: then only links within sites are permitted, and no node takes a job. Helpers still
+	// have a starter, for offers that a test makes later. Without Bare every frontal has a policy
+	// that permits all links, and every helper offers one job to all users, unless Settings say
+	// otherwise.
 	Bare bool
 
-	// Enrol has the brokers give certificates of the grid's CA for its tokens.
+	// Enrol makes the brokers issue certificates of the grid's CA for its tokens.
 	Enrol bool
 
-	// Peers gives a host ("site/host") the helpers of several nodes, by their names,
-	// in place of the one of its own: for grids of more nodes than a machine has room
-	// for hosts. Binary("helpers") runs them in one process, the daemon "helpers
-	// site/host", with a --config for each.
+	// Peers gives a host ("site/host") the helpers of several nodes, by their names, instead of its
+	// own: for grids of more nodes than a machine has room for hosts. Binary("helpers") runs them
+	// in one process, the daemon "helpers site/host", with a --config for each.
 	Peers map[string][]string
 
-	// IPv6 has all daemons use nothing but IPv6, which every host must have that
-	// runs one.
+	// IPv6 makes all daemons use only IPv6, which every host that runs one must have.
 	IPv6 bool
 
-	// Measured leaves out of a site's profile what its frontal can measure. What is
-	// left is what only an admin knows: whether nodes have a route out, where they
-	// are, which ports may be tried, and who may open raw sockets. AwaitMeasured
-	// waits for the rest.
+	// Measured omits from a site's profile everything that its frontal can measure. What remains is
+	// known only to an admin: whether nodes have a route out, where they are, which ports may be
+	// tried, and who may open raw sockets. AwaitMeasured waits for the rest.
 	Measured bool
 
-	// Profile, if not nil, replaces the profile that a site's preset has.
+	// Profile, if not nil, replaces the profile of a site's preset.
 	Profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
 }
 
@@ -90,7 +86,7 @@ type Grid struct {
 	order   []*Daemon
 	daemons map[string]*Daemon
 	sites   map[string]string // preset by site
-	helpers map[string]int    // how many, by site
+	helpers map[string]int    // number by site
 
 	starters     map[string]*Daemon // by host, where jobs have accounts of their own
 	starterOrder []*Daemon
@@ -108,7 +104,7 @@ func Start(ctx context.Context, l *lab.Lab, cfg Config) (*Grid, error) {
 		return nil, err
 	}
 	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}, helpers: map[string]int{}, starters: map[string]*Daemon{}}
-	if err := errors.Join(os.Chmod(lab.Dir(), 0o711), os.Chmod(dir, 0o711)); err != nil { // jobs come through to their folders
+	if err := errors.Join(os.Chmod(lab.Dir(), 0o711), os.Chmod(dir, 0o711)); err != nil { // jobs must be able to reach their folders
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := g.plan(); err != nil {
@@ -140,8 +136,8 @@ func (g *Grid) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
 
-// Daemon returns a daemon by name: "broker", "proxy p1", "frontal sitea",
-// "helper sitea/n1". It panics when there is none of that name.
+// Daemon returns a daemon by name: "broker", "proxy p1", "frontal sitea", "helper sitea/n1". It
+// panics if there is no such daemon.
 func (g *Grid) Daemon(name string) *Daemon {
 	d, ok := g.daemons[name]
 	if !ok {
@@ -158,7 +154,7 @@ func (g *Grid) Socket(node string) string {
 	return filepath.Join(g.dir, safe("helper "+node)+".sock")
 }
 
-// Store returns the folder in which the node service on a node keeps the files of jobs.
+// Store returns the folder in which the job agent on a node keeps the files of jobs.
 func (g *Grid) Store(node string) string {
 	return filepath.Join(g.dir, safe("store "+node))
 }
@@ -166,7 +162,7 @@ func (g *Grid) Store(node string) string {
 // Preset returns the preset of a site.
 func (g *Grid) Preset(site string) string { return g.sites[site] }
 
-// plan decides who runs where with which settings, and writes the files.
+// plan assigns daemons to hosts with their settings, and writes the files.
 func (g *Grid) plan() error {
 	if err := g.checkHosts(); err != nil {
 		return err
@@ -215,7 +211,7 @@ func (g *Grid) plan() error {
 	return nil
 }
 
-// letEnrol has a broker give certificates.
+// letEnrol makes a broker issue certificates.
 func (g *Grid) letEnrol(broker string, settings map[string]any) error {
 	dir := filepath.Join(g.dir, "issuer-"+safe(broker))
 	cert, key, err := g.ca.WriteIssuer(dir, ca.OnlineRoles, time.Now().Add(24*time.Hour))
@@ -224,7 +220,7 @@ func (g *Grid) letEnrol(broker string, settings map[string]any) error {
 	return err
 }
 
-// oneOf is a list of one as its element: so daemons read it that know no list.
+// oneOf returns a list of one as its element, for daemons that do not accept a list.
 func oneOf(list []string) any {
 	if len(list) == 1 {
 		return list[0]
@@ -232,7 +228,7 @@ func oneOf(list []string) any {
 	return list
 }
 
-// brokers names the brokers.
+// brokers returns the names of the brokers.
 func (g *Grid) brokers() []string {
 	if g.cfg.Standby == "" {
 		return []string{"broker"}
@@ -240,7 +236,7 @@ func (g *Grid) brokers() []string {
 	return []string{"broker", "broker 2"}
 }
 
-// profile returns what the frontal of a site is told about it.
+// profile returns the profile that the frontal of a site is configured with.
 func (g *Grid) profile(site, preset string) (overlay.SiteProfile, error) {
 	p, err := lab.Profile(preset)
 	if err != nil {
@@ -256,14 +252,14 @@ func (g *Grid) profile(site, preset string) (overlay.SiteProfile, error) {
 	return p, nil
 }
 
-// OverIPv6 returns the profile of a preset for daemons that use nothing but IPv6.
+// OverIPv6 returns the profile of a preset for daemons that use only IPv6.
 func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
-	p.NAT = overlay.NAT{} // it is IPv4's
-	p.IPv6 = false        // there is none besides
+	p.NAT = overlay.NAT{} // it applies to IPv4
+	p.IPv6 = false        // there is no other version
 	return p
 }
 
-// adminsPart is what of a profile cannot be measured.
+// adminsPart returns the part of a profile that cannot be measured.
 func adminsPart(p overlay.SiteProfile) map[string]any {
 	part := map[string]any{"gateway_only": p.GatewayOnly, "privileged": p.Privileged}
 	if len(p.Networks) > 0 {
@@ -278,11 +274,11 @@ func adminsPart(p overlay.SiteProfile) map[string]any {
 	return part
 }
 
-// Private are the private networks in which a lab's sites find each other: there
-// are no others that could be meant.
+// Private are the private networks in which a lab's sites reach each other: there are no others
+// with the same addresses.
 var Private = []string{"10.0.0.0/8", "100.64.0.0/10"}
 
-// networks is where other sites reach a site's nodes.
+// networks returns the networks at which other sites reach a site's nodes.
 func (g *Grid) networks(gateway *lab.Host, p overlay.SiteProfile) []netip.Prefix {
 	ip, bits := g.addr(gateway), 24
 	switch {
@@ -327,7 +323,7 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	if profile.GatewayOnly && profile.Inbound != overlay.InboundNone {
 		outside := netip.AddrPortFrom(g.wan(gateway), frontalPublic).String()
 		settings["public_listen"] = outside
-		if profile.NAT.Translates() { // what comes in is sent on to the inside address
+		if profile.NAT.Translates() { // incoming connections are forwarded to the inside address
 			settings["public_listen"] = g.at(gateway, frontalPublic)
 			settings["public_address"] = outside
 		}
@@ -377,7 +373,7 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	return nil
 }
 
-// together is one process that is all the helpers.
+// together returns one process that runs all the helpers.
 func (g *Grid) together(name string, helpers []*Daemon) *Daemon {
 	argv := g.cfg.Binary("helpers")
 	for _, d := range helpers {
@@ -386,7 +382,7 @@ func (g *Grid) together(name string, helpers []*Daemon) *Daemon {
 	return &Daemon{Name: name, Host: helpers[0].Host, argv: argv, log: filepath.Join(g.dir, safe(name)+".log")}
 }
 
-// add makes a daemon one of the grid's.
+// add adds a daemon to the grid.
 func (g *Grid) add(name string, host *lab.Host, id control.Identity, settings map[string]any) error {
 	d, err := g.daemon(name, host, id, settings)
 	if err != nil {
@@ -401,14 +397,14 @@ func (g *Grid) enrol(d *Daemon) {
 	g.daemons[d.Name] = d
 }
 
-// openPolicy is the policy of a site that permits all.
+// openPolicy is the policy of a site that permits everything.
 const openPolicy = `contact: whoever runs the lab
 rules:
 - {name: everything, effect: allow}
 `
 
-// permit completes a daemon's settings by what it needs in order to permit anything,
-// where neither those nor Bare say otherwise.
+// permit adds to a daemon's settings what it needs to permit anything, unless those or Bare say
+// otherwise.
 func (g *Grid) permit(role control.Role, settings map[string]any) error {
 	if g.cfg.Bare {
 		return nil
@@ -430,7 +426,7 @@ func (g *Grid) permit(role control.Role, settings map[string]any) error {
 	return nil
 }
 
-// over is a setting in place of another, key by key where both have keys.
+// over returns the setting is merged over was, key by key if both have keys.
 func over(was, is any) any {
 	old, both := was.(map[string]any)
 	more, ok := is.(map[string]any)
@@ -477,8 +473,7 @@ func (g *Grid) daemon(name string, host *lab.Host, id control.Identity, settings
 	}, nil
 }
 
-// Admin makes a control session with a daemon from its own host, as an admin
-// would.
+// Admin opens a control session with a daemon from the daemon's own host, as an admin would.
 func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func(), error) {
 	d := g.Daemon(name)
 	creds, err := g.ca.Credentials(control.Identity{Role: control.RoleAdmin, Name: "grid"})
@@ -488,14 +483,14 @@ func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func()
 	return dialAdmin(ctx, creds, d, g.addr(d.Host))
 }
 
-// Issue writes a certificate of this grid's CA for id, as a second daemon or a
-// misbehaving one would hold it, and returns its files. A user's names projects.
+// Issue writes a certificate of this grid's CA for id, as a second or a misbehaving daemon would
+// hold it, and returns its files. A user's certificate names projects.
 func (g *Grid) Issue(id control.Identity, notAfter time.Time, projects ...string) (ca.Files, error) {
 	return g.ca.Write(g.dir, id, notAfter, projects...)
 }
 
-// Revoke has certificates of this grid's CA count no more: it hands the broker
-// a revocation list as an admin would.
+// Revoke revokes certificates of this grid's CA: it gives the broker a revocation list as an admin
+// would.
 func (g *Grid) Revoke(ctx context.Context, ids ...control.Identity) error {
 	_, der, err := g.ca.Revoke(g.dir, ids, nil, time.Now())
 	if err != nil {

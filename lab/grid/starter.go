@@ -15,23 +15,24 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// Accounts of the jobs of each host that has a starter: none has another's, since the
-// hosts of a lab share one machine's processes.
+// Accounts for the jobs of each host that has a starter: no two hosts share one, because the hosts
+// of a lab share one machine's processes.
 const (
 	firstUID = 1900000000
 	hostUIDs = 1000
 )
 
-// severalAccounts reports whether this process may change its user: as the machine's root,
-// not as the ordinary user who is root of a namespace of their own.
+// severalAccounts reports whether this process may change its user: it can as the machine's root,
+// but not as an ordinary user who is root of a namespace.
 func severalAccounts() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	fields := bytes.Fields(text)
 	return err == nil && os.Geteuid() == 0 && (len(fields) != 3 || string(fields[2]) != "1")
 }
 
-// addStarter gives the helper of a host a starter, if it takes jobs, or may when its settings
-// are read again, and there are accounts for them. The helpers of one host share it. Settings "starter" of the Config are its, or those of its name.
+// addStarter gives the helper of a host a starter, if it takes jobs, or may after its settings are
+// reloaded, and there are accounts for them. The helpers of one host share it. The starter's
+// settings are the Config's Settings for "starter", or those for its own name.
 func (g *Grid) addStarter(host *lab.Host, settings map[string]any) error {
 	offer, _ := settings["offer"].(map[string]any)
 	if n, _ := offer["jobs"].(int); n == 0 && !g.cfg.Bare || !severalAccounts() {
@@ -68,10 +69,10 @@ func (g *Grid) addStarter(host *lab.Host, settings map[string]any) error {
 	return nil
 }
 
-// Starter returns the starter of a host; nil: jobs there have the helper's account.
+// Starter returns the starter of a host; nil: jobs there use the helper's account.
 func (g *Grid) Starter(host string) *Daemon { return g.starters[host] }
 
-// startStarters starts all starters, at once: they need nobody.
+// startStarters starts all starters concurrently: they do not depend on other daemons.
 func (g *Grid) startStarters(ctx context.Context) error {
 	errs := make([]error, len(g.starterOrder))
 	var all sync.WaitGroup

@@ -13,11 +13,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// settleTimeout bounds the time in which everybody finds everybody.
+// settleTimeout bounds the time until all daemons have found each other.
 const settleTimeout = 30 * time.Second
 
-// dialAdmin makes an admin's session with a broker or frontal at addr, from the
-// daemon's own host.
+// dialAdmin opens an admin's session with a broker or frontal at addr, from the daemon's own host.
 func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon, addr netip.Addr) (*control.Session, func(), error) {
 	role, port := control.RoleBroker, brokerPort
 	if d.Name != "broker" && d.Name != "broker 2" {
@@ -55,8 +54,8 @@ func statusOf(ctx context.Context, s *control.Session) (map[string]any, error) {
 	return status, json.Unmarshal(r.Json, &status)
 }
 
-// Settled waits until each broker that runs knows every site and proxy of the grid, and
-// every frontal its helpers.
+// Settled waits until each running broker knows every site and proxy of the grid, and every frontal
+// its helpers.
 func (g *Grid) Settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -78,7 +77,7 @@ func (g *Grid) Settled(ctx context.Context) error {
 	return nil
 }
 
-// AwaitMeasured waits until the broker knows what every site has measured of itself.
+// AwaitMeasured waits until the broker knows the measured profile of every site.
 func (g *Grid) AwaitMeasured(ctx context.Context) error {
 	var missing []string
 	err := g.until(ctx, "broker", func(st map[string]any) bool {
@@ -104,7 +103,7 @@ func unmeasured(status map[string]any) (missing []string) {
 	return missing
 }
 
-// until asks for a daemon's status until it is as wanted.
+// until polls a daemon's status until ok returns true.
 func (g *Grid) until(ctx context.Context, name string, ok func(map[string]any) bool) error {
 	s, done, err := g.Admin(ctx, name)
 	if err != nil {
@@ -127,7 +126,7 @@ func (g *Grid) until(ctx context.Context, name string, ok func(map[string]any) b
 	}
 }
 
-// length counts a list or an object of a status.
+// length returns the length of a list or an object in a status.
 func length(v any) int {
 	switch v := v.(type) {
 	case []any:

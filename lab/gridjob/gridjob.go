@@ -1,6 +1,6 @@
-// Package gridjob starts the ranks of a job at nodes of a grid that runs in a lab, as a
-// user would who has a shell at each: by `isthmus run`. It knows neither what the ranks
-// do nor how they are spoken to. It keeps no state but the file with the job's key.
+// Package gridjob starts the ranks of a job at nodes of a grid that runs in a lab, as a user with a
+// shell at each would: by `isthmus run`. It knows neither what the ranks do nor how they are
+// controlled. Its only state is the file with the job's key.
 package gridjob
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
-// Public is the site that a world has beside those that it is asked for, with the
-// broker and a proxy.
+// Public is the site that every lab has in addition to the requested ones, with the broker and a
+// proxy.
 var Public = lab.Site{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}
 
-// Up builds sites, and Public, and starts an Isthmus there. self is the command line of
-// this program, which has the daemons behind the word isthmus (isthmus-lab). The process went through
-// lab.Enter. down ends all.
+// Up builds sites, and Public, and starts an Isthmus there. self is the command line of this
+// program, which runs the daemons after the argument isthmus (isthmus-lab). The process must have
+// gone through lab.Enter. down ends everything.
 func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down func() error, err error) {
 	spec.Sites = append([]lab.Site{Public}, spec.Sites...)
 	l, err := lab.Up(ctx, spec)
@@ -37,18 +37,18 @@ func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down f
 	return g, func() error { return errors.Join(g.Close(), l.Close()) }, nil
 }
 
-// A Job is what to start where.
+// A Job describes the processes to start and their nodes.
 type Job struct {
 	Grid  *grid.Grid
-	Self  []string // command line of isthmus-lab, which has run behind the word isthmus
+	Self  []string // command line of isthmus-lab, which has run after the argument isthmus
 	Name  string
 	Nodes []string // of each rank, "site/node"
 	Argv  []string // of each rank
-	Env   []string // beside this process's own
+	Env   []string // in addition to this process's own
 }
 
-// Launchers returns a launcher for each row of ranks that are neighbours at one node, that
-// of rank 0 first; none is started. forget removes the job's key, when all have ended.
+// Launchers returns a launcher for each run of consecutive ranks at one node, that of rank 0 first;
+// none is started. forget removes the job's key when all have ended.
 func (j Job) Launchers(ctx context.Context) (all []*lab.Cmd, forget func() error, err error) {
 	key, err := jobkey.New(j.Name)
 	if err != nil {
@@ -78,7 +78,7 @@ func (j Job) Launchers(ctx context.Context) (all []*lab.Cmd, forget func() error
 	return all, func() error { return os.Remove(file.Name()) }, nil
 }
 
-// with returns a command line with more words, and leaves the first as it is.
+// with returns a command line with more arguments, without changing argv.
 func with(argv []string, words ...string) []string {
 	return append(argv[:len(argv):len(argv)], words...)
 }

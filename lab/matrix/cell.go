@@ -18,55 +18,53 @@ type Cell struct {
 	Technique string `json:"technique"`
 	Predicted string `json:"predicted"` // the first technique of the broker's plan
 
-	// DirectPossible reports whether measurements of such firewalls found a path
-	// that needs no relay, with the privileges and the version of IP that the
-	// run's daemons have.
+	// DirectPossible reports whether measurements of such firewalls found a path without a relay,
+	// with the privileges and the version of IP of the run's daemons.
 	DirectPossible bool `json:"direct_possible"`
 
 	SetupMS float64 `json:"setup_ms"` // from the dial to the authenticated link, at the dialler
 
-	// FirstMS and First are of a measured run: how long the first message took,
-	// from the wish for a link until the other end had read it, and by which
-	// technique it went. Technique is where the link ended up.
+	// FirstMS and First belong to a measured run: how long the first message took, from the request
+	// for a link until the other end had read it, and its technique. Technique is the link's final
+	// one.
 	FirstMS float64 `json:"first_ms,omitempty"`
 	First   string  `json:"first,omitempty"`
 
-	// ProxyBytes is what the proxy relayed for the pair, by its own account;
-	// ThirdPartyPackets what the wide area network carried between the two
-	// sites and anybody but each other, the broker and the proxies.
+	// ProxyBytes is what the proxy relayed for the pair, according to its log; ThirdPartyPackets
+	// what the wide area network carried between the two sites and hosts other than each other, the
+	// broker and the proxies.
 	ProxyBytes        uint64 `json:"proxy_bytes"`
 	ThirdPartyPackets uint64 `json:"third_party_packets"`
 
-	Reasons map[string]string `json:"reasons"` // for every technique, taken or left out
+	Reasons map[string]string `json:"reasons"` // for every technique, taken or rejected
 	Error   string            `json:"error"`
 
-	// Tries counts the links that were made. Only one that took another way than
-	// predicted is made again, by new processes: on a busy machine the relay may
-	// win a race that it should lose. Whatever the broker and the frontals
-	// remember of the try before stays. Everything but ThirdPartyPackets is of the
-	// last.
+	// Tries counts the links that were made. Only a link that took another path than predicted is
+	// made again, by new processes: on a busy machine the relay may win a race that it should lose.
+	// What the broker and the frontals remember of the earlier try remains. Everything but
+	// ThirdPartyPackets is of the last try.
 	Tries int `json:"tries"`
 
 	measured  bool
 	known     oracle.Pair
-	heard     map[string]string // what the broker was told of techniques that failed
+	heard     map[string]string // what the broker was told of failed techniques
 	strangers map[path]uint64   // ThirdPartyPackets by path
 }
 
 // maxTries bounds Tries.
 const maxTries = 3
 
-// newCell returns a cell with what the measurements say.
+// newCell returns a cell with the measured facts.
 func newCell(pair Pair, known oracle.Pair) Cell {
 	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}
 }
 
-// astray reports whether the link took another way than the broker predicted. A
-// link of a measured run goes where it is best.
+// astray reports whether the link took another path than the broker predicted. A link of a measured
+// run moves to the best path.
 func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted && !c.measured }
 
-// planned reports whether the first technique of the broker's plan is one that
-// works, and not the relay where there is a direct path.
+// planned reports whether the first technique of the broker's plan works, and is not the relay if
+// there is a direct path.
 func (c *Cell) planned() bool {
 	var t overlay.Technique
 	if t.UnmarshalText([]byte(c.Predicted)) != nil {
@@ -92,7 +90,7 @@ func (c *Cell) meet(strangers map[path]uint64) {
 	}
 }
 
-// Fault says what is wrong with the cell, or "".
+// Fault describes an error in the cell, or returns "".
 func (c *Cell) Fault() string {
 	var faults []string
 	blame := func(wrong bool, format string, args ...any) {
@@ -113,7 +111,7 @@ func (c *Cell) Fault() string {
 	return strings.Join(faults, "; ")
 }
 
-// judgePath holds the way that was taken against the measurements.
+// judgePath compares the path taken with the measurements.
 func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 	if !c.Connected {
 		return
@@ -130,7 +128,7 @@ func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 	blame(!c.known.Works.Has(t) && !c.known.Unsettled.Has(t), "by %v, which measurements say cannot work", t)
 }
 
-// strangeness tells who the third parties were.
+// strangeness names the third parties.
 func (c *Cell) strangeness() string {
 	var paths []string
 	for p, n := range c.strangers {
@@ -143,7 +141,7 @@ func (c *Cell) strangeness() string {
 	return " (" + strings.Join(paths, ", ") + ")"
 }
 
-// hearsay tells what the broker was told of techniques that failed.
+// hearsay describes what the broker was told of failed techniques.
 func (c *Cell) hearsay(of ...string) string {
 	var told []string
 	for _, t := range of {

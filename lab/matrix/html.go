@@ -14,7 +14,7 @@ var pageText string
 
 var page = template.Must(template.New("table").Parse(pageText))
 
-// pageCell is a cell as the page shows it.
+// pageCell is a cell as shown on the page.
 type pageCell struct {
 	*Cell
 	Color, Ink template.CSS
@@ -28,7 +28,7 @@ type pageReason struct{ Technique, Reason, Mark string }
 
 type pageRow struct {
 	Name  string
-	Cells []*pageCell // nil where there is none
+	Cells []*pageCell // nil if there is none
 }
 
 type pageLegend struct {
@@ -36,8 +36,8 @@ type pageLegend struct {
 	Color      template.CSS
 }
 
-// html writes the grid as one file that needs no other: a cell tells its
-// reasons when it is pointed at or has the focus.
+// html writes the grid as one self-contained file: a cell shows its reasons when it is hovered over
+// or has the focus.
 func (t *table) html(w io.Writer) error {
 	var data struct {
 		Title, Totals string
@@ -82,7 +82,7 @@ func newPageCell(c *Cell) *pageCell {
 	return p
 }
 
-// label is what stands in a cell: the set-up time in milliseconds.
+// label returns the text of a cell: the set-up time in milliseconds.
 func label(c *Cell) string {
 	if !c.Connected {
 		return "–"

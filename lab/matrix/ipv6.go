@@ -11,16 +11,15 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// HasIPv6 reports whether a site of that preset can do without IPv4: where IPv4
-// is not translated the lab gives IPv6 as well, and some presets have it by
-// themselves.
+// HasIPv6 reports whether a site of that preset can work without IPv4: where IPv4 is not translated
+// the lab gives IPv6 as well, and some presets include it.
 func HasIPv6(preset string) bool {
 	p, err := lab.Profile(preset)
 	return err == nil && (p.IPv6 || !p.NAT.Translates())
 }
 
-// checkFamily makes sure that a run over IPv6 is about that: that no host of the
-// lab, which all have IPv4 too, has ever sent a packet of it.
+// checkFamily checks that a run over IPv6 used only IPv6: no host of the lab, all of which also
+// have IPv4, may ever have sent an IPv4 packet.
 func (w *world) checkFamily() error {
 	if !w.IPv6 {
 		return nil
@@ -38,8 +37,8 @@ func (w *world) checkFamily() error {
 	return errors.Join(errs...)
 }
 
-// ipv4Sent returns how many packets of IPv4 a host has made itself, those to
-// itself included, but not those to groups: a gateway's bridge joins some.
+// ipv4Sent returns how many IPv4 packets a host has originated, including those to itself, but not
+// those to multicast groups: a gateway's bridge joins some.
 func ipv4Sent(h *lab.Host) (n uint64, err error) {
 	err = h.Do(func() error {
 		all, err := readCounter("snmp", "Ip:", "OutRequests")
@@ -62,8 +61,8 @@ func readCounter(file, group, name string) (uint64, error) {
 	return counter(string(table), group, name)
 }
 
-// counter returns one value of the kernel's table of network counters, in which
-// each group has a line of names and then one of values.
+// counter returns one value of the kernel's table of network counters, in which each group has a
+// line of names and then one of values.
 func counter(table, group, name string) (uint64, error) {
 	var names []string
 	for line := range strings.Lines(table) {

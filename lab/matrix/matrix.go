@@ -1,8 +1,7 @@
-// Package matrix is `isthmus-lab matrix`: it builds two sites of each kind of
-// firewall, runs a whole grid over them, connects every ordered pair of kinds,
-// and holds what happened against what the broker said beforehand, what the
-// measurements of package oracle say, and what the emulated internet counted. It
-// judges; it does not decide or connect. Its state is one lab at a time.
+// Package matrix is `isthmus-lab matrix`: it builds two sites of each kind of firewall, runs a
+// whole grid over them, connects every ordered pair of kinds, and compares the outcome with the
+// broker's prediction, the measurements of package oracle, and the counters of the emulated
+// internet. It judges; it does not decide or connect. Its state is one lab at a time.
 package matrix
 
 import (
@@ -19,33 +18,31 @@ import (
 type Options struct {
 	Presets []string      // every ordered pair of these is connected,
 	Pairs   []Pair        // or only these, if there are any
-	RTT     time.Duration // between any two places
+	RTT     time.Duration // between any two endpoints
 
-	// Binary returns the command line that runs a daemon. With Unprivileged,
-	// Confined makes of one that of the same daemon without CAP_NET_RAW, and
-	// frontals and helpers are run by it.
+	// Binary returns the command line that runs a daemon. With Unprivileged, Confined converts it
+	// to that of the same daemon without CAP_NET_RAW, and frontals and helpers are run by it.
 	Binary       func(daemon string) []string
 	Unprivileged bool
 	Confined     func(argv []string) []string
 
-	// Measured has every site measure its own firewall: nothing of it is declared.
-	// Links are made as processes of a job make them, and may move to a better path.
+	// Measured makes every site measure its own firewall: none of its profile is declared. Links
+	// are made as processes of a job make them, and may move to a better path.
 	Measured bool
 
-	// IPv6 has everything happen over IPv6, which all presets must have (HasIPv6).
+	// IPv6 makes everything use IPv6, which all presets must have (HasIPv6).
 	IPv6 bool
 
-	JSON bool      // one object per pair in place of the grid
+	JSON bool      // one object per pair instead of the grid
 	HTML string    // file for the grid as a page; "" for none
 	PNG  string    // file for the grid as a picture; "" for none
 	Out  io.Writer // the grid, or the objects
 	Err  io.Writer // progress
 }
 
-// Run connects the pairs and prints the outcome. More kinds than one lab holds
-// get several, one after the other. Pairs are connected one after the other as
-// well, so that everything that a lab counts is the pair's. The error names the
-// pairs that did not do what they should.
+// Run connects the pairs and prints the outcome. More kinds than fit in one lab are split over
+// several, one after the other. Pairs are also connected one after the other, so that everything
+// that a lab counts belongs to the pair. The error names the pairs whose outcome was wrong.
 func Run(ctx context.Context, o Options) error {
 	for _, name := range []string{o.HTML, o.PNG} {
 		if err := writable(name); err != nil {
@@ -74,7 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(r.table.verdict(), errors.Join(r.broken...), r.report())
 }
 
-// writable says early that a file cannot be written, and not after minutes.
+// writable checks at the start that a file can be written.
 func writable(name string) error {
 	if name == "" {
 		return nil
@@ -86,16 +83,16 @@ func writable(name string) error {
 	return f.Close()
 }
 
-// run is one run under way.
+// run is one run in progress.
 type run struct {
 	Options
 	table  *table
 	meter  *meter
-	broken []error // what went wrong with labs and daemons beside their pairs
+	broken []error // errors of labs and daemons in addition to those of pairs
 }
 
-// part connects the pairs of one lab. That a daemon had ended when it was to be
-// stopped is a fault of the run, but no reason not to go on to the next lab.
+// part connects the pairs of one lab. A daemon that had ended before it was stopped is a fault of
+// the run, but does not prevent the next lab.
 func (r *run) part(ctx context.Context, p part) error {
 	w, err := build(ctx, r.Options, p)
 	if err != nil {

@@ -34,7 +34,7 @@ type end struct {
 	links chan *link.Link
 }
 
-// join is a rank at a node whose mesh serves until leave is called.
+// join makes a rank at a node whose mesh serves until leave is called.
 func (w *world) join(ctx context.Context, node string, key jobkey.Key, rank uint32) (e end, leave func(), err error) {
 	e.links = make(chan *link.Link, 1)
 	if e.Rank, err = probe.Join(ctx, w.grid, node, key, rank); err != nil {
@@ -51,7 +51,7 @@ func (w *world) join(ctx context.Context, node string, key jobkey.Key, rank uint
 	}, nil
 }
 
-// link returns the end's one link.
+// link returns the end's only link.
 func (e end) link(ctx context.Context) (*link.Link, error) {
 	select {
 	case l := <-e.links:
@@ -61,8 +61,8 @@ func (e end) link(ctx context.Context) (*link.Link, error) {
 	}
 }
 
-// meet links processes of a new job at the two sites as the processes of a job
-// are, sends data both ways, and waits for the link to find its best path.
+// meet links processes of a new job at the two sites in the way of ordinary processes, sends data
+// in both directions, and waits for the link to find its best path.
 func (w *world) meet(ctx context.Context, c *Cell, key jobkey.Key) error {
 	asker, leave, err := w.join(ctx, askerSite(c.From)+"/n1", key, 0)
 	if err != nil {
@@ -115,7 +115,7 @@ func first(ctx context.Context, near, far *link.Link) error {
 	return nil
 }
 
-// awaitDirect waits for the link to be without a relay, for a while.
+// awaitDirect waits, for a limited time, for the link to be without a relay.
 func awaitDirect(ctx context.Context, l *link.Link) {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -123,7 +123,7 @@ func awaitDirect(ctx context.Context, l *link.Link) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(20 * time.Millisecond): // a link does not announce where it moved
+		case <-time.After(20 * time.Millisecond): // a link does not announce its moves
 		}
 	}
 }

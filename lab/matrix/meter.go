@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// meter shows how far the run is: on a terminal one line that changes, elsewhere
-// a line now and then.
+// meter shows the progress of the run: on a terminal one line that changes, elsewhere a line at
+// intervals.
 type meter struct {
 	w          io.Writer
 	live       bool // w is a terminal
@@ -17,7 +17,7 @@ type meter struct {
 	announceAt time.Time // of the next line elsewhere
 }
 
-// meterStep is the time between two lines where lines stay.
+// meterStep is the time between two lines if the output is not a terminal.
 const meterStep = 15 * time.Second
 
 func newMeter(w io.Writer, total int) *meter {
@@ -30,7 +30,7 @@ func newMeter(w io.Writer, total int) *meter {
 	return m
 }
 
-// say tells what is being done between pairs.
+// say reports what is done between pairs.
 func (m *meter) say(format string, args ...any) {
 	if m.live {
 		fmt.Fprintf(m.w, "\r"+format+"\x1b[K", args...)
@@ -39,7 +39,7 @@ func (m *meter) say(format string, args ...any) {
 	}
 }
 
-// next tells which pair comes now.
+// next reports which pair is next.
 func (m *meter) next(pair Pair) {
 	now := time.Now()
 	if m.live || now.After(m.announceAt) {
@@ -49,7 +49,7 @@ func (m *meter) next(pair Pair) {
 	m.n++
 }
 
-// left guesses the rest of the time from what has passed.
+// left estimates the remaining time from the elapsed time.
 func (m *meter) left(now time.Time) string {
 	if m.n < 10 {
 		return ""

@@ -2,17 +2,17 @@ package matrix
 
 import "slices"
 
-// Pair is an ordered pair of presets: who asks, and who is asked for.
+// Pair is an ordered pair of presets: the asker's and the target's.
 type Pair struct{ From, To string }
 
-// part is what is connected in one lab.
+// part is the pairs connected in one lab.
 type part struct {
-	from, to []string // presets of which there is a site that asks, or is asked for
+	from, to []string // presets with an asking or a target site
 	pairs    []Pair
 }
 
-// perLab is how many sites one lab has at most: a gateway and a node each, so
-// twice as many daemons, which a small machine still carries.
+// perLab is the maximum number of sites of one lab: a gateway and a node each, so twice as many
+// daemons, which a small machine can still run.
 const perLab = 36
 
 // square returns the parts for every ordered pair of the presets: all of them in
@@ -64,7 +64,7 @@ func (p part) with(pair Pair) part {
 	return p
 }
 
-// occurring lists the presets of pairs in the order in which they come.
+// occurring lists the presets of pairs in the order of their first occurrence.
 func occurring(pairs []Pair) []string {
 	var presets []string
 	for _, p := range pairs {

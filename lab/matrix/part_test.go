@@ -16,8 +16,8 @@ func names(n int) []string {
 	return list
 }
 
-// check makes sure that the parts hold each of the pairs once, with the sites
-// that it needs and no more than a lab has.
+// check checks that the parts contain each of the pairs once, with exactly the sites that they need
+// and no more than a lab holds.
 func check(t *testing.T, parts []part, pairs []Pair) {
 	t.Helper()
 	left := map[Pair]int{}

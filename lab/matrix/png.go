@@ -15,7 +15,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// Measures of the picture, in pixels.
+// Dimensions of the picture, in pixels.
 const (
 	cellWidth  = 58
 	cellHeight = 40
@@ -45,7 +45,7 @@ func (t *table) png(w io.Writer) error {
 	return png.Encode(w, p.img)
 }
 
-// picture is a grid while it is drawn.
+// picture is a grid being drawn.
 type picture struct {
 	*table
 	img         *image.RGBA
@@ -76,7 +76,7 @@ func newPicture(t *table) (*picture, error) {
 	return p, nil
 }
 
-// face makes a font of one size.
+// face returns a font of one size.
 func face(ttf []byte, size float64) (font.Face, error) {
 	f, err := opentype.Parse(ttf)
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *picture) legends() {
 	}
 }
 
-// write draws text whose first letter stands on (x, y).
+// write draws text whose first letter starts at (x, y).
 func write(img draw.Image, f font.Face, c color.Color, x, y int, text string) {
 	d := font.Drawer{Dst: img, Src: image.NewUniform(c), Face: f, Dot: fixed.P(x, y)}
 	d.DrawString(text)
@@ -155,15 +155,15 @@ func upward(img *image.RGBA, f font.Face, c color.Color, x, y int, text string) 
 func rgb(text string) color.RGBA {
 	c := color.RGBA{A: 255}
 	if _, err := fmt.Sscanf(text, "#%02x%02x%02x", &c.R, &c.G, &c.B); err != nil {
-		panic("matrix: color " + text + ": " + err.Error()) // they are all in this package
+		panic("matrix: color " + text + ": " + err.Error()) // all are in this package
 	}
 	return c
 }
 
-// hex is the opposite of rgb.
+// hex is the inverse of rgb.
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
-// ink returns a color that can be read on back.
+// ink returns a text color that is readable on back.
 func ink(back color.RGBA) color.RGBA {
 	if light := 299*int(back.R) + 587*int(back.G) + 114*int(back.B); light < 145_000 {
 		return paper

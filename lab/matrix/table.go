@@ -10,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// table holds the cells of a run, for people: a row for each asker and a column
-// for each target.
+// table holds the cells of a run for display: a row for each asker and a column for each target.
 type table struct {
 	title   string
 	presets []string
@@ -38,7 +37,7 @@ func newTable(o Options, pairs int) *table {
 
 func (t *table) add(c Cell) { t.cells[Pair{c.From, c.To}] = &c }
 
-// at returns a cell, or nil when the pair was not connected yet.
+// at returns a cell, or nil if the pair has not been connected yet.
 func (t *table) at(from, to string) *Cell { return t.cells[Pair{from, to}] }
 
 // each calls f with every cell, row by row.
@@ -66,16 +65,16 @@ func (t *table) verdict() error {
 	return fmt.Errorf("%d of %d pairs are not as they should be:\n  %s", len(faults), len(t.cells), strings.Join(faults, "\n  "))
 }
 
-// A legend says what stands for a technique.
+// A legend is the presentation of a technique.
 type legend struct {
 	name  string
 	mark  string // one letter, for text
-	color string // #rrggbb; told apart by people who confuse red and green as well
+	color string // #rrggbb; distinguishable with red-green colour blindness
 	count int
 	ms    float64 // median set-up
 }
 
-// The technique of a cell that is not as it should be.
+// The technique name of a cell with a fault.
 const wrong = "not as it should be"
 
 var legends = []legend{
@@ -89,7 +88,7 @@ var legends = []legend{
 	{name: wrong, mark: "!", color: "#d1343f"},
 }
 
-// legendOf returns what stands for a cell.
+// legendOf returns the legend of a cell.
 func legendOf(c *Cell) legend {
 	name := c.Technique
 	if c.Fault() != "" {
@@ -116,7 +115,7 @@ func (t *table) summary() []legend {
 	return all
 }
 
-// caption says how often a legend occurs, and how long set-up took.
+// caption states how often a legend occurs, and how long set-up took.
 func (l legend) caption() string {
 	noun := "pairs"
 	if l.count == 1 {
@@ -125,7 +124,7 @@ func (l legend) caption() string {
 	return fmt.Sprintf("%d %s, %.0f ms (median)", l.count, noun, l.ms)
 }
 
-// totals says in a line what the whole grid comes to.
+// totals sums up the whole grid in a line.
 func (t *table) totals() string {
 	var connected, possible, got, again int
 	var strangers uint64
@@ -148,8 +147,8 @@ func (t *table) totals() string {
 		connected, len(t.cells), possible, got, again, strangers, t.measuredTotals())
 }
 
-// measuredTotals says of a measured run how well was planned and how long the
-// first message took; "" of another.
+// measuredTotals describes for a measured run how good the plans were and how long the first
+// message took; "" for another run.
 func (t *table) measuredTotals() string {
 	var first []float64
 	planned := 0

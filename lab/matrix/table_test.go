@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// sample is a small table with one fault, one cell that was tried twice and one
-// that is missing.
+// sample returns a small table with one fault, one cell that was tried twice and one that is
+// missing.
 func sample(t *testing.T) *table {
 	t.Helper()
 	tab := newTable(Options{Presets: []string{"open", "nat"}, RTT: 10 * time.Millisecond}, 3)
@@ -62,8 +62,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// The page holds every cell with its reasons, asks for no other file, and takes
-// no text for markup.
+// The page contains every cell with its reasons, refers to no other file, and escapes markup in
+// text.
 func TestHTML(t *testing.T) {
 	var b strings.Builder
 	if err := sample(t).html(&b); err != nil {
@@ -88,8 +88,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// The picture has the color of each cell's technique where the cell is, and
-// text that differs from its ground.
+// The picture has the color of each cell's technique at the cell's position, and text that differs
+// from its background.
 func TestPNG(t *testing.T) {
 	var b bytes.Buffer
 	tab := sample(t)
@@ -129,8 +129,8 @@ func TestPNG(t *testing.T) {
 	}
 }
 
-// Every technique and the fault have a legend of their own, and text can be read
-// on its color: contrast as WCAG 2 counts it, 4.5 for text.
+// Every technique and the fault have a legend of their own, and text is readable on its color:
+// contrast according to WCAG 2, 4.5 for text.
 func TestLegends(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range legends {
@@ -175,7 +175,7 @@ func TestJSONKeys(t *testing.T) {
 	}
 }
 
-// A file that cannot be written is told before anything is built.
+// A file that cannot be written is reported before anything is built.
 func TestUnwritable(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "nowhere", "grid.png")
 	err := Run(t.Context(), Options{Presets: []string{"open"}, PNG: name, Out: io.Discard, Err: io.Discard})

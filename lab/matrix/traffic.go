@@ -14,9 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// relayed returns how many bytes the proxy relayed for a job, by its log. It
-// accounts for each end of a link when both have closed it, so where a link is
-// expected its two ends are waited for.
+// relayed returns how many bytes the proxy relayed for a job, according to its log. The proxy logs
+// each end of a link when both have closed it, so if a link is expected relayed waits for its two
+// ends.
 func (w *world) relayed(ctx context.Context, job overlay.JobID, expected bool) (bytes uint64, err error) {
 	for ends := 0; ; {
 		log := w.grid.Daemon("proxy proxy").Log()
@@ -33,10 +33,9 @@ func (w *world) relayed(ctx context.Context, job overlay.JobID, expected bool) (
 	}
 }
 
-// tally adds up what a proxy's log says of a job: the bytes that its ends sent,
-// and how many of them carried any. It returns how much of the log it read, which
-// is all whole lines. That bytes of another job come so late is an error: they
-// were not counted where they belong.
+// tally sums up what a proxy's log says of a job: the bytes that its ends sent, and how many of
+// them carried any. It returns how much of the log it read, which is whole lines. Bytes of another
+// job that are logged so late are an error: they were not counted with their pair.
 func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, err error) {
 	for line := range strings.Lines(log) {
 		if !strings.HasSuffix(line, "\n") {
@@ -63,17 +62,16 @@ func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, e
 	return read, nil
 }
 
-// delayedACK is how long the kernel keeps an acknowledgement back, and then some:
-// it counts 40 ms from the data on, in ticks of its clock.
+// delayedACK is how long the kernel delays an acknowledgement, with a margin: it counts 40 ms from
+// the data on, in ticks of its clock.
 const delayedACK = 50 * time.Millisecond
 
-// path is a way between two places on the wide area network.
+// path is an ordered pair of endpoints on the wide area network.
 type path struct{ from, to string }
 
-// settle returns the emulator's counters once nothing of the link is on its
-// way any more, so that its last segments are not taken for the next pair's.
-// Nothing announces that; what has been still for longer than an end may wait,
-// and some round trips, is over.
+// settle returns the emulator's counters once nothing of the link is in transit any more, so that
+// its last segments are not counted for the next pair. There is no event for that; a link that has
+// been silent for longer than an end may wait, plus some round trips, is finished.
 func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 	for {
 		before := w.lab.Traffic()
@@ -94,8 +92,8 @@ func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 	}
 }
 
-// strangers counts what the emulator carried, from before to after, between the
-// two sites and anybody who has no part in their link.
+// strangers counts what the emulator carried, from before to after, between the two sites and
+// endpoints that have no part in their link.
 func strangers(before, after []wan.Counter, a, b string) map[path]uint64 {
 	old := map[[2]string]wan.Counter{}
 	for _, t := range before {
@@ -119,17 +117,16 @@ func strangers(before, after []wan.Counter, a, b string) map[path]uint64 {
 
 func ofSite(endpoint, site string) bool { return endpoint == site || endpoint == site+"/proxy" }
 
-// forgive takes out of strange what belongs to earlier pairs: what passes, in
-// either direction, between the pair connected just before, of which a kernel may
-// have repeated or acknowledged a last segment late, and between sites that have
-// a tunnel. Hole punching leaves one for the next time, even where another
-// technique was faster, and keeps it open.
+// forgive removes from strange what belongs to earlier pairs: packets, in either direction, between
+// the pair connected just before, whose kernels may have repeated or acknowledged a last segment
+// late, and between sites that have a tunnel. Hole punching leaves a tunnel open for the next time,
+// even if another technique was faster.
 func forgive(strange map[path]uint64, earlier map[path]bool) {
 	maps.DeleteFunc(strange, func(p path, _ uint64) bool { return earlier[p] || earlier[path{p.to, p.from}] })
 }
 
-// tunnels returns between which sites daemons said that they keep a tunnel, from
-// the one that said it to its peer.
+// tunnels returns the sites between which daemons logged that they keep a tunnel, from the one that
+// logged it to its peer.
 func (w *world) tunnels() map[path]bool {
 	kept := map[path]bool{}
 	for _, d := range w.grid.Daemons() {
@@ -141,7 +138,7 @@ func (w *world) tunnels() map[path]bool {
 	return kept
 }
 
-// peersOf yields the sites that a daemon keeps a tunnel to, by its log.
+// peersOf yields the sites to which a daemon keeps a tunnel, according to its log.
 func peersOf(log string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(log) {
@@ -156,5 +153,5 @@ func peersOf(log string) iter.Seq[string] {
 	}
 }
 
-// tunnelKept is what package coordinate logs of it.
+// tunnelKept is the text that package coordinate logs for it.
 const tunnelKept = "a tunnel stays for the next time"

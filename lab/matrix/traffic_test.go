@@ -16,7 +16,7 @@ func TestStrangers(t *testing.T) {
 	before := []wan.Counter{counted("a-1", "b-2", 5), counted("a-1", "c-2", 7), counted("c-1", "c-2", 1)}
 	after := []wan.Counter{
 		counted("a-1", "b-2", 500), counted("b-2", "a-1", 400), // their own
-		counted("a-1", brokerHost, 9), counted(proxyHost, "b-2", 9), counted("b-2/proxy", "a-1", 9), // those who help
+		counted("a-1", brokerHost, 9), counted(proxyHost, "b-2", 9), counted("b-2/proxy", "a-1", 9), // broker and proxies
 		counted("a-1", "c-2", 8), counted("c-2", "b-2", 2), counted("b-2/proxy", "c-2/proxy", 4), // strangers
 		counted("c-1", "c-2", 100), counted("c-1", brokerHost, 100), // others among themselves
 	}

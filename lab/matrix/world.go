@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// volume is what is sent each way over every link, in bytes.
+// volume is the number of bytes sent in each direction over every link.
 const volume = 200_000
 
 // pairTimeout bounds one try of a cell.
@@ -33,8 +33,8 @@ const (
 	proxyPort  = 443
 )
 
-// world is one lab with a grid. A preset has the site askerSite, targetSite or
-// both, of one node each, so that a kind can also meet itself.
+// world is one lab with a grid. A preset has the site askerSite, targetSite or both, of one node
+// each, so that a kind can also be paired with itself.
 type world struct {
 	Options // of the run
 	lab     *lab.Lab
@@ -46,7 +46,7 @@ type world struct {
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
 func targetSite(preset string) string { return strings.ReplaceAll(preset, "/", "-") + "-2" }
 
-// build makes a world with sites that ask and sites that are asked for.
+// build makes a world with asking and target sites.
 func build(ctx context.Context, o Options, part part) (*world, error) {
 	spec := lab.Spec{
 		IPv6:  o.IPv6,
@@ -68,7 +68,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 	}
 	cfg := o.gridConfig()
 	if at := l.Host(proxyHost); o.Measured && at.Addr6().IsValid() {
-		// What sites know of their IPv6 they learn from somebody who has it too.
+		// Sites learn about their IPv6 from a host that has it too.
 		both := []string{netip.AddrPortFrom(at.Addr(), proxyPort).String(), netip.AddrPortFrom(at.Addr6(), proxyPort).String()}
 		cfg.Settings = map[string]map[string]any{"proxy": {"listen": both, "advertise": both}}
 	}
@@ -106,8 +106,8 @@ func (o Options) gridConfig() grid.Config {
 	return c
 }
 
-// checkPrivileges makes sure that the daemons at the sites have the capability
-// that the run is about, or have it not.
+// checkPrivileges checks that the daemons at the sites have, or do not have, the capability that
+// the run is about.
 func (w *world) checkPrivileges() error {
 	for _, d := range w.grid.Daemons() {
 		if kind, _, _ := strings.Cut(d.Name, " "); kind != "helper" && kind != "frontal" {
@@ -126,7 +126,7 @@ func (w *world) checkPrivileges() error {
 
 func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()) }
 
-// connect links a site of one kind to a site of another, again if it must.
+// connect links a site of one kind to a site of another, and again if necessary.
 func (w *world) connect(ctx context.Context, pair Pair) Cell {
 	known, err := w.known(pair)
 	c := newCell(pair, known)
@@ -152,7 +152,7 @@ func (w *world) connect(ctx context.Context, pair Pair) Cell {
 	return c
 }
 
-// try makes one link and takes all of it to account.
+// try makes one link and records everything about it.
 func (w *world) try(ctx context.Context, c *Cell) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pairTimeout, fmt.Errorf("not done after %v", pairTimeout))
 	defer cancel()
@@ -169,7 +169,7 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	a, b := askerSite(c.From), targetSite(c.To)
 	a, b = w.lab.Place(a), w.lab.Place(b)
 	strange := strangers(before, w.settle(ctx, a, b), a, b)
-	if len(strange) > 0 { // few pairs: it reads much
+	if len(strange) > 0 { // few pairs: it reads a lot
 		earlier := w.tunnels()
 		earlier[w.before] = true
 		forgive(strange, earlier)
@@ -182,8 +182,7 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	}
 }
 
-// known returns what the measurements say of a pair under the conditions of the
-// run.
+// known returns the measured facts of a pair under the conditions of the run.
 func (o Options) known(pair Pair) (oracle.Pair, error) {
 	between := oracle.Between
 	if o.IPv6 {
@@ -249,8 +248,8 @@ func (w *world) link(ctx context.Context, c *Cell, key jobkey.Key) error {
 	return nil
 }
 
-// heard returns what frontals told the broker of techniques that failed between
-// the two sites. It is for the reader of a fault; without it the fault stands.
+// heard returns what frontals told the broker of failed techniques between the two sites. It helps
+// to explain a fault; without it the fault stands.
 func (w *world) heard(ctx context.Context, c *Cell) map[string]string {
 	status, err := w.grid.Status(ctx, "broker")
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package oracle is a second opinion on which techniques can connect two kinds
-// of site: what probes of the lab's presets found, one pair of firewalls at a
-// time, before any daemon existed. It is data. It does not know the broker's
-// rules, profiles or plans, so that these can be held against it, and it keeps
-// no state.
+// Package oracle is a second opinion on which techniques can connect two kinds of site: what probes
+// of the lab's presets found, one pair of firewalls at a time, before any daemon existed. It is
+// data. It does not use the broker's rules, profiles or plans, so that these can be compared with
+// it, and it keeps no state.
 //
-// The measurements used bare sockets between network namespaces, 10 ms apart;
-// every success carried 200 kB both ways. The birthday technique, which works
-// against some symmetric NATs, is left out on purpose: it looks like scanning.
+// The measurements used bare sockets between network namespaces, 10 ms apart; every success carried
+// 200 kB both ways. The birthday technique, which works against some symmetric NATs, is
+// deliberately omitted: it looks like scanning.
 package oracle
 
 import (
@@ -54,20 +53,20 @@ func (s Set) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Pair is what is known of an asker's site and a target's. The relay is in
-// neither set: it always works. What is in neither set does not work.
+// Pair is what is known of an asker's site and a target's. The relay is in neither set: it always
+// works. Techniques in neither set do not work.
 type Pair struct {
 	// Works holds the techniques that connect the two without a relay, with
 	// CAP_NET_RAW at both ends for Traversing.
 	Works Set
 
-	// Unsettled holds techniques of which the measurements say nothing, or now this
-	// and now that, and punching where datagrams are throttled to less than any
-	// relay carries. They count for nothing when a direct path is asked for.
+	// Unsettled holds techniques that the measurements do not cover, or with varying results, and
+	// punching where datagrams are throttled to less than any relay carries. They do not count as a
+	// direct path.
 	Unsettled Set
 }
 
-// Unprivileged returns what is left without CAP_NET_RAW.
+// Unprivileged returns the pair without the techniques that need CAP_NET_RAW.
 func (p Pair) Unprivileged() Pair {
 	return Pair{p.Works.Without(overlay.Traversing), p.Unsettled.Without(overlay.Traversing)}
 }
@@ -78,9 +77,9 @@ func (p Pair) Direct() bool { return p.Works != 0 }
 // noRoute is the prefix of a kind of site whose nodes have no route out.
 const noRoute = "no-route/"
 
-// Between says what is known of processes at a site of one kind, a preset of the
-// lab, that ask for processes at a site of another. A gateway that acts for nodes
-// without a route out has the access of its site. Unknown presets are an error.
+// Between returns what is known of processes at a site of one kind, a preset of the lab, that ask
+// for processes at a site of another. A gateway that acts for nodes without a route out has the
+// access of its site. Unknown presets are an error.
 func Between(asker, target string) (Pair, error) {
 	a, err := find(asker)
 	if err != nil {
@@ -93,9 +92,8 @@ func Between(asker, target string) (Pair, error) {
 	return look(a, b), nil
 }
 
-// OverIPv6 is Between for processes that have nothing but IPv6. No gateway
-// translates that, and the rules that judge IPv4 judge it too, so that the
-// measurements tell of it. Kinds of site without IPv6 are an error.
+// OverIPv6 is Between for processes that have only IPv6. No gateway translates IPv6, and the rules
+// for IPv4 apply to it too, so the measurements cover it. Kinds of site without IPv6 are an error.
 func OverIPv6(asker, target string) (Pair, error) {
 	a, err := findSix(asker)
 	if err != nil {
@@ -108,7 +106,7 @@ func OverIPv6(asker, target string) (Pair, error) {
 	return look(a, b), nil
 }
 
-// look asks the tables about two kinds.
+// look looks two kinds up in the tables.
 func look(a, b kind) Pair {
 	var p Pair
 	if a.shared && b.shared {
@@ -135,7 +133,7 @@ func look(a, b kind) Pair {
 	case traverses(a, b) == unsettled:
 		p.Unsettled |= Of(overlay.Traversing)
 	}
-	if a.unscaled || b.unscaled { // they connect, and are given up where they carry next to nothing
+	if a.unscaled || b.unscaled { // they connect, and are abandoned because they carry almost nothing
 		crossing := Of(overlay.SimultaneousOpen) | Of(overlay.Traversing)
 		p.Unsettled |= p.Works & crossing
 		p.Works &^= crossing
@@ -143,20 +141,20 @@ func look(a, b kind) Pair {
 	return p
 }
 
-// kind is one kind of site, as far as the tables tell kinds apart.
+// kind is one kind of site, as far as the tables distinguish kinds.
 type kind struct {
 	letter   byte // its row and column in the tables
-	dgram    byte // the same for datagrams, where that is another; 0 if not
-	udp      bool // lets datagrams through; false takes from the tables what they grant
+	dgram    byte // the same for datagrams, if different; otherwise 0
+	udp      bool // lets datagrams through; false overrides the tables
 	slow     bool // throttles datagrams
 	ipv6     bool // has IPv6 addresses behind a stateful filter, and a NAT for IPv4
 	hidden   bool // nodes have no route out: their gateway acts for them
-	unscaled bool // takes window scaling out of SYNs, without which those that cross make a connection of no use
-	shared   bool // all sites of the kind are behind one NAT, which leads none of them to another
+	unscaled bool // removes window scaling from SYNs, without which connections by crossing SYNs are useless
+	shared   bool // all sites of the kind are behind one NAT, which does not hairpin
 }
 
-// kinds gives each preset of the lab its letter. Presets that the tables do not
-// name have the letter of the one whose rules they share.
+// kinds gives each preset of the lab its letter. Presets that are not in the tables have the letter
+// of the one whose rules they share.
 var kinds = map[string]kind{
 	"open":                {letter: 'O', udp: true},
 	"syn-drop":            {letter: 'S', udp: true},
@@ -178,17 +176,16 @@ var kinds = map[string]kind{
 	"http-proxy":          {letter: 'Z'},
 
 	"mtu-1400":           {letter: 'F', udp: true}, // handshakes are small; a QUIC packet fits as well
-	"nat-double":         {letter: 'N', udp: true}, // two NATs that keep ports are one
+	"nat-double":         {letter: 'N', udp: true}, // two NATs that keep ports act like one
 	"udp-slow":           {letter: 'F', udp: true, slow: true},
 	"nat-ipv6":           {letter: 'N', udp: true, ipv6: true},
 	"nat-symmetric-ipv6": {letter: 'M', udp: true, ipv6: true},
 	"syn-drop-no-udp":    {letter: 'S'},
 }
 
-// unforeseen gives the kinds that were met later the letter of the one that they
-// are like to the techniques: what is wrong with them is beside their firewall's
-// rules for addresses and ports, but for those that let out only what looks like
-// TLS, which is the relay's affair.
+// unforeseen gives the kinds met later the letter of the one that is equivalent for the techniques:
+// their problems lie outside their firewall's rules for addresses and ports, except for those that
+// let out only what looks like TLS, which concerns the relay.
 var unforeseen = map[string]kind{
 	"tls-only-443":              {letter: 'Z'},
 	"connect-tls-only":          {letter: 'Z'},
@@ -225,7 +222,7 @@ func find(preset string) (kind, error) {
 	return k, nil
 }
 
-// findSix returns the kind of a preset as it is to IPv6.
+// findSix returns the kind of a preset for IPv6.
 func findSix(preset string) (kind, error) {
 	k, err := find(preset)
 	switch {

@@ -83,10 +83,10 @@ func TestStatedFacts(t *testing.T) {
 	}
 }
 
-// Which pairs of the eighteen measured kinds have no direct path: the list by
-// hand, each pair once, for ordinary users.
+// The pairs of the eighteen measured kinds without a direct path: a list written by hand, each pair
+// once, for ordinary users.
 func TestNoDirectPath(t *testing.T) {
-	none := map[string]string{ // the kinds that a kind does not reach, itself included
+	none := map[string]string{ // the kinds that a kind does not reach, including itself
 		"http-proxy":          "all",
 		"nat-symmetric":       "stateful stateful-reject stateful-strict stateful-strict-new stateful-noloose nat nat-answers nat-random nat-symmetric no-udp egress-443",
 		"egress-443":          "nat-random nat-symmetric",
@@ -111,8 +111,8 @@ func TestNoDirectPath(t *testing.T) {
 	}
 }
 
-// Reversed is the table of direct connections mirrored, and what needs both
-// ends alike does not care who asks.
+// Reversed is the mirrored table of direct connections, and techniques that need both ends alike
+// are symmetric.
 func TestSymmetry(t *testing.T) {
 	for _, a := range lab.Presets() {
 		for _, b := range lab.Presets() {
@@ -133,7 +133,7 @@ func TestSymmetry(t *testing.T) {
 	}
 }
 
-// Every kind of site that the lab builds has a place in the tables.
+// Every kind of site that the lab builds is in the tables.
 func TestEveryPresetIsKnown(t *testing.T) {
 	for _, p := range lab.Presets() {
 		between(t, p, "open")
@@ -146,7 +146,7 @@ func TestEveryPresetIsKnown(t *testing.T) {
 	}
 }
 
-// Each kind that was met later is known, and most of them can do without a relay.
+// Each kind met later is known, and most of them work without a relay.
 func TestUnforeseenKinds(t *testing.T) {
 	for _, p := range lab.Unforeseen() {
 		if between(t, p, "open").Works == 0 && p != "tls-only-443" && p != "connect-tls-only" && p != "ipv6-only" {
@@ -172,7 +172,7 @@ func plain() []string {
 	return names
 }
 
-// profile returns what a broker is told of a preset.
+// profile returns the broker's profile of a preset.
 func profile(t *testing.T, preset string, site overlay.SiteID, privileged bool) overlay.SiteProfile {
 	t.Helper()
 	p, err := lab.Profile(preset)
@@ -183,11 +183,10 @@ func profile(t *testing.T, preset string, site overlay.SiteID, privileged bool) 
 	return p
 }
 
-// The broker's decision and the measurements agree: a plan promises nothing
-// that was seen to fail, and misses nothing that was seen to work and that it
-// needs.
+// The broker's decision and the measurements agree: a plan contains nothing that was seen to fail,
+// and omits nothing that was seen to work and that it needs.
 func TestDecisionAgrees(t *testing.T) {
-	const most = 30 // complaints that are printed
+	const most = 30 // disagreements that are printed
 	complaints := 0
 	for _, privileged := range []bool{true, false} {
 		for _, a := range lab.Presets() {
@@ -229,7 +228,7 @@ func TestDecisionAgreesOverIPv6(t *testing.T) {
 	}
 }
 
-// Over IPv6 a preset is what its filter is.
+// For IPv6 a preset is its filter.
 func TestOverIPv6(t *testing.T) {
 	for _, tc := range []struct {
 		asker, target string
@@ -261,9 +260,8 @@ func meet(t *testing.T, asker, target string, privileged bool) (Pair, overlay.Pl
 	return known, decide.Decide(profile(t, asker, "sitea", privileged), profile(t, target, "siteb", privileged))
 }
 
-// For every technique there is a pair that the matrix contains and that nothing
-// else connects without a relay. An open target can be reached by more than a
-// plain dial, but a plan has no need of more.
+// For every technique there is a pair in the matrix that nothing else connects without a relay. An
+// open target can be reached by more than a plain dial, but a plan does not need more.
 func TestEachTechniqueAlone(t *testing.T) {
 	for _, tc := range []struct {
 		only          overlay.Technique
@@ -297,7 +295,7 @@ func TestEachTechniqueAlone(t *testing.T) {
 	}
 }
 
-// disagreements holds a plan against what is known.
+// disagreements compares a plan with what is known.
 func disagreements(known Pair, plan overlay.Plan) []string {
 	var planned Set
 	for _, s := range plan.Steps {

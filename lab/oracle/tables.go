@@ -9,8 +9,8 @@ const (
 	somePorts = "P"
 )
 
-// Kinds that let a SYN out to any port. The others reach no listener of a
-// process, which is never on port 443.
+// Kinds that let a SYN out to any port. The others do not reach a process's listener, which is
+// never on port 443.
 const anywhere = "OSRFJXYLPNIECDMU"
 
 // Kinds with a NAT, for IPv4.
@@ -22,7 +22,7 @@ func dials(a, b kind) bool { return in(a, anywhere) && in(b, anyPort+somePorts) 
 // The blocks of the table of simultaneous open, in which there was no exception.
 const (
 	openBlock     = "OCD"
-	flagBlock     = "SR" // refuses bare SYNs by their flags
+	flagBlock     = "SR" // rejects bare SYNs by their flags
 	statefulBlock = "FJXYLPNIEUH"
 	symmetricNAT  = "M"
 	onlyProxy     = "Z"
@@ -46,11 +46,11 @@ func opens(a, b kind) bool {
 	return in(a, flagBlock+statefulBlock) && in(b, flagBlock+statefulBlock)
 }
 
-// owns443 reports whether a host at the site can appear outside with port 443,
-// the only one that a host at H sends to.
+// owns443 reports whether a host at the site can appear outside with port 443, the only port to
+// which a host at H sends.
 func owns443(k kind) bool { return !in(k, "EMZ") }
 
-// What is known of a technique for a pair.
+// An answer is what is known of a technique for a pair.
 type answer uint8
 
 const (
@@ -59,24 +59,24 @@ const (
 	unsettled
 )
 
-// The kinds as the table of SYN carrying tells them apart.
+// The kinds as distinguished by the table of SYN carrying.
 const (
 	letsCarriedIn = "OSCD"        // once the SYN is injected, the rest passes as for any connection
 	resets        = "RJI"         // as targets they answer the asker's own SYN with a reset, before the carried one arrives
-	stateful      = "FPUXYLNE"    // needs a packet outward first, and so an asker that lets it come in quietly
+	stateful      = "FPUXYLNE"    // needs a packet outward first, and so an asker that silently accepts it
 	quiet         = "OSFPUXYLNCE" // askers that do
 )
 
-// traverses says whether carrying the asker's SYN connects the two, at the best
-// of its levels and with CAP_NET_RAW at both ends.
+// traverses reports whether carrying the asker's SYN connects the two, at the best of its levels
+// and with CAP_NET_RAW at both ends.
 func traverses(a, b kind) answer {
 	switch {
 	case in(a, "HZ") || in(b, "HZ"):
-		return no // only what goes to one port, or to the proxy, leaves there
+		return no // only packets to one port, or to the proxy, leave there
 	case in(a, symmetricNAT):
 		return yesIf(in(b, openBlock))
 	case in(b, symmetricNAT) && in(a, openBlock):
-		return unsettled // the asker cannot know which port to dial; reversed and simultaneous open do it
+		return unsettled // the asker cannot know which port to dial; reversed and simultaneous open work
 	case in(b, symmetricNAT):
 		return no
 	case in(b, resets):
@@ -84,17 +84,16 @@ func traverses(a, b kind) answer {
 	case in(b, letsCarriedIn):
 		return yes
 	case b.hidden && in(b, "XY"):
-		// The host behind such a gateway was measured, and so was a host that drops
-		// what its own tracker calls INVALID, which failed; a gateway that is the
-		// host itself was not.
+		// The host behind such a gateway was measured, and so was a host that drops packets that
+		// its own tracker calls INVALID, which failed; a gateway that is the host itself was not.
 		return unsettled
 	case in(a, quiet):
 		return yesIf(in(b, stateful))
 	case in(a, "J") && in(b, "FXYN"):
 		return yes
 	}
-	// R and J answer the packet that comes in with a reset, and which of two
-	// packets is first decides; I and D were not measured as askers.
+	// R and J answer the incoming packet with a reset, and the result depends on which of two
+	// packets is first; I and D were not measured as askers.
 	return unsettled
 }
 
@@ -105,15 +104,15 @@ func yesIf(works bool) answer {
 	return no
 }
 
-// Kinds that a datagram can be punched through, whoever is on the other side
-// unless that is a symmetric NAT.
+// Kinds through which a datagram can be punched, whatever the other side unless that is a symmetric
+// NAT.
 const punchable = "OSRFJXYLPNIECD"
 
-// Kinds that take datagrams from a port they never wrote to: no filter, or one
-// that looks at TCP only.
+// Kinds that accept datagrams from a port they never sent to: no filter, or one that filters only
+// TCP.
 const takesAnyDatagram = "OSRCD"
 
-// forDatagrams returns the kind as it is to datagrams.
+// forDatagrams returns the kind for datagrams.
 func (k kind) forDatagrams() kind {
 	if k.dgram != 0 {
 		k.letter = k.dgram

@@ -1,11 +1,10 @@
-// Package probe puts ranks of a job into a running grid without a process
-// each: this process registers with the helpers as a rank would, dials,
-// accepts and authenticates. Daemons, sockets and firewalls are as real as
-// ever; what is left out is the program, so that a connection can be looked at
-// by itself. It is for measurements and tests; no program of a user needs it.
+// Package probe adds ranks of a job to a running grid without a process each: this process
+// registers with the helpers as a rank would, dials, accepts and authenticates. Daemons, sockets
+// and firewalls are real; only the program is omitted, so that a connection can be examined by
+// itself. The package is for measurements and tests; user programs do not need it.
 //
-// It knows the grid's sockets and the link's handshake, and nothing of why a
-// technique was taken. Its state is the Rank values.
+// It knows the grid's sockets and the link's handshake, but not why a technique was taken. Its
+// state is the Rank values.
 package probe
 
 import (
@@ -36,13 +35,13 @@ type Rank struct {
 	served   sync.WaitGroup
 }
 
-// Join registers a rank with the helper of a node, "site/node", and returns
-// when the helper has welcomed it. Leave it when done.
+// Join registers a rank with the helper of a node, "site/node", and returns when the helper has
+// welcomed it. The caller must call Leave.
 func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32) (*Rank, error) {
 	return JoinFor(ctx, g, node, key, rank, nil)
 }
 
-// JoinFor is Join of a rank that works for who signed the grant; nil is none.
+// JoinFor is Join for a rank that works for the signer of the grant; nil is none.
 func JoinFor(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32, grant []byte) (*Rank, error) {
 	name := overlay.ProcessName{Job: key.ID(), Rank: rank}
 	r := &Rank{client: local.NewClient(local.ClientConfig{Socket: g.Socket(node), Process: name, Auth: key.Auth(), Grant: grant})}
@@ -58,19 +57,19 @@ func JoinFor(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, ran
 	return r, nil
 }
 
-// Connector returns what the rank reaches others by, for a mesh of its own in
-// place of Dial and Accept. It belongs to the rank.
+// Connector returns the rank's connector, for a mesh of the caller's instead of Dial and Accept. It
+// belongs to the rank.
 func (r *Rank) Connector() overlay.Connector { return r.client }
 
-// Leave takes the rank out of the grid.
+// Leave removes the rank from the grid.
 func (r *Rank) Leave() {
 	r.client.Close()
 	r.leave()
 	r.served.Wait()
 }
 
-// Dial links this rank to another of its job. connected is when it held the
-// connection; what followed is the handshake.
+// Dial links this rank to another of its job. connected is when it held the connection; the rest of
+// the time is the handshake.
 func (r *Rank) Dial(ctx context.Context, peer uint32) (l *link.Link, connected time.Time, err error) {
 	name := overlay.ProcessName{Job: r.Identity.Process.Job, Rank: peer}
 	c, err := r.client.Dial(ctx, name, overlay.AllWays)
@@ -82,16 +81,15 @@ func (r *Rank) Dial(ctx context.Context, peer uint32) (l *link.Link, connected t
 	return l, connected, err
 }
 
-// Times are how long the dialler of a pair took.
+// Times are the durations at the dialler of a pair.
 type Times struct {
 	Connected time.Duration // until it held a connection
-	Linked    time.Duration // until both ends had proven who they are
+	Linked    time.Duration // until both ends had authenticated
 }
 
-// Accept links this rank to the next one that dials it. A dialler may try
-// several techniques at once and keep one, so the carriers that come in shake
-// hands side by side; the first that becomes a link counts, and the others are
-// closed.
+// Accept links this rank to the next one that dials it. A dialler may try several techniques at
+// once and keep one, so incoming carriers shake hands concurrently; the first that becomes a link
+// counts, and the others are closed.
 func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,7 +127,7 @@ func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
 	select {
 	case got := <-results:
 		return got.l, got.err
-	case <-ctx.Done(): // then nobody needs to report any more
+	case <-ctx.Done(): // then no goroutine needs to report any more
 		return nil, context.Cause(ctx)
 	}
 }
@@ -141,7 +139,7 @@ func Pair(ctx context.Context, from, to *Rank) (near, far *link.Link, took time.
 	return near, far, times.Linked, err
 }
 
-// PairTimed is Pair, and says how the time was spent.
+// PairTimed is Pair, and returns how the time was spent.
 func PairTimed(ctx context.Context, from, to *Rank) (near, far *link.Link, took Times, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -152,7 +150,7 @@ func PairTimed(ctx context.Context, from, to *Rank) (near, far *link.Link, took 
 	near, connected, err := from.Dial(ctx, to.Identity.Process.Rank)
 	took = Times{connected.Sub(start), time.Since(start)}
 	if err != nil {
-		cancel() // nobody will come
+		cancel() // no rank will dial
 	}
 	accepting.Wait()
 	if err != nil {
@@ -168,8 +166,8 @@ func PairTimed(ctx context.Context, from, to *Rank) (near, far *link.Link, took 
 	return near, far, took, nil
 }
 
-// Exchange sends n random bytes each way at once over a link and checks that
-// they come out the same.
+// Exchange sends n random bytes in each direction at once over a link and checks that they arrive
+// unchanged.
 func Exchange(ctx context.Context, near, far *link.Link, n int) error {
 	defer context.AfterFunc(ctx, func() {
 		near.Conn.SetDeadline(time.Unix(1, 0))
@@ -195,5 +193,5 @@ func Exchange(ctx context.Context, near, far *link.Link, n int) error {
 	return errors.Join(errs...)
 }
 
-// welcome admits every peer that proves itself.
+// welcome admits every authenticated peer.
 func welcome(*wire.Hello) error { return nil }

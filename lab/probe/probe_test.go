@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 )
 
-// A rank whom nobody dials stops waiting when it is told to, every time.
+// A rank that no other dials stops waiting when its context ends, every time.
 func TestAcceptEndsWithItsContext(t *testing.T) {
 	r := &Rank{client: local.NewClient(local.ClientConfig{Socket: filepath.Join(t.TempDir(), "nobody.sock")})}
 	defer r.client.Close()

@@ -14,11 +14,11 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// inflict lets a fault happen and returns how it is undone.
+// inflict injects a fault and returns how to undo it.
 type inflict func(ctx context.Context, g *grid.Grid, n Network) (undo func() error, err error)
 
-// faults are what can happen, by name. None of them takes the last path that two
-// sites have for longer than the fault lasts.
+// faults are the possible faults, by name. None of them removes the last path of two sites for
+// longer than the fault lasts.
 var faults = map[string]inflict{
 	"kill":    kill,
 	"freeze":  freeze,
@@ -40,14 +40,14 @@ func faultKinds() []string {
 	return names
 }
 
-// kill ends a daemon at once; it is started again.
+// kill ends a daemon at once; undo starts it again.
 func kill(ctx context.Context, g *grid.Grid, n Network) (func() error, error) {
 	d := g.Daemon(n.Fault.At)
 	d.Kill()
 	return func() error { return d.Start(ctx) }, nil
 }
 
-// freeze stops a daemon without its connections ending.
+// freeze stops a daemon without ending its connections.
 func freeze(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	d := g.Daemon(n.Fault.At)
 	return func() error { return d.Signal(syscall.SIGCONT) }, d.Signal(syscall.SIGSTOP)
@@ -56,18 +56,18 @@ func freeze(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 // cut drops everything between two sites.
 func cut(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	a, b := g.Lab.Place(n.Fault.At), g.Lab.Place(n.Fault.With)
-	if a == b { // they share a provider, and have no path of the wide area between them
+	if a == b { // they share a provider, and have no wide area path between them
 		return func() error { return nil }, nil
 	}
 	return func() error { return g.Lab.Restore(a, b) }, g.Lab.Cut(a, b)
 }
 
-// forget empties what a site's gateway tracks.
+// forget empties a site's connection tracking table.
 func forget(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	return func() error { return nil }, g.Lab.Host(n.Fault.At + "/gw").ForgetFlows()
 }
 
-// shrink makes the largest packet that leaves a site smaller.
+// shrink reduces the MTU of packets that leave a site.
 func shrink(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	set := func(bytes int) error {
 		return g.Lab.Host(n.Fault.At + "/gw").Do(func() error { return lab.SetMTU("wan0", bytes) })
@@ -75,7 +75,7 @@ func shrink(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 	return func() error { return set(1500) }, set(1300)
 }
 
-// worsen changes the paths between a site and all else.
+// worsen changes the paths between a site and all others.
 func worsen(change func(*wan.Shape)) inflict {
 	return func(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
 		site := g.Lab.Place(n.Fault.At)
@@ -103,11 +103,11 @@ func worsen(change func(*wan.Shape)) inflict {
 // isAt reports whether an end of a path is a site's gateway, or one of its uplinks.
 func isAt(site, end string) bool { return end == site || strings.HasPrefix(end, site+"/") }
 
-// happen waits until the job is there, lets the fault happen, and undoes it.
+// happen waits until the job is running, injects the fault, and undoes it.
 func (r *round) happen(ctx context.Context) error {
 	f := r.net.Fault
 	if err := pause(ctx, r.there, f.After); err != nil {
-		return nil // the job has ended, and says why
+		return nil // the job has ended, and reports why
 	}
 	undo, err := faults[f.Kind](context.WithoutCancel(ctx), r.grid, r.net)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *round) happen(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for begin, if there is one, and then for d.
+// pause waits for begin, if not nil, and then for d.
 func pause(ctx context.Context, begin <-chan struct{}, d time.Duration) error {
 	if begin != nil {
 		select {

@@ -1,9 +1,8 @@
-// Package randomnet is `isthmus-lab random`: it composes networks at random of
-// every kind of site, wide area path and fault that the lab has, one for each
-// seed, runs a whole grid there that measures its own firewalls, and a job that
-// checks every byte of an all-to-all while the fault happens. A seed gives the
-// same network each time. It judges; it does not decide or connect. Its state is
-// one lab at a time.
+// Package randomnet is `isthmus-lab random`: it composes random networks from every kind of site,
+// wide area path and fault that the lab has, one for each seed, and runs a whole grid there that
+// measures its own firewalls, and a job that checks every byte of an all-to-all while the fault
+// happens. A seed always gives the same network. The package judges; it does not decide or connect.
+// Its state is one lab at a time.
 package randomnet
 
 import (
@@ -20,7 +19,7 @@ import (
 // ranksPerSite is how many ranks of the job each site has.
 const ranksPerSite = 4
 
-// Network is one network, the job on it, and what happens to it.
+// Network is one network, the job on it, and its fault.
 type Network struct {
 	Seed    uint64 `json:"seed"`
 	Sites   []Site `json:"sites"`
@@ -37,8 +36,8 @@ type Site struct {
 	Nodes  int    `json:"nodes"` // ranksPerSite are spread over them
 }
 
-// Path is the way between two sites, the same in both directions; with To empty
-// it is from a site to everywhere else.
+// Path is the path between two sites, the same in both directions; if To is empty it is from a site
+// to all others.
 type Path struct {
 	From  string        `json:"from"`
 	To    string        `json:"to,omitempty"`
@@ -47,16 +46,16 @@ type Path struct {
 	Rate  int64         `json:"rate"` // bit/s; 0 is no limit
 }
 
-// Fault is what happens while the job runs.
+// Fault is the fault that happens while the job runs.
 type Fault struct {
 	Kind  string        `json:"kind"`
 	At    string        `json:"at"`             // a daemon, or a site
 	With  string        `json:"with,omitempty"` // the other site
-	After time.Duration `json:"after"`          // from when all ranks are there
+	After time.Duration `json:"after"`          // since all ranks have joined
 	For   time.Duration `json:"for"`
 }
 
-// String names the fault in a line.
+// String describes the fault in a line.
 func (f Fault) String() string {
 	at := f.At
 	if f.With != "" {
@@ -65,7 +64,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s %s after %v for %v", f.Kind, at, f.After, f.For)
 }
 
-// String names the network in a line.
+// String describes the network in a line.
 func (n Network) String() string {
 	var sites []string
 	for _, s := range n.Sites {
@@ -74,7 +73,7 @@ func (n Network) String() string {
 	return fmt.Sprintf("seed %d: %s; %s", n.Seed, strings.Join(sites, " "), n.Fault)
 }
 
-// presets are all kinds of site.
+// presets returns all kinds of site.
 func presets() []string { return slices.Concat(lab.Presets(), lab.Unforeseen()) }
 
 // Compose returns the network of a seed.
@@ -109,7 +108,7 @@ func path(rng *rand.Rand, from, to string) Path {
 	}
 }
 
-// fault chooses what happens to a network whose sites and proxies are chosen.
+// fault chooses the fault of a network whose sites and proxies are chosen.
 func fault(rng *rand.Rand, n Network) Fault {
 	f := Fault{
 		Kind:  pick(rng, faultKinds()),

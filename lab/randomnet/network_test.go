@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A seed always gives the same network, each is one that a lab can build, and
-// among some hundreds every kind of site and fault occurs.
+// A seed always gives the same network, each is one that a lab can build, and among some hundreds
+// every kind of site and fault occurs.
 func TestCompose(t *testing.T) {
 	kinds, faulty := map[string]bool{}, map[string]bool{}
 	for seed := range uint64(1000) {
@@ -44,7 +44,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// A node's ranks are neighbours, as launchers want them.
+// A node's ranks are consecutive, as launchers require.
 func TestRanksOfANodeAreNeighbours(t *testing.T) {
 	for seed := range uint64(100) {
 		nodes := Compose(seed).nodes()

@@ -13,13 +13,13 @@ import (
 // Options of a run.
 type Options struct {
 	First, Count uint64                         // seeds
-	Program      func(words ...string) []string // command line of this program with more words
-	JSON         bool                           // one object per seed in place of a line
+	Program      func(words ...string) []string // command line of this program with more arguments
+	JSON         bool                           // one object per seed instead of a line
 	Out          io.Writer
 }
 
-// Run plays the seeds one after the other. The error names those that failed; who
-// said what there is printed as it happens.
+// Run runs the seeds one after the other. The error names those that failed; the output of their
+// daemons and ranks is printed as it happens.
 func Run(ctx context.Context, o Options) error {
 	var failed []string
 	for seed := o.First; seed < o.First+o.Count; seed++ {

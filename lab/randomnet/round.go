@@ -23,12 +23,12 @@ import (
 const (
 	measureTimeout = 2 * time.Minute
 	jobTimeout     = 2 * time.Minute // from the start of the first rank
-	jobLasts       = 6 * time.Second // for which new exchanges begin
-	restLasts      = time.Second     // in which idle daemons are to need little
+	jobLasts       = 6 * time.Second // during which new exchanges begin
+	restLasts      = time.Second     // during which idle daemons may use little processor time
 	restMost       = 500 * time.Millisecond
 )
 
-// Outcome is what came of a seed.
+// Outcome is the result of a seed.
 type Outcome struct {
 	Network
 	OK       bool           `json:"ok"`
@@ -37,16 +37,16 @@ type Outcome struct {
 	Messages uint64         `json:"messages"`
 	Bytes    uint64         `json:"bytes"`
 	Paths    map[string]int `json:"links"` // between sites at the end, by technique
-	said     string         // who said what, of one that failed
+	said     string         // output of daemons and ranks, of a failed one
 }
 
-// round is a network that is up.
+// round is a running network.
 type round struct {
 	Options
 	net   Network
 	grid  *grid.Grid
 	dir   string        // of reports
-	there chan struct{} // closed when all ranks are
+	there chan struct{} // closed when all ranks have joined
 	said  said
 }
 
@@ -73,7 +73,7 @@ func (r *round) run(ctx context.Context, out *Outcome) (err error) {
 	}
 	settings := map[string]map[string]any{}
 	for _, p := range proxies {
-		if at := l.Host(p); at.Addr6().IsValid() { // sites learn of their IPv6 from somebody who has it too
+		if at := l.Host(p); at.Addr6().IsValid() { // sites learn about their IPv6 from a host that has it too
 			both := []string{netip.AddrPortFrom(at.Addr(), 443).String(), netip.AddrPortFrom(at.Addr6(), 443).String()}
 			settings["proxy "+strings.TrimPrefix(p, "public/")] = map[string]any{"listen": both, "advertise": both}
 		}
@@ -165,7 +165,7 @@ func (r *round) job(ctx context.Context, out *Outcome) (err error) {
 	return out.links(r.dir)
 }
 
-// take reads what rank 0 said: a line of all being there, and the totals.
+// take parses the output of rank 0: a line when all have joined, and the totals.
 func (out *Outcome) take(said []byte) error {
 	_, object, _ := bytes.Cut(said, []byte("\n"))
 	var total struct{ Messages, Bytes uint64 }
@@ -176,7 +176,7 @@ func (out *Outcome) take(said []byte) error {
 	return nil
 }
 
-// links counts by technique the links of which ranks report.
+// links counts the links that ranks report, by technique.
 func (out *Outcome) links(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -203,7 +203,7 @@ func (out *Outcome) links(dir string) error {
 	return nil
 }
 
-// rest makes sure that no daemon is busy when nothing is left to do.
+// rest checks that no daemon is busy when nothing is left to do.
 func (r *round) rest(ctx context.Context) error {
 	before := map[*grid.Daemon]time.Duration{}
 	for _, d := range r.grid.Daemons() {
@@ -221,7 +221,7 @@ func (r *round) rest(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// announced passes on what is written, and calls then once when word was.
+// announced forwards what is written, and calls then once word has been written.
 type announced struct {
 	w    *bytes.Buffer
 	word string
@@ -237,13 +237,13 @@ func (a *announced) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said collects who said what.
+// said collects output by its source.
 type said struct {
 	mu   sync.Mutex
 	text []string
 }
 
-// of returns a writer for what somebody says.
+// of returns a writer for the output of one source.
 func (s *said) of(who string) io.Writer { return speaker{s, who} }
 
 type speaker struct {
@@ -258,10 +258,10 @@ func (w speaker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastLines is how much of what a daemon logged is kept.
+// lastLines is the number of lines of a daemon's log that are kept.
 const lastLines = 20
 
-// daemons adds what daemons logged that is not mere information.
+// daemons adds what daemons logged above level info.
 func (s *said) daemons(g *grid.Grid) {
 	for _, d := range g.Daemons() {
 		var lines []string
@@ -276,7 +276,7 @@ func (s *said) daemons(g *grid.Grid) {
 	}
 }
 
-// String returns all that was said.
+// String returns all output.
 func (s *said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,7 @@
-// Package rawcap takes from a process, and from all that it starts, the right
-// to open raw sockets (CAP_NET_RAW), and tells whether one has it. The lab runs as
-// root or in a user namespace, where daemons hold every capability; by this
-// package they run there as they would without privileges. It knows nothing of
-// what it runs, and its state is that of the processes.
+// Package rawcap removes from a process, and from all that it starts, the right to open raw sockets
+// (CAP_NET_RAW), and reports whether a process has it. The lab runs as root or in a user namespace,
+// where daemons hold every capability; with this package they run there as they would without
+// privileges. It does not know what it runs, and its state is that of the processes.
 package rawcap
 
 import (
@@ -15,8 +14,8 @@ import (
 // netRaw is the number of CAP_NET_RAW (capabilities(7)).
 const netRaw = 13
 
-// Held reports whether a process has CAP_NET_RAW in effect. An error means that
-// the process is gone, or that this system does not tell.
+// Held reports whether a process has CAP_NET_RAW in effect. An error means that the process is
+// gone, or that this system cannot report it.
 func Held(pid int) (bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

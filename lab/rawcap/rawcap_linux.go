@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec becomes the program argv[0], a path, without CAP_NET_RAW: neither it nor
-// what it starts gets it back. It returns only an error. The caller needs
-// CAP_SETPCAP.
+// Exec replaces this process by the program argv[0], a path, without CAP_NET_RAW: neither it nor
+// what it starts can regain it. It returns only an error. The caller needs CAP_SETPCAP.
 func Exec(argv, env []string) error {
-	// Capabilities are the thread's, and the program gets those of the thread that
-	// starts it; the others die.
+	// Capabilities belong to the thread, and the program gets those of the thread that starts it;
+	// the others end.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_CAPBSET_DROP, netRaw, 0, 0, 0); err != nil {
 		return fmt.Errorf("dropping CAP_NET_RAW from what programs can get: %w", err)

@@ -9,8 +9,8 @@ import (
 
 const stageKey = "RAWCAP_TEST"
 
-// TestMain makes this binary the two programs of the test: one that gives the
-// capability up and starts itself again, and one that tells whether it has it.
+// TestMain makes this binary the two programs of the test: one that drops the capability and starts
+// itself again, and one that reports whether it has it.
 func TestMain(m *testing.M) {
 	switch os.Getenv(stageKey) {
 	case "":
@@ -46,7 +46,7 @@ func TestExec(t *testing.T) {
 	for stage, text := range want {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), stageKey+"="+stage)
-		out, _ := cmd.CombinedOutput() // what it printed says how it ended
+		out, _ := cmd.CombinedOutput() // its output says how it ended
 		if !strings.HasSuffix(string(out), text) {
 			t.Errorf("%s: %q, want %q", stage, out, text)
 		}
