@@ -12,7 +12,7 @@ import (
 )
 
 // Options say what to measure. The zero value of a list that makes scenarios means the
-// standard ones; see Scenarios.
+// standard ones; see the method scenarios.
 type Options struct {
 	// Self is the command line of this program; "bench coll --part" behind it makes it a
 	// rank. Element 0 is a path.

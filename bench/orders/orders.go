@@ -1,5 +1,5 @@
-// Package orders tells all ranks of a benchmark's job what to do next. The
-// benchmark writes orders, a line each, to the standard input of rank 0.
+// Package orders distributes orders to all ranks of a benchmark's job. The benchmark writes orders,
+// one per line, to the standard input of rank 0.
 package orders
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Most is how many bytes an order has at most.
+// Most is the maximum length of an order in bytes.
 const Most = 128
 
-// A Reader hands the orders out. One goroutine of each rank uses it.
+// A Reader returns the orders. One goroutine of each rank uses it.
 type Reader struct {
 	comm  *mpilib.Comm
 	tag   int
 	lines *bufio.Scanner
 }
 
-// New returns a Reader of the orders that in has, which is read at rank 0 alone. Its
-// messages have that tag.
+// New returns a Reader of the orders in in, which is read only at rank 0. Its messages have the
+// given tag.
 func New(comm *mpilib.Comm, tag int, in io.Reader) *Reader {
 	return &Reader{comm, tag, bufio.NewScanner(in)}
 }
 
-// Next returns the next order, the same on all ranks, or "" when there is none any
-// more. All make the call.
+// Next returns the next order, the same on all ranks, or "" when there are no more. All ranks must
+// call it.
 func (r *Reader) Next(ctx context.Context) (string, error) {
 	if r.comm.Rank() != 0 {
 		buf := make([]byte, Most)

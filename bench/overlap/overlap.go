@@ -1,7 +1,7 @@
-// Package overlap is `isthmus-lab bench overlap`: what a computation costs more
-// while a large message that its process has begun to send crosses the WAN. Two
-// processes, at two sites that let nobody in, of a whole grid in a lab; the sender
-// computes alone, sends alone and does both at once, in turn.
+// Package overlap is `isthmus-lab bench overlap`: by how much a computation takes longer while a
+// large message that its process has begun to send crosses the WAN. Two processes, at two sites
+// that accept no incoming connections, of a whole grid in a lab; the sender computes alone, sends
+// alone and does both at once, in turn.
 package overlap
 
 import (
@@ -26,12 +26,12 @@ type Options struct {
 	Size   int           // bytes of the message
 	RTT    time.Duration // between the sites
 	Repeat int           // how often each of the three is done
-	Self   []string      // command line of this program; "bench overlap --part" go behind it
+	Self   []string      // command line of this program, followed by "bench overlap --part"
 	JSON   bool
 	Out    io.Writer
 }
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns an error for invalid options, or nil.
 func (o Options) Check() error {
 	switch {
 	case o.Size < 1 || o.Size > 1<<30:
@@ -42,14 +42,14 @@ func (o Options) Check() error {
 	return nil
 }
 
-// maxCost is by how much a computation may take longer for a send beside it.
+// maxCost is the maximum ratio by which a concurrent send may slow a computation.
 const maxCost = 1.05
 
 // patience bounds the ranks.
 const patience = 5 * time.Minute
 
-// Run builds the sites, has two ranks measure, and prints the rows. It must run in a
-// process that went through lab.Enter. Missing the target is no error.
+// Run builds the sites, makes two ranks measure, and prints the rows. It must run in a process that
+// went through lab.Enter. Missing the target is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (o Options) job(ctx context.Context, g *grid.Grid) (t times, err error) {
 	return t, nil
 }
 
-// rows turns times into figures. The cost is the median of the turns', each of
-// which is compared with the computation just before it.
+// rows turns times into figures. The cost is the median over the turns, each of which is compared
+// with the computation just before it.
 func (o Options) rows(t times) []bench.Row {
 	params := map[string]any{"size": o.Size, "rtt_ms": float64(o.RTT.Microseconds()) / 1000, "technique": t.Technique, "cipher": t.Cipher}
 	ratios := make([]float64, len(t.Both))

@@ -17,7 +17,7 @@ func TestMeasure(t *testing.T) {
 		if len(got.Alone) != 2 || len(got.Send) != 2 || len(got.Both) != 2 {
 			return fmt.Errorf("%+v", got)
 		}
-		for i := range 2 { // the send is part of what is timed, and so is the work
+		for i := range 2 { // the timed part includes the send, and the work
 			if got.Send[i] <= 0 || got.Alone[i] < 10*got.Send[i]/100 || got.Both[i] < 20 {
 				return fmt.Errorf("%+v", got)
 			}

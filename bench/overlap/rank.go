@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// times are what each turn took, in ms.
+// times are the durations of each turn, in ms.
 type times struct {
 	Alone     []float64 `json:"alone"`    // the computation
 	Send      []float64 `json:"send"`     // Isend and Wait
@@ -26,11 +26,11 @@ type times struct {
 const (
 	messageTag = 1
 	warmUp     = 3                      // sends before anything is measured
-	minWork    = 200 * time.Millisecond // that the computation takes, or twice what a send does
+	minWork    = 200 * time.Millisecond // minimum duration of the computation, or twice that of a send
 )
 
-// Part is a rank of the job: 0 sends and computes, 1 receives. Rank 0 writes what it
-// measured to w.
+// Part runs a rank of the job: 0 sends and computes, 1 receives. Rank 0 writes its measurements to
+// w.
 func Part(ctx context.Context, w io.Writer, size, repeat int) (err error) {
 	world, err := mpilib.Init(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func measure(ctx context.Context, comm *mpilib.Comm, size, repeat int) (t times,
 	return t, s.err
 }
 
-// receive takes count messages, each one's receive posted when it says it is ready,
-// and checks the count that they begin and end with.
+// receive receives count messages, posting each receive when the rank signals that it is ready, and
+// checks the number at each message's beginning and end.
 func receive(ctx context.Context, comm *mpilib.Comm, size, count int) error {
 	buf := make([]byte, size)
 	for i := range count {
@@ -97,8 +97,8 @@ type sender struct {
 	err  error // the first
 }
 
-// time returns how many ms it takes to begin a send, if asked to, compute, and
-// complete the send.
+// time returns how many ms it takes to begin a send, if send is set, compute, and complete the
+// send.
 func (s *sender) time(send bool, work int) float64 {
 	var r *mpilib.Request
 	if send {
@@ -125,8 +125,8 @@ func (s *sender) note(err error) {
 	}
 }
 
-// calibrate returns how much work takes so many ms. The shortest of a few tries
-// counts: what else the machine does makes the others long.
+// calibrate returns the amount of work that takes ms. The shortest of a few tries counts: other
+// load makes the others longer.
 func (s *sender) calibrate(ms float64) int {
 	for work := 1; ; work *= 2 {
 		took := s.time(false, work)
@@ -143,13 +143,13 @@ func (s *sender) calibrate(ms float64) int {
 func processor() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0 // cannot be: the arguments are right
+		return 0 // cannot happen: the arguments are valid
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }
 
-// field is what is computed on; it fits a processor's first cache, so that a
-// computation disturbs and is disturbed by nothing but its processor.
+// field is the data of the computation; it fits a processor's L1 cache, so that the computation
+// competes only for its processor.
 var field [2048]float64
 
 // compute does so many rounds of work.

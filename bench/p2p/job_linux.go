@@ -26,8 +26,8 @@ var cSource []byte
 type implementation interface {
 	name() string
 
-	// start starts the job of a scenario and returns it, rank 0 or what passes
-	// orders on to it first, also with an error.
+	// start starts the job of a scenario and returns its processes, first rank 0 or the process
+	// that forwards orders to it, also with an error.
 	start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*twohosts.Process, error)
 }
 
@@ -86,7 +86,7 @@ func (f *foreign) start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*
 	return []*twohosts.Process{p}, nil
 }
 
-// mpis are the others, and how each is told what a scenario is about.
+// mpis are the other MPIs, and their arguments for a scenario.
 var mpis = []struct {
 	peermpi.MPI
 	args func(f *foreign, s *scenario) []string
@@ -95,11 +95,11 @@ var mpis = []struct {
 	{peermpi.MPICH, mpichArgs},
 }
 
-// oneEach is how launchers are told the hosts.
+// oneEach is the launchers' list of hosts.
 var oneEach = fmt.Sprintf("%v:1,%v:1", twohosts.LeftAddr, twohosts.RightAddr)
 
-// openMPIArgs choose the transport that a scenario is about, and let the ranks
-// move between processors as ours do.
+// openMPIArgs choose the transport of a scenario, and let the ranks move between processors as ours
+// do.
 func openMPIArgs(f *foreign, s *scenario) []string {
 	hosts := twohosts.Network.String()
 	args := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "oob_tcp_if_include", hosts}
@@ -125,7 +125,7 @@ func mpichArgs(f *foreign, s *scenario) []string {
 		"-iface", twohosts.WireName, "-genv", "UCX_TLS", "tcp,self")
 }
 
-// hostsOf are those of a wire.
+// hostsOf returns the hosts of a wire.
 func hostsOf(w *twohosts.Wire) (hosts []peermpi.Host, err error) {
 	for _, at := range []struct {
 		space *star.Space
@@ -141,10 +141,10 @@ func hostsOf(w *twohosts.Wire) (hosts []peermpi.Host, err error) {
 	return hosts, nil
 }
 
-// joinBound is how long a job may take to start.
+// joinBound is the timeout for a job's start.
 const joinBound = 30 * time.Second
 
-// orderBound is how long an order may take: many times what the slowest does.
+// orderBound is the timeout of an order: many times what the slowest takes.
 const orderBound = time.Minute
 
 // A job is an implementation's ranks.
@@ -175,7 +175,7 @@ func newJob(ctx context.Context, c implementation, s *scenario, w *twohosts.Wire
 	return j, nil
 }
 
-// do has the job carry out an order and returns the answer.
+// do makes the job carry out an order and returns the answer.
 func (j *job) do(order string) (ns float64, err error) {
 	if err := j.all[0].Tell(order); err != nil {
 		return 0, err

@@ -15,25 +15,25 @@ type Options struct {
 	// Part's role. Element 0 is a path.
 	Self []string
 
-	Peers  []string       // whom to compare with, of PeerNames; those that are not installed are left out
+	Peers  []string       // implementations to compare with, of PeerNames; those that are not installed are skipped
 	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/IMPLEMENTATION; nil is all
 	Repeat int            // rounds of each figure; 7 if 0
-	For    time.Duration  // how long an implementation is measured at a time, about; 100 ms if 0
+	For    time.Duration  // approximate duration of an implementation's turn; 100 ms if 0
 	JSON   bool
-	Err    io.Writer // for people to see what goes on; not nil
+	Err    io.Writer // progress messages; not nil
 }
 
-// The implementations, as rows and orders call them.
+// The names of the implementations in rows and orders.
 const (
 	nameOurs    = "isthmus"
 	nameOpenMPI = "openmpi"
 	nameMPICH   = "mpich"
 )
 
-// PeerNames are whom ours can be compared with.
+// PeerNames returns the implementations that ours can be compared with.
 func PeerNames() []string { return []string{nameOpenMPI, nameMPICH} }
 
-// ParsePeers reads a list of PeerNames between commas, or "none".
+// ParsePeers parses a comma-separated list of PeerNames, or "none".
 func ParsePeers(text string) ([]string, error) {
 	if text == "none" {
 		return nil, nil

@@ -16,7 +16,7 @@ type scenario struct {
 	figures []figure
 }
 
-// A kind is what a figure tells.
+// A kind is the quantity that a figure measures.
 type kind string
 
 const (
@@ -27,8 +27,8 @@ const (
 	barrier       kind = "barrier"         // of all ranks, in us
 )
 
-// window is how many messages are under way at once where many are: as in the
-// OSU benchmarks, sender and receiver start that many and wait for all.
+// window is the number of messages in flight at once for bandwidth and rate: as in the OSU
+// benchmarks, sender and receiver start that many and wait for all.
 const window = 64
 
 // A figure is something to measure with every implementation.
@@ -42,7 +42,7 @@ const (
 	mib = 1 << 20
 )
 
-// pairFigures are those of two ranks.
+// pairFigures returns the figures of two ranks.
 func pairFigures() []figure {
 	var all []figure
 	for _, size := range []int{0, 1, 8, 64, kib, 8 * kib, 64 * kib, 256 * kib, mib, 4 * mib} {
@@ -60,12 +60,12 @@ var scenarios = []scenario{
 	{name: "oversubscribed", ranks: 4, oneCPU: true, figures: []figure{{ringHop, 1}, {barrier, 0}}},
 }
 
-// key is what Options.Only is matched with.
+// key returns the string that Options.Only is matched against.
 func key(s *scenario, f figure, implementation string) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, implementation)
 }
 
-// order is what rank 0 is told, in the language of rank.go.
+// order returns the order for rank 0, in the language of rank.go.
 func (f figure) order(count int) string {
 	what := map[kind]string{
 		halfRoundTrip: orderTrips, bandwidth: orderStream, messageRate: orderStream, ringHop: orderRing, barrier: orderBarrier,
@@ -73,7 +73,7 @@ func (f figure) order(count int) string {
 	return fmt.Sprintf("%s %d %d", what, f.size, count)
 }
 
-// value turns the answer to an order, in ns, into the figure's unit.
+// value converts the answer to an order, in ns, to the figure's unit.
 func (f figure) value(s *scenario, ns float64) float64 {
 	switch f.kind {
 	case halfRoundTrip:
@@ -100,10 +100,10 @@ func (f figure) unit() string {
 	}
 }
 
-// moreIsBetter says which of two values is the better one.
+// moreIsBetter reports whether a larger value is better.
 func (f figure) moreIsBetter() bool { return f.kind == bandwidth || f.kind == messageRate }
 
-// payload is how many bytes an order of count sends between the ranks at least.
+// payload returns the minimum number of bytes that an order of count sends between the ranks.
 func (f figure) payload(count int) uint64 {
 	each := uint64(f.size)
 	switch f.kind {
@@ -115,22 +115,22 @@ func (f figure) payload(count int) uint64 {
 	return each * uint64(count)
 }
 
-// maxCount bounds how many messages, or windows of them, an order asks for.
+// maxCount is the maximum number of messages, or windows of them, of an order.
 const maxCount = 1 << 20
 
-// countFor is the count that takes about d when one takes ns.
+// countFor returns the count that takes about d if one takes ns.
 func countFor(d time.Duration, ns float64) int {
 	return int(min(max(1, float64(d)/max(ns, 1)), maxCount))
 }
 
-// A series is what one implementation did, a value per round.
+// A series is the result of one implementation, a value per round.
 type series struct {
 	values  []float64 // in the figure's unit
 	version string    // of the implementation; empty for ours
 }
 
-// rows are the rows of a figure; runs holds all who took part, asked are those
-// whose rows are asked for.
+// rows returns the rows of a figure; runs holds all participants, asked are those whose rows are
+// requested.
 func rows(s *scenario, f figure, runs map[string]*series, asked []string, congestion string) []bench.Row {
 	var all []bench.Row
 	for _, name := range asked {
@@ -158,9 +158,8 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 	return all
 }
 
-// better is whom ours is compared with: the better of the others that took
-// part. Where ranks share a processor it is Open MPI, which has a setting for
-// that and which the target names.
+// better returns what ours is compared with: the better of the other participants. If ranks share a
+// processor it is Open MPI, which has a setting for that and which the target names.
 func better(s *scenario, f figure, runs map[string]*series) string {
 	if s.oneCPU && runs[nameOpenMPI] != nil {
 		return nameOpenMPI
@@ -178,8 +177,8 @@ func better(s *scenario, f figure, runs map[string]*series) string {
 	return best
 }
 
-// judge gives ours the target that it has in a figure, if any, and if those
-// are there that it was set for.
+// judge gives ours its target in a figure, if any, provided that the implementations for which it
+// was set take part.
 func judge(row bench.Row, s *scenario, f figure, runs map[string]*series) bench.Row {
 	switch {
 	case s.oneCPU:

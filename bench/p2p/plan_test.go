@@ -88,8 +88,8 @@ func every(values map[string]float64) map[string]*series {
 	return runs
 }
 
-// Every target there is, and what it is compared with. Ours is exactly as good
-// as MPICH, and Open MPI is half as good where more is better, else twice.
+// Every target, and what it is compared with. Ours is exactly as good as MPICH, and Open MPI is
+// half as good (half the value where more is better, else twice).
 func TestTargets(t *testing.T) {
 	var got []string
 	for i := range scenarios {

@@ -20,18 +20,16 @@ import (
 //
 //	ready RANKS VERSION
 //
-// when it has joined, passes every line of its input on to the other ranks,
-// and all carry it out:
+// when it has joined, forwards every line of its input to the other ranks, and all carry it out:
 //
 //	trips SIZE COUNT     a message goes from rank 0 to rank 1 and back
 //	stream SIZE COUNT    windows of messages go from rank 0 to rank 1, and a byte back after all
 //	ring SIZE COUNT      a message goes round all ranks
 //	barrier 0 COUNT      all ranks wait for each other
 //
-// It answers "ok NS": how long one of COUNT takes. Before it starts to look
-// at the clock all is done a tenth as often, a stream once. For all but a
-// stream the answer is that of the middle one of 20 blocks of the COUNT. Where
-// messages have a first and a last byte, both must arrive. Messages to one rank
+// It answers "ok NS": how long one of COUNT takes. Before the measurement everything is done a
+// tenth as often, a stream once. Except for a stream the answer is that of the median of 20 blocks
+// of the COUNT. If messages have a first and a last byte, both must arrive. Messages to one rank
 // share a buffer, as in the OSU benchmarks.
 const (
 	orderTrips   = "trips"
@@ -47,10 +45,9 @@ const (
 	maxMessage = 64 << 20 // bytes that an order may ask for
 )
 
-// Part is a rank of ours played by this process, one of those that the
-// environment says (ISTHMUS_RANK and so on). Its role says how it reaches the
-// others: "environment", as any program does, or "tcp" and the address of each
-// rank's host.
+// Part runs a rank of ours in this process, according to the environment (ISTHMUS_RANK and so on).
+// Its role says how it reaches the others: "environment", as any program does, or "tcp" and the
+// address of each rank's host.
 func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
 	var options []mpilib.Option
 	if role != "environment" {
@@ -99,8 +96,8 @@ type rank struct {
 	comm    *mpilib.Comm
 	orders  *orders.Reader
 	answers io.Writer
-	out     []byte // the message that goes
-	back    []byte // the one that comes
+	out     []byte // the outgoing message
+	back    []byte // the incoming one
 	started [window]*mpilib.Request
 	ended   [window]mpilib.Status
 }
@@ -130,7 +127,7 @@ func (r *rank) carryOut(ctx context.Context, line string) (ns float64, err error
 		return 0, errors.New("there is no other rank")
 	}
 	r.out, r.back = make([]byte, size), make([]byte, size)
-	for i := range size { // the pages are there from now on
+	for i := range size { // the pages are present from now on
 		r.out[i], r.back[i] = 'x', 'x'
 	}
 	switch what {
@@ -145,7 +142,7 @@ func (r *rank) carryOut(ctx context.Context, line string) (ns float64, err error
 	}
 }
 
-// parseOrder takes an order apart.
+// parseOrder parses an order.
 func parseOrder(line string) (what string, size, count int, err error) {
 	words := strings.Fields(line)
 	if len(words) != 3 {
@@ -165,8 +162,8 @@ func parseOrder(line string) (what string, size, count int, err error) {
 	return what, size, count, nil
 }
 
-// repeated does step count times, after a tenth as many to warm up, and
-// returns the ns of one in the middle block.
+// repeated does step count times, after a tenth as many to warm up, and returns the ns of one in
+// the median block.
 func repeated(ctx context.Context, count int, step func(context.Context, int) error) (float64, error) {
 	for i := range count/10 + 1 {
 		if err := step(ctx, i); err != nil {
@@ -210,7 +207,7 @@ func (r *rank) trip(ctx context.Context, i int) error {
 	return nil
 }
 
-// ring is one message's way round all ranks.
+// ring sends one message around all ranks.
 func (r *rank) ring(ctx context.Context, i int) error {
 	n := r.comm.Size()
 	next, last := (r.comm.Rank()+1)%n, (r.comm.Rank()+n-1)%n
@@ -231,7 +228,7 @@ func (r *rank) ring(ctx context.Context, i int) error {
 	return mpilib.Send(ctx, r.comm, r.out, next, messageTag)
 }
 
-// mark gives the next message its number, check looks for it in what came.
+// mark gives the next message its number; check compares it with the received one.
 func (r *rank) mark(i int) {
 	if n := len(r.out); n > 0 {
 		r.out[0], r.out[n-1] = byte(i), byte(i)

@@ -15,9 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// Run lays the wire, starts the jobs, measures, and writes the rows to w: with
-// JSON as soon as a figure is done, else as a table at the end. It must be
-// called first thing in main (see lab.Enter).
+// Run makes the wire, starts the jobs, measures, and writes the rows to w: with JSON as soon as a
+// figure is done, else as a table at the end. It must be called first in main (see lab.Enter).
 func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := lab.Enter(); err != nil {
 		return err
@@ -62,8 +61,8 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.wire, err = twohosts.NewWire(); err != nil {
 		return err
 	}
-	// bbr, which paces, holds a stream to half of what the wire carries. A host
-	// may be free to use reno only, which on a wire that loses nothing is as good.
+	// bbr, which paces, limits a stream to half of what the wire carries. A host may be allowed
+	// only reno, which on a wire without loss is as good.
 	if r.congestion, err = r.wire.SetCongestion("cubic", "reno"); err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func (r *run) close() error {
 	return os.RemoveAll(r.folder)
 }
 
-// scenario measures all figures of s that are asked for.
+// scenario measures all requested figures of s.
 func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	jobs := make(map[string]*job) // started when first needed, and kept
 	defer func() {
@@ -122,8 +121,8 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	return nil
 }
 
-// end ends a job that has been measured. How the others end is not our affair,
-// but people are told.
+// end ends a job that has been measured. How the others end is not an error of ours, but it is
+// reported.
 func (r *run) end(s *scenario, name string, j *job) error {
 	err := j.stop()
 	switch {
@@ -136,8 +135,8 @@ func (r *run) end(s *scenario, name string, j *job) error {
 	return nil
 }
 
-// choose returns whose rows are asked for, and who must run for them: for ours
-// those that it is compared with, too.
+// choose returns the implementations whose rows are requested, and those that must run: for ours
+// also those that it is compared with.
 func (r *run) choose(s *scenario, f figure) (asked []string, needed []implementation) {
 	for _, c := range r.implementations {
 		if r.Only == nil || r.Only.MatchString(key(s, f, c.name())) {
@@ -184,8 +183,7 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implem
 	return runs, nil
 }
 
-// count finds out how many of f a job does in r.For. That is its warming up,
-// too.
+// count measures how many of f a job does in r.For. This is also its warm-up.
 func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 	count := 1
 	for _, d := range []time.Duration{r.For / 100, r.For / 10, r.For} {
@@ -198,8 +196,8 @@ func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 	return count, nil
 }
 
-// measure has a job do f count times. What ranks at two hosts say to each
-// other must have crossed the wire.
+// measure makes a job do f count times. Messages between ranks at two hosts must have crossed the
+// wire.
 func (r *run) measure(s *scenario, f figure, j *job, count int) (ns float64, err error) {
 	before, err := r.wire.Carried()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// TestMain plays the ranks, and puts the tests into namespaces of their own.
+// TestMain runs the ranks, and puts the tests into namespaces of their own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "part" {
 		if err := Part(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Who is not installed is named with what to install, and is no failure.
+// An implementation that is not installed is reported with what to install, and is not a failure.
 func TestNotInstalled(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	rows, told, err := brief(t, Options{Peers: PeerNames(), Only: regexp.MustCompile("two-nodes/half_round_trip/1/")})
@@ -92,7 +92,7 @@ func TestNoRow(t *testing.T) {
 	}
 }
 
-// A rank that cannot start is an error that names it, and no hang.
+// A rank that cannot start is an error that names it, and does not hang.
 func TestBrokenRank(t *testing.T) {
 	_, _, err := brief(t, Options{Self: []string{"/bin/false"}})
 	if err == nil || !strings.Contains(err.Error(), "/bin/false") {
@@ -108,8 +108,7 @@ func TestBadRoles(t *testing.T) {
 	}
 }
 
-// A job whose answers come from ranks that did not use the wire is not
-// believed.
+// A job whose answers come from ranks that did not use the wire is rejected.
 func TestAnotherWayIsNoticed(t *testing.T) {
 	w, err := twohosts.NewWire()
 	if err != nil {

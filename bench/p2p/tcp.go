@@ -19,8 +19,8 @@ import (
 // tcpPort is where each rank listens at its host, which has no other.
 const tcpPort = 7700
 
-// join makes the option that has rank number join the job of the environment's
-// key over TCP. hosts has an address for each rank.
+// join returns the option that makes rank number join the job of the environment's key over TCP.
+// hosts has an address for each rank.
 func join(hosts []netip.Addr, number int) (mpilib.Option, error) {
 	key, err := jobkey.Parse(os.Getenv(mpilib.EnvJobKey))
 	if err != nil {
@@ -45,7 +45,7 @@ type tcpConnector struct {
 
 var _ overlay.Connector = (*tcpConnector)(nil)
 
-// node is where a rank is.
+// node returns the node of a rank.
 func node(number int) overlay.NodeID {
 	return overlay.NodeID{Site: "bench", Name: fmt.Sprintf("node%d", number)}
 }
@@ -58,7 +58,7 @@ func (c *tcpConnector) carrier(raw *net.TCPConn, peer overlay.NodeID, setup time
 	}
 }
 
-// dialEvery is how often a Dial looks again for a rank that has not started.
+// dialEvery is the interval at which a Dial retries a rank that has not started.
 const dialEvery = 5 * time.Millisecond
 
 func (c *tcpConnector) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
@@ -88,7 +88,7 @@ func (c *tcpConnector) Dial(ctx context.Context, peer overlay.ProcessName, ways 
 	}
 }
 
-// Accept implements overlay.Connector. One goroutine at a time.
+// Accept implements overlay.Connector. It is for one goroutine at a time.
 func (c *tcpConnector) Accept(ctx context.Context) (overlay.Carrier, error) {
 	c.ln.SetDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { c.ln.SetDeadline(time.Unix(1, 0)) })()

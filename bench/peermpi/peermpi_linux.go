@@ -16,7 +16,7 @@ import (
 //go:embed c/yield.c
 var yieldSource []byte
 
-// An MPI is how one of the two is installed and started.
+// An MPI describes how one of the two is installed and started.
 type MPI struct {
 	Name, Title      string
 	Packages         string // of Debian
@@ -29,7 +29,7 @@ var (
 	MPICH   = MPI{"mpich", "MPICH", "mpich libmpich-dev", "mpicc.mpich", "mpiexec.hydra"}
 )
 
-// ErrNotInstalled says that an MPI is not there, which is no failure.
+// ErrNotInstalled says that an MPI is not installed, which is not a failure.
 var ErrNotInstalled = errors.New("not installed")
 
 // A Program is a program compiled with an MPI. All but MPI are paths.
@@ -37,8 +37,8 @@ type Program struct {
 	MPI     MPI
 	Launch  string // the launcher
 	Path    string // the program
-	Preload string // a library that has MPICH give the processor away when it polled in vain
-	Agent   string // runs a command at the host that it is given, in place of ssh
+	Preload string // a library that makes MPICH yield the processor after polling in vain
+	Agent   string // runs a command at the given host, in place of ssh
 	host    string // runs a command as on a machine of its own
 }
 
@@ -68,21 +68,19 @@ func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []H
 	return p, p.writeScripts(hosts)
 }
 
-// LaunchAt returns the command line that runs the launcher at a host, to be started in
-// its network namespace. The launcher's arguments and the program's path go behind it.
+// LaunchAt returns the command line that runs the launcher at a host, to be started in its network
+// namespace. The launcher's arguments and the program's path follow it.
 func (p *Program) LaunchAt(h Host) []string { return []string{p.host, h.Name, p.Launch} }
 
-// hostText is a script that runs a command as on a machine of its own, with the
-// network of the host that it is called at: an own name, no memory shared with
-// others, and a /sys that shows this network's interfaces, among which MPICH
-// looks for some.
+// hostText is a script that runs a command as on a separate machine, with the network of the host
+// where it is called: its own host name, no memory shared with others, and a /sys that shows this
+// network's interfaces, which MPICH reads.
 const hostText = `#!/bin/sh
 exec unshare --uts --ipc --mount sh -c '
 	hostname "$0" && mount -t sysfs sysfs /sys && exec "$@"' "$@"
 `
 
-// agentText is the program that launchers take for ssh, which runs a command at
-// a host.
+// agentText is the program that launchers use in place of ssh, which runs a command at a host.
 const agentText = `#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done # what ssh is told
 case $1 in

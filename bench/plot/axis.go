@@ -9,12 +9,12 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// shows reports whether a value has a place on the axis.
+// shows reports whether a value can be shown on the axis.
 func (a Axis) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.Log || v > 0)
 }
 
-// apply makes the library's axis like a, with room for the values.
+// apply configures the library's axis like a, with room for the values.
 func (a Axis) apply(to *plot.Axis, values []float64) {
 	to.Min, to.Max = slices.Min(values), slices.Max(values)
 	if a.Log {
@@ -39,7 +39,7 @@ func (a Axis) apply(to *plot.Axis, values []float64) {
 	}
 }
 
-// ticksAt has a mark at each value that there is.
+// ticksAt returns a tick at each value.
 func ticksAt(values []float64) plot.Ticker {
 	var ticks plot.ConstantTicks
 	for _, v := range slices.Compact(slices.Sorted(slices.Values(values))) {
@@ -48,7 +48,7 @@ func ticksAt(values []float64) plot.Ticker {
 	return ticks
 }
 
-// labelled has the library's marks, with words of our own.
+// labelled returns the library's ticks, with our own labels.
 func labelled(format func(float64) string) plot.Ticker {
 	return plot.TickerFunc(func(from, to float64) []plot.Tick {
 		ticks := plot.DefaultTicks{}.Ticks(from, to)
@@ -61,10 +61,10 @@ func labelled(format func(float64) string) plot.Ticker {
 	})
 }
 
-// maxTicks is how many marks of an axis have words at most.
+// maxTicks is the maximum number of labelled ticks of an axis.
 const maxTicks = 10
 
-// byteTicks has a mark at each power of two, and words at some.
+// byteTicks returns a tick at each power of two, with labels at some.
 func byteTicks(from, to float64) []plot.Tick {
 	first, last := int(math.Ceil(math.Log2(from))), int(math.Floor(math.Log2(to)))
 	every := 1 + (last-first)/maxTicks
@@ -79,9 +79,9 @@ func byteTicks(from, to float64) []plot.Tick {
 	return ticks
 }
 
-// decadeTicks has marks at 1, 2, .. 9 times each power of ten; those at the powers have
-// words, and where there are few of them, those at 2 and 5, too. Between two powers the
-// marks are as on an axis that is not logarithmic.
+// decadeTicks returns ticks at 1, 2, .. 9 times each power of ten; those at the powers have labels,
+// and where there are few of them, those at 2 and 5, too. Between two powers the ticks are as on a
+// linear axis.
 func decadeTicks(from, to float64) []plot.Tick {
 	if to/from < 8 {
 		return labelled(formatNumber).Ticks(from, to)
@@ -106,7 +106,7 @@ func decadeTicks(from, to float64) []plot.Tick {
 
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// FormatBytes says how many bytes v is, in the largest unit that leaves one or more.
+// FormatBytes formats a number of bytes in the largest unit that leaves one or more.
 func FormatBytes(v float64) string {
 	units := [...]string{"B", "KiB", "MiB", "GiB"}
 	unit := 0

@@ -19,25 +19,25 @@ import (
 // An Axis is one of a figure's two.
 type Axis struct {
 	Label string
-	Log   bool // logarithmic: what is not above 0 is left out
+	Log   bool // logarithmic: values not above 0 are omitted
 	Bytes bool // values are bytes: marks are powers of two, with their units
-	Whole bool // marks only where there are values of a line, as for counts like 1, 2, 4
+	Whole bool // ticks only at values of a line, as for counts like 1, 2, 4
 }
 
 // A Line joins points in the order in which they are given.
 type Line struct {
 	Name   string // in the legend
 	X, Y   []float64
-	Dashed bool // thin and without symbols, as of what was not measured
+	Dashed bool // thin and without symbols, for values that were not measured
 }
 
-// A Mark is a ring around a point, with words beside it.
+// A Mark is a ring around a point, with a label.
 type Mark struct {
 	X, Y float64
 	Text string
 }
 
-// A Figure is what one file shows.
+// A Figure is the content of one file.
 type Figure struct {
 	Title string
 	X, Y  Axis
@@ -56,9 +56,9 @@ const dpi = 144
 // ErrEmpty says that no point can be drawn.
 var ErrEmpty = errors.New("no point to draw")
 
-// WritePNG draws the figure as a PNG image of Width by Height pixels, the legend at its
-// right. The first lines have colours that are easy to tell apart, also for people who
-// see few; beyond those, the symbols differ.
+// WritePNG draws the figure as a PNG image of Width by Height pixels, the legend at its right. The
+// first lines have colours that are easy to distinguish, also with colour blindness; beyond those,
+// the symbols differ.
 func (f Figure) WritePNG(w io.Writer) error {
 	p, legend, err := f.plot()
 	if err != nil {
@@ -88,7 +88,8 @@ var margin = vg.Points(9)
 
 func pixels(n int) vg.Length { return vg.Length(n) / dpi * vg.Inch }
 
-// plot builds the library's figure, and the legend, which it would draw over the lines.
+// plot builds the library's figure, and separately the legend, which the library would draw over
+// the lines.
 func (f Figure) plot() (*plot.Plot, *plot.Legend, error) {
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X.Label, f.Y.Label
@@ -123,7 +124,7 @@ func (f Figure) plot() (*plot.Plot, *plot.Legend, error) {
 	return p, &legend, nil
 }
 
-// points are those of a line that its axes can show.
+// points returns the points of a line that its axes can show.
 func (f Figure) points(l Line) (plotter.XYs, error) {
 	if len(l.X) != len(l.Y) {
 		return nil, fmt.Errorf("line %q has %d values of x and %d of y", l.Name, len(l.X), len(l.Y))
@@ -137,7 +138,7 @@ func (f Figure) points(l Line) (plotter.XYs, error) {
 	return points, nil
 }
 
-// The colours are those of Okabe and Ito, which people who see few colours can tell apart.
+// The colours are those of Okabe and Ito, which are distinguishable with colour blindness.
 var colours = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
 	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255}, {140, 120, 30, 255},
@@ -195,7 +196,7 @@ func (f Figure) addMarks(p *plot.Plot) error {
 	return nil
 }
 
-// useFont gives every word the library's font without serifs.
+// useFont sets the library's sans-serif font for all text.
 func useFont(p *plot.Plot, legend *plot.Legend) {
 	for _, s := range []struct {
 		style *text.Style

@@ -40,8 +40,8 @@ func count(img image.Image, c color.RGBA, part image.Rectangle) (n int) {
 	return n
 }
 
-// Lines are where their values are, each in a colour of its own, and the legend's right
-// of them all.
+// Lines are where their values are, each in a colour of its own, and the legend is right of them
+// all.
 func TestLines(t *testing.T) {
 	img := drawn(t, Figure{
 		Title: "t", X: Axis{Label: "size", Log: true, Bytes: true}, Y: Axis{Label: "time (ms)", Log: true},
@@ -65,7 +65,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What has no place on an axis is left out, and a figure of nothing else is refused.
+// Values that an axis cannot show are omitted, and a figure without others is an error.
 func TestNothingToDraw(t *testing.T) {
 	f := Figure{Title: "empty", X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{Name: "bad", X: []float64{0, 1, 2, 3}, Y: []float64{1, -1, math.NaN(), math.Inf(1)}}}}
 	if err := f.WritePNG(new(bytes.Buffer)); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), "empty") {

@@ -1,18 +1,17 @@
-// Package plot is `isthmus-lab bench plot`: figures of what benchmarks printed with
-// --json. Of benchmarks it reads rows of package bench and nothing else, so that it draws those of
-// every benchmark; only what it makes of names that say no more than that, such as
-// "bound_ms", is agreed on. A Figure, which is drawn as lines over two axes with their
-// units, a legend and marks, knows nothing of benchmarks, and others draw some of their
-// own. The package keeps no state.
+// Package plot is `isthmus-lab bench plot`: figures from the output of benchmarks with --json. It
+// reads only rows of package bench, so it can draw those of every benchmark; only some parameter
+// names, such as "bound_ms", have an agreed meaning. A Figure, which is drawn as lines over two
+// axes with their units, a legend and marks, is independent of benchmarks, and other packages draw
+// some of their own. The package keeps no state.
 //
-// # What becomes a figure
+// # Figures
 //
-// Rows that are alike but for their x, the parameter that a curve runs over, and for who
-// was measured, the implementation and algorithm, share a figure. x is the first of axes that is
-// a number and differs among them. Each who is a line; over flits each algorithm has a figure
-// and each size a line. Rows without x are left out. A parameter "bound_ms" adds a dashed line where all who are measured share it, and a second
-// figure with each value over its bound. A row whose parameter "chosen" is true is marked.
-// Figures called "this_beside_that" only judge what other rows have, and are left out.
+// Rows that differ only in x, the parameter that a curve runs over, and in who, the implementation
+// and algorithm, share a figure. x is the first of axes that is a number and differs among them.
+// Each value of who is a line; over flits each algorithm has a figure and each size a line. Rows
+// without x are omitted. A parameter "bound_ms" adds a dashed line if all implementations share it,
+// and a second figure with each value over its bound. A row whose parameter "chosen" is true is
+// marked. Figures named "this_beside_that" only judge other rows, and are omitted.
 package plot
 
 import (
@@ -33,10 +32,10 @@ import (
 // axes are the parameters that a curve can run over, the likeliest first.
 var axes = []string{"flits", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms"}
 
-// who are the parameters that tell a figure's lines apart.
+// who lists the parameters that distinguish a figure's lines.
 var who = []string{"contestant", "algorithm", "technique"}
 
-// remarks are parameters that say how a row came about, and not what it is about.
+// remarks are parameters that say how a row was obtained, not what it measures.
 var remarks = []string{
 	"repeat", "repetitions", "spread", "against_spread", "version", "congestion", "cipher", paramBound, paramChosen, "late_ms", "predicted_ms",
 	"rays_per_second", "handling", "mflops_per_rank",
@@ -44,8 +43,8 @@ var remarks = []string{
 
 // Parameters with a meaning of their own.
 const (
-	paramBound  = "bound_ms" // what the value, in ms, can be at least
-	paramChosen = "chosen"   // true: the row to be marked
+	paramBound  = "bound_ms" // lower bound of the value, in ms
+	paramChosen = "chosen"   // true: the row is marked
 )
 
 // Read reads the rows of one benchmark's output. name is for errors.
@@ -65,7 +64,7 @@ func Read(name string, r io.Reader) ([]bench.Row, error) {
 	}
 }
 
-// ReadFiles reads those of several files.
+// ReadFiles reads the rows of several files.
 func ReadFiles(files []string) ([]bench.Row, error) {
 	var rows []bench.Row
 	for _, name := range files {
@@ -82,8 +81,7 @@ func ReadFiles(files []string) ([]bench.Row, error) {
 	return rows, nil
 }
 
-// Run reads the files, draws what is in them into folder, and prints the name of each
-// file to out.
+// Run reads the files, draws their figures into folder, and prints the name of each file to out.
 func Run(files []string, folder string, out io.Writer) error {
 	rows, err := ReadFiles(files)
 	if err != nil {
@@ -106,7 +104,7 @@ func Run(files []string, folder string, out io.Writer) error {
 	return nil
 }
 
-// Figures returns the figures of rows by the names of their files, without extension.
+// Figures returns the figures of rows by file name, without extension.
 func Figures(rows []bench.Row) map[string]Figure {
 	figures := map[string]Figure{}
 	for _, g := range groups(rows) {
@@ -124,11 +122,11 @@ type group struct {
 	x     string
 	key   string
 	what  bench.Row // Bench, Figure, Unit
-	same  []string  // what its parameters are, those that lines differ by left out
+	same  []string  // values of its parameters, without those that distinguish lines
 	lines map[string][]bench.Row
 }
 
-// groups puts rows together that a figure can show.
+// groups groups rows by figure.
 func groups(rows []bench.Row) []*group {
 	byKey := map[string]*group{}
 	for _, x := range axes {
@@ -172,7 +170,7 @@ func newGroup(r bench.Row, x string) *group {
 	return g
 }
 
-// tells reports whether a parameter tells the figure's lines apart.
+// tells reports whether a parameter distinguishes the figure's lines.
 func (g *group) tells(key string) bool {
 	if g.x == "flits" { // each algorithm has a figure
 		return key == "contestant" || key == "size"
@@ -180,11 +178,11 @@ func (g *group) tells(key string) bool {
 	return slices.Contains(who, key)
 }
 
-// say puts a parameter into a few words.
+// say describes a parameter in a few words.
 func say(key string, value any) string {
 	switch v := value.(type) {
 	case string:
-		return v // names speak for themselves
+		return v // names need no key
 	case float64:
 		if key == "size" {
 			return FormatBytes(v)
@@ -209,7 +207,7 @@ func (g *group) words() []string {
 	return append([]string{g.what.Bench, g.what.Figure}, append(slices.Clone(g.same), "by "+g.x)...)
 }
 
-// fileName makes one word of some.
+// fileName joins words into one.
 func fileName(words []string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -220,7 +218,7 @@ func fileName(words []string) string {
 	}, strings.Join(words, "-"))
 }
 
-// number returns a parameter that is one.
+// number returns the value of a numeric parameter.
 func number(r bench.Row, key string) (float64, bool) {
 	switch v := r.Params[key].(type) {
 	case float64:
@@ -231,7 +229,7 @@ func number(r bench.Row, key string) (float64, bool) {
 	return 0, false
 }
 
-// line is the name of the line that a row is a point of.
+// line returns the name of the line that a row belongs to.
 func (g *group) line(r bench.Row) string {
 	var parts []string
 	for _, k := range append(slices.Clone(who), "size") {
@@ -261,7 +259,7 @@ func (g *group) axis() Axis {
 	return Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
 }
 
-// figure is that of the values.
+// figure returns the figure of the values.
 func (g *group) figure() Figure {
 	f := Figure{Title: g.title(), X: g.axis(), Y: Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
 	f.Y.Label = strings.ReplaceAll(f.Y.Label, "_", " ")
@@ -272,7 +270,7 @@ func (g *group) figure() Figure {
 			x, _ := number(r, g.x)
 			b, ok := number(r, paramBound)
 			if known, seen := bounds[x]; !ok || seen && known != b {
-				return f // not everybody's
+				return f // not shared by all
 			}
 			bounds[x] = b
 		}
@@ -285,7 +283,7 @@ func (g *group) figure() Figure {
 	return f
 }
 
-// overBound is the figure of the values over their bounds, if they have some.
+// overBound returns the figure of the values over their bounds, if there are any.
 func (g *group) overBound() (Figure, bool) {
 	f := Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: Axis{Label: "times the lower bound", Log: true}}
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) {
@@ -312,7 +310,7 @@ func (g *group) overBound() (Figure, bool) {
 	return f, true
 }
 
-// curves are the lines of what is made of rows; rows of which nothing is are left out.
+// curves returns the lines of the rows' values; it omits rows without one.
 func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []Line, marks []Mark) {
 	for _, who := range slices.Sorted(maps.Keys(g.lines)) {
 		rows := slices.SortedStableFunc(slices.Values(g.lines[who]), func(a, b bench.Row) int {

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// output is what a benchmark prints: implementations over sizes, and over flits.
+// output returns the output of a benchmark: implementations over sizes, and over flits.
 func output(t *testing.T) string {
 	t.Helper()
 	var rows []bench.Row

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// userBytes is what a process has read and written through its own memory
-// (proc(5), /proc/pid/io: rchar and wchar), and its peak memory in bytes.
+// userBytes returns what a process has read and written through its own memory (proc(5),
+// /proc/pid/io: rchar and wchar), and its peak memory in bytes.
 func userBytes(t *testing.T, pid int) (moved, peak uint64) {
 	t.Helper()
 	for _, file := range []string{"io", "status"} {
@@ -37,9 +37,9 @@ func userBytes(t *testing.T, pid int) (moved, peak uint64) {
 	return moved, peak
 }
 
-// While a proxy process relays 200 MB, the kernel counts nearly nothing that
-// passed the process's own memory: the tickets, and wake-ups. The proxy itself
-// ends with an error if it copied a byte. Its memory stays small.
+// While a proxy process relays 200 MB, the kernel counts nearly nothing that passed through the
+// process's own memory: only the tickets, and wake-ups. The proxy itself ends with an error if it
+// copied a byte. Its memory stays small.
 func TestRelayedBytesStayInTheKernel(t *testing.T) {
 	r, err := newRig(t.Context(), Options{Self: []string{"/proc/self/exe", "part"}})
 	if err != nil {

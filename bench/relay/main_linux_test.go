@@ -13,8 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// TestMain plays the parts of other processes, and puts the tests into
-// namespaces of their own.
+// TestMain runs the parts of other processes, and puts the tests into namespaces of their own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "part" {
 		if err := Part(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
@@ -27,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A short run goes through everything: the hosts, both processes, every
-// measurement and the proxy's own word that it copied nothing.
+// A short run covers everything: the hosts, both processes, every measurement and the proxy's own
+// check that it copied nothing.
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	err := Run(t.Context(), &out, Options{

@@ -35,7 +35,7 @@ func (p *place) do(fn func() error) error {
 	})
 }
 
-// onThread calls fn on a thread of its own, which returns home afterwards.
+// onThread calls fn on a thread of its own, which returns to its namespace afterwards.
 func onThread(fn func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
@@ -118,7 +118,7 @@ func address(name string, p netip.Prefix) error {
 
 func defaultRoute(via netip.Addr) error { return netlink.RouteAdd(&netlink.Route{Gw: via.AsSlice()}) }
 
-// limit holds both wires, in both directions, to rate bit/s; 0 takes the limit off.
+// limit limits both wires, in both directions, to rate bit/s; 0 removes the limit.
 func (n *network) limit(rate uint64) error {
 	for _, end := range []struct {
 		at   *place

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
-// The parts that other processes of the same program play.
+// The parts run by other processes of the same program.
 const (
 	partServer = "server"
 	partProxy  = "proxy"
@@ -26,9 +26,9 @@ const (
 
 const proxyName = "bench"
 
-// Part plays a part until the standard input ends. It listens on the address
-// that the first line of input names, prints the one it got, and for a proxy
-// takes its ticket key, in hexadecimal, from the second word.
+// Part runs a part until the standard input ends. It listens on the address in the first line of
+// input, prints the resulting one, and for a proxy reads its ticket key, in hexadecimal, from the
+// second word.
 func Part(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	var at, key string
 	if _, err := fmt.Fscanln(in, &at, &key); err != nil {
@@ -76,7 +76,7 @@ func serve(ctx context.Context, ln *net.TCPListener) error {
 	}
 }
 
-// serveProxy is the daemon as it is configured by default, less its broker.
+// serveProxy runs the daemon with its default configuration, without a broker.
 func serveProxy(ctx context.Context, ln *net.TCPListener, key string) error {
 	b, err := hex.DecodeString(strings.TrimSpace(key))
 	if err != nil {

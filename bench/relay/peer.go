@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
-// The server is told what to do by the first bytes on a connection:
+// The first bytes on a connection are an order to the server:
 //
 //	opSink  count to the end of the stream, then answer with 8 bytes, the count
 //	opEcho  size:u32, then messages of that size, each of which is sent back
@@ -21,7 +21,7 @@ const (
 	opRelay = 'R'
 )
 
-const message = 1 << 20 // bytes; that of the streams, and the server's buffer
+const message = 1 << 20 // bytes; message size of the streams, and the server's buffer
 
 // serveConn is the server's side of one connection.
 func serveConn(c *net.TCPConn) error {

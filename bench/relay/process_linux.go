@@ -11,13 +11,13 @@ import (
 	"github.com/isthmus-grid/isthmus/bench/twohosts"
 )
 
-// process is another process of this program, playing a part.
+// process is another process of this program that runs a part.
 type process struct {
 	*twohosts.Process
 	addr string // where it listens
 }
 
-// listenBound is how long a part may take until it listens.
+// listenBound is the timeout until a part listens.
 const listenBound = 10 * time.Second
 
 // startPart starts a part on a host and waits until it listens.

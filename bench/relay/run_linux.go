@@ -28,10 +28,9 @@ type Options struct {
 	JSON   bool
 }
 
-// Run makes the three hosts, measures, and writes the rows to w: streams of 1
-// MiB messages and round trips, unlimited and at 1 Gb/s, each 7 times, through
-// the proxy and directly in turn. It must be called first thing in main (see
-// lab.Enter).
+// Run makes the three hosts, measures, and writes the rows to w: streams of 1 MiB messages and
+// round trips, unlimited and at 1 Gb/s, each 7 times, through the proxy and directly in turn. It
+// must be called first in main (see lab.Enter).
 func Run(ctx context.Context, w io.Writer, o Options) error {
 	if err := lab.Enter(); err != nil {
 		return err
@@ -84,7 +83,7 @@ func newRig(ctx context.Context, o Options) (*rig, error) {
 	return r, nil
 }
 
-// close ends the processes. Its error is the proxy's: that it copied bytes, say.
+// close ends the processes. It returns the proxy's error, for example that it copied bytes.
 func (r *rig) close() error {
 	err := r.proxy.stop()
 	r.server.stop()
@@ -92,7 +91,7 @@ func (r *rig) close() error {
 	return err
 }
 
-// bound is on every connection: longer than any measurement.
+// bound is the deadline of every connection: longer than any measurement.
 const bound = time.Minute
 
 // dial connects from the client's host.
@@ -198,7 +197,7 @@ func (r *rig) trip(w way, size, trips int) func(context.Context) (float64, error
 			if _, err := io.ReadFull(c, buf); err != nil {
 				return 0, fmt.Errorf("waiting for the echo: %w", err)
 			}
-			if i >= trips/10 { // the first warm up
+			if i >= trips/10 { // the first ones warm up
 				us = append(us, float64(time.Since(start).Nanoseconds())/1e3)
 			}
 		}
@@ -235,8 +234,8 @@ func (r *rig) measureAll(ctx context.Context) ([]bench.Row, error) {
 	return rows, r.net.limit(0)
 }
 
-// compare measures directly and through the proxy in turn, and returns a row
-// for the latter, with the target that its ratio be at least so much, if any.
+// compare measures directly and through the proxy in turn, and returns a row for the latter, with a
+// minimum ratio as the target, if any.
 func (r *rig) compare(ctx context.Context, figure, unit, link string, size int, target float64, measure func(way) func(context.Context) (float64, error)) ([]bench.Row, error) {
 	values, err := bench.Interleave(ctx, r.Repeat, measure(r.direct), measure(r.relayed))
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// dials is how many connections are made when all are registered.
+// dials is the number of connections made when all are registered.
 const dials = 100
 
-// measureFrontal fills a frontal with helpers and these with processes.
+// measureFrontal fills a frontal with helpers, and these with processes.
 func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
@@ -103,7 +103,7 @@ func registered(s *frontal.Status) (n int) {
 	return n
 }
 
-// folder makes one with a CA, for helpers that run as nobody.
+// folder makes a folder with a CA, for helpers that run as nobody.
 func folder() (string, *ca.CA, error) {
 	dir, err := os.MkdirTemp("", "isthmus-scale-")
 	if err != nil {
@@ -125,8 +125,8 @@ func folder() (string, *ca.CA, error) {
 	return dir, authority, nil
 }
 
-// startHelpers starts the processes that the helpers and their processes are in.
-// Those that started are returned with an error, too.
+// startHelpers starts the processes that contain the helpers and their processes. It also returns
+// those that started with an error.
 func (o Options) startHelpers(ctx context.Context, dir, at string) (all []*process, err error) {
 	key, err := jobkey.New("scale")
 	if err != nil {
@@ -134,7 +134,7 @@ func (o Options) startHelpers(ctx context.Context, dir, at string) (all []*proce
 	}
 	for first := 0; first < o.Helpers; first += perProcess {
 		n := min(perProcess, o.Helpers-first)
-		// Ranks are dealt as evenly as they can be, without a remainder.
+		// Ranks are divided as evenly as possible, without a remainder.
 		from, to := o.Processes*first/o.Helpers, o.Processes*(first+n)/o.Helpers
 		h, _, err := o.start(ctx, partHelpers, order{
 			CA: filepath.Join(dir, "ca"), Frontal: at, Job: key.String(), Dir: dir,
@@ -172,7 +172,7 @@ func dialAdmin(ctx context.Context, authority *ca.CA, at string) (func(context.C
 	return ask, func() { s.Close(); e.Close() }, nil
 }
 
-// until asks the frontal until it is as wanted.
+// until polls the frontal's status until ok returns true.
 func until(ctx context.Context, ask func(context.Context) (*frontal.Status, error), ok func(*frontal.Status) bool) error {
 	for {
 		s, err := ask(ctx)

@@ -40,7 +40,7 @@ const (
 	partHelpers = "helpers"
 )
 
-// order is what a part is told on its first line of input.
+// order is a part's configuration, on its first line of input.
 type order struct {
 	Key  []byte     `json:"key,omitempty"`  // ticket key, of the proxy
 	Rate quota.Rate `json:"rate,omitempty"` // of the proxy
@@ -65,8 +65,7 @@ const (
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// Part plays a part until its input ends. It reads an order and prints a line
-// when it is ready.
+// Part runs a part until its input ends. It reads an order and prints a line when it is ready.
 func Part(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	text, err := lines.ReadBytes('\n')
@@ -99,7 +98,7 @@ func Part(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	return fmt.Errorf("there is no part %q", name)
 }
 
-// serveProxy is the daemon as it is by default, with a rate and without a broker.
+// serveProxy runs the daemon with its default configuration, with a rate and without a broker.
 func serveProxy(ctx context.Context, o order, out io.Writer, log *slog.Logger) error {
 	set := daemon.Defaults[proxy.Config]().Settings()
 	set.Name = proxyName
@@ -153,7 +152,7 @@ func serveFrontal(ctx context.Context, o order, out io.Writer, log *slog.Logger)
 	}
 	cfg := daemon.Defaults[frontal.Config]()
 	cfg.Site, cfg.Broker, cfg.Listen = site, []string{o.Broker}, netip.AddrPortFrom(loopback, 0)
-	cfg.Measure = 0 // of a broker and proxies that are not what this is about
+	cfg.Measure = 0 // the broker and proxies are not part of this measurement
 	f, err := frontal.New(cfg, creds, log)
 	if err != nil {
 		return err
@@ -161,12 +160,12 @@ func serveFrontal(ctx context.Context, o order, out io.Writer, log *slog.Logger)
 	return f.Serve(ctx, func(facts ...string) { fmt.Fprintln(out, facts[0][len("listen="):]) })
 }
 
-// nobody is the user as whom helpers run where this process may choose. With
-// more rights each of them would look at every packet of the host.
+// nobody is the user of helpers if this process may choose. With more privileges each of them would
+// inspect every packet of the host.
 const nobody = 65534
 
-// serveHelpers has helpers join, then on a line of input their processes, then
-// on another has the first process dial others, and prints how long each took.
+// serveHelpers makes helpers join, then on a line of input their processes, then on another makes
+// the first process dial others, and prints how long each took.
 func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer, log *slog.Logger) error {
 	authority, err := ca.Load(o.CA)
 	if err == nil {
@@ -204,7 +203,7 @@ func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer,
 	}
 	fmt.Fprintln(out, "helpers started")
 	if _, err := in.ReadString('\n'); err != nil {
-		return nil // the parent has ended, or wants no more
+		return nil // the parent has ended, or needs no more
 	}
 	ranks, err := o.join(ctx, &all)
 	defer func() {
@@ -258,7 +257,7 @@ func (o order) join(ctx context.Context, all *sync.WaitGroup) ([]*local.Client, 
 	return ranks, nil
 }
 
-// dial has the first process dial others, of other nodes, one after the other.
+// dial makes the first process dial others, on other nodes, one after the other.
 func (o order) dial(ctx context.Context, ranks []*local.Client) ([]float64, error) {
 	var took []float64
 	for i := range min(o.Dials, o.Helpers-1) {

@@ -20,7 +20,7 @@ type process struct {
 	out *bufio.Reader
 }
 
-// start starts a part and returns it with what it says first.
+// start starts a part and returns it with its first line of output.
 func (o Options) start(ctx context.Context, part string, say order) (*process, string, error) {
 	argv := append(o.Self, part)
 	p := &process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
@@ -53,13 +53,13 @@ func (o Options) start(ctx context.Context, part string, say order) (*process, s
 	return p, line, nil
 }
 
-// line returns the next line that the part says.
+// line returns the part's next line of output.
 func (p *process) line() (string, error) {
 	line, err := p.out.ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
-// goOn has the part take its next step.
+// goOn makes the part take its next step.
 func (p *process) goOn() error {
 	_, err := io.WriteString(p.in, "\n")
 	return err
@@ -67,7 +67,7 @@ func (p *process) goOn() error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// stop ends the part by the end of its input, or by force after a while.
+// stop ends the part by closing its input, or by force after a while.
 func (p *process) stop() {
 	p.in.Close()
 	force := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })

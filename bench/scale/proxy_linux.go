@@ -27,7 +27,7 @@ func (p *pair) close() {
 	p.to.Close()
 }
 
-// measureProxy fills a proxy with links and has all of them busy.
+// measureProxy fills a proxy with links and makes all of them busy.
 func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
@@ -53,7 +53,7 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 		links = append(links, l)
 		return nil
 	}
-	// One link first: what it makes the proxy set up is not each link's.
+	// One link first: what the proxy sets up for it is not part of each link's cost.
 	if err := more(); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dialPair makes a link and sees that it carries a byte.
+// dialPair makes a link and checks that it carries a byte.
 func dialPair(ctx context.Context, addr string, key ticket.Key) (*pair, error) {
 	claims := wire.Ticket{Job: benchJob, Target: 1, Proxy: proxyName, Expires: uint64(time.Now().Add(time.Minute).UnixMilli())}
 	rand.Read(claims.Link[:])
@@ -135,10 +135,10 @@ func dialPair(ctx context.Context, addr string, key ticket.Key) (*pair, error) {
 	return p, nil
 }
 
-// benchJob is no job that anybody has a key of: a proxy asks for none.
+// benchJob is a job without a key: a proxy does not need one.
 const benchJob = overlay.JobID("scale-00112233445566778899aabbccddeeff")
 
-// send sends until the link is closed, receive counts what comes.
+// send sends until the link is closed; receive counts what arrives.
 func (p *pair) send() {
 	buf := make([]byte, 16<<10)
 	for {

@@ -6,14 +6,14 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// use is what a process has of the system.
+// use is a process's use of system resources.
 type use struct {
 	rss         float64 // bytes that are in memory
 	descriptors int
 	pipes       int // of descriptors, two for each pipe
 }
 
-// proxyFigures are what was measured of a proxy.
+// proxyFigures are the measurements of a proxy.
 type proxyFigures struct {
 	before, idle, busy use
 	socketsIdle        float64 // bytes of the kernel's socket buffers, of all processes
@@ -22,7 +22,7 @@ type proxyFigures struct {
 	took               time.Duration
 }
 
-// A link's share of memory may be so much, and the shares so unequal.
+// The maximum memory of a link, and the allowed inequality of the links' shares.
 const (
 	linkMemory = 64 << 10
 	fairness   = 0.95
@@ -53,7 +53,7 @@ func (f *proxyFigures) rows(o Options) []bench.Row {
 	}
 }
 
-// frontalFigures are what was measured of a frontal.
+// frontalFigures are the measurements of a frontal.
 type frontalFigures struct {
 	before, after use
 	joined        time.Duration // until all helpers had joined

@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// Run measures and prints the rows. Missing a target is no error.
+// Run measures and prints the rows. Missing a target is not an error.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func Run(ctx context.Context, o Options) error {
 	return bench.Write(o.Out, o.JSON, rows...)
 }
 
-// useOf reads what a process has.
+// useOf reads a process's use.
 func useOf(pid int) (use, error) {
 	var u use
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -62,8 +62,8 @@ func useOf(pid int) (use, error) {
 	return u, nil
 }
 
-// socketMemory is what the kernel holds in the buffers of all TCP sockets of
-// this network namespace and others, in bytes.
+// socketMemory returns the size of the buffers of all TCP sockets of this network namespace and
+// others, in bytes.
 func socketMemory() (float64, error) {
 	text, err := os.ReadFile("/proc/net/sockstat")
 	if err != nil {
@@ -78,7 +78,7 @@ func socketMemory() (float64, error) {
 	return 0, errors.New("/proc/net/sockstat says nothing of TCP")
 }
 
-// field returns the number behind a word.
+// field returns the number after a word.
 func field(text, word string) (float64, error) {
 	_, rest, ok := strings.Cut(text, word)
 	if words := strings.Fields(rest); ok && len(words) > 0 {

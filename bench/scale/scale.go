@@ -1,8 +1,7 @@
-// Package scale is `isthmus-lab bench scale`: how much one proxy and one frontal
-// hold. The proxy has thousands of live links that share its rate; the frontal
-// a thousand helpers with ten processes each. Daemons run in processes of their
-// own, on sockets of loopback, and their memory and descriptors are read from
-// the system; who connects to them is many to a process.
+// Package scale is `isthmus-lab bench scale`: the capacity of one proxy and one frontal. The proxy
+// has thousands of live links that share its rate; the frontal a thousand helpers with ten
+// processes each. Daemons run in processes of their own, on loopback sockets, and their memory and
+// descriptors are read from the system; many of their clients share a process.
 package scale
 
 import (
@@ -26,17 +25,17 @@ type Options struct {
 	Err       io.Writer // progress
 }
 
-// Bounds of a run.
+// Limits of a run.
 const (
 	maxLinks   = 4000 // this process holds both ends of each
 	maxHelpers = 2000
-	warmUp     = 2 * time.Second // until the burst is spent and all are under way
-	patience   = 3 * time.Minute // for everybody to come
+	warmUp     = 2 * time.Second // until the burst is spent and all links are active
+	patience   = 3 * time.Minute // until all have joined
 	perProcess = 250             // helpers of one process
 	maxRanks   = 20_000          // of all helpers
 )
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns an error for invalid options, or nil.
 func (o Options) Check() error {
 	switch {
 	case o.Links < 0 || o.Links > maxLinks:

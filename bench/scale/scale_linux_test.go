@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A small run: everybody comes, links share fairly, and their memory is bounded.
+// A small run: all join, links share fairly, and their memory is bounded.
 func TestRun(t *testing.T) {
 	t.Setenv(partVariable, "1")
 	var out, progress bytes.Buffer
@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 	if r := rows["fairness"]; r.Value < fairness {
 		t.Errorf("%d links share with a Jain index of %.3f, want %v", o.Links, r.Value, fairness)
 	}
-	// Two sockets; the few pipes that the proxy keeps ready show at so few links.
+	// Two sockets; with so few links the few pipes that the proxy keeps ready are visible.
 	if r := rows["descriptors_idle"]; r.Value < 2 || r.Value > 3.5 {
 		t.Errorf("an idle link takes %v descriptors, want 2", r.Value)
 	}

@@ -1,9 +1,8 @@
-// Package setup is `isthmus-lab bench setup`: how long a link takes, for each
-// technique, when helpers and frontals have just been started (cold) and when
-// the two nodes were linked before (warm), in multiples of the round trip that a
-// bare TCP connect takes in the same minute. It counts from the dial, once until
-// the dialler holds a connection to the other end and once until each end has
-// proven to the other who it is.
+// Package setup is `isthmus-lab bench setup`: how long a link takes, for each technique, when
+// helpers and frontals have just been started (cold) and when the two nodes were linked before
+// (warm), in multiples of the round trip of a bare TCP connect in the same minute. It counts from
+// the dial, once until the dialler holds a connection to the other end and once until both ends
+// have authenticated.
 package setup
 
 import (
@@ -26,7 +25,7 @@ import (
 
 // Options of a run.
 type Options struct {
-	RTT    time.Duration // between any two places; more than 0
+	RTT    time.Duration // between any two endpoints; more than 0
 	Repeat int           // 1 or more
 	Binary func(daemon string) []string
 	JSON   bool
@@ -34,8 +33,8 @@ type Options struct {
 	Err    io.Writer // progress
 }
 
-// What a set-up may take: a warm one so many round trips and a little, a cold one
-// as long as a person does not notice.
+// The maximum durations of a set-up: a number of round trips and a little for a warm one, what a
+// person does not notice for a cold one.
 const (
 	warmTrips = 2
 	allowance = 10 * time.Millisecond
@@ -61,7 +60,7 @@ var (
 		{Name: "filter-2", Preset: "syn-drop", Nodes: []string{"n1"}},
 		{Name: "plain-1", Preset: "syn-drop", Nodes: []string{"n1"}}, // without privileges
 		{Name: "plain-2", Preset: "syn-drop", Nodes: []string{"n1"}},
-		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}},           // forbids what needs both ends
+		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}},           // forbids techniques that need both ends
 		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}}, // the same
 		{Name: "inland", Preset: "no-route/stateful", Nodes: []string{"n1"}},
 	}
@@ -78,8 +77,8 @@ var (
 	}
 )
 
-// Run measures and prints the rows. It must run in a process that went through
-// lab.Enter. Missing a target is no error.
+// Run measures and prints the rows. It must run in a process that went through lab.Enter. Missing a
+// target is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}}, Sites: sites})
 	if err != nil {
@@ -128,12 +127,12 @@ type sample struct{ cold, warm times }
 
 type times struct{ connected, linked []float64 }
 
-// afterwards is how long after the first link of two nodes the second one is
-// asked for: what the nodes prepare for it then is done.
+// afterwards is how long after the first link of two nodes the second one is requested: the nodes
+// have then prepared for it.
 const afterwards = 200 * time.Millisecond
 
-// measure starts the daemons of both sites anew, links a rank of the one to a
-// rank of the other, and then another rank to the same.
+// measure restarts the daemons of both sites, links a rank of one to a rank of the other, and then
+// another rank to the same.
 func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not done after 30 s"))
 	defer cancel()
@@ -176,7 +175,7 @@ func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 	return nil
 }
 
-// forget makes both sites know nothing of each other.
+// forget makes both sites forget each other.
 func forget(ctx context.Context, g *grid.Grid, w way) error {
 	for _, site := range []string{w.from, w.to} {
 		for _, name := range []string{"frontal " + site, "helper " + site + "/n1"} {
@@ -189,8 +188,8 @@ func forget(ctx context.Context, g *grid.Grid, w way) error {
 	return g.Settled(ctx)
 }
 
-// roundTrip is how long a TCP connect from a site's gateway to the broker's
-// host takes, in milliseconds.
+// roundTrip returns how long a TCP connect from a site's gateway to the broker's host takes, in
+// milliseconds.
 func roundTrip(ctx context.Context, g *grid.Grid, site string) (float64, error) {
 	to := netip.AddrPortFrom(g.Lab.Host("public/broker").Addr(), 443).String()
 	start := time.Now()

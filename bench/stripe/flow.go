@@ -21,7 +21,7 @@ type rank struct {
 	connector overlay.Connector
 }
 
-// joining bounds how long a link and its carriers take to come.
+// joining is the timeout for a link and its carriers.
 const joining = 30 * time.Second
 
 // flow links two ranks by a number of carriers and sends from the first, which dials,
@@ -68,8 +68,7 @@ func linked(ctx context.Context, from, to rank, carriers int, use func(ctx conte
 	}
 }
 
-// traffic is bytes that flow as fast as they can from one end of a connection to the
-// other.
+// traffic is a stream of bytes at full speed from one end of a connection to the other.
 type traffic struct {
 	near, far net.Conn
 	got       atomic.Uint64
@@ -97,7 +96,7 @@ func pump(near, far net.Conn) *traffic {
 	return t
 }
 
-// measure returns what arrives while a turn takes, unless getting there failed.
+// measure returns what arrives during a turn, unless failed is an error.
 func (t *traffic) measure(ctx context.Context, failed error) (result, error) {
 	before, start := t.got.Load(), time.Now()
 	err := errors.Join(failed, pause(ctx, measuring))
@@ -106,7 +105,7 @@ func (t *traffic) measure(ctx context.Context, failed error) (result, error) {
 
 func mbit(bytes uint64, in time.Duration) float64 { return float64(bytes) * 8 / 1e6 / in.Seconds() }
 
-// end ends the traffic, and returns what ended it before.
+// end ends the traffic, and returns the error that ended it before.
 func (t *traffic) end() (err error) {
 	t.near.Close()
 	t.far.Close()
@@ -119,7 +118,7 @@ func (t *traffic) end() (err error) {
 	return err
 }
 
-// warm waits until a link has the carriers that it is to have, and its speed.
+// warm waits until a link has its carriers and its speed.
 func warm(ctx context.Context, l *link.Link, carriers int) error {
 	if carriers != own {
 		for start := time.Now(); describe(l).carriers != carriers; {

@@ -7,13 +7,13 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// What is to be reached on a long path with losses, of TCP itself with the same
-// congestion control on the same path.
+// Targets on a long path with losses, relative to TCP with the same congestion control on the same
+// path.
 const (
 	targetDirect = 0.9
 	targetRelay  = 0.8
 	targetEight  = 3
-	targetMove   = 10 // round trips that the move costs, at most
+	targetMove   = 10 // maximum number of round trips that the move costs
 )
 
 // cell is one way to use the long path with losses.
@@ -48,20 +48,20 @@ func lossyRows(cells []cell, moves []float64, params map[string]any) []bench.Row
 	return append(rows, r.AtMost(targetMove))
 }
 
-// arrived is how many bytes had arrived at a time.
+// arrived is the number of bytes that had arrived at a time.
 type arrived struct {
 	at    time.Time
 	bytes uint64
 }
 
 const (
-	step  = 20 * time.Millisecond // between two looks at a link that moves
-	final = 5 * time.Second       // the last part of what is seen, in which it has its full speed
+	step  = 20 * time.Millisecond // between two samples of a link that moves
+	final = 5 * time.Second       // the last part of the samples, in which the link has its full speed
 )
 
-// settled returns the rate of the final part of what was seen, in Mbit/s, and what the move
-// has cost: how much longer what arrived between it and the final part took than it would have at that
-// rate, or 0.
+// settled returns the rate of the final part of the samples, in Mbit/s, and the cost of the move:
+// how much longer the bytes that arrived between it and the final part took than at that rate, or
+// 0.
 func settled(seen []arrived, moved time.Time) (full float64, cost time.Duration) {
 	if len(seen) < 2 {
 		return 0, 0

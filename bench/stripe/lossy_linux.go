@@ -27,7 +27,7 @@ const (
 // relayPort is that of the relay.
 const relayPort = 7001
 
-// longPath is two hosts, and a third half way that relays between them as a proxy does.
+// longPath is two hosts, and a third half way between them that relays as a proxy does.
 type longPath struct {
 	*path
 	relay *net.TCPListener
@@ -38,7 +38,7 @@ type longPath struct {
 
 func newLongPath(ctx context.Context, o Options, rate int64) (_ *longPath, err error) {
 	whole := wan.Shape{Delay: o.RTT / 2, Loss: o.Loss, Rate: rate}
-	// Of two halves that lose the same, one after the other loses what the whole does, nearly.
+	// Two halves with half the loss each lose nearly the same in sequence as the whole.
 	half := wan.Shape{Delay: o.RTT / 4, Loss: o.Loss / 2, Rate: rate, Queue: int(float64(rate) / 8 * o.RTT.Seconds())}
 	l := new(longPath)
 	if l.path, err = newStar(ctx, 3, []wan.Path{
@@ -92,7 +92,7 @@ func (l *longPath) close() error {
 	return l.path.close()
 }
 
-// ranks are the two ends, linked as dialled says.
+// ranks returns the two ends, with the given first technique.
 func (l *longPath) ranks(congestion string, first overlay.Technique, direct chan struct{}) (ends [2]rank, done func(), err error) {
 	var sockets [2]*socket
 	done = func() {
@@ -138,7 +138,7 @@ func (l *longPath) raw(ctx context.Context, congestion string) (result, error) {
 	return r, errors.Join(err, t.end())
 }
 
-// linkOf is a link of carriers that stays with the technique it began with.
+// linkOf measures a link of several carriers that stays with its first technique.
 func (l *longPath) linkOf(ctx context.Context, congestion string, first overlay.Technique, carriers int) (result, error) {
 	ends, done, err := l.ranks(congestion, first, nil)
 	if err != nil {
@@ -148,14 +148,14 @@ func (l *longPath) linkOf(ctx context.Context, congestion string, first overlay.
 	return flow(ctx, ends[0], ends[1], carriers)
 }
 
-// How long a link of the move is on the relay, and how long it is watched from then on.
+// How long a link of the move is on the relay, and how long it is observed from then on.
 const (
 	onRelay   = 5 * time.Second
 	afterMove = 15 * time.Second
 )
 
-// move is a link that finds a direct path while it sends over the relay. It returns
-// the speed that it has in the end, and the round trips that the move has cost; see settled.
+// move measures a link that finds a direct path while it sends over the relay. It returns its final
+// speed, and the round trips that the move has cost; see settled.
 func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duration) (full result, rtts float64, err error) {
 	direct := make(chan struct{})
 	ends, done, err := l.ranks(congestion, overlay.Relay, direct)
@@ -216,7 +216,7 @@ func runLossy(ctx context.Context, o Options) error {
 	return nil
 }
 
-// lossy has all cells of one rate and control take turns, beside TCP.
+// lossy measures all cells of one rate and control in turn, compared with TCP.
 func (o Options) lossy(ctx context.Context, rate int64, congestion, system string) (err error) {
 	l, err := newLongPath(ctx, o, rate)
 	if err != nil {

@@ -31,7 +31,7 @@ func newPath(ctx context.Context, shape wan.Shape) (*path, error) {
 	return newStar(ctx, 2, []wan.Path{between(0, 1, shape), between(1, 0, shape)})
 }
 
-// between is the path from one host of a star to another.
+// between returns the path from one host of a star to another.
 func between(from, to int, shape wan.Shape) wan.Path {
 	return wan.Path{From: star.Port(from), To: star.Port(to), In: star.Port(from), Out: star.Port(to), Shape: shape}
 }
@@ -54,8 +54,7 @@ func newStar(ctx context.Context, hosts int, paths []wan.Path) (_ *path, err err
 	return p, nil
 }
 
-// close ends the path. If the emulator could not keep up the figures are those of
-// this machine.
+// close ends the path. If the emulator could not keep up, the figures reflect this machine.
 func (p *path) close() error {
 	p.stop()
 	err := <-p.done
@@ -83,10 +82,10 @@ func (p *path) turn(ctx context.Context, congestion string, carriers int) (resul
 	return flow(ctx, ends[0], ends[1], carriers)
 }
 
-// port is that of both hosts.
+// port is the port of both hosts.
 const port = 7000
 
-// socket is an overlay.Connector in one host: a listener and dials to the other one's.
+// socket is an overlay.Connector on one host: a listener, and dials to the other host's.
 type socket struct {
 	space      *star.Space
 	congestion string
@@ -94,8 +93,8 @@ type socket struct {
 	ln         *net.TCPListener
 
 	relay  netip.AddrPort    // if any
-	first  overlay.Technique // that is taken where every one may be; 0: Direct
-	direct chan struct{}     // where first is the relay: what is direct is found once it is closed; nil: never
+	first  overlay.Technique // taken where every technique is allowed; 0: Direct
+	direct chan struct{}     // if first is the relay: direct paths are found once it is closed; nil: never
 }
 
 func (s *socket) listen(at netip.AddrPort) error {
@@ -164,8 +163,7 @@ func setCongestion(c *net.TCPConn, name string) error {
 	return errors.Join(failed, err)
 }
 
-// congestions returns which of the controls that are to be measured this
-// system has, and which it takes by itself.
+// congestions returns which of the measured controls this system has, and its default.
 func congestions() (measured []string, system string, err error) {
 	available, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	if err != nil {

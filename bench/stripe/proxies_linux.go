@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// relays is a grid of two sites that meet by relays only, and two proxies.
+// relays is a grid of two sites that connect by relays only, and two proxies.
 type relays struct {
 	lab  *lab.Lab
 	grid *grid.Grid

@@ -10,18 +10,18 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// What several carriers are to reach of one.
+// Targets of several carriers relative to one.
 const (
 	targetPath    = 3
 	targetProxies = 1.8
 )
 
-// lossy is the congestion control that takes a loss for a full path. One that does
-// not, as bbr, fills a path of little loss with one carrier.
+// lossy is the congestion control that takes a loss for congestion. One that does not, such as bbr,
+// fills a path of little loss with one carrier.
 const lossy = "cubic"
 
-// Run measures and writes the rows, those of a scenario when it is done. It must run
-// in a process that went through lab.Enter. Missing a target is no error.
+// Run measures and writes the rows of each scenario when it is done. It must run in a process that
+// went through lab.Enter. Missing a target is not an error.
 func Run(ctx context.Context, o Options) error {
 	if o.Scenario == "lossy" {
 		if err := runLossy(ctx, o); err != nil {
@@ -85,7 +85,7 @@ func runProxies(ctx context.Context, o Options) (err error) {
 	return o.measure(ctx, s, func(n int) (result, error) { return r.turn(ctx, n) })
 }
 
-// measure has links of all counts of carriers take turns, and writes the rows.
+// measure measures links of all counts of carriers in turn, and writes the rows.
 func (o Options) measure(ctx context.Context, s *scenario, turn func(carriers int) (result, error)) error {
 	results := make([][]result, len(s.counts))
 	for round := range o.Repeat {

@@ -1,17 +1,15 @@
-// Package stripe is `isthmus-lab bench stripe`: what a link gains from several
-// carriers. In one process it plays both ranks of a job, each with a mesh of its
-// own, and sends one way for as long as it takes:
+// Package stripe is `isthmus-lab bench stripe`: what a link gains from several carriers. In one
+// process it runs both ranks of a job, each with a mesh of its own, and sends one way for as long
+// as it takes:
 //
 //   - over one path of 1 Gb/s, 50 ms and a little loss, where each carrier is a
 //     TCP connection between two network namespaces, once with each congestion
-//     control, since one that takes losses for a full path is what several
-//     carriers are for;
-//   - by relays, in a whole grid with two proxies that 100 Mb/s reach each.
+//     control, since several carriers are meant for one that takes losses for congestion;
+//   - by relays, in a whole grid with two proxies with 100 Mb/s each.
 //
-// Each time a link of one carrier, one of several, and one that chooses for itself
-// take turns. The package knows of links what their users do, and the number of
-// their carriers. It keeps no state; lab.Enter sees to it that the kernel
-// clears everything away.
+// Each time a link of one carrier, one of several, and one that chooses for itself take turns. The
+// package uses links as programs do, and knows the number of their carriers. It keeps no state;
+// lab.Enter ensures that the kernel cleans up everything.
 package stripe
 
 import (
@@ -37,35 +35,34 @@ type Options struct {
 	Err     io.Writer // progress
 }
 
-// How long things take.
+// Durations.
 const (
-	warming   = 6 * time.Second // until a link of a given number of carriers has found its speed
+	warming   = 6 * time.Second // until a link of a given number of carriers has reached its speed
 	measuring = 4 * time.Second
 	calm      = 10 * time.Second // without another carrier: a link that chooses has chosen
-	choosing  = 60 * time.Second // after which it is measured all the same
+	choosing  = 60 * time.Second // after which it is measured in any case
 )
 
 // own is the number of carriers of a link that chooses for itself.
 const own = 0
 
-// result is what one turn of a link was.
+// result is the result of one turn of a link.
 type result struct {
 	rate     float64 // Mbit/s that arrived
 	carriers int     // that were used
 	proxies  int     // that these went through
 }
 
-// scenario is what is measured in one place.
+// scenario is a set of measurements in one network.
 type scenario struct {
 	name   string
 	params map[string]any
 	counts []int // of carriers
 	target float64
-	of     int // the number of carriers that is to reach the target
+	of     int // the number of carriers to which the target applies
 }
 
-// rows are a scenario's figures; results are by the index of counts, that of one
-// carrier first.
+// rows returns a scenario's figures; results are by the index of counts, that of one carrier first.
 func (s *scenario) rows(results [][]result) []bench.Row {
 	var rows []bench.Row
 	base := bench.Median(rates(results[0]))

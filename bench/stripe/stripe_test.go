@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestRows: figures are held against one carrier, and the target is that of the
-// count it is meant for.
+// TestRows: figures are compared with one carrier, and the target is that of the intended count.
 func TestRows(t *testing.T) {
 	s := &scenario{name: "path", counts: []int{1, 8, own}, target: 3, of: 8, params: map[string]any{"loss": 0.5}}
 	rows := s.rows([][]result{
@@ -28,7 +27,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestSettled: a link that stands still for a second after its move has lost that second.
+// TestSettled: a link that stalls for a second after its move has lost that second.
 func TestSettled(t *testing.T) {
 	var seen []arrived
 	bytes := uint64(0)
@@ -48,7 +47,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestLossyRows: figures are held against TCP, and each target is judged.
+// TestLossyRows: figures are compared with TCP, and each target is judged.
 func TestLossyRows(t *testing.T) {
 	rows := lossyRows([]cell{
 		{name: "raw", results: []result{{rate: 100}, {rate: 300}, {rate: 200}}},

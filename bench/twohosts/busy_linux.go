@@ -7,9 +7,8 @@ import (
 	"runtime"
 )
 
-// WarnIfBusy tells people, in the name of a benchmark, when other work wants
-// the processors: what polls then loses them for milliseconds at a time, and is
-// measured so.
+// WarnIfBusy prints a warning, in the name of a benchmark, when other work needs the processors:
+// polling code then loses them for milliseconds at a time, which affects the measurement.
 func WarnIfBusy(w io.Writer, name string) {
 	var load float64
 	text, err := os.ReadFile("/proc/loadavg")

@@ -1,12 +1,11 @@
-// Package twohosts is where benchmarks of two processes run:
+// Package twohosts provides two hosts for benchmarks of two processes:
 //
 //	left 10.77.0.1 ==== veth ==== 10.77.0.2 right
 //
-// Each host is a network namespace of this machine. What is measured are
-// processes there, programs in C compiled for the run or this program again,
-// which take orders on their standard input, a line each, and answer on their
-// standard output; between orders they take no CPU.
+// Each host is a network namespace of this machine. The measured processes run there, programs in C
+// compiled for the run or this program again, which take orders on their standard input, one per
+// line, and answer on their standard output; between orders they use no CPU.
 //
-// The package knows no order and measures nothing. It runs on Linux only and
-// after lab.Enter, which sees to it that the kernel clears everything away.
+// The package interprets no order and measures nothing. It runs on Linux only and after lab.Enter,
+// which ensures that the kernel cleans up everything.
 package twohosts

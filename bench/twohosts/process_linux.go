@@ -18,10 +18,10 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 )
 
-// compileBound is how long a compiler may take.
+// compileBound is the timeout of a compiler.
 const compileBound = time.Minute
 
-// ErrNoCompiler says that there is none, which a benchmark can do without.
+// ErrNoCompiler says that there is no compiler, which a benchmark can do without.
 var ErrNoCompiler = errors.New("no C compiler")
 
 // Compile makes a program of C source, called name, in folder. The arguments
@@ -43,12 +43,12 @@ func Compile(ctx context.Context, cc, folder, name string, source []byte, argume
 	return path, nil
 }
 
-// A Command is how to start a Process.
+// A Command describes how to start a Process.
 type Command struct {
 	Args   []string // the program and its arguments
-	Env    []string // beside this process's own environment
+	Env    []string // in addition to this process's own environment
 	OneCPU bool     // on one processor, the same for all that have this set
-	Apart  bool     // in UTS and IPC namespaces of its own, as on a machine of its own
+	Apart  bool     // in UTS and IPC namespaces of its own, as on a separate machine
 }
 
 // A Process is a program at a host that takes orders.
@@ -76,8 +76,8 @@ func Start(ctx context.Context, at *star.Space, c Command) (*Process, error) {
 	return Attend(cmd, func() error { return at.Do(start) }, cmd.Wait)
 }
 
-// Attend starts a command that takes orders, by start, and waits for its end by wait
-// when it is stopped. What it says on its standard error, this process does.
+// Attend starts a command that takes orders, by start, and waits for its end by wait when it is
+// stopped. Its standard error is this process's.
 func Attend(cmd *exec.Cmd, start, wait func() error) (*Process, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Process) String() string { return p.what }
 // PID returns the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Tell gives the process an order, one line.
+// Tell sends the process an order, one line.
 func (p *Process) Tell(order string) error {
 	if _, err := fmt.Fprintln(p.in, order); err != nil {
 		return fmt.Errorf("%s: order %q: %w", p.what, order, err)
@@ -109,9 +109,8 @@ func (p *Process) Tell(order string) error {
 	return nil
 }
 
-// Hear waits for a line that begins with word and reads what follows into to,
-// as fmt.Sscan does. A process that says nothing within bound is killed, so that
-// the wait ends too.
+// Hear waits for a line that begins with word and scans the rest into to, as fmt.Sscan does. A
+// process that writes nothing within bound is killed, so that the wait ends too.
 func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
 	line, err := p.line(bound)
 	if err != nil {
@@ -127,7 +126,7 @@ func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
 	return nil
 }
 
-// HearLine is Hear of any line, and returns its words.
+// HearLine is Hear for any line, and returns its words.
 func (p *Process) HearLine(bound time.Duration) ([]string, error) {
 	line, err := p.line(bound)
 	return strings.Fields(line), err
@@ -145,11 +144,10 @@ func (p *Process) line(bound time.Duration) (string, error) {
 	return line, nil
 }
 
-// stopBound is how long a process may take to end once it gets no more orders.
+// stopBound is the timeout for a process to end after its last order.
 const stopBound = 10 * time.Second
 
-// Stop tells the process that no order comes any more, by the end of its input,
-// and returns how it ended. A nil Process has ended.
+// Stop ends the process by closing its input, and returns how it ended. A nil Process has ended.
 func (p *Process) Stop() error {
 	if p == nil {
 		return nil

@@ -25,7 +25,7 @@ var (
 // WireName is the name of the wire's end at each host.
 const WireName = "wire0"
 
-// A Wire is two hosts, one veth pair between them.
+// A Wire is two hosts and the veth pair between them.
 type Wire struct {
 	Left, Right *star.Space
 	Congestion  string // the system's own choice of congestion control
@@ -76,7 +76,7 @@ func NewWire() (_ *Wire, err error) {
 // Both runs f on both hosts.
 func (w *Wire) Both(f func() error) error { return errors.Join(w.Left.Do(f), w.Right.Do(f)) }
 
-// Close takes the hosts down. What runs there keeps its network until it ends.
+// Close removes the hosts. Processes there keep their network until they end.
 func (w *Wire) Close() {
 	for _, s := range []*star.Space{w.Left, w.Right} {
 		if s != nil {
@@ -114,11 +114,11 @@ func awaitUp() error {
 	}
 }
 
-// Limit holds what leaves either host to rate bit/s, with 1 ms of tokens and
-// 10 ms of queue; 0 takes the limit off.
+// Limit limits what leaves either host to rate bit/s, with 1 ms of tokens and 10 ms of queue; 0
+// removes the limit.
 func (w *Wire) Limit(rate uint64) error { return w.Both(func() error { return Limit(WireName, rate) }) }
 
-// Limit shapes so what leaves the calling thread's host by one interface.
+// Limit likewise limits what leaves the calling thread's host by one interface.
 func Limit(name string, rate uint64) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -134,13 +134,13 @@ func Limit(name string, rate uint64) error {
 		return netlink.QdiscReplace(tbf)
 	}
 	if err := netlink.QdiscDel(tbf); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
-		return err // the two say that there was no limit
+		return err // the two errors that mean that there was no limit
 	}
 	return nil
 }
 
-// SetCongestion has both hosts use the first of the named congestion controls
-// that they may, for connections made from now on. It returns the one in use.
+// SetCongestion makes both hosts use the first of the named congestion controls that they may, for
+// connections made from now on. It returns the one in use.
 func (w *Wire) SetCongestion(names ...string) (inUse string, err error) {
 	const file = "/proc/sys/net/ipv4/tcp_congestion_control" // of the opening thread's host
 	return inUse, w.Both(func() error {
@@ -155,7 +155,7 @@ func (w *Wire) SetCongestion(names ...string) (inUse string, err error) {
 	})
 }
 
-// Carried returns how many bytes have crossed the wire, both directions together.
+// Carried returns how many bytes have crossed the wire, in both directions together.
 func (w *Wire) Carried() (bytes uint64, err error) {
 	return bytes, w.Left.Do(func() error {
 		link, err := netlink.LinkByName(WireName)
@@ -169,8 +169,8 @@ func (w *Wire) Carried() (bytes uint64, err error) {
 	})
 }
 
-// OnOneCPU calls f on the calling thread bound to the last processor that it
-// may use. What f starts stays bound to it.
+// OnOneCPU calls f on the calling thread bound to the last processor that it may use. Processes
+// that f starts stay bound to it.
 func OnOneCPU(f func() error) error {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A limit is a token bucket on both hosts, and goes away again.
+// A limit is a token bucket on both hosts, and can be removed.
 func TestLimit(t *testing.T) {
 	w, err := NewWire()
 	if err != nil {
@@ -63,7 +63,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// The first that there is counts; without one, all stays as it was.
+// The first existing one counts; without one, nothing changes.
 func TestCongestion(t *testing.T) {
 	w, err := NewWire()
 	if err != nil {
@@ -99,7 +99,7 @@ func TestCarried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The address must be asked for first; the packet waits for the answer.
+	// The address must be resolved first; the packet waits for the answer.
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		after, err := w.Carried()
 		if err != nil {
