@@ -1,5 +1,5 @@
-// Isthmus-broker knows who is where in a grid, and decides how two sites
-// connect. Package broker does the work; the settings say where it listens.
+// Isthmus-broker knows the sites and processes of a grid, and decides how two sites connect.
+// Package broker does the work; the settings determine where it listens.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command isthmus-frontal is a site's gateway; package frontal says what it does.
+// Command isthmus-frontal is the daemon of a site's gateway; see package frontal.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Isthmus-helper is the daemon on a node that connects its processes to those
-// of other nodes; see package connhelper.
+// Isthmus-helper is the daemon on a node that connects its processes to those of other nodes; see
+// package connhelper.
 package main
 
 import (

@@ -19,7 +19,7 @@ func bedFlags(b *apps.Bed, preset string) []cli.Flag {
 	}
 }
 
-// bedAction checks, enters the lab and runs a sweep.
+// bedAction checks the flags, enters the lab and runs a sweep.
 func bedAction(name string, b *apps.Bed, check func(*cli.Context) error, run func(*cli.Context) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := check(c); err != nil {
@@ -65,8 +65,8 @@ func benchRay2meshCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ray2mesh",
 		Usage: "trace rays on three sites, dealt by one master, and by a boss in each site (about five minutes)",
-		// With 51 processes there are a thousand links; where each is a race of
-		// techniques, starting takes longer than what is measured.
+		// With 51 processes there are a thousand links; if each is a race of techniques, starting
+		// takes longer than the measurement.
 		Flags: append(bedFlags(&s.Bed, "port-range"),
 			&cli.IntFlag{Name: "sites", Usage: "`NUMBER` of sites", Value: 3, Destination: &s.Sites},
 			&cli.IntSliceFlag{Name: "processes", Usage: "`NUMBERS` of processes", Value: cli.NewIntSlice(12, 18, 24, 30, 36, 48)},

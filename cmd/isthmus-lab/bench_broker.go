@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchBrokerCommand is "isthmus-lab bench broker": what one core of a broker does.
+// benchBrokerCommand is "isthmus-lab bench broker": the throughput of a broker on one core.
 func benchBrokerCommand() *cli.Command {
 	var o broker.Options
 	return &cli.Command{

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// benchCollCommand is "isthmus-lab bench coll": collective calls between sites, beside the
-// least that they can take and beside other MPIs.
+// benchCollCommand is "isthmus-lab bench coll": collective calls between sites, compared with their
+// lower bound and with other MPIs.
 func benchCollCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "coll",
@@ -66,7 +66,7 @@ func benchCollCommand() *cli.Command {
 	}
 }
 
-// collOptions reads the flags.
+// collOptions parses the flags.
 func collOptions(c *cli.Context) (o coll.Options, err error) {
 	o = coll.Options{
 		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Near: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
@@ -103,7 +103,7 @@ func collOptions(c *cli.Context) (o coll.Options, err error) {
 	return o, o.Check()
 }
 
-// list reads a flag with commas between its parts.
+// list parses a flag with comma-separated parts.
 func list[T any](c *cli.Context, flag string, parse func(string) (T, error)) (all []T, err error) {
 	for _, word := range parts(c.String(flag)) {
 		v, err := parse(word)
@@ -115,7 +115,7 @@ func list[T any](c *cli.Context, flag string, parse func(string) (T, error)) (al
 	return all, nil
 }
 
-// parts returns what lies between commas.
+// parts splits text at commas.
 func parts(text string) []string {
 	if text == "" {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// benchLabCommand is "isthmus-lab bench lab": what the lab's WAN emulator is worth
+// benchLabCommand is "isthmus-lab bench lab": the accuracy and capacity of the lab's WAN emulator
 // on this machine.
 func benchLabCommand() *cli.Command {
 	return &cli.Command{

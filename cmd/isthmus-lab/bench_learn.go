@@ -10,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchLearnCommand is "isthmus-lab bench learn": corrections of predictions from what was
-// measured.
+// benchLearnCommand is "isthmus-lab bench learn": corrections of predictions from measurements.
 func benchLearnCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "learn",

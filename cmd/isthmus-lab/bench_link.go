@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchLinkCommand is "isthmus-lab bench link": what carries messages between two
-// processes, beside raw TCP.
+// benchLinkCommand is "isthmus-lab bench link": the transport of messages between two processes,
+// compared with raw TCP.
 func benchLinkCommand() *cli.Command {
 	var part, only string
 	o := link.Options{Err: os.Stderr}

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchOverlapCommand is "isthmus-lab bench overlap": a send beside a computation.
+// benchOverlapCommand is "isthmus-lab bench overlap": a send during a computation.
 func benchOverlapCommand() *cli.Command {
 	var part bool
 	var o overlap.Options

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchP2PCommand is "isthmus-lab bench p2p": messages between ranks, beside those
-// of Open MPI and MPICH.
+// benchP2PCommand is "isthmus-lab bench p2p": messages between ranks, compared with those of Open
+// MPI and MPICH.
 func benchP2PCommand() *cli.Command {
 	var part, only, peers string
 	o := p2p.Options{Err: os.Stderr}

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchPlotCommand is "isthmus-lab bench plot": pictures of what was measured.
+// benchPlotCommand is "isthmus-lab bench plot": figures of measurements.
 func benchPlotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plot",

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchRelayCommand is "isthmus-lab bench relay": what a relay costs.
+// benchRelayCommand is "isthmus-lab bench relay": the cost of a relay.
 func benchRelayCommand() *cli.Command {
 	var part string
 	var o relay.Options

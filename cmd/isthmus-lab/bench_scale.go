@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchScaleCommand is "isthmus-lab bench scale": how much a proxy and a frontal hold.
+// benchScaleCommand is "isthmus-lab bench scale": the capacity of a proxy and a frontal.
 func benchScaleCommand() *cli.Command {
 	o := scale.Options{Err: os.Stderr}
 	var part, rate string

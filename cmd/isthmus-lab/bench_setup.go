@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// benchSetupCommand is "isthmus-lab bench setup": how long links take to make.
+// benchSetupCommand is "isthmus-lab bench setup": the set-up time of links.
 func benchSetupCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "setup",
@@ -24,7 +24,7 @@ func benchSetupCommand() *cli.Command {
 			if err := cmdline.Counts(c, "bench setup", "repeat"); err != nil {
 				return err
 			}
-			// What is measured is told in round trips, so there must be some.
+			// Results are in round trips, so the round trip must not be zero.
 			if err := roundTrip(c, "bench setup", time.Microsecond); err != nil {
 				return err
 			}

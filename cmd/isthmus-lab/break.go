@@ -61,8 +61,7 @@ func breakCommand() *cli.Command {
 	}
 }
 
-// breakEndCommand is one end of a link that is to be broken. Nobody but
-// breakCommand needs it.
+// breakEndCommand is one end of a link that is to be broken. It is for breakCommand only.
 func breakEndCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "break-end",
@@ -80,7 +79,7 @@ func nameList(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// byteCount reads a size such as 32MiB.
+// byteCount parses a size such as 32MiB.
 func byteCount(text string) (uint64, error) {
 	n, err := scaled(text, map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30})
 	if err != nil {
@@ -89,7 +88,7 @@ func byteCount(text string) (uint64, error) {
 	return uint64(n), nil
 }
 
-// bitRate reads a rate such as 100Mbit.
+// bitRate parses a rate such as 100Mbit.
 func bitRate(text string) (int64, error) {
 	n, err := scaled(text, map[string]float64{"": 1, "bit": 1, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9})
 	if err != nil {
@@ -98,7 +97,7 @@ func bitRate(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// scaled reads a number with a unit.
+// scaled parses a number with a unit.
 func scaled(text string, units map[string]float64) (float64, error) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	scale, ok := units[text[len(digits):]]

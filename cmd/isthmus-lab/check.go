@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// A finding is what is wrong with a file. Its form is that of "isthmus check".
+// A finding is an error in a file, in the form of "isthmus check".
 type finding struct {
 	Severity string `json:"severity"`
 	File     string `json:"file"`
@@ -57,13 +57,13 @@ func checkCommand() *cli.Command {
 	}
 }
 
-// checkFile returns the first mistake in a file, or none.
+// checkFile returns the first error in a file, or none.
 func checkFile(file string) []finding {
 	text, err := os.ReadFile(file)
 	if err == nil {
 		_, err = lab.Parse(file, text)
 	} else {
-		err = errors.Unwrap(err) // the name is said already
+		err = errors.Unwrap(err) // the file name is already in the finding
 	}
 	if err == nil {
 		return []finding{}

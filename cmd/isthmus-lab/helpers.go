@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/connhelper"
 )
 
-// helpersCommand is "isthmus-lab helpers": the helpers of several nodes in
-// one process, for labs of hundreds of nodes.
+// helpersCommand is "isthmus-lab helpers": the helpers of several nodes in one process, for labs of
+// hundreds of nodes.
 func helpersCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "helpers",
@@ -68,7 +68,7 @@ func serveHelpers(ctx context.Context, files []string, readyFD int) error {
 	return errors.Join(errs...)
 }
 
-// allThere waits until all files are there.
+// allThere waits until all files exist.
 func allThere(ctx context.Context, files []string) error {
 	for _, file := range files {
 		for {

@@ -1,6 +1,6 @@
-// Isthmus-lab builds sites with firewalls on this machine, and shows, tries and measures
-// the suite on them. It holds what of isthmus runs there, so that one file is enough;
-// users and admins need it only to rehearse.
+// Isthmus-lab builds sites with firewalls on this machine, and demonstrates, tests and measures the
+// suite on them. It includes the commands of isthmus that run there, so that one file is enough;
+// users and admins need it only for rehearsals.
 package main
 
 import (

@@ -70,8 +70,8 @@ func matrixCommand() *cli.Command {
 	}
 }
 
-// havingIPv6 returns the presets that have IPv6. That there is none, or that a pair
-// has not, is an error.
+// havingIPv6 returns the presets that have IPv6. It is an error if there is none, or if a preset of
+// a pair has no IPv6.
 func havingIPv6(presets []string, pairs []matrix.Pair) ([]string, error) {
 	for _, p := range pairs {
 		for _, name := range []string{p.From, p.To} {
@@ -112,13 +112,12 @@ func unknownPreset(name string) error {
 	return fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route, unforeseen", name, strings.Join(slices.Concat(lab.Presets(), lab.Unforeseen()), ", "))
 }
 
-// undeclared reports whether the preset is one that has no profile.
+// undeclared reports whether the preset has no profile.
 func undeclared(name string) bool {
 	return slices.Contains(lab.Unforeseen(), strings.TrimPrefix(name, "no-route/"))
 }
 
-// presetList returns the presets that a list of kinds and groups of kinds names,
-// each once.
+// presetList returns the presets in a list of kinds and groups of kinds, each once.
 func presetList(text string) ([]string, error) {
 	var presets []string
 	for word := range strings.SplitSeq(text, ",") {

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/randomnet"
 )
 
-// randomCommand is "isthmus-lab random": networks that nobody thought of.
+// randomCommand is "isthmus-lab random": randomly composed networks.
 func randomCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "random",

@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
-// suiteName is the word behind which this program has those commands of isthmus that
-// the laboratory starts: the daemons, and run. Some of its own have the same names.
+// suiteName is the argument after which this program has the commands of isthmus that the lab
+// starts: the daemons, and run. Some of its own commands have the same names.
 const suiteName = "isthmus"
 
 // suiteCommand is "isthmus-lab isthmus".
@@ -31,13 +31,13 @@ func suiteCommand() *cli.Command {
 	return &cli.Command{Name: suiteName, Usage: "be a daemon, or start ranks, as isthmus does: one file is enough for a laboratory", Hidden: true, Subcommands: all}
 }
 
-// suite returns how program runs a daemon.
+// suite returns a function for the command line of a daemon.
 func suite(program func(words ...string) []string) func(daemon string) []string {
 	return func(daemon string) []string { return program(suiteName, daemon) }
 }
 
-// enter has this process be in a laboratory, and returns how to run this very binary
-// with other words.
+// enter moves this process into a lab, and returns a function for the command line of this binary
+// with other arguments.
 func enter() (program func(words ...string) []string, err error) {
 	if err := lab.Enter(); err != nil {
 		return nil, err
@@ -45,9 +45,9 @@ func enter() (program func(words ...string) []string, err error) {
 	return self()
 }
 
-// self returns how to run this very binary with other words. On Linux it is not
-// the binary's path: the lab covers /run with a file system of its own, and the
-// binary may lie below it.
+// self returns a function for the command line of this binary with other arguments. On Linux it
+// does not use the binary's path: the lab covers /run with a file system of its own, and the binary
+// may lie below it.
 func self() (func(words ...string) []string, error) {
 	path := "/proc/self/exe"
 	if runtime.GOOS != "linux" {

@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/rawcap"
 )
 
-// unprivilegedCommand is how the lab's matrix starts daemons without
-// CAP_NET_RAW: this same program with the words that follow. Nobody else needs it.
+// unprivilegedCommand starts daemons without CAP_NET_RAW for the lab's matrix: this same program
+// with the arguments that follow. It is for the matrix only.
 func unprivilegedCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "unprivileged",

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// presets lists the kinds of firewall, a few to a line.
+// presets lists the kinds of firewall, a few per line.
 func presets() string {
 	var text strings.Builder
 	plain := slices.DeleteFunc(lab.Presets(), func(name string) bool { return strings.HasPrefix(name, "no-route/") })

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
-// roundTrip returns cmdline.Usage unless --rtt is least or more.
+// roundTrip returns cmdline.Usage unless --rtt is at least least.
 func roundTrip(c *cli.Context, what string, least time.Duration) error {
 	if rtt := c.Duration("rtt"); rtt < least {
 		return cmdline.Usage(fmt.Sprintf("%s: --rtt %v: want %v or more", what, rtt, least))

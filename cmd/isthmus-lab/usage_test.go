@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cmdtest.Main(m, main)) }
 
-// result is how a command ended.
+// result is the outcome of a command.
 type result struct {
 	stdout, stderr string
 	status         int
@@ -24,8 +24,7 @@ func isthmusLab(t *testing.T, dir string, words ...string) result {
 	return result{stdout, stderr, status}
 }
 
-// TestMistakesOnTheCommandLine: one line that says what is wrong, on stderr,
-// and status 2.
+// TestMistakesOnTheCommandLine: one line that describes the mistake, on stderr, and status 2.
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, tc := range []struct {
 		words []string
@@ -65,7 +64,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestHelp: every command has its page, on stdout, with status 0.
+// TestHelp: every command has a help page, on stdout, with status 0.
 func TestHelp(t *testing.T) {
 	for _, words := range [][]string{
 		nil, {"bench"}, {"example"}, {"isthmus"},
@@ -78,7 +77,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCheck: a file is fine, or its first mistake is told by line and key.
+// TestCheck: a file is valid, or its first mistake is reported with line and key.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

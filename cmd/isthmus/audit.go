@@ -153,24 +153,24 @@ own-word.`,
 	}
 }
 
-// question is what to ask of which files.
+// question is a query and the files to search.
 type question struct {
 	files  []string
 	filter audit.Filter
-	what   string // of sums; "" is the records themselves
+	what   string // quantity to sum; "" is the records themselves
 	sum    audit.Sum
 	over   float64
 	json   bool
 }
 
-// measures are what can be summed.
+// measures are the quantities that can be summed.
 var measures = map[string]func(*audit.Group) float64{
 	"bytes":   func(g *audit.Group) float64 { return float64(g.Bytes) },
 	"records": func(g *audit.Group) float64 { return float64(g.Records) },
 	"seconds": func(g *audit.Group) float64 { return g.Seconds },
 }
 
-// questionOf reads the flags.
+// questionOf parses the flags.
 func questionOf(c *cli.Context) (q question, err error) {
 	q = question{
 		filter: audit.Filter{
@@ -210,7 +210,7 @@ func questionOf(c *cli.Context) (q question, err error) {
 	return q, nil
 }
 
-// timesOf reads --from, --to and --on.
+// timesOf parses --from, --to and --on.
 func timesOf(c *cli.Context) (from, to time.Time, err error) {
 	if c.IsSet("on") {
 		if c.IsSet("from") || c.IsSet("to") {
@@ -238,7 +238,7 @@ func timesOf(c *cli.Context) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-// answer prints what the files say.
+// answer prints the result of the query.
 func (q *question) answer(out, notes io.Writer) error {
 	var join audit.Join
 	bad, err := audit.Read(q.files, func(r *audit.Record) error { join.Add(r); return nil })
@@ -264,7 +264,7 @@ func (q *question) answer(out, notes io.Writer) error {
 	return done()
 }
 
-// records returns what prints one record, and what ends the print.
+// records returns a function that prints one record, and one that ends the output.
 func (q *question) records(w io.Writer) (show func(*audit.Record) error, done func() error) {
 	if q.json {
 		e := json.NewEncoder(w)
@@ -294,8 +294,7 @@ func (q *question) records(w io.Writer) (show func(*audit.Record) error, done fu
 	}, t.Flush
 }
 
-// plain makes a text fit for a table: nobody but the daemon wrote the file, it
-// is to be hoped.
+// plain makes a text safe for a table, because the file may not be the daemon's.
 func plain(s string) string {
 	if s == "" {
 		return "-"
@@ -308,7 +307,7 @@ func plain(s string) string {
 	return s
 }
 
-// shortJob is enough of a job's id to tell it from others.
+// shortJob returns enough of a job's id to distinguish it from others.
 func shortJob(id string) string { return id[:min(len(id), 12)] }
 
 func (q *question) add(r *audit.Record) error {

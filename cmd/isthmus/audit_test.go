@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 )
 
-// runAudit runs the command and returns what it printed and its exit status.
+// runAudit runs the command and returns its output and its exit status.
 func runAudit(args ...string) (out, notes string, status int) {
 	var o, e bytes.Buffer
 	commands := []*cli.Command{auditCommand()}
@@ -32,7 +32,7 @@ func runAudit(args ...string) (out, notes string, status int) {
 	return o.String(), e.String(), status
 }
 
-// writeLog leaves a log in the folder.
+// writeLog writes a log to the folder.
 func writeLog(t *testing.T, folder, daemon string, records ...audit.Record) {
 	t.Helper()
 	l, err := audit.Open(audit.Config{Folder: folder, Size: 1 << 20, OnFailure: "go-on"}, daemon, slog.New(slog.DiscardHandler))

@@ -28,7 +28,7 @@ import (
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
-// Bounds of collecting: the whole, one answer of a daemon, and the end of a log.
+// Limits of collecting: for the whole, one answer of a daemon, and the end of a log.
 const (
 	bundleTime = 20 * time.Second
 	askTime    = 10 * time.Second
@@ -78,7 +78,7 @@ func runBundle(c *cli.Context) error {
 	if out == "" {
 		out = "isthmus-bundle-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
-	// Collecting takes a while: what hinders writing is found out before.
+	// Collecting takes a while: check first that the file can be written.
 	if !c.Bool("list") {
 		if _, err := os.Lstat(out); err == nil {
 			return fmt.Errorf("bundle: %s is there already; choose another name with --out", out)
@@ -119,7 +119,7 @@ func runBundle(c *cli.Context) error {
 	return nil
 }
 
-// writeBundle makes the file, for its owner's eyes; a part of one is removed.
+// writeBundle creates the file, readable only by its owner; it removes an incomplete one.
 func writeBundle(file string, b *bundle.Bundle) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -132,7 +132,7 @@ func writeBundle(file string, b *bundle.Bundle) error {
 	return nil
 }
 
-// replacedText is a line's end such as "replaced: 3 host, 1 user".
+// replacedText returns the end of a line, such as "replaced: 3 host, 1 user".
 func replacedText(counts map[string]int) string {
 	var all []string
 	for class, n := range counts {
@@ -145,10 +145,10 @@ func replacedText(counts map[string]int) string {
 	return "replaced: " + strings.Join(all, ", ")
 }
 
-// settingKey finds the keys in a sample of settings.
+// settingKey matches the keys in a sample of settings.
 var settingKey = regexp.MustCompile(`(?m)^\s*(?:- \{?)?#?([a-z][a-z0-9_]*):`)
 
-// settingWords are the keys of all settings and policies, which are no names.
+// settingWords returns the keys of all settings and policies, which are not names.
 func settingWords() []string {
 	words := strings.Fields("mode contact zone rules name effect sites projects users jobs hours days techniques limits links rate bytes_month")
 	for _, sample := range [][]byte{
@@ -162,10 +162,10 @@ func settingWords() []string {
 	return words
 }
 
-// collector gathers texts, several at a time.
+// collector collects texts, several concurrently.
 type collector struct {
 	c    *cli.Context
-	mask *bundle.Mask // learns before anything runs at the same time
+	mask *bundle.Mask // learns before anything runs concurrently
 
 	mu    sync.Mutex // guards the fields below
 	files []bundle.File
@@ -185,7 +185,7 @@ func (l *collector) gap(what string, err error) {
 	l.gaps = append(l.gaps, bundle.Gap{What: what, Why: err.Error()})
 }
 
-// settingsOf is what a bundle needs to know of one daemon's settings.
+// settingsOf is the part of one daemon's settings that a bundle needs.
 type settingsOf struct {
 	kind, file    string
 	as            string // name in the bundle: "frontal", or "frontal-2"
@@ -195,7 +195,7 @@ type settingsOf struct {
 	frontal       string
 }
 
-// collect gathers everything, each thing within its own bound.
+// collect collects everything, each item within its own time limit.
 func (l *collector) collect(ctx context.Context) error {
 	creds, err := l.credentials()
 	if err != nil {
@@ -229,7 +229,7 @@ func (l *collector) collect(ctx context.Context) error {
 	return nil
 }
 
-// credentials are an admin's, or nil.
+// credentials returns an admin's credentials, or nil.
 func (l *collector) credentials() (*control.Credentials, error) {
 	given := 0
 	for _, name := range []string{"cert", "tls-key", "ca"} {
@@ -301,8 +301,8 @@ func (l *collector) settings() (all []settingsOf) {
 	return all
 }
 
-// fullNames returns the files with absolute paths. A name such as alice.log is told
-// from a word only as a part of a path, and what settings name is relative to them.
+// fullNames returns the files with absolute paths. A name such as alice.log is recognised only as a
+// part of a path, and names in settings are relative to them.
 func fullNames(files []string) (all []string) {
 	for _, file := range files {
 		if full, err := filepath.Abs(file); err == nil {
@@ -313,8 +313,8 @@ func fullNames(files []string) (all []string) {
 	return all
 }
 
-// parseSettings reads where a daemon is reached; false if the file is wrong, or
-// no daemon's. What is wrong with it is told elsewhere.
+// parseSettings parses the addresses at which a daemon is reached; it returns false if the file is
+// invalid, or not a daemon's. Its errors are reported elsewhere.
 func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
 	var err error
 	switch kind {
@@ -345,7 +345,7 @@ func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
 	return s, err == nil
 }
 
-// hostAddress is how this host itself reaches what listens on a.
+// hostAddress returns the address at which this host itself reaches a listener on a.
 func hostAddress(a netip.AddrPort) netip.AddrPort {
 	switch {
 	case !a.Addr().IsUnspecified():
@@ -356,7 +356,7 @@ func hostAddress(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
 }
 
-// statuses asks the brokers and frontals that flags and settings name, each once.
+// statuses queries the brokers and frontals named by flags and settings, each once.
 func (l *collector) statuses(ctx context.Context, asked *sync.WaitGroup, creds *control.Credentials, all []settingsOf) {
 	if creds == nil {
 		l.gap("status", errors.New("it takes an admin's certificate (--cert, --tls-key, --ca)"))

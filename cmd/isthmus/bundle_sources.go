@@ -30,7 +30,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/support/bundle"
 )
 
-// versions says what this program is made of.
+// versions returns the versions of this program and its modules.
 func versions() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s/%s\n", daemon.Version("isthmus"), runtime.GOOS, runtime.GOARCH)
@@ -53,7 +53,7 @@ var systemFiles = []string{
 	"/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/pids.max",
 }
 
-// systemFacts reads them; a file that is not there has nothing to say.
+// systemFacts reads them; it ignores a file that does not exist.
 func systemFacts() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "processors: %d\n", runtime.NumCPU())
@@ -79,7 +79,7 @@ func systemFacts() string {
 	if err != nil {
 		fmt.Fprintf(&b, "interfaces: %v\n", err)
 	}
-	for _, l := range links { // their names may tell whose they are
+	for _, l := range links { // their names may reveal their owner
 		addrs, _ := l.Addrs()
 		fmt.Fprintf(&b, "interface %d: mtu %d, %v, %d addresses:", l.Index, l.MTU, l.Flags, len(addrs))
 		for _, a := range addrs {
@@ -90,7 +90,7 @@ func systemFacts() string {
 	return b.String()
 }
 
-// lineOf returns the line of a file that begins so.
+// lineOf returns the line of a file with a prefix.
 func lineOf(file, prefix string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -104,15 +104,14 @@ func lineOf(file, prefix string) string {
 	return ""
 }
 
-// firstPerson is the first user id that people have (login.defs), and maxPeople
-// how many of them are learned.
+// firstPerson is the first user id of people (login.defs), and maxPeople the maximum number of them
+// that are learned.
 const (
 	firstPerson = 1000
 	maxPeople   = 10_000
 )
 
-// localNames are names that this host has for itself, its domain and its users,
-// each with its class.
+// localNames returns the names of this host, its domain and its users, each with its class.
 func localNames() (all [][2]string) {
 	if name, err := os.Hostname(); err == nil {
 		all = append(all, [2]string{bundle.Host, name})
@@ -143,7 +142,7 @@ func localNames() (all [][2]string) {
 	return all
 }
 
-// certificate tells of a daemon's certificate what is nobody's name.
+// certificate adds the parts of a daemon's certificate that are not names.
 func (l *collector) certificate(s settingsOf) {
 	text, err := readBounded(s.tls[0])
 	if err != nil {
@@ -191,7 +190,7 @@ func (l *collector) certificate(s settingsOf) {
 	l.add("settings/"+s.as+"-certificate.txt", s.tls[0], bundle.Plain, []byte(b.String()))
 }
 
-// page reads a page of a daemon of this host.
+// page fetches a page of a daemon of this host.
 func (l *collector) page(ctx context.Context, name string, at netip.AddrPort, path string, form bundle.Form) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -236,8 +235,8 @@ func askStatus(ctx context.Context, creds *control.Credentials, role control.Rol
 	return r.Json, nil
 }
 
-// logs takes the ends of the log files that were named, or of the journal of
-// the daemons that have settings here.
+// logs collects the ends of the named log files, or of the journal of the daemons that have
+// settings here.
 func (l *collector) logs(ctx context.Context, all []settingsOf) {
 	files := fullNames(l.c.StringSlice("log"))
 	for i, file := range files {
@@ -303,7 +302,7 @@ func tail(file string) ([]byte, error) {
 	return fromLine(text[:n], from > 0), nil
 }
 
-// fromLine leaves out the rest of a line that was cut.
+// fromLine removes the rest of a line that was cut.
 func fromLine(text []byte, cut bool) []byte {
 	if i := bytes.IndexByte(text, '\n'); cut && i >= 0 {
 		return text[i+1:]

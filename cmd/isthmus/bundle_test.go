@@ -17,9 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/support/bundle"
 )
 
-// bundledHost is a folder with what a host has that was enrolled but whose
-// daemons do not run: settings, certificates, a log. Its names are those of
-// bundledNames.
+// bundledHost makes a folder with the files of an enrolled host whose daemons are not running:
+// settings, certificates, a log. Its names are those of bundledNames.
 func bundledHost(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,15 +44,15 @@ func bundledHost(t *testing.T) string {
 	return dir
 }
 
-// bundledNames stand in what bundledHost makes, and tell whose it is.
+// bundledNames are the identifying names in the files of bundledHost.
 var bundledNames = []string{"quokka", "kiwi3", "wombat", "emu4", "alice", "mallory", "adalovelace", "deepsea", "tides", "0123456789abcdef", "blueplanet",
 	"192.0.2.77", "2001:db8:7", "cluster-nine", "example.org"}
 
-// bundleOf are the flags for all that a bundledHost has.
+// bundleOf are the flags for all files of a bundledHost.
 var bundleOf = []string{"bundle", "--config", "frontal.yaml", "--config", "helper.yaml", "--log", "mallory.log",
 	"--cert", "certs/admin-adalovelace.pem", "--tls-key", "certs/admin-adalovelace.key", "--ca", "certs/ca.pem"}
 
-// filesIn are the files below a folder.
+// filesIn returns the files below a folder.
 func filesIn(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -66,10 +65,10 @@ func filesIn(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// invented is the chosen part of a pseudonym: by chance it may read "emu4".
+// invented matches the random part of a pseudonym, which may contain "emu4" by chance.
 var invented = regexp.MustCompile(`-[a-z2-7]{8}\b`)
 
-// namesIn says which of the names are in a text, in whatever case.
+// namesIn returns which of the names are in a text, ignoring case.
 func namesIn(text string) (all []string) {
 	text = invented.ReplaceAllString(text, "-")
 	for _, name := range bundledNames {
@@ -80,7 +79,7 @@ func namesIn(text string) (all []string) {
 	return all
 }
 
-// unpack reads a bundle; its names are without the folder.
+// unpack reads a bundle; it removes the folder from names.
 func unpack(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := os.Open(file)
@@ -110,13 +109,13 @@ func unpack(t *testing.T, file string) map[string]string {
 	}
 }
 
-// wantBundled are files that a bundledHost's bundle has.
+// wantBundled are files that a bundledHost's bundle contains.
 var wantBundled = []string{"doctor/frontal.json", "doctor/helper.json", "log/1.log", "settings/frontal-certificate.txt", "settings/frontal.yaml",
 	"settings/helper-certificate.txt", "settings/helper.yaml", "system.txt", "version.txt"}
 
-// With --list nothing is written, not even below the name of --out, and it is
-// told what would go in and what could not; with --json as the manifest, all of
-// it and nothing else.
+// With --list nothing is written, not even to a name derived from --out, and the command prints
+// what would be included and what could not; with --json as the manifest, all of it and nothing
+// else.
 func TestBundleList(t *testing.T) {
 	dir := bundledHost(t)
 	before := filesIn(t, dir)
@@ -159,7 +158,7 @@ func TestBundleList(t *testing.T) {
 	}
 }
 
-// manifestOf reads one manifest that knows no more than this does.
+// manifestOf parses one manifest without unknown fields.
 func manifestOf(t *testing.T, text string) (m bundle.Manifest) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -173,8 +172,8 @@ func manifestOf(t *testing.T, text string) (m bundle.Manifest) {
 	return m
 }
 
-// The file names nobody unless that is asked for, its owner alone may read it,
-// and what is printed with --json is the manifest in it. Secrets are in neither.
+// The file contains no names unless requested, only its owner may read it, and the output with
+// --json is the manifest in it. Neither contains secrets.
 func TestBundleNames(t *testing.T) {
 	dir := bundledHost(t)
 	keys := map[string]bool{}
@@ -251,7 +250,7 @@ func asText(t *testing.T, m bundle.Manifest) string {
 	return string(text)
 }
 
-// What cannot be done is said before anything is collected, with what to do.
+// Mistakes are reported before anything is collected, with a remedy.
 func TestBundleMistakes(t *testing.T) {
 	dir := bundledHost(t)
 	before := filesIn(t, dir)
@@ -279,7 +278,7 @@ func TestBundleMistakes(t *testing.T) {
 		t.Errorf("the folder has %q, and had %q", after, before)
 	}
 
-	// What is missing of the host is no mistake: the bundle tells of it.
+	// Missing parts of the host are not mistakes: the bundle reports them.
 	got := isthmus(t, dir, "bundle", "--list", "--config", "none.yaml", "--config", "mallory.log", "--log", "none.log")
 	for _, says := range []string{"without settings ", "without log ", "without status: it takes an admin's certificate"} {
 		if got.status != 0 || strings.Count(got.stdout, says) == 0 {

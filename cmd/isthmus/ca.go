@@ -71,8 +71,8 @@ func caCommand() *cli.Command {
 	}
 }
 
-// holder reads for whom a certificate is to be, and checks the flags --project
-// and --valid of the command called what.
+// holder parses the identity that a certificate is for, and checks the flags --project and --valid
+// of the command called what.
 func holder(c *cli.Context, what, role, name string) (id control.Identity, projects []string, err error) {
 	if id, err = control.ParseIdentity(role + " " + name); err != nil {
 		return id, nil, cmdline.Usage(what + ": " + err.Error())

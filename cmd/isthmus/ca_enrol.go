@@ -23,7 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// caIssuerCommand is "isthmus ca issuer": leave for one broker to enrol.
+// caIssuerCommand is "isthmus ca issuer": permission for one broker to enrol.
 func caIssuerCommand(dir cli.Flag) *cli.Command {
 	var online []string
 	for _, r := range ca.OnlineRoles {
@@ -64,7 +64,7 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 	}
 }
 
-// caTokenCommand is "isthmus ca token": leave to enrol.
+// caTokenCommand is "isthmus ca token": permission to enrol.
 func caTokenCommand(dir cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "token",
@@ -128,7 +128,7 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 	}
 }
 
-// printToken prints a token, or with --json also what it says.
+// printToken prints a token, or with --json also its contents.
 func printToken(c *cli.Context, text string) error {
 	if !c.Bool("json") {
 		fmt.Fprintln(c.App.Writer, text)
@@ -186,7 +186,7 @@ func allocationToken(c *cli.Context) (string, error) {
 	return text, nil
 }
 
-// byScheduler has a site's scheduler sign.
+// byScheduler signs with a site's scheduler key.
 func byScheduler(c *cli.Context, site overlay.SiteID, a ca.Allocation, ends time.Time) (string, error) {
 	s, err := ca.LoadScheduler(c.String("scheduler"), c.String("scheduler-key"), c.String("ca"))
 	if err != nil {
@@ -198,7 +198,7 @@ func byScheduler(c *cli.Context, site overlay.SiteID, a ca.Allocation, ends time
 	return s.Token(a, ends, time.Now())
 }
 
-// untilTime reads a time as people or a batch system write it.
+// untilTime parses a time as written by people or a batch system.
 func untilTime(text string) (time.Time, error) {
 	if number, ok := strings.CutPrefix(text, "@"); ok {
 		s, err := strconv.ParseInt(number, 10, 64)
@@ -281,8 +281,7 @@ func caEnrollCommand() *cli.Command {
 				}
 				node, _, _ = strings.Cut(host, ".")
 			}
-			// The token is used up by the first answer: what hinders writing is
-			// found out before.
+			// The first answer uses up the token: check first that the files can be written.
 			for _, dir := range where.folders() {
 				if err := writable(dir); err != nil {
 					return err
@@ -367,9 +366,9 @@ func enrollUser(c *cli.Context) error {
 	return nil
 }
 
-// brokerFor is where a user shows an identity provider's token: the broker's address
-// and the file with the grid's CA, of the flags, and what they leave open of the
-// settings of one of this host's daemons.
+// brokerFor returns where a user presents an identity provider's token: the broker's address and
+// the file with the grid's CA, from the flags, and where they are missing from the settings of one
+// of this host's daemons.
 func brokerFor(c *cli.Context) (broker, rootFile string, err error) {
 	var known place
 	if file := c.String("config"); file != "" {
@@ -400,7 +399,7 @@ func hostPort(c *cli.Context, what, flag string) error {
 	return nil
 }
 
-// writable says why no file can be made in a folder, which it makes if need be.
+// writable returns why no file can be made in a folder, which it creates if necessary.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -408,7 +407,7 @@ func writable(dir string) error {
 	return takesFiles(dir)
 }
 
-// takesFiles says why no file can be made in a folder.
+// takesFiles returns why no file can be made in a folder.
 func takesFiles(dir string) error {
 	f, err := os.CreateTemp(dir, ".try-")
 	if err != nil {
@@ -418,7 +417,7 @@ func takesFiles(dir string) error {
 	return os.Remove(f.Name())
 }
 
-// ownFlags are the files of a certificate that is shown.
+// ownFlags are the flags for the files of the certificate to present.
 func ownFlags(whose string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "cert", Usage: "`FILE` with " + whose + " certificate"},
@@ -482,7 +481,7 @@ func caRenewCommand() *cli.Command {
 	}
 }
 
-// renewAt asks a frontal for a helper's new certificate.
+// renewAt requests a helper's new certificate from a frontal.
 func renewAt(ctx context.Context, addr string, creds *control.Credentials) ([][]byte, error) {
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	defer e.Close()
@@ -523,7 +522,7 @@ func caRevokeCommand(dir cli.Flag) *cli.Command {
 	}
 }
 
-// revocations makes the list that the command line asks for, or reads it.
+// revocations makes the list requested on the command line, or reads it.
 func revocations(c *cli.Context) ([]byte, error) {
 	if c.IsSet("list") {
 		if c.NArg() > 0 || !c.IsSet("broker") {
@@ -579,7 +578,7 @@ func revocations(c *cli.Context) ([]byte, error) {
 	return der, nil
 }
 
-// handOver gives a broker the list.
+// handOver sends the list to a broker.
 func handOver(c *cli.Context, addr string, der []byte) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cmdline.Usage(fmt.Sprintf("ca revoke: --broker %s: want HOST:PORT", addr))

@@ -22,14 +22,13 @@ import (
 type place struct {
 	out    string   // a folder, for files named after the holder
 	files  ca.Files // else these
-	broker string   // "" where no settings name one, as a helper's do not
+	broker string   // "" if no settings name one, as with a helper's
 
-	daemon string // with settings: whose they are, the role that the token must have
+	daemon string // with settings: the role that the token must have
 	site   string // of a frontal
 }
 
-// placeOf is the place that the flags of ca enroll, or what is usual for
-// the identity, name.
+// placeOf returns the place named by the flags of ca enroll, or the usual one for the identity.
 func placeOf(c *cli.Context, identity string) (place, error) {
 	if c.IsSet("config") && c.IsSet("out") {
 		return place{}, cmdline.Usage("ca enroll: give either --config or --out")
@@ -54,7 +53,7 @@ func placeOf(c *cli.Context, identity string) (place, error) {
 	return place{out: c.String("out")}, nil
 }
 
-// folders are those that are written to.
+// folders returns the folders that are written to.
 func (p place) folders() []string {
 	if p.files == (ca.Files{}) {
 		return []string{p.out}
@@ -62,8 +61,7 @@ func (p place) folders() []string {
 	return []string{filepath.Dir(p.files.Key), filepath.Dir(p.files.Cert), filepath.Dir(p.files.CA)}
 }
 
-// placeIn reads a daemon's settings, of which nothing but the certificate has to
-// be there already.
+// placeIn reads a daemon's settings, of which the certificate may still be missing.
 func placeIn(file string) (place, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -101,8 +99,7 @@ func placeIn(file string) (place, error) {
 	return p, nil
 }
 
-// accepts says why a token for that identity is not one for this place, before
-// the token is used up.
+// accepts returns why a token for that identity is not for this place, before the token is used up.
 func (p place) accepts(identity string) error {
 	if role, name, _ := strings.Cut(identity, " "); role != p.daemon || p.site != "" && name != p.site {
 		want := p.daemon

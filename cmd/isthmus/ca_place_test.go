@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
-// The settings that are shipped say where each daemon's certificate goes, and a
-// token for somebody else is not used for them.
+// The shipped settings say where each daemon's certificate goes, and a token for another daemon is
+// not used for them.
 func TestPlaceInShippedSettings(t *testing.T) {
 	for _, tc := range []struct {
 		file    string
@@ -49,8 +49,8 @@ func TestPlaceInShippedSettings(t *testing.T) {
 	}
 }
 
-// A user at an identity provider who names a daemon's settings is told what they
-// leave open, and what is wrong with them.
+// For a user at an identity provider who names a daemon's settings, the command reports what they
+// lack, and their errors.
 func TestUserNamesSettings(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -16,8 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
-// caRequestCommand is "isthmus ca request": a key, and what asks for its
-// certificate.
+// caRequestCommand is "isthmus ca request": a key, and a request for its certificate.
 func caRequestCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "request",
@@ -52,7 +51,7 @@ func caRequestCommand() *cli.Command {
 				return err
 			}
 			f := ca.FilesFor(out, id)
-			// A key whose certificate may be in use is not lost by a second request.
+			// A second request must not overwrite a key whose certificate may be in use.
 			key, err := os.OpenFile(f.Key, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return fmt.Errorf("%w; move the old key away first", err)
@@ -131,7 +130,7 @@ func caSignCommand(dir cli.Flag) *cli.Command {
 			if err := control.WriteFile(f.Cert, cert, 0o644); err != nil {
 				return err
 			}
-			// In the CA's own folder it is there, and is not touched.
+			// In the CA's own folder it exists already, and is not touched.
 			if same, err := sameFolder(out, c.String("dir")); err != nil {
 				return err
 			} else if !same {
@@ -159,7 +158,7 @@ func caSignCommand(dir cli.Flag) *cli.Command {
 	}
 }
 
-// readSmall reads a file, or standard input for "-", and at most so many bytes.
+// readSmall reads a file, or standard input for "-", of at most most bytes.
 func readSmall(file string, most int64) ([]byte, error) {
 	in := os.Stdin
 	if file != "-" {

@@ -24,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
-// A fileKind is one of the files that people write for the suite.
+// A fileKind is a kind of file that users write for the suite.
 type fileKind struct {
 	name  string   // for --as
 	keys  []string // at the top of such a file
@@ -44,7 +44,7 @@ func fileKinds() []fileKind {
 	}
 }
 
-// A finding is one thing wrong with a file, or hardly meant.
+// A finding is one error in a file, or something probably unintended.
 type finding struct {
 	Severity string `json:"severity"` // error, warning or note
 	File     string `json:"file"`
@@ -57,7 +57,7 @@ type finding struct {
 const (
 	severe = "error"
 	minor  = "warning"
-	noted  = "note" // not wrong: what the file leaves denied, and the line that permits it
+	noted  = "note" // not an error: what the file leaves denied, and the line that permits it
 )
 
 func (f finding) String() string {
@@ -125,8 +125,8 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-// checkOne checks one file, says what it found, and returns the exit status for
-// it. The only kind is taken; among several the file's keys decide.
+// checkOne checks one file, prints the findings, and returns the exit status for it. A single kind
+// is assumed; among several the file's keys decide.
 func checkOne(w io.Writer, kinds []fileKind, file string, asJSON bool) int {
 	kind, found := fileKind{}, []finding{}
 	text, err := readBounded(file)
@@ -159,13 +159,13 @@ func checkOne(w io.Writer, kinds []fileKind, file string, asJSON bool) int {
 	return status
 }
 
-// maxChecked bounds a file that is read to be checked.
+// maxChecked is the maximum size of a file to be checked.
 const maxChecked = 4 << 20
 
 func readBounded(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, errors.Unwrap(err) // the name is said already
+		return nil, errors.Unwrap(err) // the file name is already in the finding
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxChecked+1))
@@ -175,8 +175,8 @@ func readBounded(file string) ([]byte, error) {
 	return text, err
 }
 
-// kindOf tells from a file's keys what it is: the kind that knows most of
-// them, or, of several that do, the one that the file is named after.
+// kindOf determines the kind of a file from its keys: the kind with most of them, or, of several
+// such kinds, the one in the file's name.
 func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
 	if len(kinds) == 1 {
 		return kinds[0], nil
@@ -228,7 +228,7 @@ func checkPolicy(file string, text []byte) []finding {
 	return append(findings(file, severe, faults), findings(file, minor, doubts)...)
 }
 
-// checkLab says who checks such a file: this program knows nothing of the laboratory.
+// checkLab says which command checks such a file: this program does not include the lab.
 func checkLab(file string, _ []byte) []finding {
 	return []finding{{Severity: severe, File: file, Text: "this describes the sites of a laboratory; check it with: isthmus-lab check " + file}}
 }

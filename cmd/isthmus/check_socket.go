@@ -18,9 +18,8 @@ import (
 // socketUnit is the suffix of systemd's socket units.
 const socketUnit = ".socket"
 
-// checkSocketUnit checks a socket unit for one of the daemons: whether the daemon
-// will take what systemd passes. The rest of the unit is systemd's to check
-// (systemd-analyze verify).
+// checkSocketUnit checks a socket unit for one of the daemons: whether the daemon accepts what
+// systemd passes. The rest of the unit is for systemd to check (systemd-analyze verify).
 func checkSocketUnit(file string, text []byte) []finding {
 	var all []finding
 	note := func(severity string, line int, key, format string, args ...any) {
@@ -83,12 +82,11 @@ func checkSocketUnit(file string, text []byte) []finding {
 	return all
 }
 
-// unitOf is the service that a socket unit is for, by its file's name: that of
-// isthmus-frontal.socket, and that of isthmus-frontal-data.socket unless it says
-// Service=.
+// unitOf returns the service of a socket unit, from its file's name: that of
+// isthmus-frontal.socket, and that of isthmus-frontal-data.socket unless it says Service=.
 func unitOf(file string) string { return strings.TrimSuffix(filepath.Base(file), socketUnit) }
 
-// tcpAddress reports whether systemd takes the text for a TCP address.
+// tcpAddress reports whether systemd parses the text as a TCP address.
 func tcpAddress(text string) bool {
 	if port, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return port > 0
@@ -105,7 +103,7 @@ func listenKeys() map[string][]string {
 		"isthmus-proxy": daemon.Keys[proxy.Config](), "isthmus-helper": daemon.Keys[connhelper.Config](),
 	} {
 		for _, k := range keys {
-			if strings.HasSuffix(k, "listen") && k != "stun_listen" { // that one is UDP's too
+			if strings.HasSuffix(k, "listen") && k != "stun_listen" { // that one is for UDP too
 				all[unit] = append(all[unit], k)
 			}
 		}

@@ -16,8 +16,8 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestCheck: every kind of file is told by its keys, and each fault by line
-// and key; the status says how bad it is.
+// TestCheck: every kind of file is recognised by its keys, and each error is reported with line and
+// key; the status reflects the severity.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -91,8 +91,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSamplesPassCheck: the files in deploy/config name files that are not on
-// this machine, and have nothing else wrong with them.
+// TestSamplesPassCheck: the only errors in the files in deploy/config are names of files that do
+// not exist on this machine.
 func TestSamplesPassCheck(t *testing.T) {
 	samples, err := filepath.Glob("../../deploy/config/*.yaml")
 	if err != nil || len(samples) < 5 {

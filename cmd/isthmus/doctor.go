@@ -24,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// doctorCommand is "isthmus doctor": what is in the way, and who put it there.
+// doctorCommand is "isthmus doctor": what blocks connections, and who can change it.
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
@@ -84,7 +84,7 @@ func runDoctor(c *cli.Context) error {
 	return finish(c, doctor.Conclude(look(c.Context, s)))
 }
 
-// look looks around, and tells a terminal what at.
+// look gathers observations, and shows its progress on a terminal.
 func look(ctx context.Context, s doctor.Subject) doctor.Observations {
 	if terminal(os.Stderr) {
 		s.Progress = func(what string) { fmt.Fprintf(os.Stderr, "\r%s ...\x1b[K", what) }
@@ -93,7 +93,7 @@ func look(ctx context.Context, s doctor.Subject) doctor.Observations {
 	return doctor.Look(ctx, s)
 }
 
-// finish prints a report and ends with its status.
+// finish prints a report and exits with its status.
 func finish(c *cli.Context, r doctor.Report) error {
 	var err error
 	if c.Bool("json") {
@@ -128,7 +128,7 @@ func publicAddresses(texts []string) ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// subject reads a settings file and finds out whose it is.
+// subject reads a settings file and determines its daemon.
 func subject(file string) (doctor.Subject, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -172,7 +172,7 @@ func frontalSubject(file string, text []byte) (doctor.Subject, error) {
 	}, err
 }
 
-// texts are the faults as lines.
+// texts returns the faults as lines.
 func texts(faults daemon.Faults) (all []string) {
 	for _, f := range faults {
 		all = append(all, f.Key+": "+f.Err.Error())
@@ -193,8 +193,8 @@ func httpProxy(address, user string, passwordFile daemon.Path) (carrier.HTTPProx
 	return p, nil
 }
 
-// askPair asks the broker for the plan of the two sites that the words name,
-// and whether it has sessions with both. A node stands for its site.
+// askPair queries the broker for the plan of the two named sites, and whether it has sessions with
+// both. A node stands for its site.
 func askPair(c *cli.Context) (*doctor.Pair, error) {
 	if c.IsSet("frontal") {
 		return nil, cmdline.Usage("doctor: only the broker knows pairs; give --broker in place of --frontal")
@@ -229,8 +229,8 @@ func askPair(c *cli.Context) (*doctor.Pair, error) {
 	return pair, nil
 }
 
-// absent lists those of the sites whose gateway has no session with the broker,
-// and says why the broker's store cannot be written.
+// absent lists those of the sites whose frontal has no session with the broker, and returns why the
+// broker's store cannot be written.
 func absent(status []byte, sites ...string) (away []string, storeFault string, err error) {
 	var known struct {
 		Store struct{ Error string }
@@ -250,7 +250,7 @@ func absent(status []byte, sites ...string) (away []string, storeFault string, e
 	return away, known.Store.Error, nil
 }
 
-// terminal reports whether somebody watches f.
+// terminal reports whether f is a terminal.
 func terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

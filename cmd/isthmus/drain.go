@@ -55,10 +55,10 @@ func drainCommand() *cli.Command {
 	}
 }
 
-// errWaited is why the wait is over.
+// errWaited says that the wait is over.
 var errWaited = errors.New("the daemon still drains, and goes on")
 
-// drain gives the order and says what is left until the daemon has ended.
+// drain gives the order and reports what is left until the daemon has ended.
 func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, asJSON bool) error {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -113,7 +113,7 @@ func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, 
 	return nil
 }
 
-// drainLine says how far a daemon is.
+// drainLine describes a daemon's progress.
 func drainLine(p daemon.Progress, now time.Time) string {
 	line := fmt.Sprintf("%s (process %d) drains", p.Daemon, p.PID)
 	if p.What == "" {

@@ -51,11 +51,11 @@ func hostsCommand() *cli.Command {
 
 const (
 	hostsCall  = 20 * time.Second       // for one answer of the helper
-	hostsAgain = 100 * time.Millisecond // between two questions while latencies are measured
+	hostsAgain = 100 * time.Millisecond // between two queries while latencies are measured
 )
 
-// listHosts asks a helper, again until it knows how far every node is or the wait
-// is over.
+// listHosts queries a helper, repeatedly until it knows the distance of every node or the wait is
+// over.
 func listHosts(ctx context.Context, helper string, wait time.Duration) ([]*gatepb.Host, error) {
 	path, err := filepath.Abs(helper)
 	if err != nil {
@@ -123,7 +123,7 @@ func hostsTable(w io.Writer, hosts []*gatepb.Host) error {
 type hostLine struct {
 	Host      string  `json:"host"`
 	State     string  `json:"state"`                // up, away or unknown
-	SilentS   float64 `json:"silent_s,omitempty"`   // since anybody knew it to be up
+	SilentS   float64 `json:"silent_s,omitempty"`   // since it was last known to be up
 	LatencyMS float64 `json:"latency_ms,omitempty"` // round trip; absent: not measured
 	Jobs      uint32  `json:"jobs"`                 // at a time; 0: none
 	Processes uint32  `json:"processes"`            // of one job

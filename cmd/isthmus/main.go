@@ -39,7 +39,7 @@ func main() {
 	os.Exit(cmdline.Run(app))
 }
 
-// movedCommand says where a command went that isthmus-lab has now.
+// movedCommand reports that a command is now part of isthmus-lab.
 func movedCommand(name string) *cli.Command {
 	return &cli.Command{Name: name, Hidden: true, SkipFlagParsing: true, Action: func(c *cli.Context) error {
 		words := append([]string{"isthmus-lab", name}, c.Args().Slice()...)

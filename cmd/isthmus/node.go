@@ -25,8 +25,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// nodeCommand is "isthmus node": a helper for the time of a batch job, where no admin
-// has put one on the nodes.
+// nodeCommand is "isthmus node": a helper for the duration of a batch job, on nodes without an
+// admin's helper.
 func nodeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "node",
@@ -66,7 +66,7 @@ func nodeCommand() *cli.Command {
 			}
 			o := nodeOptions{c.String("site"), c.String("frontal"), c.String("certs"), c.String("config"), c.String("token"), c.String("broker")}
 			if o.certs != "" && !c.IsSet("token") {
-				o.token = "" // one of the environment
+				o.token = "" // a token from the environment
 			}
 			h, err := a.helper(o)
 			if err != nil {
@@ -80,13 +80,13 @@ func nodeCommand() *cli.Command {
 	}
 }
 
-// nodeOptions are the command line's.
+// nodeOptions are the command line's options.
 type nodeOptions struct{ site, frontal, certs, config, token, broker string }
 
-// allocation is what Slurm says of the batch job and of this task's place in it.
+// allocation is Slurm's description of the batch job and of this task in it.
 type allocation struct {
 	job   string
-	node  string // as Slurm names it
+	node  string // as named by Slurm
 	task  int    // on this node, from 0
 	cores int    // of this node; 0: Slurm does not say
 	dir   string // of the helper's socket, the same on all nodes
@@ -124,13 +124,13 @@ func (a allocation) socket() string { return filepath.Join(a.dir, "helper.sock")
 type allocationHelper struct {
 	node   overlay.NodeID
 	files  ca.Files
-	args   []string // that start it
-	offer  bool     // by settings of its own: to the jobs of its user
-	token  string   // with which it enrols; "" where it has a certificate
+	args   []string // command line arguments
+	offer  bool     // with settings of its own: offers to the jobs of its user
+	token  string   // for enrolment; "" if it has a certificate
 	broker string
 }
 
-// helper returns the helper that the options ask for.
+// helper returns the helper for the options.
 func (a allocation) helper(o nodeOptions) (h allocationHelper, err error) {
 	switch {
 	case o.token != "" && o.certs != "":
@@ -161,7 +161,7 @@ func (a allocation) helper(o nodeOptions) (h allocationHelper, err error) {
 	return h, nil
 }
 
-// byCertificate is a helper with a certificate that the site's admin made.
+// byCertificate completes a helper with a certificate made by the site's admin.
 func (a allocation) byCertificate(h *allocationHelper, o nodeOptions) (err error) {
 	if o.site == "" {
 		return errors.New("give --site, the name of the site")
@@ -176,7 +176,7 @@ func (a allocation) byCertificate(h *allocationHelper, o nodeOptions) (err error
 	return nil
 }
 
-// byToken is a helper that is to enrol.
+// byToken completes a helper that is to enrol.
 func (a allocation) byToken(h *allocationHelper, o nodeOptions) error {
 	if _, _, err := net.SplitHostPort(o.broker); err != nil {
 		return errors.New("give --broker, HOST:PORT of the broker, which enrols")
@@ -205,7 +205,7 @@ func (a allocation) byToken(h *allocationHelper, o nodeOptions) error {
 	return nil
 }
 
-// settings is the file with the settings that the helper has from here.
+// settings returns the file with the settings written for the helper.
 func (a allocation) settings() string { return filepath.Join(a.dir, "helper.yaml") }
 
 // offerText offers the allocation's cores to the jobs of an account of the site.
@@ -217,7 +217,7 @@ func (a allocation) offerText(site overlay.SiteID, account string) string {
 	return text
 }
 
-// serve is the helper, until it is told to end. What it had in its folder goes with it.
+// serve runs the helper until it is told to end, and then removes its folder's contents.
 func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 	if err := privateFolder(a.dir); err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -241,8 +241,8 @@ func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 	return app.RunContext(c.Context, h.args)
 }
 
-// enrol gets the node's certificate for its token, unless one is left of a helper that
-// was killed here: no node enrols twice.
+// enrol gets the node's certificate with its token, unless one is left from a helper that was
+// killed here: a node enrols only once.
 func (h allocationHelper) enrol(ctx context.Context) error {
 	if creds, err := control.LoadCredentials(h.files.Cert, h.files.Key, h.files.CA); err == nil && creds.Identity().Node() == h.node && time.Now().Before(creds.Leaf().NotAfter) {
 		return nil
@@ -255,8 +255,8 @@ func (h allocationHelper) enrol(ctx context.Context) error {
 	return ca.InstallAs(h.files, got.Chain, got.Key, got.Root)
 }
 
-// privateFolder makes a folder that only its owner may enter. One that is there must
-// be such: others may write beside it.
+// privateFolder makes a folder that only its owner may enter. An existing one must be such: others
+// may write beside it.
 func privateFolder(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if !errors.Is(err, fs.ErrExist) {

@@ -108,7 +108,7 @@ func TestHelperOfAnAllocation(t *testing.T) {
 
 func TestPrivateFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	for range 2 { // made, and found
+	for range 2 { // created, and found
 		if err := privateFolder(dir); err != nil {
 			t.Fatal(err)
 		}

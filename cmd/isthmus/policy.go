@@ -87,7 +87,7 @@ func policyExplainCommand() *cli.Command {
 	}
 }
 
-// explainGrid asks the broker what holds in the grid.
+// explainGrid queries the broker for the policies in effect in the grid.
 func explainGrid(c *cli.Context, who []policy.Who) error {
 	req := &controlpb.DecideRequest{Asker: c.String("from"), Target: c.String("to"), Job: c.String("job")}
 	for _, w := range who {
@@ -113,7 +113,7 @@ func explainGrid(c *cli.Context, who []policy.Who) error {
 	return explain(c.App.Writer, e, c.Bool("json"))
 }
 
-// readSide reads one site's policy; without a file it is not asked.
+// readSide reads one site's policy; without a file the site has no say.
 func readSide(site, file string) (policy.Side, error) {
 	side := policy.Side{Site: overlay.SiteID(site), Unasked: file == ""}
 	if err := overlay.CheckName("site", site); err != nil {
@@ -144,7 +144,7 @@ func parseTime(text string, zone *time.Location) (time.Time, error) {
 	return when, nil
 }
 
-// explain prints an agreement for a person, or as JSON. A refusal is status 1.
+// explain prints an agreement as text or as JSON. A refusal is status 1.
 func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 	if asJSON {
 		if err := json.NewEncoder(w).Encode(e); err != nil {
@@ -182,7 +182,7 @@ func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 	return nil
 }
 
-// refusal is the exit status of what was explained.
+// refusal returns the exit status of an explanation.
 func refusal(e policy.Explanation) error {
 	if e.Error != "" {
 		return cli.Exit("", 1)

@@ -16,12 +16,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// helperFlag names the helper by which a command sees the grid.
+// helperFlag names the helper through which a command sees the grid.
 func helperFlag() cli.Flag {
 	return &cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper"}
 }
 
-// gridOf is the grid that a command sees.
+// gridOf returns the grid that a command sees.
 func gridOf(c *cli.Context) (*submit.Grid, error) {
 	if c.String("helper") == "" {
 		return nil, cmdline.Usage(c.Command.Name + ": name this node's helper with --helper or " + ranks.EnvHelper)
@@ -64,7 +64,7 @@ type jobLine struct {
 	Processes int           `json:"processes"`
 	Hosts     []string      `json:"hosts"`
 	AgeS      float64       `json:"age_s"`
-	Argv      []string      `json:"argv,omitempty"` // absent: not for this user to see
+	Argv      []string      `json:"argv,omitempty"` // absent: hidden from this user
 }
 
 func printJobs(c *cli.Context, jobs []submit.RunningJob) error {

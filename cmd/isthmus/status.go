@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// adminFlags say which daemon to ask, and as whom.
+// adminFlags select the daemon to query, and the admin's certificate.
 func adminFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "broker", Usage: "address of the broker to ask, `HOST:PORT`"},
@@ -28,7 +28,7 @@ func adminFlags() []cli.Flag {
 	}
 }
 
-// askAdmin makes one call to the daemon that the flags name.
+// askAdmin makes one call to the daemon selected by the flags.
 func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) error) error {
 	addr, role := c.String("broker"), control.RoleBroker
 	if c.IsSet("frontal") {

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cmdtest.Main(m, main)) }
 
-// result is how a command ended.
+// result is the outcome of a command.
 type result struct {
 	stdout, stderr string
 	status         int
@@ -24,8 +24,7 @@ func isthmus(t *testing.T, dir string, words ...string) result {
 	return result{stdout, stderr, status}
 }
 
-// TestMistakesOnTheCommandLine: one line that says what is wrong, on stderr,
-// and status 2.
+// TestMistakesOnTheCommandLine: one line that describes the mistake, on stderr, and status 2.
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	admin := []string{"--broker", "host:443", "--cert", "c", "--tls-key", "k", "--ca", "a"}
 	for _, tc := range []struct {
@@ -108,7 +107,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongOtherwise has status 1: the command line was fine.
+// TestWhatIsWrongOtherwise has status 1: the command line was valid.
 func TestWhatIsWrongOtherwise(t *testing.T) {
 	dir := t.TempDir()
 	loose := filepath.Join(dir, "loose.key")
@@ -154,7 +153,7 @@ func TestRunEndsAsItsRanksDo(t *testing.T) {
 	}
 }
 
-// TestHelp: every command has its page, on stdout, with status 0.
+// TestHelp: every command has a help page, on stdout, with status 0.
 func TestHelp(t *testing.T) {
 	for _, words := range [][]string{
 		nil, {"job"}, {"ca"}, {"example"},
@@ -169,7 +168,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCertificatesAndKeys walks through what an admin and a user make by hand.
+// TestCertificatesAndKeys performs the manual steps of an admin and a user.
 func TestCertificatesAndKeys(t *testing.T) {
 	dir := t.TempDir()
 	if got := isthmus(t, dir, "ca", "init", "--dir", "ca", "mygrid"); got.status != 0 || got.stdout != "made ca/ca.pem (give it to every daemon) and ca/ca.key (keep it)\n" {

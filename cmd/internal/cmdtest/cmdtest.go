@@ -1,6 +1,5 @@
-// Package cmdtest has the tests of a command meet it as a shell does: as a process with
-// words, two outputs and a status. The test binary itself is that process. It keeps no
-// state.
+// Package cmdtest makes the tests of a command run it as a shell does: as a process with arguments,
+// two outputs and a status. The test binary itself is that process. It keeps no state.
 package cmdtest
 
 import (
@@ -18,7 +17,7 @@ import (
 // mainKey marks, in the environment, a process that is the command.
 const mainKey = "ISTHMUS_TEST_MAIN"
 
-// Main is what TestMain calls: it runs the tests, or main in a process of Run.
+// Main is called by TestMain: it runs the tests, or main in a process of Run.
 func Main(m *testing.M, main func()) int {
 	jobagent.Main()
 	if os.Getenv(mainKey) != "" {

@@ -1,6 +1,5 @@
-// Package example is `isthmus example`: the programs of examples/ behind one word, so
-// that one binary is enough to try a grid. It knows nothing of what they do and keeps no
-// state.
+// Package example is `isthmus example`: the programs of examples/ under one command, so that one
+// binary is enough to try a grid. It does not know what they do and keeps no state.
 package example
 
 import (
@@ -27,7 +26,7 @@ func Command() *cli.Command {
 	run := func(main func(args []string) int) cli.ActionFunc {
 		return func(c *cli.Context) error {
 			if status := main(c.Args().Slice()); status != 0 {
-				return cli.Exit("", status) // the program has said why
+				return cli.Exit("", status) // the program has reported the error
 			}
 			return nil
 		}

@@ -20,18 +20,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// grantLife is how long a grant is valid where nobody says.
+// grantLife is the default validity of a grant.
 const grantLife = 12 * time.Hour
 
-// wish is what grant a user asks for.
+// wish describes the grant that a user requests.
 type wish struct {
 	cert, key string // files of the user's certificate and its key
 	project   string // empty: the only one that the certificate names, if so
 	valid     time.Duration
-	exactly   bool // valid was asked for; else the grant may end earlier, with its certificate
+	exactly   bool // valid was given; else the grant may end earlier, with its certificate
 }
 
-// granted returns the grant for a job, as the environment carries it.
+// granted returns the grant for a job, in the form for the environment.
 func (w wish) granted(job overlay.JobID, now time.Time) (string, error) {
 	pair, err := tls.LoadX509KeyPair(w.cert, w.key)
 	if err != nil {
@@ -122,7 +122,7 @@ func jobGrantCommand() *cli.Command {
 	}
 }
 
-// grantFlags are those of "isthmus run" that say for whom the job works.
+// grantFlags are those of "isthmus run" that say for which user the job works.
 func grantFlags() []cli.Flag {
 	const category = "for whom"
 	return []cli.Flag{
@@ -133,7 +133,7 @@ func grantFlags() []cli.Flag {
 	}
 }
 
-// UserFiles are where a user's certificate is sought, and put, when nobody says.
+// UserFiles returns the default location of a user's certificate.
 func UserFiles() (ca.Files, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -143,8 +143,8 @@ func UserFiles() (ca.Files, error) {
 	return ca.Files{Cert: filepath.Join(dir, "user.pem"), Key: filepath.Join(dir, "user.key"), CA: filepath.Join(dir, ca.CertFile)}, nil
 }
 
-// wishOf reads flags of the given names. It is nil where neither they nor the
-// user's folder have a certificate.
+// wishOf reads flags of the given names. It returns nil if neither they nor the user's folder name
+// a certificate.
 func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 	w := &wish{cert: c.String(cert), key: c.String(key), project: c.String("project"), valid: c.Duration(valid), exactly: c.IsSet(valid)}
 	what := "run"
@@ -172,8 +172,8 @@ func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 	return nil, nil
 }
 
-// grantFor returns the variables by which a job of "isthmus run" works for its
-// user: none where there is no certificate.
+// grantFor returns the variables by which a job of "isthmus run" works for its user: none without a
+// certificate.
 func grantFor(c *cli.Context, key jobkey.Key) ([]string, error) {
 	w, err := wishOf(c, "user-cert", "user-key", "valid")
 	if w == nil || err != nil {

@@ -32,7 +32,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// gridFlags are those of "isthmus run" that mean something over the grid only.
+// gridFlags are those of "isthmus run" that apply over the grid only.
 func gridFlags() []cli.Flag {
 	const category = "over the grid"
 	return []cli.Flag{
@@ -58,7 +58,7 @@ func gridFlags() []cli.Flag {
 	}
 }
 
-// gridFlagNames are their names.
+// gridFlagNames returns their names.
 func gridFlagNames() []string {
 	var names []string
 	for _, f := range gridFlags() {
@@ -107,7 +107,7 @@ func runOverGrid(c *cli.Context) error {
 	return err
 }
 
-// submitJob runs the job and sees to what it leaves.
+// submitJob runs the job and handles what it leaves behind.
 func submitJob(c *cli.Context, grid *submit.Grid, job *submit.Job) (*submit.Result, error) {
 	user := &submit.Folder{Dir: c.String("fetch-to")}
 	if job.FetchTo == nil {
@@ -124,7 +124,7 @@ func submitJob(c *cli.Context, grid *submit.Grid, job *submit.Job) (*submit.Resu
 		if !errors.As(err, &exit) {
 			err = fmt.Errorf("run: %w", err)
 		}
-		return r, err // what it says of the exit status counts
+		return r, err // its exit status takes precedence
 	case closeErr != nil:
 		return r, fmt.Errorf("run: the output: %w", closeErr)
 	case fetchErr != nil:
@@ -136,8 +136,7 @@ func submitJob(c *cli.Context, grid *submit.Grid, job *submit.Job) (*submit.Resu
 	return r, nil
 }
 
-// submitWithMap has the ranks leave reports that come back here, and shows at the end
-// what they say.
+// submitWithMap makes the ranks leave reports that are fetched, and shows them at the end.
 func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 	dir, err := os.MkdirTemp("", "isthmus-map-")
 	if err != nil {
@@ -149,7 +148,7 @@ func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 	maps := &submit.Folder{Dir: dir}
 	job.FetchTo = maps
 	r, runErr := submitJob(c, grid, job)
-	maps.Close() // a report that is missing is shown by the map
+	maps.Close() // the map shows a missing report
 	if r == nil || len(r.Places) == 0 {
 		return runErr
 	}
@@ -171,7 +170,7 @@ func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 	return err
 }
 
-// reports is a Fetcher that tells the reports from other files.
+// reports is a Fetcher that separates the reports from other files.
 type reports struct{ to, rest submit.Fetcher }
 
 func (r *reports) byName(name string) submit.Fetcher {
@@ -203,8 +202,7 @@ func dryRun(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 	return plan.WriteTable(c.App.Writer)
 }
 
-// gridJob is the job that the command line asks for, but for what is read or opened for
-// it.
+// gridJob returns the job of the command line, without what must be read or opened for it.
 func gridJob(c *cli.Context) (*submit.Job, error) {
 	wrong := func(format string, args ...any) (*submit.Job, error) {
 		return nil, cmdline.Usage("run: " + fmt.Sprintf(format, args...))
@@ -275,7 +273,7 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	return j, err
 }
 
-// useProgram takes from the profile what the command line does not say.
+// useProgram takes from the profile what the command line does not specify.
 func useProgram(j *submit.Job) {
 	p := j.Profile.Program
 	if len(j.Argv) == 0 && p.Path != "" {
@@ -285,7 +283,7 @@ func useProgram(j *submit.Job) {
 	j.Fetch = append(j.Fetch, p.Outputs...)
 }
 
-// countRanks finds how many ranks there are: said once, or often and the same.
+// countRanks determines the number of ranks: given once, or several times with the same value.
 func countRanks(c *cli.Context, j *submit.Job) error {
 	named, what := 0, ""
 	switch {
@@ -308,7 +306,7 @@ func countRanks(c *cli.Context, j *submit.Job) error {
 	return nil
 }
 
-// jobName is a name for the job of a program.
+// jobName returns a name for the job of a program.
 func jobName(j *submit.Job) string {
 	if j.Profile != nil && j.Profile.Job != "" {
 		return j.Profile.Job
@@ -327,10 +325,10 @@ func jobName(j *submit.Job) string {
 	return name
 }
 
-// placeVariables say where a process is, so they are not passed on; or are for one job.
+// placeVariables describe a process's location, or belong to one job, so they are not passed on.
 var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobkey.EnvKeyFD, grant.Env, jobgroups.Env, mpilib.EnvReport}
 
-// environmentOf is what processes get of an environment: what is asked for, and what
+// environmentOf returns the part of an environment that processes get: what is requested, and what
 // tunes the library.
 func environmentOf(environ, asked, more []string) ([]string, error) {
 	env := slices.Clone(more)
@@ -358,7 +356,7 @@ func environmentOf(environ, asked, more []string) ([]string, error) {
 	return env, nil
 }
 
-// limitsOf reads limits: NAME=NUMBER, or NAME=unlimited.
+// limitsOf parses limits: NAME=NUMBER, or NAME=unlimited.
 func limitsOf(words []string) ([]*gatepb.Limit, error) {
 	var all []*gatepb.Limit
 	for _, word := range words {
@@ -377,7 +375,7 @@ func limitsOf(words []string) ([]*gatepb.Limit, error) {
 	return all, nil
 }
 
-// fetchFiles reads which files the hosts need.
+// fetchFiles reads the files that the hosts need.
 func fetchFiles(c *cli.Context, j *submit.Job) error {
 	names := c.StringSlice("input")
 	if j.Profile != nil {
@@ -403,8 +401,8 @@ func fetchFiles(c *cli.Context, j *submit.Job) error {
 	return nil
 }
 
-// standardInput is what rank 0 reads; nil when reading it would have the kernel stop
-// this process, which is in the background of its terminal.
+// standardInput returns what rank 0 reads; nil if the kernel would stop this process for reading
+// it, because it is in the background of its terminal.
 func standardInput() io.Reader {
 	foreground, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
 	if err == nil && foreground != unix.Getpgrp() {
@@ -413,11 +411,11 @@ func standardInput() io.Reader {
 	return os.Stdin
 }
 
-// endSignals returns the signals that are to end a job, but for those that this process
-// was started to ignore. The third one ends this process, whatever it waits for.
+// endSignals returns the signals that are to end a job, except those that this process was started
+// to ignore. The third one ends this process immediately.
 func endSignals() (signals <-chan os.Signal, stop func()) {
 	raw, out, over := make(chan os.Signal, 4), make(chan os.Signal, 2), make(chan struct{})
-	broken := make(chan os.Signal, 1) // where nobody takes our output, the job is ended for that
+	broken := make(chan os.Signal, 1) // if our output has no reader, the job is ended
 	signal.Notify(broken, syscall.SIGPIPE)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
@@ -448,21 +446,21 @@ func endSignals() (signals <-chan os.Signal, stop func()) {
 	}
 }
 
-// narrator decides which steps are worth a line.
+// narrator decides which steps are reported in a line.
 type narrator struct {
 	verbose bool
-	last    string // step that was told last
+	last    string // the last reported step
 	text    string
 	when    time.Time
 }
 
-// How often steps are told that take long.
+// How often steps that take long are reported.
 const (
 	tellWaiting = 5 * time.Second
 	tellStaging = 2 * time.Second
 )
 
-// line returns what to tell of a step now; empty: nothing.
+// line returns the line to print for a step now; empty: none.
 func (n *narrator) line(p submit.Progress, now time.Time) string {
 	every := time.Duration(0)
 	switch p.Step {
@@ -471,7 +469,7 @@ func (n *narrator) line(p submit.Progress, now time.Time) string {
 		every = tellWaiting
 	case "staging", "measuring":
 		if every = tellStaging; n.last != p.Step {
-			if n.last, n.when = p.Step, now; !n.verbose { // short ones are not told
+			if n.last, n.when = p.Step, now; !n.verbose { // short ones are not reported
 				return ""
 			}
 		}

@@ -44,7 +44,7 @@ func TestJobName(t *testing.T) {
 	}
 }
 
-// Without --verbose only what takes long is told, and not too often.
+// Without --verbose only slow steps are reported, and not too often.
 func TestNarrator(t *testing.T) {
 	steps := []struct {
 		at time.Duration

@@ -1,6 +1,6 @@
-// Package runjob is `isthmus run` and `isthmus job`: it reads what job is meant, gets a
-// grant for it, and has the ranks started, here or over the grid. How ranks run and hosts
-// are chosen is known to internal/job/ranks and launch. It keeps no state.
+// Package runjob is `isthmus run` and `isthmus job`: it parses the job, gets a grant for it, and
+// has the ranks started, here or over the grid. How ranks run and hosts are chosen is up to
+// internal/job/ranks and launch. It keeps no state.
 package runjob
 
 import (
@@ -44,8 +44,8 @@ func KeyCommand() *cli.Command {
 	}
 }
 
-// Command is "isthmus run": a job over hosts of the grid, all of it on this node, or
-// this node's share.
+// Command is "isthmus run": a job over hosts of the grid, a whole job on this node, or this node's
+// share.
 func Command() *cli.Command {
 	return &cli.Command{
 		Name:  "run",
@@ -110,7 +110,7 @@ func Command() *cli.Command {
 	}
 }
 
-// runHere runs the ranks of this node. Its errors know the exit status.
+// runHere runs the ranks of this node. Its errors carry the exit status.
 func runHere(ctx context.Context, job ranks.Job) error {
 	err := ranks.Run(ctx, job)
 	if closeErr := job.Output.Close(); err == nil && closeErr != nil {
@@ -119,8 +119,8 @@ func runHere(ctx context.Context, job ranks.Job) error {
 	return err
 }
 
-// runWithMap has the ranks write their reports to a folder of our own, and shows at
-// the end what they say, also when the job failed: then it matters most.
+// runWithMap makes the ranks write their reports to a folder of our own, and shows them at the end,
+// also if the job failed, when they matter most.
 func runWithMap(c *cli.Context, job ranks.Job) error {
 	dir, err := os.MkdirTemp("", "isthmus-map-")
 	if err != nil {
@@ -136,7 +136,7 @@ func runWithMap(c *cli.Context, job ranks.Job) error {
 		err = m.Write(c.App.ErrWriter)
 	}
 	if runErr != nil {
-		return runErr // what it says of the exit status counts
+		return runErr // its exit status takes precedence
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Write draws the map for people.
+// Write writes the map as text.
 func (m *Map) Write(w io.Writer) error {
 	var out strings.Builder
 	m.drawPlaces(&out)
@@ -23,7 +23,7 @@ func (m *Map) Write(w io.Writer) error {
 	return err
 }
 
-// siteOf returns the names of a rank's site and node for people.
+// siteOf returns the names of a rank's site and node for display.
 func (m *Map) siteOf(r int) (site, node string) {
 	name, known := m.node[r]
 	site, node, named := strings.Cut(name, "/")
@@ -61,7 +61,7 @@ func (m *Map) drawPlaces(out *strings.Builder) {
 	}
 }
 
-// unknown lists the ranks of which nobody here knows where they are.
+// unknown lists the ranks whose location is unknown here.
 func (m *Map) unknown() []int {
 	var list []int
 	for r := range m.size {
@@ -72,7 +72,7 @@ func (m *Map) unknown() []int {
 	return list
 }
 
-// way is what the links of one line of the table have in common.
+// way holds what the links of one line of the table have in common.
 type way struct{ from, to, technique string }
 
 func (m *Map) drawPaths(out *strings.Builder) {
@@ -112,8 +112,8 @@ func (m *Map) drawPaths(out *strings.Builder) {
 	out.WriteString("  MB/s is what links took while there was more to send; unknown where there never was for long enough.\n")
 }
 
-// limitsOf returns what proxies and gateways hold the links back by, which the
-// helpers wrote into the reasons for their techniques.
+// limitsOf returns the limits that proxies and gateways apply to the links, which the helpers wrote
+// into the reasons for their techniques.
 func limitsOf(links []mpilib.LinkInfo) []string {
 	found := map[string]bool{}
 	for _, l := range links {
@@ -135,7 +135,7 @@ func (m *Map) drawUnknown(out *strings.Builder) {
 	}
 }
 
-// techniqueOf says how a link goes: "relay through p1, 4 carriers, encrypted".
+// techniqueOf describes a link's path: "relay through p1, 4 carriers, encrypted".
 func techniqueOf(l mpilib.LinkInfo) string {
 	s := l.Technique
 	if l.Proxy != "" {
@@ -153,7 +153,7 @@ func techniqueOf(l mpilib.LinkInfo) string {
 	return s
 }
 
-// span is the least and the greatest known value of the links: "1.20 - 3.40".
+// span returns the smallest and the largest known value of the links: "1.20 - 3.40".
 func span(links []mpilib.LinkInfo, format string, of func(mpilib.LinkInfo) float64) string {
 	var known []float64
 	for _, l := range links {
@@ -188,7 +188,7 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.2f", float64(n)/1e6)
 }
 
-// ranges writes a sorted list of ranks as "0-3 7".
+// ranges formats a sorted list of ranks as "0-3 7".
 func ranges(list []int) string {
 	var words []string
 	for i := 0; i < len(list); {

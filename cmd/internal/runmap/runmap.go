@@ -15,18 +15,18 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// Map is what the ranks that ran here know of the job.
+// Map is what the ranks that ran here report of the job.
 type Map struct {
 	size  int
 	first int // rank of the first process here
 	count int // processes here
 	links []mpilib.LinkInfo
 	mute  []int          // ranks here that left no report
-	node  map[int]string // "site/node" of ranks, where somebody knows; empty without a helper
+	node  map[int]string // "site/node" of ranks, if known; empty without a helper
 }
 
-// Read reads the reports that ranks first to first+count-1 of a job of size processes
-// left in dir, which was their mpilib.EnvReport.
+// Read reads the reports that ranks first to first+count-1 of a job of size processes left in dir,
+// which was their mpilib.EnvReport.
 func Read(dir string, first, count, size int) (*Map, error) {
 	m := &Map{size: size, first: first, count: count, node: map[int]string{}}
 	for rank := first; rank < first+count; rank++ {
@@ -62,7 +62,7 @@ func Read(dir string, first, count, size int) (*Map, error) {
 // ReportName is the name of the report that ReadHosts looks for.
 const ReportName = ".isthmus-report"
 
-// ReadHosts reads the reports of a whole job: node says where each rank ran, and ranks
+// ReadHosts reads the reports of a whole job: node gives the location of each rank, and the ranks
 // of a node share the report dir/SITE/NODE/ReportName, which was their mpilib.EnvReport.
 func ReadHosts(dir string, node map[int]string, size int) (*Map, error) {
 	m := &Map{size: size, count: size, node: maps.Clone(node)}
@@ -131,7 +131,7 @@ type pair struct {
 	Carriers      int     `json:"carriers"`
 	SetupMS       float64 `json:"setup_ms"`
 	RTTMS         float64 `json:"rtt_ms"`
-	Bandwidth     float64 `json:"bandwidth,omitempty"` // bytes a second; missing: not known
+	Bandwidth     float64 `json:"bandwidth,omitempty"` // bytes per second; missing: unknown
 	MessagesSent  uint64  `json:"messages_sent"`
 	BytesSent     uint64  `json:"bytes_sent"`
 	MessagesTaken uint64  `json:"messages_received"`

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// reports writes what ranks 0 to 3 on alpha/n1 might leave: rank 2 was silent, 3 died.
+// reports writes the reports that ranks 0 to 3 on alpha/n1 might leave: rank 2 was silent, 3 died.
 func reports(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// squeeze makes widths of columns count for nothing.
+// squeeze makes comparisons ignore the widths of columns.
 func squeeze(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
