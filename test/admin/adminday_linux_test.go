@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// adminDayKey names, in the environment, the file to write the page of the admin's
-// day to, in place of comparing what was typed with the page that is there:
+// adminDayKey names, in the environment, the file to write the page of the admin's day to, instead
+// of comparing the typed commands with the existing page:
 //
 //	ISTHMUS_ADMIN_DAY=../../docs/admin-day.md go test -run TestAdminDay ./test/admin
 const adminDayKey = "ISTHMUS_ADMIN_DAY"
@@ -42,8 +42,7 @@ Site A's nodes have no route out, and its gateway reaches port 443 only; site B 
 broker and two proxies are on public hosts. The [admin guide](admin.md) explains what is done here.
 `
 
-// What an admin does in a day, with the commands that a person types and the
-// files that the packages bring.
+// An admin's day, with the commands that a person types and the files in the packages.
 func TestAdminDay(t *testing.T) {
 	labtest.NeedLab(t)
 	if os.Getenv(packagesKey) == "" {
@@ -248,7 +247,7 @@ func TestAdminDay(t *testing.T) {
 	d.compare()
 }
 
-// compare holds what was typed against the page, or writes it.
+// compare compares the typed commands with the page, or writes it.
 func (d *day) compare() {
 	d.closeBlock()
 	if name := os.Getenv(adminDayKey); name != "" {
@@ -275,8 +274,7 @@ func (d *day) compare() {
 
 var prompt = regexp.MustCompile(`^(root|alice|bob)@[a-z0-9.]+[$#] `)
 
-// settledText leaves out of the page what differs from run to run for no reason that a
-// reader would care for.
+// settledText removes from the page what differs from run to run without meaning for a reader.
 func settledText(s string) string {
 	host, _ := os.Hostname()
 	for _, r := range []struct{ what, with string }{
@@ -315,8 +313,7 @@ func (d *day) say(text string) {
 	fmt.Fprintf(&d.page, "\n%s\n", text)
 }
 
-// show puts a command and its answer on the page; without a command the answer
-// comes by itself.
+// show puts a command and its answer on the page; without a command only the answer.
 func (d *day) show(m *machine, user, line, answer string) {
 	if !d.block {
 		d.page.WriteString("\n```console\n")
@@ -336,7 +333,7 @@ func (d *day) show(m *machine, user, line, answer string) {
 	}
 }
 
-// types runs a command that has to succeed, shows it, and returns its output.
+// types runs a command that must succeed, shows it, and returns its output.
 func (m *machine) types(user, line string) string {
 	m.day.T.Helper()
 	out := m.quietly(user, line)
@@ -354,8 +351,8 @@ func (m *machine) quietly(user, line string) string {
 	return out + complaint
 }
 
-// run runs a command line of words, with quotes, "sudo -u USER" in front, and
-// "< FILE" or "> FILE" behind.
+// run runs a command line of words, with quotes, "sudo -u USER" in front, and "< FILE" or "> FILE"
+// at the end.
 func (m *machine) run(user, line string) (stdout, stderr string, status int) {
 	m.day.T.Helper()
 	words := split(line)
@@ -395,7 +392,7 @@ func (m *machine) run(user, line string) (stdout, stderr string, status int) {
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// split cuts a line into words as a shell does, as far as is needed here.
+// split splits a line into words as a shell does, as far as needed here.
 func split(line string) (words []string) {
 	for _, word := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1) {
 		words = append(words, strings.Trim(word, "'"))
@@ -419,8 +416,8 @@ func (m *machine) ctl(line string) {
 	m.day.show(m, "root", "systemctl "+line, "")
 }
 
-// edit changes settings that the package brought: each key loses its mark, and
-// gets the value if one is given.
+// edit changes settings from the package: each key is uncommented, and gets the value if one is
+// given.
 func (m *machine) edit(file string, keysAndValues ...string) {
 	m.day.T.Helper()
 	name := "/etc/isthmus/" + file
@@ -449,7 +446,7 @@ func (m *machine) edit(file string, keysAndValues ...string) {
 	m.day.show(m, "root", "edit "+name, strings.Join(said, "\n"))
 }
 
-// scp brings a file to another machine.
+// scp copies a file to another machine.
 func (d *day) scp(from *machine, file string, to *machine, name, owner string) {
 	d.T.Helper()
 	mode := os.FileMode(0o644)
@@ -465,8 +462,8 @@ func (d *day) scp(from *machine, file string, to *machine, name, owner string) {
 	d.show(from, "root", line, "")
 }
 
-// enroll makes a token, brings it to the host, and makes a certificate of it
-// where the daemon's settings want it.
+// enroll makes a token, copies it to the host, and exchanges it for a certificate at the location
+// in the daemon's settings.
 func (d *day) enroll(desk, host *machine, daemon, identity, flags string) {
 	d.T.Helper()
 	desk.types("root", "isthmus ca token --dir ca "+identity+" > token")
@@ -482,7 +479,7 @@ type pairJob struct {
 	done sync.WaitGroup
 }
 
-// job has a user start the traffic program at both sites, for a time.
+// job makes a user start the traffic program at both sites, for a time.
 func (d *day) job(user, last string, show bool) *pairJob {
 	d.T.Helper()
 	nodes := []*machine{d.machineCalled("n1.siteb"), d.machineCalled("n1.sitea")}
@@ -534,13 +531,13 @@ func (j *pairJob) there() {
 
 func (j *pairJob) said() string { return j.outs[0].Output() + j.outs[1].Output() }
 
-// wait returns what the job wrote until it ended.
+// wait returns the job's output when it has ended.
 func (j *pairJob) wait() string {
 	j.done.Wait()
 	return j.said()
 }
 
-// status is that of the first rank that failed, of a job that has ended.
+// status returns the status of the first rank that failed, of a job that has ended.
 func (j *pairJob) status() int {
 	for _, cmd := range j.cmds {
 		if n := cmd.ProcessState.ExitCode(); n != 0 {
@@ -550,13 +547,13 @@ func (j *pairJob) status() int {
 	return 0
 }
 
-// load is short jobs, one after the other.
+// load is a series of short jobs.
 type load struct {
 	d     *day
 	stop  chan struct{}
 	ended chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	jobs   int
 	failed []string
 }
@@ -594,10 +591,10 @@ func (l *load) count() int {
 	return l.jobs
 }
 
-// more waits until so many more jobs have begun and ended.
+// more waits until n more jobs have begun and ended.
 func (l *load) more(n int) {
 	l.d.T.Helper()
-	want := l.count() + n + 1 // the one that is under way may have begun before
+	want := l.count() + n + 1 // the one in progress may have begun before
 	l.d.Until("more jobs to end", func() bool { return l.count() >= want })
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// What leaves a site for a developer names nobody, no host and no address, and
-// has no key in it, though it is taken from daemons that work.
+// A bundle for a developer contains no name of a user, host or address, and no key, though it is
+// collected from running daemons.
 func TestBundle(t *testing.T) {
 	const figures = "127.0.0.1:9442"
 	w := labtest.NewWorld(t, "  - {name: quokka, preset: stateful, nodes: [kiwi3]}\n  - {name: wombat, preset: egress-443, nodes: [emu4]}\n",
@@ -39,7 +39,7 @@ func TestBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	gateway := w.Daemon("frontal quokka").Host
-	silent, err := gateway.Listen("tcp", "127.0.0.1:7999") // takes connections and says nothing
+	silent, err := gateway.Listen("tcp", "127.0.0.1:7999") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestBundle(t *testing.T) {
 	if never = append(never, secrets...); len(secrets) < 10 {
 		t.Fatalf("this test looks for too little: %q", never)
 	}
-	invented := regexp.MustCompile(`-[a-z2-7]{8}\b`) // a pseudonym's chosen part may read "emu4" by chance
+	invented := regexp.MustCompile(`-[a-z2-7]{8}\b`) // a pseudonym's random part may contain "emu4" by chance
 	for name, text := range texts {
 		text = invented.ReplaceAllString(text, "-")
 		for _, n := range never {
@@ -96,7 +96,7 @@ func TestBundle(t *testing.T) {
 			t.Errorf("the manifest says of the status: %v", e.Replaced)
 		}
 	}
-	// It is still of use: how the sites connect can be read.
+	// It is still useful: it shows how the sites connect.
 	if s := texts["status/broker-1.json"]; !strings.Contains(s, `"technique": "relay"`) || !strings.Contains(s, `"inbound": "none"`) {
 		t.Errorf("the status tells too little:\n%s", s)
 	}

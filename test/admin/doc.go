@@ -1,4 +1,4 @@
-// Package admin tests what an administrator sees and types: installing and running a grid
-// for a day, metrics, the status page, bundles for developers, and that none of demo
-// and lab takes a privilege.
+// Package admin tests what an administrator sees and types: installing and running a grid for a
+// day, metrics, the status page, bundles for developers, and that the demo and the lab need no
+// privileges.
 package admin

@@ -26,12 +26,12 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A machine is a host of a lab with a file system of its own, in which packages
-// are installed, users log in and services run as their units say.
+// A machine is a host of a lab with a file system of its own, in which packages are installed,
+// users log in and services run as their units specify.
 type machine struct {
-	name     string // as its prompt shows it
+	name     string // as shown in its prompt
 	host     *lab.Host
-	root     string // what its processes have as /
+	root     string // root folder of its processes
 	day      *day
 	services map[string]*service
 }
@@ -47,8 +47,8 @@ var accounts = map[string]account{
 	"root": {0, "/root"}, "isthmus": {990, "/var/lib/isthmus"}, "alice": {1000, "/home/alice"}, "bob": {1001, "/home/bob"},
 }
 
-// newMachine furnishes a host as a distribution does, with nothing of Isthmus.
-// The names are what /etc/hosts has besides.
+// newMachine sets up a host like a distribution, without Isthmus. The names are added to
+// /etc/hosts.
 func newMachine(d *day, name, host, names string) *machine {
 	t := d.T
 	m := &machine{name: name, host: d.lab.Host(host), root: filepath.Join(d.dir, name), day: d, services: map[string]*service{}}
@@ -74,7 +74,7 @@ func newMachine(d *day, name, host, names string) *machine {
 	return m
 }
 
-// at is where a path of the machine is for this process.
+// at returns where a path of the machine is for this process.
 func (m *machine) at(name string) string { return filepath.Join(m.root, name) }
 
 func (m *machine) write(name, text string) {
@@ -93,7 +93,7 @@ func (m *machine) read(name string) string {
 	return string(text)
 }
 
-// own gives a file to one of the machine's users, where there are others.
+// own changes the owner of a file to one of the machine's users, if there are others.
 func (m *machine) own(name, user string) {
 	m.day.T.Helper()
 	if id := int(accounts[user].id); m.day.root {
@@ -103,7 +103,7 @@ func (m *machine) own(name, user string) {
 	}
 }
 
-// folder makes a folder, with those above it.
+// folder makes a folder, and those above it.
 func (m *machine) folder(name, user string, mode fs.FileMode) {
 	m.day.T.Helper()
 	if err := os.MkdirAll(m.at(name), 0o755); err != nil {
@@ -115,7 +115,7 @@ func (m *machine) folder(name, user string, mode fs.FileMode) {
 	m.own(name, user)
 }
 
-// mount shows something of this process's file system at the same place.
+// mount bind-mounts something of this process's file system at the same place.
 func (m *machine) mount(name string) {
 	m.day.T.Helper()
 	at := m.at(name)
@@ -125,10 +125,9 @@ func (m *machine) mount(name string) {
 	m.day.mounts = append(m.day.mounts, at)
 }
 
-// install puts a package's files where it says and does what its scripts do.
-// The file comes out of the deb in the folder that the environment names, which
-// deploy/pack has made; without one it is made of what packages.yaml says, and the
-// programs that the other tests run, since CI's machines need no dpkg.
+// install installs a package's files and does what its scripts do. The files come from the deb in
+// the folder that the environment names, which deploy/pack has made; without it from the contents
+// listed in packages.yaml, and the programs of the other tests, since CI's machines need no dpkg.
 func (m *machine) install(packages ...string) {
 	m.day.T.Helper()
 	for _, name := range packages {
@@ -222,7 +221,7 @@ func (m *machine) put(name string, text []byte, mode fs.FileMode) {
 	}
 }
 
-// assemble installs what packages.yaml says that a package holds.
+// assemble installs the contents of a package according to packages.yaml.
 func (m *machine) assemble(name string) {
 	t := m.day.T
 	t.Helper()
@@ -257,8 +256,8 @@ func (m *machine) assemble(name string) {
 	}
 }
 
-// program installs one that was built, and the libraries that it asks for: it is
-// static only where it was built without cgo.
+// program installs a program, and the libraries that it needs: it is static only if built without
+// cgo.
 func (m *machine) program(from, to string) {
 	t := m.day.T
 	t.Helper()
@@ -307,7 +306,7 @@ func (m *machine) program(from, to string) {
 	}
 }
 
-// command is a command of a user, not started yet.
+// command returns a user's command, not started yet.
 func (m *machine) command(user string, argv []string, env ...string) *lab.Cmd {
 	cmd := m.host.Command(m.day.Ctx, "/usr/bin/"+argv[0], argv[1:]...)
 	cmd.SysProcAttr.Chroot = m.root
@@ -320,7 +319,7 @@ func (m *machine) command(user string, argv []string, env ...string) *lab.Cmd {
 	return cmd
 }
 
-// A service is one of a machine's, run as its unit says.
+// A service is a service of a machine, run as its unit specifies.
 type service struct {
 	unit string
 	m    *machine
@@ -328,10 +327,10 @@ type service struct {
 	done chan struct{} // closed when cmd has ended
 	bus  *net.UnixConn
 
-	mu    sync.Mutex // guards what follows
-	ready int        // how often it said so
+	mu    sync.Mutex // guards the fields below
+	ready int        // how often it reported that
 	pid   int        // its main process
-	all   []int      // all that were
+	all   []int      // all its processes so far
 }
 
 // setting returns the value of a unit's key, without the file's comments.
@@ -345,8 +344,7 @@ func (s *service) setting(key string) string {
 	return strings.TrimSpace(found[1])
 }
 
-// systemctl does what systemd does on start, reload, kill and stop, as far as
-// these units need it.
+// systemctl does what systemd does on start, reload, kill and stop, as far as these units need it.
 func (m *machine) systemctl(words ...string) {
 	t := m.day.T
 	t.Helper()
@@ -441,7 +439,7 @@ func (s *service) start() {
 	}, s.log)
 }
 
-// listen takes what the daemon tells its service manager, as in sd_notify(3).
+// listen receives the daemon's notifications to its service manager, as in sd_notify(3).
 func (s *service) listen() {
 	text := make([]byte, 4096)
 	for {
@@ -476,7 +474,7 @@ func (s *service) signal(sig syscall.Signal) {
 	}
 }
 
-// ended reports whether the first process has.
+// ended reports whether the first process has ended.
 func (s *service) ended() bool {
 	select {
 	case <-s.done:
@@ -486,7 +484,7 @@ func (s *service) ended() bool {
 	}
 }
 
-// gone reports whether none of its processes is left.
+// gone reports whether all its processes have ended.
 func (s *service) gone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -498,7 +496,7 @@ func (s *service) gone() bool {
 	return s.ended()
 }
 
-// kill ends what is left of it, without asking.
+// kill kills the remaining processes.
 func (s *service) kill() {
 	s.mu.Lock()
 	for _, pid := range s.all {
@@ -517,12 +515,12 @@ func (s *service) log() string {
 	return string(text)
 }
 
-// day is what an admin, or several, do in one lab.
+// day is the work of one or more admins in one lab.
 type day struct {
-	*labtest.World // of which only test and context are there: until
+	*labtest.World // with only test and context set: for Until
 	lab            *lab.Lab
 	dir            string
-	root           bool // whether there are other users than this process's
+	root           bool // whether there are users other than this process's
 	mounts         []string
 	machines       []*machine
 	page           strings.Builder
@@ -530,7 +528,7 @@ type day struct {
 	block          bool     // the page is inside a block of commands
 }
 
-// end stops what still runs and takes the machines away.
+// end stops what is still running and removes the machines.
 func (d *day) end() {
 	if d.T.Failed() {
 		d.T.Logf("the page as far as it came:\n%s", d.page.String())
@@ -545,7 +543,7 @@ func (d *day) end() {
 	}
 	for _, at := range d.mounts {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-			d.T.Fatalf("unmounting %s: %v; its files are left", at, err) // removing them would be removing what is mounted
+			d.T.Fatalf("unmounting %s: %v; its files are left", at, err) // removing them would remove what is mounted
 		}
 	}
 	if err := os.RemoveAll(d.dir); err != nil {

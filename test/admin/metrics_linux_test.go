@@ -15,16 +15,16 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// All daemons show their figures, and nobody asks for a figure that there is
-// not: a board with an empty panel is a fault that nobody sees.
+// All daemons export their figures, and the board queries only existing ones: an empty panel would
+// go unnoticed.
 func TestMetrics(t *testing.T) {
 	ports := map[string]string{"broker": "9441", "frontal": "9442", "proxy": "9443", "helper": "9444"}
 	settings := map[string]map[string]any{}
 	for kind, port := range ports {
 		settings[kind] = map[string]any{"metrics_listen": "127.0.0.1:" + port}
 	}
-	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()}   // who keeps no log tells no figures of it
-	settings["broker"]["store"] = filepath.Join(t.TempDir(), "broker.db") // nor who keeps nothing
+	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()}   // without a log there are no figures of it
+	settings["broker"]["store"] = filepath.Join(t.TempDir(), "broker.db") // nor without a store
 	w := labtest.NewWorld(t, labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{Settings: settings})
 	j := w.LinkPair("closed/n1", "shut/n1")
 	if j.Near.Path.Technique != overlay.Relay {

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// pagesDir is where TestStatusPage has a browser put pictures of the pages; the
-// script test/pages sets it.
+// pagesDir is where a browser in TestStatusPage writes pictures of the pages; the script test/pages
+// sets it.
 var pagesDir = flag.String("pages", "", "folder for pictures of the status page, taken by chromium")
 
 // A browser on the broker's host sees the sites, how they connect, and why.

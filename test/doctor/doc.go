@@ -1,3 +1,3 @@
-// Package doctor tests isthmus doctor behind every kind of gateway, and on a grid that is
-// broken on purpose: it names the cause.
+// Package doctor tests isthmus doctor behind every kind of gateway, and on a deliberately broken
+// grid: it names the cause.
 package doctor

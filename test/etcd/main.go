@@ -1,11 +1,11 @@
-// Command etcd is one member of an etcd cluster, from etcd's own module, for
-// tests: nothing needs to be installed. It is a module of its own, so that the
-// server is no dependency of the daemons.
+// Command etcd is one member of an etcd cluster, from etcd's own module, for tests: nothing needs
+// to be installed. It is a module of its own, so that the server is not a dependency of the
+// daemons.
 //
 //	etcd NAME DIR NAME=CLIENT-ADDRESS/PEER-ADDRESS...
 //
-// NAME is one of those that follow, which are all members. It prints "ready" once
-// the cluster has a leader, and ends with its standard input.
+// NAME is one of the following, which are all members. It prints "ready" once the cluster has a
+// leader, and ends when its standard input does.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startTimeout bounds the time until a majority of the members are there.
+// startTimeout bounds the time until a majority of the members is running.
 const startTimeout = 30 * time.Second
 
 func main() {

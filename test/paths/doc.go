@@ -1,3 +1,3 @@
-// Package paths tests what the ways between sites are like: what daemons measure of
-// them, and that links keep to slow, narrow, policed, silent and inspected ones.
+// Package paths tests the properties of paths between sites: what daemons measure of them, and that
+// links survive slow, narrow, policed, silent and inspected ones.
 package paths

@@ -1,4 +1,4 @@
-// Package rules holds the rules of the repository that no single package can check of
-// itself and that need no lab: which package imports which, what the pages of the
-// documentation, the systemd units and the Grafana board must say.
+// Package rules checks the rules of the repository that no single package can check and that need
+// no lab: which package imports which, and the contents of the documentation, the systemd units and
+// the Grafana board.
 package rules

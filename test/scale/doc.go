@@ -1,4 +1,3 @@
-// Package scale tests many ranks and many links at once, and that a thousand links leave
-// nothing behind. It measures memory and descriptors, so it is best run with nothing
-// beside it.
+// Package scale tests many ranks and many links at once, and that a thousand links leave nothing
+// behind. It measures memory and descriptors, so it is best run alone.
 package scale

@@ -1,4 +1,3 @@
-// Package security tests who may do what: enrolment, renewal and revocation of
-// certificates, policies of sites, grants of users, quotas, encryption, and the audit
-// of links.
+// Package security tests authorization: enrolment, renewal and revocation of certificates, policies
+// of sites, grants of users, quotas, encryption, and the audit of links.
 package security

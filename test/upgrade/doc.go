@@ -1,3 +1,3 @@
-// Package upgrade tests that daemons are replaced, drained and upgraded under links
-// and that these go on, and that two versions of the daemons work beside each other.
+// Package upgrade tests that daemons are replaced, drained and upgraded under links, that the links
+// survive, and that two versions of the daemons work together.
 package upgrade

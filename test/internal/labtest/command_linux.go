@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Run runs a program to its end and returns what it wrote. The test fails when
-// that takes longer than the patience.
+// Run runs a program to its end and returns its output. The test fails if that takes longer than
+// Patience.
 func Run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
 	return RunWithin(t, Patience, cmd)
 }
 
-// RunWithin is Run with another patience.
+// RunWithin is Run with another timeout.
 func RunWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, complaint bytes.Buffer
@@ -40,21 +40,21 @@ func RunWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, std
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// Background is a command that runs while the test looks at what it writes.
+// Background is a command that runs while the test reads its output.
 type Background struct {
 	Cmd  *exec.Cmd
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write takes what the command writes.
+// Write receives the command's output.
 func (b *Background) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-// Output is what the command wrote so far.
+// Output returns the command's output so far.
 func (b *Background) Output() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +92,8 @@ func (b *Background) ExitStatus(w *World) int {
 	return b.Cmd.ProcessState.ExitCode()
 }
 
-// StartDaemon starts a daemon and returns its "listen" fact once it is ready.
-// It is asked to end with the test, and must do so properly.
+// StartDaemon starts a daemon and returns its "listen" fact once it is ready. It is asked to end
+// with the test, and must do so properly.
 func StartDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
 	t.Helper()
 	ready, theirs, err := os.Pipe()
@@ -133,11 +133,10 @@ func StartDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
 	return ""
 }
 
-// Nobody is a user who owns nothing.
+// Nobody is the id of a user who owns nothing.
 const Nobody = 65534
 
-// IsRoot reports whether this process is the machine's root, who can become
-// others.
+// IsRoot reports whether this process is the machine's root, who can change its user.
 func IsRoot(t *testing.T) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/uid_map")

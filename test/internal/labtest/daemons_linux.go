@@ -92,7 +92,7 @@ func AwaitAudit(t *testing.T, ctx context.Context, folder, what string, is func(
 	}
 }
 
-// Visit makes a control session with a daemon, from a host, by any certificate of the grid.
+// Visit opens a control session with a daemon, from a host, with any certificate of the grid.
 func (w *World) Visit(t *testing.T, files ca.Files, daemon, from string, port uint16) *control.Session {
 	t.Helper()
 	e, cfg := w.Visitor(t, files, daemon, from, port)
@@ -104,7 +104,7 @@ func (w *World) Visit(t *testing.T, files ca.Files, daemon, from string, port ui
 	return s
 }
 
-// Visitor is what makes the session of Visit.
+// Visitor returns the endpoint that opens the session of Visit.
 func (w *World) Visitor(t *testing.T, files ca.Files, daemon, from string, port uint16) (*control.Endpoint, control.DialConfig) {
 	t.Helper()
 	creds, err := control.LoadCredentials(files.Cert, files.Key, files.CA)
@@ -125,8 +125,8 @@ func (w *World) Visitor(t *testing.T, files ca.Files, daemon, from string, port 
 	}
 }
 
-// WantError compares an error with a text in which <job> stands for the job's
-// id, and <time>, <duration> and <address> for any; the rest is literal.
+// WantError compares an error with a text in which <job> stands for the job's id, and <time>,
+// <duration> and <address> for any value; the rest is literal.
 func WantError(t *testing.T, err error, class error, job overlay.JobID, text string) {
 	t.Helper()
 	if !IsError(err, class, job, text) {
@@ -134,7 +134,7 @@ func WantError(t *testing.T, err error, class error, job overlay.JobID, text str
 	}
 }
 
-// IsError reports whether an error is of the class and has the text, as WantError reads it.
+// IsError reports whether an error is of the class and has the text, as in WantError.
 func IsError(err error, class error, job overlay.JobID, text string) bool {
 	pattern := regexp.QuoteMeta(strings.ReplaceAll(text, "<job>", string(job)))
 	pattern = strings.ReplaceAll(pattern, "<time>", `\d\d:\d\d:\d\d`)

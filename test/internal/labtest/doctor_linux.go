@@ -14,11 +14,11 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 )
 
-// doctorBound is what a run may take, whatever is broken.
+// doctorBound is the maximum duration of a run, whatever is broken.
 const doctorBound = 10 * time.Second
 
-// doctorBound is doctorBound and what the lab's longest way adds, of which the doctor takes some
-// round trips.
+// doctorBound returns doctorBound plus the time for the lab's longest path, of which the doctor
+// takes some round trips.
 func (w *World) doctorBound() time.Duration {
 	longest := time.Duration(0)
 	for _, s := range w.Lab.Shapes() {
@@ -27,15 +27,14 @@ func (w *World) doctorBound() time.Duration {
 	return doctorBound + 16*longest
 }
 
-// Doctor runs `isthmus doctor` where a daemon runs, with the daemon's own
-// settings, and returns its report. It must keep its bound and end with the
-// status that it reports. Several may run at once.
+// Doctor runs `isthmus doctor` where a daemon runs, with the daemon's own settings, and returns its
+// report. It must end within its bound with the status that it reports. Several may run at once.
 func (w *World) Doctor(daemon string, words ...string) doctor.Report {
 	w.T.Helper()
 	return w.DoctorWith(daemon, append([]string{"--config", w.SettingsFile(daemon)}, words...)...)
 }
 
-// DoctorWith is Doctor with the words alone.
+// DoctorWith is Doctor with only the given arguments.
 func (w *World) DoctorWith(daemon string, words ...string) doctor.Report {
 	w.T.Helper()
 	start := time.Now()
@@ -63,7 +62,7 @@ func (w *World) DoctorWith(daemon string, words ...string) doctor.Report {
 	return r
 }
 
-// Causes are the classes of a report's failures and warnings, each once.
+// Causes returns the classes of a report's failures and warnings, each once.
 func Causes(r doctor.Report) []string {
 	var all []string
 	for _, f := range r.Findings {
@@ -75,15 +74,15 @@ func Causes(r doctor.Report) []string {
 	return slices.Compact(all)
 }
 
-// Printed is a report as people read it.
+// Printed returns a report as printed for users.
 func Printed(r doctor.Report) string {
 	var b bytes.Buffer
 	r.Print(&b, true)
 	return b.String()
 }
 
-// DoctorFinds runs the doctor and compares the causes it names, and what else its
-// report says. It must not fail.
+// DoctorFinds runs the doctor and compares the causes it names, and other parts of its report. The
+// doctor must not fail.
 func (w *World) DoctorFinds(daemon, want string, details ...string) {
 	w.T.Helper()
 	r := w.Doctor(daemon)
@@ -100,11 +99,10 @@ func (w *World) DoctorFinds(daemon, want string, details ...string) {
 	}
 }
 
-// RateText stands before the rate that datagrams are held to.
+// RateText precedes the measured rate limit of datagrams.
 const RateText = "datagrams get through at about "
 
-// named checks the rate that a report names, if it names one: it is as exact as
-// can be.
+// named checks the rate that a report names, if it names one: it must be as exact as possible.
 func named(r doctor.Report) error {
 	_, text, ok := strings.Cut(Printed(r), RateText)
 	if !ok {
@@ -120,7 +118,7 @@ func named(r doctor.Report) error {
 	return nil
 }
 
-// SettingsFile is the file of a daemon's settings.
+// SettingsFile returns the file of a daemon's settings.
 func (w *World) SettingsFile(daemon string) string {
 	return filepath.Join(filepath.Dir(w.Socket("x")), strings.NewReplacer(" ", "-", "/", "-").Replace(daemon)+".yaml")
 }

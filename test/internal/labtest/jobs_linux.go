@@ -16,12 +16,12 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// LaunchConfig is a grid in which jobs can be launched: each node offers as much as says.
+// LaunchConfig returns a grid in which jobs can be launched: each node has the given offer.
 func LaunchConfig(offer map[string]any) grid.Config {
 	return grid.Config{Settings: map[string]map[string]any{"helper": {"offer": offer}}}
 }
 
-// Isthmus runs words of isthmus by the helper of open/n1.
+// Isthmus returns an isthmus command that uses the helper of open/n1.
 func (w *World) Isthmus(words ...string) *exec.Cmd {
 	cmd := exec.CommandContext(w.Ctx, Program(w.T, ""), words...)
 	cmd.Env = append(os.Environ(), "ISTHMUS_HELPER="+w.Socket("open/n1"))
@@ -39,7 +39,7 @@ func (w *World) AwaitHosts(n int) {
 	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
 }
 
-// AwaitNoJobs waits until no host has a job any more.
+// AwaitNoJobs waits until no host has a job.
 func (w *World) AwaitNoJobs() {
 	w.T.Helper()
 	var out []byte
@@ -50,8 +50,8 @@ func (w *World) AwaitNoJobs() {
 	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
 }
 
-// RunJob runs words of isthmus as a job by `isthmus run` on each of the nodes,
-// with so many ranks on each, and returns what it wrote.
+// RunJob runs an isthmus command as a job by `isthmus run` on each of the nodes, with the given
+// number of ranks on each, and returns its output.
 func (w *World) RunJob(t *testing.T, nodes []string, ranks int, words ...string) string {
 	t.Helper()
 	return w.RunJobOf(t, nodes, ranks, append([]string{Program(t, "")}, words...)...)
@@ -100,10 +100,10 @@ func KeyFile(t *testing.T) string {
 // Solo is a job of one process.
 type Solo struct {
 	*lab.Cmd
-	Out bytes.Buffer // what it wrote, complete once it was waited for
+	Out bytes.Buffer // its output, complete once it was waited for
 }
 
-// StartSolo starts the rendezvous as a job of one process, that it is itself.
+// StartSolo starts the rendezvous program as a job of one process, which is the process itself.
 func (w *World) StartSolo(node string, words ...string) *Solo {
 	w.T.Helper()
 	s := &Solo{Cmd: w.Lab.Host(node).Command(w.Ctx, Program(w.T, ""), append([]string{"example", "rendezvous"}, words...)...)}
@@ -121,7 +121,7 @@ func (w *World) StartSolo(node string, words ...string) *Solo {
 	return s
 }
 
-// AwaitNames waits until the broker knows so many names.
+// AwaitNames waits until the broker knows n names.
 func (w *World) AwaitNames(n int) {
 	w.T.Helper()
 	got := -1.0

@@ -18,17 +18,17 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// fetchedKey marks, in the environment, that the modules which the programs
-// need are on this machine: inside the lab there is no network to get them by.
+// fetchedKey marks, in the environment, that the modules which the programs need are on this
+// machine: inside the lab there is no network to download them.
 const fetchedKey = "ISTHMUS_TEST_FETCHED"
 
-// refused is why no lab can be built here, or nil. Tests that need none run
-// all the same.
+// refused is the reason why no lab can be built here, or nil. Tests that do not need one run
+// nevertheless.
 var refused error
 
-// Main is what a package's TestMain does: it runs the tests in a lab, and fails when
-// they leave something behind. Ranks are what this program is instead, as a process of
-// a job that a test launches: each by the variable of the environment that asks for it.
+// Main is called by a package's TestMain: it runs the tests in a lab, and fails if they leave
+// something behind. ranks are what this program runs instead, as a process of a job that a test
+// launches: each is selected by an environment variable.
 func Main(m *testing.M, ranks map[string]func() error) {
 	for key, rank := range ranks {
 		if os.Getenv(key) == "" {
@@ -63,7 +63,7 @@ func Main(m *testing.M, ranks map[string]func() error) {
 	os.Exit(status)
 }
 
-// NeedLab stops a test that cannot run where namespaces are refused.
+// NeedLab skips a test that cannot run where namespaces are refused.
 func NeedLab(t *testing.T) {
 	t.Helper()
 	if refused != nil {
@@ -71,8 +71,8 @@ func NeedLab(t *testing.T) {
 	}
 }
 
-// Folder is where the programs are: a folder that every user can enter, on the lab's own
-// file system, which ends with this run.
+// Folder returns the folder of the programs, which every user can enter, on the lab's own file
+// system, which ends with this run.
 var Folder = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(lab.Dir()), "isthmus-test-")
 	if err != nil {
@@ -84,8 +84,8 @@ var Folder = sync.OnceValues(func() (string, error) {
 // building is held while a program is built.
 var building sync.Mutex
 
-// Program returns the path of the program isthmus, or of one of the daemons
-// with "-broker" and so on behind. The first call builds it.
+// Program returns the path of the program isthmus, or of one of the daemons with a suffix such as
+// "-broker". The first call builds it.
 func Program(t *testing.T, suffix string) string {
 	t.Helper()
 	dir, err := Folder()
@@ -99,8 +99,8 @@ func Program(t *testing.T, suffix string) string {
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
-	// The go command keeps a program in its cache, linked, when it is to run, and only
-	// then: this is how a dozen packages of tests link each program once.
+	// The go command caches a linked program only if it is to be run: so a dozen packages of tests
+	// link each program once.
 	args := []string{"run", "-buildvcs=false", "-exec", "cp"}
 	if RaceEnabled {
 		args = append(args, "-race")
@@ -122,8 +122,8 @@ func Programs(t *testing.T) string {
 	return filepath.Dir(Program(t, ""))
 }
 
-// nothingLeft says what the tests left in the lab: processes, descriptors of
-// namespaces, files. The kernel may need a moment to let go of the dead.
+// nothingLeft returns an error for what the tests left in the lab: processes, descriptors of
+// namespaces, files. The kernel may need a moment to clean up dead processes.
 func nothingLeft() error {
 	var err error
 	for end := time.Now().Add(30 * time.Second); ; {
@@ -134,10 +134,10 @@ func nothingLeft() error {
 	}
 }
 
-// noProcesses looks for processes beside this one and the lab's first.
+// noProcesses looks for processes other than this one and the lab's first.
 func noProcesses() error {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return err // a container whose /proc shows everybody's processes, by other numbers
+		return err // a container whose /proc shows all processes, with other numbers
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -157,8 +157,7 @@ func noProcesses() error {
 	return errors.Join(all...)
 }
 
-// noNamespaces looks for network namespaces that this process keeps open, and
-// for ones that are mounted.
+// noNamespaces looks for network namespaces that this process keeps open, and for mounted ones.
 func noNamespaces() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -182,8 +181,8 @@ func noNamespaces() error {
 	return errors.Join(all...)
 }
 
-// noFiles looks for files in the lab's folder that were not there before the
-// tests, and in the folder for temporary files.
+// noFiles looks for files in the lab's folder that did not exist before the tests, and in the
+// folder for temporary files.
 func noFiles() error {
 	var all []error
 	err := filepath.WalkDir(lab.Dir(), func(path string, e fs.DirEntry, err error) error {

@@ -2,5 +2,5 @@
 
 package labtest
 
-// RaceEnabled says that these tests were built with the race detector; the programs are then, too.
+// RaceEnabled reports that these tests, and the programs, were built with the race detector.
 const RaceEnabled = true

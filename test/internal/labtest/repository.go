@@ -9,8 +9,8 @@ import (
 const (
 	// Module is the path of the suite's module.
 	Module = "github.com/isthmus-grid/isthmus"
-	// Root is the repository's folder, seen from a package below test/, where go test
-	// runs its tests.
+	// Root is the repository's folder, relative to a package below test/, where go test runs its
+	// tests.
 	Root = "../.."
 )
 

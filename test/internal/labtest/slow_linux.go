@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within returns d as it is on this machine now: as many times longer as it gives a thread
-// that computes less than a processor. A bound on what somebody waits for is to fail for what the
-// suite does, and not for what runs beside the tests.
+// Within returns d scaled to this machine's current load: multiplied by how many times longer than
+// its processor time a thread takes to compute. A bound on a wait must fail because of the suite,
+// and not because of what runs beside the tests.
 func Within(d time.Duration) time.Duration { return time.Duration(float64(d) * slowdown()) }
 
-// slowdown returns how many times longer a short computation takes now than it takes of
-// the processor, 1 at least.
+// slowdown returns how many times longer a short computation takes now than its processor time, at
+// least 1.
 func slowdown() float64 {
 	const burst = 50 * time.Millisecond // several turns of the scheduler
 	runtime.LockOSThread()

@@ -17,8 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Talk is a conversation by hand, of a program at one node with the node service of
-// another.
+// Talk is a hand-written conversation of a program at one node with the job agent of another.
 type Talk struct {
 	w      *World
 	Key    jobkey.Key
@@ -29,7 +28,7 @@ type Talk struct {
 	End    context.CancelFunc // breaks the stream
 }
 
-// Talk opens one and says nothing yet.
+// Talk opens a conversation and sends nothing yet.
 func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
 	w.T.Helper()
 	conn, err := gate.Connect(w.Socket(from))
@@ -52,8 +51,8 @@ func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
 	return t
 }
 
-// BookedTalk is a Talk with a node that holds a process, of which there may be none before: who has
-// just lost the session with it takes a moment to see that.
+// BookedTalk is a Talk with a node that holds a process. At first there may be none: a daemon that
+// has just lost the session with the node takes a moment to notice.
 func (w *World) BookedTalk(from, to, job string) (t *Talk) {
 	w.T.Helper()
 	w.Until(to+" to be booked", func() bool {
@@ -64,13 +63,13 @@ func (w *World) BookedTalk(from, to, job string) (t *Talk) {
 			return true
 		}
 		t.End()
-		t.Conn.Close() // what Cleanup does comes too late for hundreds
+		t.Conn.Close() // Cleanup would close hundreds too late
 		return false
 	})
 	return t
 }
 
-// Say sends a message; what fails shows in the answer.
+// Say sends a message; an error shows in the answer.
 func (t *Talk) Say(m *gatepb.ToNode) { t.Stream.Send(m) }
 
 // Hear returns the next message.
@@ -83,7 +82,7 @@ func (t *Talk) Hear() *gatepb.ToSubmitter {
 	return m
 }
 
-// Expect hears a message and fails unless get finds in it what was expected.
+// Expect receives a message and fails unless get finds the expected part in it.
 func Expect[T comparable](t *Talk, get func(*gatepb.ToSubmitter) T) T {
 	t.w.T.Helper()
 	m := t.Hear()
@@ -95,12 +94,12 @@ func Expect[T comparable](t *Talk, get func(*gatepb.ToSubmitter) T) T {
 	return got
 }
 
-// Request asks the node to hold so many processes.
+// Request asks the node to hold the given number of processes.
 func (t *Talk) Request(processes int) {
 	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.ID, Job: string(t.Key.ID()), Processes: uint32(processes)}}})
 }
 
-// Ask is Request, and what the node grants.
+// Ask is Request, and returns what the node grants.
 func (t *Talk) Ask(processes int) *gatepb.OK {
 	t.w.T.Helper()
 	t.Request(processes)
@@ -109,7 +108,7 @@ func (t *Talk) Ask(processes int) *gatepb.OK {
 	return ok
 }
 
-// StageFile brings a file, and returns how many chunks were missing.
+// StageFile stages a file, and returns how many chunks were missing.
 func (t *Talk) StageFile(name string, content []byte) int {
 	t.w.T.Helper()
 	m := t.Describe(name, content)
@@ -132,7 +131,7 @@ func (t *Talk) StageFile(name string, content []byte) int {
 	return len(missing.Sums)
 }
 
-// Describe says the manifest of a file.
+// Describe sends the manifest of a file.
 func (t *Talk) Describe(name string, content []byte) stage.Manifest {
 	t.w.T.Helper()
 	m, err := stage.Describe(bytes.NewReader(content))
@@ -156,7 +155,7 @@ func (t *Talk) Start(s *gatepb.Start) (folder string) {
 	return folder
 }
 
-// SayStart says what Start does, and hears no answer.
+// SayStart sends what Start sends, without waiting for an answer.
 func (t *Talk) SayStart(s *gatepb.Start) {
 	s.Hold, s.JobKey = t.Hold, t.Key.String()
 	if s.Processes == nil {
@@ -171,7 +170,7 @@ func (t *Talk) Ack(event uint64) {
 	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: event}}})
 }
 
-// JobReport is all that a job said.
+// JobReport is the complete output of a job.
 type JobReport struct {
 	Out, Err string
 	Exits    map[uint32]*gatepb.Exited
@@ -180,7 +179,7 @@ type JobReport struct {
 	last     uint64
 }
 
-// Listen hears events until the job is over, and acknowledges them.
+// Listen receives events until the job is over, and acknowledges them.
 func (t *Talk) Listen() JobReport {
 	t.w.T.Helper()
 	all := JobReport{Exits: map[uint32]*gatepb.Exited{}, Files: map[string]string{}}
@@ -216,7 +215,7 @@ func (t *Talk) Listen() JobReport {
 	}
 }
 
-// HearOutput hears the next output of a job, and passes everything else over.
+// HearOutput receives the next output of a job, and skips everything else.
 func (t *Talk) HearOutput() (event uint64, text string) {
 	t.w.T.Helper()
 	for {
@@ -226,8 +225,8 @@ func (t *Talk) HearOutput() (event uint64, text string) {
 	}
 }
 
-// HearUntil listens until the job has written a line with the words, and returns what it
-// wrote so far.
+// HearUntil receives events until the job has written a line that contains the words, and returns
+// its output so far.
 func (t *Talk) HearUntil(words string) string {
 	t.w.T.Helper()
 	all := ""
@@ -252,7 +251,7 @@ func (t *Talk) Reopen(from, to string) *Talk {
 	return next
 }
 
-// Reattach goes on with a conversation that was broken off.
+// Reattach continues a conversation that was interrupted.
 func (t *Talk) Reattach(from, to string) *Talk {
 	t.w.T.Helper()
 	c := t.w.Talk(from, to, t.Key)

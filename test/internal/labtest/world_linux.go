@@ -19,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Sites that tests put together, all 4 ms from each other. Public has the
-// broker, three proxies and a host that belongs to nobody.
+// Sites of the tests, all 4 ms from each other. Public has the broker, three proxies and a host
+// without a daemon.
 const (
 	SitePublic = "  - {name: public, preset: public, nodes: [broker, p1, p2, p3, stranger]}\n"
 	SiteOpen   = "  - {name: open, preset: open, nodes: 2}\n"
@@ -32,12 +32,12 @@ const (
 
 // Way is a pair of nodes, the path that joins them, and the sites it takes.
 type Way struct {
-	Path     string // overlay.Path.String, the proxy's name left out
+	Path     string // overlay.Path.String, without the proxy's name
 	From, To string
 	Sites    string
 }
 
-// Ways has each path that a link may take.
+// Ways lists each path that a link may take.
 var Ways = []Way{
 	{"direct", "closed/n1", "open/n1", SiteClosed + SiteOpen},
 	{"port-range", "closed/n1", "range/n1", SiteClosed + SiteRange},
@@ -48,9 +48,9 @@ var Ways = []Way{
 	{"same node", "closed/n1", "closed/n1", SiteClosed},
 }
 
-// FixedProfile is the profile of a site whose links are all made in one way, so that
-// a test knows beforehand which, however busy the machine is: techniques race,
-// and under load a relay may be first where a direct way is better.
+// FixedProfile is the profile of a site whose links all use one technique, so that a test knows it
+// in advance, however busy the machine is: techniques race, and under load a relay may win although
+// a direct path is better.
 func FixedProfile(site string, p overlay.SiteProfile) overlay.SiteProfile {
 	p = NoTraversalProfile(site, p)
 	if site == "open" || site == "range" {
@@ -59,35 +59,34 @@ func FixedProfile(site string, p overlay.SiteProfile) overlay.SiteProfile {
 	return p
 }
 
-// NoTraversalProfile leaves the techniques out that open a way where none is.
+// NoTraversalProfile omits the techniques that open a path through closed firewalls.
 func NoTraversalProfile(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
 	return p
 }
 
-// Patience bounds every test below test/ that says nothing else.
-// It is only ever reached by what hangs: a busy machine stretches seconds to a minute.
+// Patience is the default timeout of every test below test/. Only a test that hangs reaches it: a
+// busy machine stretches seconds to a minute.
 const Patience = 4 * time.Minute
 
 // World is a lab and a whole Isthmus in it, for one test.
 type World struct {
 	*grid.Grid
 	T   *testing.T
-	Ctx context.Context // ends with the test and after its patience
+	Ctx context.Context // ends with the test and after its timeout
 }
 
-// NewWorld builds the sites and starts the daemons, and sees to it that all
-// ends with the test. Without proxies in cfg it has one, p1; without profiles
-// they are FixedProfile.
+// NewWorld builds the sites and starts the daemons, and makes everything end with the test. Without
+// proxies in cfg it has one, p1; without profiles it uses FixedProfile.
 func NewWorld(t *testing.T, sites string, cfg grid.Config) *World {
 	t.Helper()
 	return NewWorldOver(t, "{rtt: 4ms}", sites, cfg)
 }
 
-// Sub is the same world for a part of the test.
+// Sub returns the same world for a part of the test.
 func (w *World) Sub(t *testing.T) *World { return &World{w.Grid, t, w.Ctx} }
 
-// NewWorldOver is NewWorld with a WAN as the lab's files have it.
+// NewWorldOver is NewWorld with a WAN in the format of the lab's files.
 func NewWorldOver(t *testing.T, wan, sites string, cfg grid.Config) *World {
 	t.Helper()
 	NeedLab(t)
@@ -126,8 +125,8 @@ func NewWorldOver(t *testing.T, wan, sites string, cfg grid.Config) *World {
 	return w
 }
 
-// End stops the daemons: each must still run, or be stopped by the test, and
-// end as it is told. None may have panicked, or met a data race.
+// End stops the daemons: each must still be running, or have been stopped by the test, and end when
+// told to. None may have panicked, or had a data race.
 func (w *World) End() {
 	logs := map[string]string{}
 	for _, d := range w.Daemons() {
@@ -148,8 +147,8 @@ func (w *World) End() {
 	}
 }
 
-// Until waits for what nothing announces. What still describes, if given, is
-// what was still amiss when the time was over.
+// Until waits for a condition without an event. still, if given, describes what was missing at the
+// timeout.
 func (w *World) Until(what string, ok func() bool, still ...func() string) {
 	w.T.Helper()
 	for !ok() {
@@ -164,7 +163,7 @@ func (w *World) Until(what string, ok func() bool, still ...func() string) {
 	}
 }
 
-// AwaitLog waits until a daemon has written all the words, in one line.
+// AwaitLog waits until a daemon has logged all the words in one line.
 func (w *World) AwaitLog(daemon string, words ...string) {
 	w.T.Helper()
 	w.Until(fmt.Sprintf("%s to write %q", daemon, words), func() bool {
@@ -181,7 +180,7 @@ func (w *World) AwaitLog(daemon string, words ...string) {
 	})
 }
 
-// Figure returns a daemon's figure at the keys.
+// Figure returns the figure at the keys in a daemon's status.
 func (w *World) Figure(daemon string, keys ...string) any {
 	w.T.Helper()
 	st, err := w.Status(w.Ctx, daemon)
@@ -209,13 +208,13 @@ func NewKey(t *testing.T, name string) jobkey.Key {
 	return key
 }
 
-// Member is a rank of a job, in this process, with a mesh as mpilib has one.
+// Member is a rank of a job, in this process, with a mesh like mpilib's.
 type Member struct {
 	*probe.Rank
 	Mesh  *link.Mesh
-	Links chan *link.Link // those that came up and that nobody took
+	Links chan *link.Link // links that came up and were not taken
 	stop  context.CancelFunc
-	Done  chan error // what the mesh ends with
+	Done  chan error // the result of the mesh
 }
 
 // Join joins a rank at a node; it leaves with the test, or by End.
@@ -224,7 +223,7 @@ func (w *World) Join(key jobkey.Key, node string, rank, size uint32) *Member {
 	return w.JoinFor(key, node, rank, size, nil)
 }
 
-// JoinFor is Join of a rank that shows a grant.
+// JoinFor is Join for a rank that shows a grant.
 func (w *World) JoinFor(key jobkey.Key, node string, rank, size uint32, grant []byte) *Member {
 	w.T.Helper()
 	r, err := probe.JoinFor(w.Ctx, w.Grid, node, key, rank, grant)
@@ -234,7 +233,7 @@ func (w *World) JoinFor(key jobkey.Key, node string, rank, size uint32, grant []
 	return w.Serve(r, size)
 }
 
-// Serve gives a rank that has joined a mesh.
+// Serve gives a joined rank a mesh.
 func (w *World) Serve(r *probe.Rank, size uint32) *Member {
 	m := &Member{Rank: r, Links: make(chan *link.Link, size), Done: make(chan error, 1)}
 	m.Mesh = link.NewMesh(link.Config{Self: r.Identity, Size: size, Connector: r.Connector(), Up: func(l *link.Link) { m.Links <- l }})
@@ -245,7 +244,7 @@ func (w *World) Serve(r *probe.Rank, size uint32) *Member {
 	return m
 }
 
-// End takes the member out and closes the links that nobody took.
+// End removes the member and closes the links that were not taken.
 func (m *Member) End(t *testing.T) {
 	if m.stop == nil {
 		return
@@ -290,7 +289,7 @@ type Pair struct {
 	Near, Far *link.Link // A's end and B's
 }
 
-// JoinPair joins two ranks of a new job, not linked yet.
+// JoinPair joins two ranks of a new job, without linking them.
 func (w *World) JoinPair(from, to string) *Pair {
 	w.T.Helper()
 	key := NewKey(w.T, "pair")
@@ -306,7 +305,7 @@ func (w *World) Connect(j *Pair) {
 	j.Near, j.Far = w.NextLink(j.A), w.NextLink(j.B)
 }
 
-// Exchange sends data both ways and checks it.
+// Exchange sends data in both directions and checks it.
 func (w *World) Exchange(j *Pair) {
 	w.T.Helper()
 	if err := probe.Exchange(w.Ctx, j.Near, j.Far, 100_000); err != nil {
@@ -314,9 +313,9 @@ func (w *World) Exchange(j *Pair) {
 	}
 }
 
-// End closes the link and takes both members out.
+// End closes the link and removes both members.
 func (j *Pair) End(t *testing.T) {
-	var both sync.WaitGroup // either waits for the other's
+	var both sync.WaitGroup // each waits for the other
 	both.Go(func() { j.Near.Conn.Close() })
 	both.Go(func() { j.Far.Conn.Close() })
 	both.Wait()
@@ -333,7 +332,7 @@ func (w *World) LinkPair(from, to string) *Pair {
 	return j
 }
 
-// PathOf is a link's path without the name of its proxy.
+// PathOf returns a link's path without the name of its proxy.
 func PathOf(l *link.Link) string {
 	p := l.Path
 	p.Proxy = ""
@@ -373,7 +372,7 @@ func (f *Flow) note(err error) {
 	f.err = errors.Join(f.err, err)
 }
 
-// Err is what went wrong, so far.
+// Err returns the first error so far.
 func (f *Flow) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -409,7 +408,7 @@ func (f *Flow) answer() error {
 	}
 }
 
-// AwaitFlows waits until every flow has made more rounds than it had.
+// AwaitFlows waits until every flow has made more rounds.
 func (w *World) AwaitFlows(when string, flows []*Flow) {
 	w.T.Helper()
 	for _, f := range flows {
