@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// falseAddresses has a node, a site and a member of a job name addresses that are not
-// theirs, for a gateway and for nodes to dial. rogue is the session of the site.
+// falseAddresses makes a node, a site and a member of a job declare addresses that are not theirs,
+// for a gateway and for nodes to dial. rogue is the session of the site.
 func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient) {
 	key := labtest.NewKey(t, "led")
 	victim, err := probe.Join(a.Ctx, a.Grid, "closed/n1", key, 0)
@@ -68,7 +68,7 @@ func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient)
 		a.audited(t, "broker", addr, refusedFor("access-point", want))
 	}
 
-	// A member of the victim's own job, at addresses that its site did declare: what the
+	// A member of the victim's own job, at addresses that its site did declare: one that the
 	// victim's node denies, and private ones.
 	for addr, want := range map[string]string{
 		"198.18.0.9:22": "which this host's settings deny",
@@ -88,7 +88,7 @@ func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient)
 	a.unharmed(t)
 }
 
-// comesFrom is where the broker sees a site's frontal.
+// comesFrom returns the address of a site's frontal as the broker sees it.
 func (a *attacked) comesFrom(t *testing.T, site string) netip.Addr {
 	t.Helper()
 	r := a.audited(t, "broker", "the session of "+site, func(r *audit.Record) bool {

@@ -30,8 +30,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// attacked is a world whose daemons all keep audit logs, and a job that goes on
-// whatever is done to them: its link passes a gateway and a proxy.
+// attacked is a world whose daemons all keep audit logs, and a job that continues during all
+// attacks: its link passes a gateway and a proxy.
 type attacked struct {
 	*world
 	trails string // folder of the audit logs, one folder for each kind of daemon
@@ -60,7 +60,7 @@ func newAttacked(t *testing.T) *attacked {
 	return a
 }
 
-// unharmed is to be called after an attack.
+// unharmed checks the job after an attack.
 func (a *attacked) unharmed(t *testing.T) {
 	t.Helper()
 	w := a.sub(t)
@@ -73,15 +73,15 @@ func (a *attacked) audited(t *testing.T, kind, what string, is func(*audit.Recor
 	return labtest.AwaitAudit(t, a.Ctx, filepath.Join(a.trails, kind), what, is)
 }
 
-// refusedFor is a refusal under a rule whose reason has the words.
+// refusedFor matches a refusal under a rule whose reason contains the words.
 func refusedFor(rule, words string) func(*audit.Record) bool {
 	return func(r *audit.Record) bool {
 		return r.Event == audit.Refusal && r.Rule == rule && strings.Contains(r.Reason, words)
 	}
 }
 
-// as makes a control session with the certificate of another daemon, which
-// somebody stole, beside the session of that daemon itself.
+// as opens a control session with the stolen certificate of another daemon, beside the session of
+// that daemon itself.
 func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, port uint16) *control.Session {
 	t.Helper()
 	files, err := a.Issue(id, time.Now().Add(time.Hour))
@@ -91,8 +91,8 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 	return a.Visit(t, files, daemon, from, port)
 }
 
-// assigned asks the broker for a relay from rank 0 of the job to rank 1, as the
-// asker's frontal would, and returns what that one is told.
+// assigned asks the broker for a relay from rank 0 of the job to rank 1, as the asker's frontal
+// would, and returns its assignment.
 func (a *attacked) assigned(t *testing.T, frontal *control.Session) *controlpb.Assignment {
 	t.Helper()
 	event, err := a.introduce(t, frontal, func(*controlpb.IntroduceRequest) {})
@@ -114,7 +114,7 @@ func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func
 	}
 	change(req)
 	ctx, cancel := context.WithCancel(a.Ctx)
-	t.Cleanup(cancel) // the target's side must have its time
+	t.Cleanup(cancel) // the target's side needs its time
 	stream, err := controlpb.NewDirectoryClient(frontal.Conn()).Introduce(ctx, req)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func
 	return event, control.FromStatus(err)
 }
 
-// showTicket shows a ticket at a proxy from a host that is no part of the grid.
+// showTicket shows a ticket at a proxy from a host outside the grid.
 func (a *attacked) showTicket(t *testing.T, proxy string, ticket []byte) net.Conn {
 	t.Helper()
 	c, err := a.Lab.Host("public/stranger").Dial(a.Ctx, "tcp", netip.AddrPortFrom(a.Daemon("proxy "+proxy).Host.Addr(), 443).String())
@@ -138,8 +138,8 @@ func (a *attacked) showTicket(t *testing.T, proxy string, ticket []byte) net.Con
 	return c
 }
 
-// What people do who do not belong here: each is refused, each refusal is in
-// an audit log, and a job beside it notices nothing. See docs/threat-model.md.
+// Attacks by outsiders and by members: each is refused, each refusal is in an audit log, and a
+// concurrent job is not affected. See docs/threat-model.md.
 func TestAttacks(t *testing.T) {
 	a := newAttacked(t)
 	lorises := a.slowly(t)
@@ -159,8 +159,8 @@ func TestAttacks(t *testing.T) {
 		a.unharmed(t)
 	})
 	t.Run("stolen ticket", func(t *testing.T) {
-		// The thief is joined with the target, which wants a proof that only
-		// the job's key gives; and the ticket is used up.
+		// The thief is joined with the target, which requires a proof that only the job's key
+		// gives; and the ticket is used up.
 		relay := a.assigned(t, hidden)
 		job := string(a.beside.Pair.A.Identity.Process.Job)
 		thief := a.showTicket(t, relay.Proxy, relay.Ticket)
@@ -247,7 +247,7 @@ func TestAttacks(t *testing.T) {
 			"169.254.169.254:80":       "a link-local address",
 			"[64:ff9b::a9fe:a9fe]:80":  "a translated IPv4 address",
 			"192.0.2.7:22":             "which this host's settings deny",
-			"localhost:22":             "is not an address:port", // no name is ever resolved for anybody
+			"localhost:22":             "is not an address:port", // no name is ever resolved
 			"127.0.0.1.example.org:80": "is not an address:port",
 			"x\n{\"seq\":1,\"event\":\"decision\",\"user\":\"root\"}": "is not an address:port",
 			a.Daemon("broker").Host.Addr().String() + ":22":           "the broker did not name",
@@ -295,7 +295,7 @@ func TestAttacks(t *testing.T) {
 	if lost := a.Figure("broker", "audit", "lost"); lost != 0.0 {
 		t.Errorf("the broker's audit log lost %v records", lost)
 	}
-	// Who moved it? The gateway and the proxy both counted, and it is told once.
+	// The gateway and the proxy both counted the traffic, and the audit reports it once.
 	who, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, ""), "audit", "query", "--sum", "bytes", "--by", "user,sites", "--job", job, "--over", "200kB",
 		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal")))
 	if rows := strings.Split(strings.TrimSpace(who), "\n"); status != 0 || len(rows) != 2 || !strings.Contains(rows[1], "@hidden") || !strings.Contains(rows[1], "closed hidden") {
@@ -308,8 +308,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// slowly connects to every port that a daemon listens on and says next to
-// nothing, a byte now and then. All are closed in the end.
+// slowly connects to every port that a daemon listens on and sends almost nothing, a byte at
+// intervals. All connections are finally closed.
 func (a *attacked) slowly(t *testing.T) *sync.WaitGroup {
 	t.Helper()
 	at := func(daemon string, port uint16) string {
@@ -336,7 +336,7 @@ func (a *attacked) slowly(t *testing.T) *sync.WaitGroup {
 				if said < len(port.says) {
 					c.Write([]byte{port.says[said]})
 				}
-				c.SetReadDeadline(time.Now().Add(500 * time.Millisecond)) // the attacker's pace
+				c.SetReadDeadline(time.Now().Add(500 * time.Millisecond)) // the attacker's interval
 				if _, err := io.Copy(io.Discard, c); !errors.Is(err, os.ErrDeadlineExceeded) {
 					return // it was closed
 				}
@@ -350,7 +350,7 @@ func (a *attacked) slowly(t *testing.T) *sync.WaitGroup {
 	return lorises
 }
 
-// flood opens more connections at a proxy than it lets show their tickets.
+// flood opens more connections at a proxy than may show their tickets at once.
 func (a *attacked) flood(t *testing.T) {
 	at := netip.AddrPortFrom(a.Daemon("proxy p1").Host.Addr(), 443).String()
 	stranger := a.Lab.Host("public/stranger")
@@ -365,8 +365,8 @@ func (a *attacked) flood(t *testing.T) {
 	a.unharmed(t)
 }
 
-// gibibyte claims lengths that nobody has room for, at the multiplexer of a
-// control session: a frame's own length has 16 bits only.
+// gibibyte claims excessive lengths at the multiplexer of a control session: a frame's own length
+// has only 16 bits.
 func (a *attacked) gibibyte(t *testing.T) {
 	before := a.memory(t, "broker")
 	admin, err := a.Issue(asAdmin, time.Now().Add(time.Hour))
@@ -395,7 +395,7 @@ func (a *attacked) gibibyte(t *testing.T) {
 	a.unharmed(t)
 }
 
-// memory is the most that a daemon ever had, in KiB.
+// memory returns a daemon's peak memory, in KiB.
 func (a *attacked) memory(t *testing.T, daemon string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Daemon(daemon).PID()))
@@ -410,8 +410,8 @@ func (a *attacked) memory(t *testing.T, daemon string) int {
 	return kib
 }
 
-// otherUser presents another job's id at a helper's socket, as another user of
-// the node; and tries a socket that is its owner's.
+// otherUser presents another job's id at a helper's socket, as another user of the node; and tries
+// a socket that is for its owner only.
 func (a *attacked) otherUser(t *testing.T) {
 	if !labtest.IsRoot(t) {
 		t.Log("this process cannot become another user: only the other job's id is tried")
@@ -452,8 +452,8 @@ func (a *attacked) otherUser(t *testing.T) {
 	}
 }
 
-// dialAs connects to a Unix socket as nobody, if this process may become
-// somebody else: what counts is who connects, not who writes.
+// dialAs connects to a Unix socket as nobody, if this process may change its user: the connecting
+// user counts, not the writing one.
 func dialAs(t *testing.T, socket string) (net.Conn, error) {
 	t.Helper()
 	folder, err := os.Open(filepath.Dir(socket))
@@ -461,7 +461,7 @@ func dialAs(t *testing.T, socket string) (net.Conn, error) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	if err := folder.Chmod(0o711); err != nil { // the way there through its parents is of no concern here
+	if err := folder.Chmod(0o711); err != nil { // the path through its parents does not matter here
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(socket))
@@ -485,8 +485,8 @@ func dialAs(t *testing.T, socket string) (net.Conn, error) {
 	return r.c, r.err
 }
 
-// shaken is a control connection to the broker whose hand-shake is done, on
-// which anything can be written.
+// shaken returns a control connection to the broker after its handshake, on which anything can be
+// written.
 func (a *attacked) shaken(t *testing.T, show ca.Files) net.Conn {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(show.Cert, show.Key)

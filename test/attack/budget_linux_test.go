@@ -34,15 +34,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// budgeted is a world in which members of the grid, and sources that are none,
-// ask for more than is theirs.
+// budgeted is a world in which members of the grid, and outside sources, request more than their
+// share.
 type budgeted struct {
 	*attacked
 	idle map[string]taken
 	slow time.Duration // the slowest link of others before any attack
 }
 
-// taken is what a daemon uses.
+// taken is a daemon's use of resources.
 type taken struct{ kib, descriptors, goroutines int }
 
 var scrapePorts = map[string]string{"broker": "9441", "frontal": "9442", "proxy": "9443", "helper": "9444"}
@@ -76,8 +76,8 @@ func (b *budgeted) link(t *testing.T, from, to string) time.Duration {
 	return took
 }
 
-// served links others, through both the frontal and the proxy, during an attack:
-// within 1 s on a machine at rest, 2 s on a busy one, or thrice what that took before.
+// served links others, through both the frontal and the proxy, during an attack: within 1 s on a
+// machine at rest, 2 s on a busy one, or three times what that took before.
 func (b *budgeted) served(t *testing.T, from, to string) {
 	t.Helper()
 	bound := max(labtest.Within(2*time.Second), 3*b.slow) // on a machine at rest it is 0.12 s, at a load of 20 it was 1.2 s
@@ -108,10 +108,10 @@ func (b *budgeted) usage(t *testing.T, daemon string) taken {
 	return u
 }
 
-// guarded are the daemons whose memory is looked at.
+// guarded are the daemons whose memory is checked.
 var guarded = []string{"broker", "frontal hidden"}
 
-// begin forgets how much memory the daemons had until now.
+// begin resets the daemons' peak memory.
 func (b *budgeted) begin(t *testing.T) {
 	t.Helper()
 	for _, d := range guarded {
@@ -121,8 +121,7 @@ func (b *budgeted) begin(t *testing.T) {
 	}
 }
 
-// bounded checks the most memory that the frontal of a site and the broker had
-// since begin.
+// bounded checks the peak memory of a site's frontal and of the broker since begin.
 func (b *budgeted) bounded(t *testing.T) {
 	t.Helper()
 	for _, d := range guarded {
@@ -134,7 +133,7 @@ func (b *budgeted) bounded(t *testing.T) {
 	}
 }
 
-// counted checks that a daemon's metrics say that a limit was reached.
+// counted checks that a daemon's metrics report that a limit was reached.
 func (b *budgeted) counted(t *testing.T, daemon, limit string) {
 	t.Helper()
 	kind, _, _ := strings.Cut(daemon, " ")
@@ -144,12 +143,11 @@ func (b *budgeted) counted(t *testing.T, daemon, limit string) {
 	}
 }
 
-// hostile is a node that enrolled, and whose helper is not ours. It has its own
-// certificate and runs at hidden/n1.
+// hostile is an enrolled node whose helper is not ours. It has its own certificate and runs at
+// hidden/n1.
 var hostile = control.Identity{Role: control.RoleHelper, Site: "hidden", Name: "n9"}
 
-// mux makes a control session of the hostile node, on which anything can be
-// written.
+// mux opens a control session of the hostile node, on which anything can be written.
 func (b *budgeted) mux(t *testing.T) *yamux.Session {
 	t.Helper()
 	files, err := b.Issue(hostile, time.Now().Add(time.Hour))
@@ -228,8 +226,7 @@ func (c *calls) begin(method string) (id uint32, err error) {
 	return c.last, c.WriteHeaders(http2.HeadersFrameParam{StreamID: c.last, BlockFragment: block.Bytes(), EndHeaders: true})
 }
 
-// unfinished writes a message of just under 4 MiB, which gRPC takes, but for
-// its last byte.
+// unfinished writes a message of just under 4 MiB, which gRPC accepts, without its last byte.
 func (c *calls) unfinished(method string) error {
 	id, err := c.begin(method)
 	if err != nil {
@@ -249,8 +246,8 @@ func (c *calls) unfinished(method string) error {
 	return nil
 }
 
-// What members and strangers may take is bounded, and bounded for each of them:
-// over it they are refused in words and in the audit log, and nobody else notices.
+// The resources of members and strangers are bounded, for each of them: beyond the bound they are
+// refused with a reason and in the audit log, and others are not affected.
 func TestBudgets(t *testing.T) {
 	b := newBudgeted(t)
 
@@ -260,7 +257,7 @@ func TestBudgets(t *testing.T) {
 		var attack sync.WaitGroup
 		attack.Go(func() {
 			defer over.Store(true)
-			for range 5 { // it comes back
+			for range 5 { // the connection is re-established
 				c := newCalls(t, b.mux(t))
 				for range 200 {
 					if c.unfinished(controlpb.Directory_Resolve_FullMethodName) != nil {
@@ -305,7 +302,7 @@ func TestBudgets(t *testing.T) {
 				if err != nil {
 					return
 				}
-				io.WriteString(s, http2.ClientPreface) // those that come too quickly are reset
+				io.WriteString(s, http2.ClientPreface) // those that are opened too quickly are reset
 			}
 		}()
 		select {
@@ -352,7 +349,7 @@ func TestBudgets(t *testing.T) {
 	b.released(t)
 }
 
-// session is attacked.as that may fail.
+// session is attacked.as, but may fail.
 func (b *budgeted) session(t *testing.T, id control.Identity, daemon, from string, port uint16) (*control.Session, error) {
 	t.Helper()
 	files, err := b.Issue(id, time.Now().Add(time.Hour))
@@ -435,12 +432,12 @@ func (b *budgeted) registrations(t *testing.T) {
 type port struct {
 	name, daemon, addr string
 	attackers          []string // hosts, each a source
-	first              string   // bytes that each connection says; "" is silence
-	kind, rule, limit  string   // whose audit log has it, under what, and its metric
+	first              string   // bytes that each connection sends; "" is silence
+	kind, rule, limit  string   // of the audit log, its record, and the metric
 	serve              func(t *testing.T)
 }
 
-// ports are all that listen, with what another source gets there meanwhile.
+// ports returns all listening ports, with a check that another source is served meanwhile.
 func (b *budgeted) ports(t *testing.T) []port {
 	at := func(daemon string, port uint16) string {
 		return netip.AddrPortFrom(b.Daemon(daemon).Host.Addr(), port).String()
@@ -473,8 +470,8 @@ func (b *budgeted) ports(t *testing.T) []port {
 	}
 }
 
-// halfOpen opens as many connections as there are places from each of two
-// sources, and more, and holds them.
+// halfOpen opens as many connections as there are places from each of two sources, and more, and
+// holds them.
 func (b *budgeted) halfOpen(t *testing.T, p port) {
 	b.begin(t)
 	var mu sync.Mutex
@@ -511,8 +508,8 @@ func (b *budgeted) halfOpen(t *testing.T, p port) {
 	b.counted(t, p.daemon, p.limit)
 }
 
-// silent has one account open connections to a helper's socket, or the one of that suffix,
-// and say nothing.
+// silent makes one account open connections to a helper's socket, or the one with that suffix, and
+// send nothing.
 func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
 	if !labtest.IsRoot(t) {
 		t.Skip("this process cannot become another user")
@@ -544,8 +541,8 @@ func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
 	b.counted(t, "helper closed/n4", metric)
 }
 
-// unfinished has one account begin messages at a helper's door, on many connections, and
-// finish none.
+// unfinished makes one account begin messages at a helper's socket, on many connections, and finish
+// none.
 func (b *budgeted) unfinished(t *testing.T) {
 	if !labtest.IsRoot(t) {
 		t.Skip("this process cannot become another user")
@@ -592,9 +589,9 @@ func (b *budgeted) unfinished(t *testing.T) {
 	b.counted(t, helper, "door_bytes_per_user")
 }
 
-// requests has a process of one account ask a helper for as much as it can at a time,
-// of what never comes: there is room for others' processes, and the session with the
-// frontal lives on.
+// requests makes a process of one account send a helper as many requests as possible at a time,
+// which are never satisfied: there is room for others' processes, and the session with the frontal
+// survives.
 func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 	if !labtest.IsRoot(t) {
 		t.Skip("this process cannot become another user")
@@ -658,7 +655,7 @@ func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 	}
 }
 
-// released waits until the daemons use what they used before.
+// released waits until the daemons use the same resources as before.
 func (b *budgeted) released(t *testing.T) {
 	for _, d := range b.Daemons() {
 		idle, now := b.idle[d.Name], taken{}
@@ -669,8 +666,8 @@ func (b *budgeted) released(t *testing.T) {
 	}
 }
 
-// Silent connections on which certificates may be asked for keep nobody from
-// asking, and end soon.
+// Silent connections on which certificates may be requested do not block other requests, and end
+// soon.
 func TestSilentEnrolments(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

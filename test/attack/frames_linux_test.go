@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// garbage is what no daemon understands, with what it says of it.
+// garbage is input that no daemon understands, with the daemons' answers.
 var garbage = []struct {
 	name  string
 	bytes string
@@ -27,8 +27,8 @@ var garbage = []struct {
 	{"an unknown frame", "IS\x01\x70\x00\x00", wire.CodeMalformed, "unexpected frame: type 0x70"},
 }
 
-// Whatever comes first on a connection, to whichever daemon: it is refused in
-// words, nothing crashes, and nobody else notices.
+// Whatever the first bytes on a connection, to any daemon: it is refused with a reason, nothing
+// crashes, and others are not affected.
 func TestBadFirstFrames(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen+labtest.SiteHidden, grid.Config{})
 	flows := []*labtest.Flow{w.StartFlow(w.LinkPair("hidden/n1", "closed/n1")), w.StartFlow(w.LinkPair("closed/n1", "open/n1"))}

@@ -16,8 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A rank that sends a GiB beyond its credit, over a real link, loses its link: its peer
-// keeps no more than was granted, says which rank did what, and goes on with the others.
+// A rank that sends a GiB beyond its credit, over a real link, loses its link: its peer keeps no
+// more than was granted, names the rank and the violation, and continues with the others.
 func TestRankExceedsItsCredit(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	key := labtest.NewKey(t, "hostile")
@@ -32,7 +32,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { m.Finalize(w.Ctx) }) // which may say that a rank has failed
+		t.Cleanup(func() { m.Finalize(w.Ctx) }) // it may report that a rank has failed
 		honest[rank] = m
 	}
 	hostile := w.Join(key, "open/n1", 1, 3)
@@ -40,7 +40,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := w.NextLink(hostile)
-	rounds := make(chan int, 1) // of the others, from before until after
+	rounds := make(chan int, 1) // of the others, throughout the attack
 	ctx, stop := context.WithCancel(w.Ctx)
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -79,7 +79,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 	if grown > 64<<20 {
 		t.Error("that is too much")
 	}
-	for seen := range 3 { // the others go on
+	for seen := range 3 { // the others continue
 		select {
 		case <-rounds:
 		case <-w.Ctx.Done():
@@ -88,7 +88,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 	}
 }
 
-// pingPong has a message go from one rank to another and back.
+// pingPong sends a message from one rank to another and back.
 func (w *world) pingPong(a, b *mpilib.World) error {
 	var back sync.WaitGroup
 	defer back.Wait()
@@ -105,7 +105,7 @@ func (w *world) pingPong(a, b *mpilib.World) error {
 	return err
 }
 
-// heapInUse is what this process's heap has that is in use, in bytes.
+// heapInUse returns the size of this process's heap in use, in bytes.
 func heapInUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -17,8 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// rogue makes the broker's session of the frontal of a site that has joined, and
-// believes in nothing.
+// rogue opens the broker's session of a site's frontal, which joins but does not follow the rules.
 func (a *attacked) rogue(t *testing.T) controlpb.DirectoryClient {
 	t.Helper()
 	s := a.as(t, control.Identity{Role: control.RoleFrontal, Site: "rogue"}, "broker", "public/stranger", 443)
@@ -33,7 +32,7 @@ func (a *attacked) rogue(t *testing.T) controlpb.DirectoryClient {
 	return controlpb.NewDirectoryClient(s.Conn())
 }
 
-// registers tries to register one process; nil is that it was taken.
+// registers tries to register one process; nil means that it was accepted.
 func (a *attacked) registers(t *testing.T, with controlpb.DirectoryClient, p overlay.AccessPoint) error {
 	t.Helper()
 	resp, err := with.Register(a.Ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(p)}})
@@ -48,9 +47,8 @@ func (a *attacked) registers(t *testing.T, with controlpb.DirectoryClient, p ove
 
 func now() overlay.Generation { return overlay.NewGeneration(time.Now(), 0) }
 
-// stolenGates has others register the launch service of closed/n1, at each level, and
-// launches there all the same. It is written for offers of what the grid's helpers
-// offer.
+// stolenGates makes others register the launch service of closed/n1, at each level, and checks that
+// launching there still works. It assumes the same offers as the grid's helpers'.
 func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 	victim := overlay.NodeID{Site: "closed", Name: "n1"}
 	key := jobkey.Gate(victim)
@@ -82,7 +80,7 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 			a.audited(t, level.kind, level.name, refusedFor("access-point", want))
 		}
 	}
-	// A local user, who signs as good as the helper itself.
+	// A local user, with a signature as good as the helper's.
 	_, err := a.joins(t, local.ClientConfig{Socket: a.Socket("closed/n1"), Process: gate, Generation: now(), Auth: key.Auth()})
 	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "a helper alone is that") {
 		t.Errorf("a user at the helper's socket: %v", err)
@@ -100,7 +98,7 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 	a.unharmed(t)
 }
 
-// joins has a client register with a helper. It leaves with the test.
+// joins registers a client with a helper. It leaves with the test.
 func (a *attacked) joins(t *testing.T, cfg local.ClientConfig) (*local.Client, error) {
 	t.Helper()
 	c := local.NewClient(cfg)
@@ -114,9 +112,8 @@ func (a *attacked) joins(t *testing.T, cfg local.ClientConfig) (*local.Client, e
 	return c, err
 }
 
-// stolenNames has a site and a node that have no part in a job register one of its
-// ranks: with no proof, with one of a key of their own, and with the true one, which
-// they overheard.
+// stolenNames makes a site and a node that have no part in a job register one of its ranks: without
+// a proof, with one by a key of their own, and with the true one, which they overheard.
 func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 	key := labtest.NewKey(t, "victim")
 	victim, err := probe.Join(a.Ctx, a.Grid, "closed/n1", key, 1)
@@ -155,7 +152,7 @@ func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 			a.audited(t, level.kind, level.name+" "+c.what, refusedFor("access-point", c.want))
 		}
 	}
-	// Its own helper takes no life to come of it either, though the job's key signs.
+	// Its own helper does not accept a future generation of it either, though the job's key signs.
 	_, err = a.joins(t, local.ClientConfig{Socket: a.Socket("closed/n1"), Process: process, Generation: 1 << 63, Auth: key.Auth()})
 	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "is no time") {
 		t.Errorf("generation 2^63 at the helper: %v", err)
@@ -185,8 +182,8 @@ func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 	a.unharmed(t)
 }
 
-// A process that its helper gave a generation keeps it at the next helper, and a later
-// life of the rank takes its place.
+// A process that got a generation from its helper keeps it at the next helper, and a later
+// generation of the rank replaces it.
 func (a *attacked) generations(t *testing.T) {
 	key := labtest.NewKey(t, "lives")
 	cfg := local.ClientConfig{Socket: a.Socket("closed/n2"), Process: overlay.ProcessName{Job: key.ID(), Rank: 0}, Auth: key.Auth()}

@@ -26,7 +26,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// The identities that the tests below show, and some that they should not.
+// The identities that the tests below use, and some that they should not use.
 var (
 	asProxy   = control.Identity{Role: control.RoleProxy, Name: "px"}
 	asHelper  = control.Identity{Role: control.RoleHelper, Site: "closed", Name: "nx"}
@@ -35,8 +35,8 @@ var (
 	asAdmin   = control.Identity{Role: control.RoleAdmin, Name: "ax"}
 )
 
-// Every daemon refuses to start with a certificate that is not for it, has
-// expired, or is of another grid, and says so in one line.
+// Every daemon refuses to start with a certificate that is not for it, has expired, or is of
+// another grid, and reports that in one line.
 func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
 	labtest.NeedLab(t)
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
 		settings string
 		own      control.Identity
 		other    control.Identity
-		role     string // what is said of a certificate for something else
+		role     string // the error for a certificate of another role
 	}{
 		{"broker", "listen: 127.0.0.1:0", asBroker, asHelper, "the certificate is that of helper closed/nx"},
 		{"frontal", "site: closed\nbroker: 127.0.0.1:1\nlisten: 127.0.0.1:0", asFrontal, asHelper, "site is closed, but the certificate is that of helper closed/nx; it must be that of frontal closed"},
@@ -98,8 +98,7 @@ func newCA(t *testing.T) *ca.CA {
 	return a
 }
 
-// A visitor with a certificate that gives it no business with a daemon is told
-// so in words, and the daemon writes them down.
+// A client whose certificate gives it no access to a daemon gets a reason, and the daemon logs it.
 func TestDaemonsRefuseStrangers(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{})
 	f := w.StartFlow(w.LinkPair("closed/n1", "shut/n1"))
@@ -170,7 +169,7 @@ func (w *world) refusedByTLS(daemon string, at netip.AddrPort, show ca.Files, wr
 	return w.refusal(c)
 }
 
-// refusal reads the refusal that must come, perhaps behind a hello.
+// refusal reads the required refusal, possibly after a hello.
 func (w *world) refusal(c net.Conn) *wire.Refuse {
 	w.T.Helper()
 	for {
@@ -187,8 +186,8 @@ func (w *world) refusal(c net.Conn) *wire.Refuse {
 	}
 }
 
-// A process of another job can neither pass for one of this job with the
-// helper nor, if it knew how to be dialled, with its peers.
+// A process of another job can neither impersonate one of this job at the helper nor, if it knew
+// how to be dialled, at its peers.
 func TestProcessesOfAnotherJob(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	ours, theirs := labtest.NewKey(t, "ours"), labtest.NewKey(t, "theirs")
@@ -203,7 +202,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 	}
 	w.AwaitLog("helper closed/n1", "process refused", "does not hold the key of job "+string(ours.ID()))
 
-	// One who stole what is shown to helpers, but not the key of the links.
+	// An attacker that stole what is shown to helpers, but not the key of the links.
 	asker := w.Join(ours, "closed/n1", 0, 2)
 	thief, err := probe.Join(w.Ctx, w.Grid, "open/n1", ours, 1)
 	if err != nil {
@@ -225,7 +224,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 	labtest.WantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
 	labtest.WantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): it says: "+cause)
 
-	// The same rank of another job is another process: nobody waits for it here.
+	// The same rank of another job is another process: none waits for it here.
 	lonely := w.Join(theirs, "closed/n1", 0, 2)
 	ctx, cancel := context.WithTimeout(w.Ctx, 4*time.Second)
 	defer cancel()

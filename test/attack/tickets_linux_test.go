@@ -22,8 +22,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// keeper plays the broker for one proxy, to learn the key that its tickets are
-// made with.
+// keeper acts as the broker for one proxy, to learn the key of its tickets.
 type keeper struct {
 	controlpb.UnimplementedRelaysServer
 	offers chan *controlpb.OfferRequest
@@ -37,8 +36,8 @@ func (k *keeper) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb
 	return &controlpb.OfferResponse{}, nil
 }
 
-// startProxy runs the real proxy beside a keeper, and returns where it listens,
-// the key of its tickets and the folder of its audit log.
+// startProxy runs the real proxy with a keeper, and returns where it listens, the key of its
+// tickets and the folder of its audit log.
 func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	t.Helper()
 	labtest.NeedLab(t)
@@ -102,8 +101,8 @@ func show(t *testing.T, at string, ticket wire.Ticket) net.Conn {
 	return c
 }
 
-// A proxy honours a good ticket once and refuses every other, in words, while
-// the links it carries go on.
+// A proxy accepts a valid ticket once and refuses every other, with a reason, while the links it
+// carries continue.
 func TestTickets(t *testing.T) {
 	at, key, trail := startProxy(t)
 	claims := func(change func(*wire.Ticket)) wire.Ticket {
@@ -136,7 +135,7 @@ func TestTickets(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		ticket wire.Ticket
-		want   string // a regular expression: time goes by
+		want   string // a regular expression, because time passes
 		rule   string // in the audit log
 	}{
 		{"replayed by the asker", good, "the ticket was used before", "ticket-used"},

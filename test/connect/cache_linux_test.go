@@ -9,12 +9,12 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// However many processes of a site look for one peer, the broker is asked
-// once; and once more when the peer has started anew.
+// However many processes of a site look for one peer, the broker receives one request; and one more
+// when the peer has restarted.
 func TestFrontalAsksOnce(t *testing.T) {
 	const askers = 12
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{
-		Binary: func(daemon string) []string { return []string{labtest.Program(t, "-"+daemon)} }, // the daemons as programs of their own
+		Binary: func(daemon string) []string { return []string{labtest.Program(t, "-"+daemon)} }, // the daemons as separate programs
 	})
 	key := labtest.NewKey(t, "cache")
 	join := func(first uint32) []*labtest.Member {
@@ -52,15 +52,14 @@ func TestFrontalAsksOnce(t *testing.T) {
 	target.End(t)
 	w.Join(key, "shut/n1", 0, 1+2*askers) // a greater generation
 	before = questions()
-	connect(second[:1]) // finds out that what the frontal knew is of an earlier life
+	connect(second[:1]) // detects that what the frontal knew is of an earlier generation
 	connect(second[1:])
 	if n := questions() - before; n != 1 {
 		t.Errorf("after the peer started anew %d processes made for %d questions, want 1", askers, n)
 	}
 }
 
-// Relayed links go to the proxies in turn, both ends of a link to the same;
-// one that is dead is left out.
+// Relayed links use the proxies in turn, both ends of a link the same one; a dead one is skipped.
 func TestProxiesTakeTurns(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{
 		Proxies:  []string{"public/p1", "public/p2", "public/p3"},

@@ -48,7 +48,7 @@ func TestBothDialAtOnce(t *testing.T) {
 	}
 }
 
-// dialAtOnce has both ends dial together and checks what they get.
+// dialAtOnce makes both ends dial together and checks the result.
 func dialAtOnce(ctx context.Context, j *labtest.Pair) error {
 	var start, connected sync.WaitGroup
 	var errs [2]error
@@ -64,7 +64,7 @@ func dialAtOnce(ctx context.Context, j *labtest.Pair) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	near, far := <-j.A.Links, <-j.B.Links // Connect has returned, so they are there
+	near, far := <-j.A.Links, <-j.B.Links // Connect has returned, so they exist
 	defer near.Conn.Close()
 	defer far.Conn.Close()
 	if near.Dialled == far.Dialled {
@@ -79,7 +79,7 @@ func dialAtOnce(ctx context.Context, j *labtest.Pair) error {
 	return nil
 }
 
-// oneMessageEach sends one message each way and reads to the end of both.
+// oneMessageEach sends one message in each direction and reads to the end of both.
 func oneMessageEach(near, far *link.Link) error {
 	for _, l := range []*link.Link{near, far} {
 		l.Conn.SetDeadline(time.Now().Add(30 * time.Second))

@@ -8,9 +8,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Gateways of nodes without a route out reach others, and are reached, over IPv6: where
-// they have nothing else, where the LAN is of IPv6 as well, and where a session over IPv6
-// goes with a profile of IPv4's NAT.
+// Gateways of nodes without a route out reach others, and are reached, over IPv6: where they have
+// only IPv6, where the LAN has IPv6 as well, and where a session over IPv6 comes with a profile of
+// IPv4's NAT.
 func TestGatewaysOverIPv6(t *testing.T) {
 	// The lab's addresses: 2001:db8:N::/64 is the LAN of the N-th site.
 	const sites = `
@@ -58,9 +58,9 @@ func TestGatewaysOverIPv6(t *testing.T) {
 	}
 }
 
-// Two sites with nothing but IPv6 whose filters refuse every SYN meet by a carried one,
-// nodes as well as gateways, by what they measured: that IPv6 is all there is, and
-// nothing of the filter. Nobody else sees a packet.
+// Two IPv6-only sites whose filters refuse every SYN connect by a carried one, nodes as well as
+// gateways, from what they measured: that there is only IPv6, and nothing of the filter. No other
+// host sees a packet.
 func TestTraversingOverIPv6(t *testing.T) {
 	const sites = `
   - {name: a, preset: syn-drop, only-ipv6: true, nodes: 1}
@@ -74,7 +74,7 @@ func TestTraversingOverIPv6(t *testing.T) {
 		{"b", "a", "traversing"},
 		{"a", "hidden", "traversing, via target's gateway"},
 		{"hidden", "b", "traversing, via asker's gateway"},
-		{"a", "b", "traversing"}, // from what was promised
+		{"a", "b", "traversing"}, // from what was declared
 	} {
 		j := w.LinkPair(tc.from+"/n1", tc.to+"/n1")
 		if got := labtest.PathOf(j.Near); got != tc.path {

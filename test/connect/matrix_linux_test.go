@@ -27,11 +27,10 @@ type cell struct {
 	Tries                int               `json:"tries"`
 }
 
-// meeting is a pair of kinds of site and what joins them, said by hand.
+// meeting is a pair of kinds of site and the technique that joins them, written by hand.
 type meeting struct{ from, to, technique string }
 
-// meetings has each technique where nothing better works, and kinds of site that
-// it has to cope with.
+// meetings has each technique where nothing better works, with kinds of site that it must handle.
 var meetings = []meeting{
 	{"open", "open", "direct"},
 	{"nat-symmetric", "nat-1to1", "direct"},
@@ -57,7 +56,7 @@ var meetings = []meeting{
 	{"no-route/http-proxy", "no-route/http-proxy", "relay"},
 }
 
-// others are the pairs by which every kind of site asks and is asked for.
+// others returns pairs in which every kind of site is asker and target.
 func others() []meeting {
 	var kinds []string
 	for _, p := range lab.Presets() {
@@ -72,16 +71,16 @@ func others() []meeting {
 	return all
 }
 
-// Kinds of site meet: every kind with one other at least, and by every
-// technique. They connect as the broker predicts and as the measurements say;
-// proxies see nothing of links that need none, and nobody else sees anything of any.
+// Kinds of site are paired: every kind with at least one other, and by every technique. They
+// connect as the broker predicts and as the measurements say; proxies carry nothing of links that
+// do not need them, and third parties see no packets.
 func TestMatrix(t *testing.T) {
 	labtest.NeedLab(t)
 	checkMatrix(t, append(others(), meetings...))
 }
 
-// Without the right to open raw sockets, sites whose filters refuse bare SYNs
-// still meet where datagrams pass, and only there.
+// Without the right to open raw sockets, sites whose filters refuse bare SYNs still connect where
+// datagrams pass, and only there.
 func TestMatrixUnprivileged(t *testing.T) {
 	labtest.NeedLab(t)
 	checkMatrix(t, []meeting{
@@ -93,8 +92,8 @@ func TestMatrixUnprivileged(t *testing.T) {
 	}, "--unprivileged")
 }
 
-// Sites meet over IPv6 alone as they do over IPv4, by every technique, and a NAT of
-// IPv4 is in nobody's way.
+// Sites connect over IPv6 alone as they do over IPv4, by every technique, and an IPv4 NAT does not
+// matter.
 func TestMatrixIPv6(t *testing.T) {
 	labtest.NeedLab(t)
 	checkMatrix(t, []meeting{
@@ -117,8 +116,8 @@ func TestMatrixIPv6(t *testing.T) {
 	}, "--ipv6")
 }
 
-// Kinds of site that nobody planned for meet others and themselves, by what they
-// measure of their firewalls alone: directly where there is such a path.
+// Unforeseen kinds of site connect to others and to their own kind, only from what they measure of
+// their firewalls: directly where there is such a path.
 func TestMatrixMeasured(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
@@ -148,8 +147,8 @@ func TestMatrixMeasured(t *testing.T) {
 	}
 }
 
-// A job across networks composed at random gets all its bytes, whatever fails
-// meanwhile. `isthmus-lab random --count 100` plays more of them.
+// A job across randomly composed networks receives all its bytes, whatever fails meanwhile.
+// `isthmus-lab random --count 100` runs more of them.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
@@ -161,7 +160,7 @@ func TestRandomNetworks(t *testing.T) {
 	}
 }
 
-// checkMatrix has the pairs connected and judges the outcome once more.
+// checkMatrix connects the pairs and judges the outcome again.
 func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 	t.Helper()
 	var words []string
@@ -186,7 +185,7 @@ func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 	}
 }
 
-// check says what is wrong with a cell.
+// check reports the faults of a cell.
 func (c cell) check(t *testing.T, want meeting) {
 	t.Helper()
 	pair := want.from + " to " + want.to
@@ -214,7 +213,7 @@ func (c cell) check(t *testing.T, want meeting) {
 	}
 }
 
-// A grid on IPv6 says which host keeps it from being one.
+// A grid on IPv6 reports which host lacks it.
 func TestGridWithoutIPv6(t *testing.T) {
 	labtest.NeedLab(t)
 	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, Sites: []lab.Site{

@@ -15,9 +15,9 @@ import (
 
 const onlyPort = 20007
 
-// A node that finds no free port in its site's range says so, listens nowhere
-// else, and is reached all the same: from other sites by a relay, and from its
-// own, where the admin wants no relay, by dialling back.
+// A node that finds no free port in its site's range reports that, listens nowhere else, and is
+// still reached: from other sites by a relay, and from its own, where the admin wants no relay, by
+// dialling back.
 func TestPortRangeFull(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -48,13 +48,13 @@ func TestPortRangeFull(t *testing.T) {
 					t.Errorf("%s to %s by %s, want %s", way[0], way[1], got, way[2])
 				}
 			}
-			w.onlyListener(full) // the squatter
+			w.onlyListener(full) // the process that occupies the port
 		})
 	}
 }
 
-// onlyListener checks that nothing in a daemon's namespace listens but on the
-// one port. The site must not be measured, which takes listeners for a moment.
+// onlyListener checks that nothing in a daemon's namespace listens except on the one port. The site
+// must not be measured, which takes listeners for a moment.
 func (w *world) onlyListener(d *grid.Daemon) {
 	w.T.Helper()
 	if got := listeners(w.T, d); len(got) != 1 || got[0] != onlyPort {
@@ -62,8 +62,8 @@ func (w *world) onlyListener(d *grid.Daemon) {
 	}
 }
 
-// occupy takes the only port of a helper's site while it is away, starts it
-// anew and waits for its complaint.
+// occupy takes the only port of a helper's site while it is stopped, restarts it and waits for its
+// warning.
 func (w *world) occupy(helper *grid.Daemon) {
 	w.T.Helper()
 	if err := helper.Stop(); err != nil {
@@ -85,7 +85,7 @@ func (w *world) occupy(helper *grid.Daemon) {
 			"widen the range in the site's profile and firewall, or end what listens there (ss -ltnp)", helper.Host.Addr(), onlyPort, onlyPort))
 }
 
-// listeners returns the TCP ports that are listened on where a daemon runs.
+// listeners returns the listening TCP ports in a daemon's namespace.
 func listeners(t *testing.T, d *grid.Daemon) (ports []uint64) {
 	t.Helper()
 	const listen = "0A" // TCP_LISTEN in the column "st" of proc(5)

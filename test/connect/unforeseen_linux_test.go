@@ -8,13 +8,13 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// directly keeps the relay out, so that a pair is linked by another way or by none.
+// directly excludes the relay, so that a pair is linked by another technique or by none.
 func directly(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	p.Forbidden = []overlay.Technique{overlay.Relay}
 	return p
 }
 
-// newMeasuredWorld is a world of sites whose profiles the daemons measure, ready.
+// newMeasuredWorld returns a world of sites whose profiles the daemons measure, ready.
 func newMeasuredWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	t.Helper()
 	cfg.Measured = true
@@ -25,8 +25,8 @@ func newMeasuredWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	return w
 }
 
-// Carriers' NATs that give each TCP connection a port of its own, and one to a UDP
-// socket, are crossed by hole punching.
+// Carriers' NATs that give each TCP connection a port of its own, and one to a UDP socket, are
+// traversed by hole punching.
 func TestNATByProtocol(t *testing.T) {
 	w := newMeasuredWorld(t, "  - {name: sitea, preset: nat-tcp-symmetric-udp-eim, nodes: 1}\n  - {name: siteb, preset: nat-tcp-symmetric-udp-eim, nodes: 1}\n",
 		grid.Config{Profile: directly})
@@ -37,12 +37,12 @@ func TestNATByProtocol(t *testing.T) {
 	j.End(t)
 }
 
-// A site with nothing but IPv6 and one with nothing but IPv4 meet at a proxy that has
-// both, and not at one that has IPv4 alone, by what they measured.
+// An IPv6-only and an IPv4-only site meet at a proxy that has both, and not at one that has only
+// IPv4, from what they measured.
 func TestIPv6Only(t *testing.T) {
 	w := newMeasuredWorld(t, "  - {name: six, preset: ipv6-only, nodes: 1}\n"+labtest.SiteClosed, grid.Config{
 		Proxies: []string{"public/p1", "public/p2"},
-		// It listens to both all the same: who has no IPv6 advertises none.
+		// It listens on both nevertheless: a proxy without IPv6 advertises none.
 		Settings: map[string]map[string]any{"proxy p2": {"advertise": []string{"203.0.113.4:443"}}},
 		Profile:  func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p },
 	})
@@ -55,8 +55,8 @@ func TestIPv6Only(t *testing.T) {
 	}
 }
 
-// Holes are punched through a path that holds less than an Ethernet's packets and says
-// nothing of it, whatever was measured of it.
+// Hole punching works through a path with an MTU below Ethernet's and without ICMP errors, whatever
+// was measured of it.
 func TestPunchingThroughANarrowPath(t *testing.T) {
 	w := newMeasuredWorld(t, "  - {name: wide, preset: stateful, nodes: 1}\n  - {name: narrow, preset: mtu-1300-blackhole, nodes: 1}\n",
 		grid.Config{Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile {

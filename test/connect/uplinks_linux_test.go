@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// An uplink of a site goes silent under a link: the link goes on over the other, and
-// another link comes about meanwhile; so they do when the uplinks have changed roles.
+// An uplink of a site goes silent under a link: the link continues over the other, and another link
+// is made meanwhile; likewise when the uplinks have changed roles.
 func TestUplinkDies(t *testing.T) {
 	const siteTwo = "  - {name: two, preset: two-uplinks, nodes: 2}\n"
 	for _, c := range []struct{ name, from, to, sites string }{

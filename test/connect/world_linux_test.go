@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// world is labtest.World with what the tests of this package ask of it besides.
+// world is labtest.World with additional methods for this package's tests.
 type world struct{ *labtest.World }
 
 func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
@@ -15,5 +15,5 @@ func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	return &world{labtest.NewWorld(t, sites, cfg)}
 }
 
-// sub is the same world for a part of the test.
+// sub returns the same world for a part of the test.
 func (w *world) sub(t *testing.T) *world { return &world{w.Sub(t)} }
