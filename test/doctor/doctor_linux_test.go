@@ -36,16 +36,15 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// siteOf is the name of a test's site of that preset.
+// siteOf returns the name of a test's site of that preset.
 func siteOf(preset string) string { return "s-" + strings.ReplaceAll(preset, "/", "-") }
 
-// trueCauses says, for each kind of gateway, what a run must find in the way:
-// on a node behind it, on the gateway itself, and on the gateway of nodes
-// without a route out. A gateway that keeps ports does not translate what it
-// sends itself; one of nat-1to1 hands what comes in to its node, where nothing
-// listens; one of nat-answers takes everything that is for itself. What is not
-// told apart looks alike from inside: stateful filters of all strictness, NATs
-// that keep ports or not, and one NAT or two in a row seen from a node.
+// trueCauses lists, for each kind of gateway, what a run must find as the cause: on a node behind
+// it, on the gateway itself, and on the gateway of nodes without a route out. A gateway that keeps
+// ports does not translate its own packets; one of nat-1to1 forwards incoming packets to its node,
+// which has no listener; one of nat-answers takes everything addressed to it. Some kinds look alike
+// from inside: stateful filters of all strictness, NATs that keep ports or not, and one NAT or two
+// in a row seen from a node.
 var trueCauses = map[string]struct{ node, gateway, hidden string }{
 	"open":                {"", "", ""},
 	"port-range":          {"", "", ""},
@@ -76,7 +75,7 @@ var trueCauses = map[string]struct{ node, gateway, hidden string }{
 // headers are the bytes of an IPv4 and a TCP header without options.
 const headers = 40
 
-// details are what else must be told of some, on the node and on both gateways.
+// details are further findings required for some, on the node and on both gateways.
 var details = map[string]struct{ node, gateway []string }{
 	"open":     {node: []string{"not limited below"}, gateway: []string{"not limited below"}},
 	"mtu-1400": {node: []string{"packets of 1400 bytes pass", "knows it (mtu 1400)", "ICMP inbound"}, gateway: []string{fmt.Sprintf("in segments of at most %d bytes", carrier.MinMTU-headers), "packets of 1400 bytes pass", "knows it (mtu 1400)"}},
@@ -89,9 +88,9 @@ var details = map[string]struct{ node, gateway []string }{
 	"syn-drop-no-udp":    {node: []string{"traversing"}, gateway: []string{"traversing"}},
 }
 
-// TestDoctorNamesTheCause runs the doctor behind every kind of gateway, and on
-// it, and on nodes that have no route out: with the whole grid up nothing
-// fails, and what the firewall keeps out is named as it is.
+// TestDoctorNamesTheCause runs the doctor behind every kind of gateway, and on it, and on nodes
+// that have no route out: with the whole grid up nothing fails, and the doctor correctly names what
+// the firewall blocks.
 func TestDoctorNamesTheCause(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	presets := slices.Sorted(maps.Keys(trueCauses))
@@ -121,8 +120,8 @@ func TestDoctorNamesTheCause(t *testing.T) {
 	}
 }
 
-// overBoth has the first proxy listen over IPv6 too, if a site of the presets has
-// that, and with it the public hosts.
+// overBoth makes the first proxy listen over IPv6 too, if a site of the presets has IPv6, and with
+// it the public hosts.
 func overBoth(t *testing.T, presets []string) map[string]map[string]any {
 	for _, p := range presets {
 		profile, err := lab.Profile(p)
@@ -143,8 +142,8 @@ func (w *world) fails(daemon string, want doctor.Class, evidence string, words .
 	w.judged(daemon, w.Doctor(daemon, words...), want, evidence)
 }
 
-// judged compares a report with the class and a part of what a finding of that
-// class must have seen.
+// judged compares a report with the class and a part of the required evidence of a finding of that
+// class.
 func (w *world) judged(daemon string, r doctor.Report, want doctor.Class, evidence string) {
 	w.T.Helper()
 	seen := slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool {
@@ -155,8 +154,8 @@ func (w *world) judged(daemon string, r doctor.Report, want doctor.Class, eviden
 	}
 }
 
-// changed is the settings file of a daemon with other values, as its admin may
-// have mistyped them; a map's values replace those of a map.
+// changed returns the settings file of a daemon with other values, such as an admin's typing
+// errors; a map's values replace those of a map.
 func (w *world) changed(daemon string, values map[string]any) string {
 	w.T.Helper()
 	text, err := os.ReadFile(w.SettingsFile(daemon))
@@ -243,8 +242,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 	w.fails("helper hidden/n1", doctor.TCPRefused, "reset")
 }
 
-// TestDoctorForAPair asks the broker about two sites, from a node and from a
-// host that is none of the grid's.
+// TestDoctorForAPair asks the broker about two sites, from a node and from a host outside the grid.
 func TestDoctorForAPair(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
 	files, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
@@ -287,8 +285,8 @@ func (w *world) foreign() string {
 	return file
 }
 
-// interceptor opens TLS on a host as an inspecting firewall does, with a
-// certificate of its own, and returns its address. It ends with the test.
+// interceptor accepts TLS on a host as an inspecting firewall does, with a certificate of its own,
+// and returns its address. It ends with the test.
 func (w *world) interceptor(host string) string {
 	w.T.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -324,8 +322,8 @@ func (w *world) interceptor(host string) string {
 	return netip.AddrPortFrom(h.Addr(), 443).String()
 }
 
-// TestDoctorFindsABlackHole: behind a gateway whose uplink carries 1400 bytes
-// and whose ICMP errors nobody hears, small packets pass and large ones vanish.
+// TestDoctorFindsABlackHole: behind a gateway whose uplink carries 1400 bytes and whose ICMP errors
+// are lost, small packets pass and large ones are dropped.
 func TestDoctorFindsABlackHole(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed, grid.Config{})
 	w.DoctorFinds("helper closed/n1", "inbound-dropped")
@@ -336,8 +334,7 @@ func TestDoctorFindsABlackHole(t *testing.T) {
 	w.fails("helper closed/n1", doctor.MTU, "black hole")
 }
 
-// dropFragNeeded keeps the calling thread's namespace from sending ICMP type 3
-// code 4.
+// dropFragNeeded prevents the calling thread's namespace from sending ICMP type 3 code 4.
 func dropFragNeeded() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -355,7 +352,7 @@ func dropFragNeeded() error {
 	return c.Flush()
 }
 
-// A long way is no fault: over 900 ms the doctor finds what it does over 4 ms, on nodes and
+// A long path is not a fault: over 900 ms the doctor finds the same as over 4 ms, on nodes and
 // gateways, also behind an HTTP proxy.
 func TestDoctorOverALongWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
@@ -373,8 +370,7 @@ func TestDoctorOverALongWay(t *testing.T) {
 	}
 }
 
-// On networks that nobody planned for the doctor names what is wrong with them, on the node and
-// on the gateway.
+// On unforeseen networks the doctor names the faults, on the node and on the gateway.
 func TestDoctorOnUnforeseenNetworks(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	wants := map[string][2]string{

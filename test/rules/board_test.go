@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// What a board shows is for eyes to judge; that its panels lie beside each other,
-// say what they are and count nothing twice, is not.
+// The look of a board is for people to judge; this test checks that its panels do not overlap, have
+// descriptions and count nothing twice.
 func TestBoard(t *testing.T) {
 	type place struct{ X, Y, W, H int }
 	var board struct {
@@ -60,7 +60,7 @@ func TestBoard(t *testing.T) {
 					t.Errorf("panel %q names lines by %s, which %s leaves out", p.Title, label[1], q.Expr)
 				}
 			}
-			// Two brokers are told the same: a sum over both would show everything twice.
+			// Two brokers get the same reports: a sum over both would show everything twice.
 			if regexp.MustCompile(`isthmus_(?:broker|attempts?)_`).MatchString(q.Expr) && !strings.Contains(q.Expr, "max") {
 				t.Errorf("panel %q adds up what each broker counts for itself: %s", p.Title, q.Expr)
 			}

@@ -57,15 +57,14 @@ func constants(t *testing.T, file string) []constant {
 	return all
 }
 
-// bare is a layout without units and remarks.
+// bare returns a layout without units and remarks.
 func bare(layout string) string {
 	layout, _, _ = strings.Cut(layout, " ;")
 	return regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(layout, "")
 }
 
-// TestProtocolPageIsComplete: who writes a second implementation from the page
-// finds every frame with its layout and an example, every code, every call and
-// every label.
+// TestProtocolPageIsComplete: the page, as the basis of a second implementation, has every frame
+// with its layout and an example, every code, every call and every label.
 func TestProtocolPageIsComplete(t *testing.T) {
 	page := labtest.ReadFile(t, "docs/protocol.md")
 	layouts := map[string]string{} // by "TypeIntro 0x01"
@@ -122,14 +121,14 @@ func TestProtocolPageIsComplete(t *testing.T) {
 			}
 		}
 	}
-	// The sources must have been understood, or nothing above was asked.
+	// The sources must have been parsed, or the checks above checked nothing.
 	if frames < 14 || rows < 20 || examples < 14 || calls < 12 || labels < 3 {
 		t.Errorf("found only %d frames, %d rows, %d examples, %d calls, %d labels", frames, rows, examples, calls, labels)
 	}
 }
 
-// TestProtocolPageComputesRight: the page's worked examples are what the code
-// makes of the same input.
+// TestProtocolPageComputesRight: the page's worked examples agree with the code's results for the
+// same input.
 func TestProtocolPageComputesRight(t *testing.T) {
 	page := labtest.ReadFile(t, "docs/protocol.md")
 	var secret [32]byte
@@ -223,8 +222,8 @@ func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestDependenciesHaveReasons: every module that go.mod requires for our own
-// code has its path in a decision's page.
+// TestDependenciesHaveReasons: every module that go.mod requires for our own code has its path in a
+// decision's page.
 func TestDependenciesHaveReasons(t *testing.T) {
 	var reasons strings.Builder
 	for _, name := range pages(t) {
@@ -235,7 +234,7 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	for line := range strings.Lines(labtest.ReadFile(t, "go.mod")) {
 		fields := strings.Fields(line)
 		if !strings.HasPrefix(line, "\t") || strings.Contains(line, "// indirect") || len(fields) < 2 {
-			continue // a tool, or somebody else's need
+			continue // a tool, or an indirect dependency
 		}
 		if module := fields[0]; !strings.Contains(reasons.String(), "`"+module+"`") {
 			t.Errorf("%s: no page in docs/decisions says why", module)

@@ -59,8 +59,8 @@ func declaredTypes(t *testing.T, root string) map[string][]string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// A type with the name of a term of the glossary is declared where the glossary says, and
-// everywhere it says so.
+// A type with the name of a term of the glossary is declared where the glossary says, and in all
+// those places.
 func TestGlossary(t *testing.T) {
 	root := filepath.FromSlash(labtest.Root)
 	page, err := os.ReadFile(filepath.Join(root, "docs/glossary.md"))

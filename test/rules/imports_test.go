@@ -14,8 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A tier is a floor of the house. A package may import its own floor and the
-// floors below.
+// A tier is a layer of the module. A package may import its own tier and the tiers below.
 type tier int
 
 const (
@@ -33,8 +32,8 @@ func (t tier) String() string {
 	return [...]string{"overlay", "wire", "internal/*", "collectives and link", "mpilib", "daemons and what uses mpilib", "lab and bench", "cmd and test"}[t]
 }
 
-// tiers says where each top folder stands. A folder that is missing here fails
-// the test: whoever adds one decides where it stands.
+// tiers gives the tier of each top folder. A folder that is missing here fails the test, so that
+// whoever adds one must assign it a tier.
 var tiers = map[string]tier{
 	"overlay":  vocabulary,
 	"wire":     frames,
@@ -53,13 +52,13 @@ var tiers = map[string]tier{
 	"cmd": programs, "test": programs,
 }
 
-// forTests are packages that stand low and import the laboratory all the same: they
-// are for tests, and what is not a test must not get them either (laboratoryBans).
+// forTests are packages in a low tier that may import the lab: they are for tests, and packages
+// that are not tests must not import them either (laboratoryBans).
 var forTests = []string{"internal/nat/coordinate/coordinatetest", "internal/nat/simopen/gridtest"}
 
 var daemons = []string{"broker", "frontal", "proxy", "connhelper"}
 
-// A ban is an import that no floor rules out.
+// A ban is an import that is forbidden in addition to the tiers.
 type ban struct {
 	from, to string // folders of the module, or packages outside it
 	deep     bool   // whether an import of an import counts too
@@ -74,8 +73,8 @@ var bans = append([]ban{
 	{"link", "collectives", true, "a link carries bytes; it knows no algorithm"},
 }, append(daemonBans(), laboratoryBans()...)...)
 
-// laboratoryBans keep the laboratory out of the product: of the programs, isthmus-lab
-// alone has it. Below cmd the floors forbid what is imported directly.
+// laboratoryBans keep the lab out of the product: of the programs, only isthmus-lab includes it.
+// Below cmd the tiers forbid direct imports.
 func laboratoryBans() []ban {
 	var all []ban
 	for from, floor := range tiers {
@@ -91,8 +90,8 @@ func laboratoryBans() []ban {
 
 const onlyLab = "of what is no test, isthmus-lab alone has the laboratory"
 
-// daemonBans keep one daemon from using another as a library, and mpilib from
-// using any: it is given a dialer.
+// daemonBans keep one daemon from using another as a library, and mpilib from using any: it gets a
+// dialer.
 func daemonBans() []ban {
 	var all []ban
 	for _, to := range daemons {
@@ -106,7 +105,7 @@ func daemonBans() []ban {
 	return all
 }
 
-// A pkg is what the go command says of one package.
+// A pkg is the go command's description of one package.
 type pkg struct {
 	ImportPath string
 	Doc        string
@@ -129,7 +128,7 @@ func TestImportsGoDown(t *testing.T) {
 	}
 }
 
-// The rules must be able to complain: each of these imports breaks one.
+// The rules must be able to fail: each of these imports breaks one.
 func TestImportRulesComplain(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"wire", "internal/control", "imports go down only"},
@@ -175,14 +174,14 @@ func TestPackagesHaveComments(t *testing.T) {
 		if said[p.ImportPath] {
 			continue
 		}
-		if p.Doc == "" && len(p.GoFiles)+len(p.CgoFiles) > 0 { // a folder of tests has nothing to say
+		if p.Doc == "" && len(p.GoFiles)+len(p.CgoFiles) > 0 { // a folder of tests needs no comment
 			said[p.ImportPath] = true
 			t.Errorf("package %s has no comment; say what it is, what it refuses to know, and where its state lives", p.ImportPath)
 		}
 	}
 }
 
-// complaints lists what p imports and should not, with the reason.
+// complaints lists the forbidden imports of p, with the reason.
 func complaints(p pkg) []string {
 	from, ours := folder(p.ImportPath)
 	if !ours {
@@ -224,9 +223,9 @@ func complaints(p pkg) []string {
 	return slices.Compact(all)
 }
 
-// forbids reports whether a ban of the package or folder banned covers to. A
-// folder and a foreign module are banned with all below, a package of the
-// standard library by itself: net/netip has no socket in it.
+// forbids reports whether a ban of the package or folder banned covers to. A folder and a foreign
+// module are banned with everything below, a package of the standard library by itself: net/netip
+// contains no sockets.
 func forbids(banned, to string, ours bool) bool {
 	if ours || strings.Contains(top(banned), ".") {
 		return within(to, banned)
@@ -234,12 +233,12 @@ func forbids(banned, to string, ours bool) bool {
 	return to == banned
 }
 
-// folder is a package's folder in the module, or false when it is not there.
+// folder returns a package's folder in the module, or false if it is not in it.
 func folder(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, labtest.Module+"/")
 }
 
-// top is the first part of a folder.
+// top returns the first part of a folder.
 func top(folder string) string {
 	first, _, _ := strings.Cut(folder, "/")
 	return first
@@ -250,8 +249,8 @@ func within(folder, dir string) bool {
 	return folder == dir || strings.HasPrefix(folder, dir+"/")
 }
 
-// list asks the go command for every package of the module, for each system the
-// project builds for: a file of one system must not hide an import.
+// list lists every package of the module, for each system the project builds for: a file of one
+// system must not hide an import.
 func list(t *testing.T) []pkg {
 	t.Helper()
 	var all []pkg

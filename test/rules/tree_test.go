@@ -38,7 +38,7 @@ func packages(t *testing.T) map[string]bool {
 	return found
 }
 
-// The tree in docs/architecture.md has each package once, with a word on it, and nothing else.
+// The tree in docs/architecture.md has each package once, with a description, and nothing else.
 func TestTree(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(labtest.Root, "docs", "architecture.md"))
 	if err != nil {

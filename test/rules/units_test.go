@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// hardening is what no unit may lack. The rest of a unit is its daemon's own.
+// hardening lists the settings that every unit must have. The rest of a unit depends on its daemon.
 var hardening = []string{
 	"Type=notify", "User=isthmus", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
 	"PrivateDevices=yes", "ProtectKernelTunables=yes", "ProtectKernelModules=yes", "ProtectControlGroups=yes",
@@ -42,7 +42,7 @@ func TestSystemdUnits(t *testing.T) {
 	}
 }
 
-// The starter may become another user and nothing else, and its end is not that of jobs.
+// The starter may change its user and nothing else, and jobs do not end with it.
 func TestStarterUnit(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(labtest.Root, "deploy", "systemd", "isthmus-starter.service"))
 	if err != nil {
@@ -59,8 +59,8 @@ func TestStarterUnit(t *testing.T) {
 	}
 }
 
-// TestTraversingDropIn: what traversing TCP needs is given in one place, and no
-// more than that.
+// TestTraversingDropIn: the privileges for traversing TCP are given in one place, and are no more
+// than needed.
 func TestTraversingDropIn(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(labtest.Root, "deploy", "systemd", "traversing.conf"))
 	if err != nil {
