@@ -14,12 +14,12 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// siteForgetful is a site whose firewall lets nothing pass of a connection that it
-// does not know from its beginning; see forgets.
+// siteForgetful is a site whose firewall drops packets of connections whose beginning it has not
+// seen; see forgets.
 const siteForgetful = "  - {name: closed, preset: stateful-strict-new, nodes: 1}\n"
 
-// forgets has a gateway's firewall forget TCP connections on which nothing passes
-// for so long, in whole seconds.
+// forgets makes a gateway's firewall forget TCP connections that are idle for the given number of
+// whole seconds.
 func (w *world) forgets(gateway, seconds string) {
 	w.T.Helper()
 	err := w.Lab.Host(gateway).Do(func() error {
@@ -30,8 +30,8 @@ func (w *world) forgets(gateway, seconds string) {
 	}
 }
 
-// idle leaves a link alone, and returns what both ends have said on it meanwhile and what
-// the network has carried between their sites.
+// idle leaves a link alone, and returns what both ends have sent on it meanwhile and what the
+// network has carried between their sites.
 func (w *world) idle(j *labtest.Pair, d time.Duration) (said uint64, packets, bytes uint64) {
 	w.T.Helper()
 	count := func() (said, packets, bytes uint64) {
@@ -52,7 +52,7 @@ func (w *world) idle(j *labtest.Pair, d time.Duration) (said uint64, packets, by
 	return said - said0, packets - packets0, bytes - bytes0
 }
 
-// saidOn returns how many bytes both ends of a link have said on the carriers they use.
+// saidOn returns how many bytes both ends of a link have sent on the carriers they use.
 func saidOn(j *labtest.Pair) (bytes uint64) {
 	for _, c := range used(j) {
 		bytes += c.Sent
@@ -60,8 +60,8 @@ func saidOn(j *labtest.Pair) (bytes uint64) {
 	return bytes
 }
 
-// quiet waits until nothing was said on a link for a second: what was exchanged is
-// acknowledged then, and the questions that are put while it passes have their answers.
+// quiet waits until nothing was sent on a link for a second: by then all data is acknowledged and
+// all keepalives are answered.
 func quiet(t *testing.T, j *labtest.Pair) {
 	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
@@ -116,9 +116,8 @@ func settledCarriers(t *testing.T, j *labtest.Pair) [2]*stream.Carrier {
 	return now
 }
 
-// A firewall that forgets idle connections costs a link nothing when the site knows
-// for how long it remembers them, whichever end dialled, and one carrier when it
-// does not.
+// A firewall that forgets idle connections costs a link nothing if the site knows the timeout,
+// whichever end dialled, and one carrier if it does not.
 func TestIdleLinks(t *testing.T) {
 	const memory = 8 * time.Second // half of it is asked after, and what a busy machine is late fits into the rest
 	for _, tc := range []struct {

@@ -16,9 +16,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Sites that let nothing out but what begins as TLS on port 443: the firewall
-// inspects, or the HTTP proxy looks into its tunnels. Nobody says so, and they find
-// out; of one its admin says something else, and its helpers find out.
+// Sites that let out only what begins as TLS on port 443: the firewall inspects, or the HTTP proxy
+// inspects its tunnels. No profile declares it, and they detect it; for one the admin's profile is
+// wrong, and its helpers detect it.
 const sitesInspected = "  - {name: inspected, preset: tls-only-443, nodes: 2}\n" +
 	"  - {name: tunnelled, preset: connect-tls-only, nodes: 1}\n" +
 	"  - {name: inner, preset: no-route/tls-only-443, nodes: 1}\n" +
@@ -87,7 +87,7 @@ func TestOnlyTLSGetsOut(t *testing.T) {
 	}
 }
 
-// checked sends n bytes each way over a link and checks them.
+// checked sends n bytes in each direction over a link and checks them.
 func (w *world) checked(j *labtest.Pair, n int) {
 	w.T.Helper()
 	var ends sync.WaitGroup

@@ -16,9 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Sites whose admins said nothing of their firewalls are measured by their
-// helpers or gateways, with the help of broker and proxy, and the broker
-// decides by what they found.
+// Sites whose firewalls are not declared are measured by their helpers or gateways, with the help
+// of broker and proxy, and the broker decides from the results.
 func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)

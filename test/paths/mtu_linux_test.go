@@ -29,9 +29,9 @@ func relayed(j *labtest.Pair) bool {
 	return slices.ContainsFunc(j.Near.Carriers(), func(c link.Carrier) bool { return c.Used && c.Path.Technique == overlay.Relay })
 }
 
-// Large packets begin to vanish on the way to both sites, without a word: links go on in
-// small ones, directly where that was the path, nothing is lost, the helper says that it
-// is slower; and in large ones when these pass again. A link that begins meanwhile does so.
+// Large packets begin to be dropped silently on the path to both sites: links continue with small
+// ones, directly where that was the path, nothing is lost, and the helper logs that it is slower;
+// and with large ones when these pass again. A link that begins meanwhile does the same.
 func TestPathNarrowsUnderWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for _, bytes := range []int{1300, 600} {
@@ -71,8 +71,8 @@ func TestPathNarrowsUnderWay(t *testing.T) {
 	}
 }
 
-// Large packets vanish from the start, and the site's profile does not say so: links come
-// about in small ones, directly, relayed, dialled back and by simultaneous open.
+// Large packets are dropped from the start, and the site's profile does not say so: links are made
+// with small ones, directly, relayed, dialled back and by simultaneous open.
 func TestPathIsNarrowFromTheStart(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const siteNarrow = "  - {name: narrow, preset: mtu-1300-blackhole, nodes: 1}\n"

@@ -21,8 +21,8 @@ import (
 // onlyPunching leaves hole punching and the relay to two sites behind stateful firewalls.
 var onlyPunching = []string{"simultaneous-open", "traversing", "reversed"}
 
-// newMeasured is a world of sites a and b of a preset, with so many nodes, whose
-// profiles are measured but for the techniques that they forbid.
+// newMeasured returns a world of sites a and b of a preset, with the given number of nodes, whose
+// profiles are measured except for the forbidden techniques.
 func newMeasured(t *testing.T, preset string, nodes int, forbidden ...string) *world {
 	t.Helper()
 	labtest.NeedLab(t)
@@ -68,7 +68,7 @@ func newMeasured(t *testing.T, preset string, nodes int, forbidden ...string) *w
 // A stream sends on a link as much as it takes, and checks what arrives.
 type streamed struct {
 	arrived atomic.Uint64
-	stop    func() error // ends it, and says what was wrong
+	stop    func() error // ends it, and returns its error
 }
 
 // stream starts one from the near end to the far one.
@@ -136,9 +136,9 @@ func punchingIsPoor(reason string) bool {
 	return strings.Contains(reason, "hole-punching carried ") || strings.Contains(reason, "hole-punching fell silent ")
 }
 
-// Two sites punch holes, and then somebody on the way polices their datagrams to a
-// trickle: the link goes on by the relay with what that carries, stays there, says why, and
-// the next link of the sites begins there.
+// Two sites punch holes, and then their datagrams are policed to a trickle: the link moves to the
+// relay with what that carries, stays there, reports the reason, and the next link of the sites
+// begins there.
 func TestPolicedAfterTheLinkCameUp(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newMeasured(t, "stateful", 1, onlyPunching...)
@@ -175,8 +175,8 @@ func TestPolicedAfterTheLinkCameUp(t *testing.T) {
 	}
 }
 
-// Sites whose datagrams are policed from the start, or die after a while, are connected by
-// what carries, and stay so.
+// Sites whose datagrams are policed from the start, or blocked after a while, are connected by a
+// technique that carries data, and stay so.
 func TestPoorUDP(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for _, preset := range []string{"policed-udp", "udp-dies"} {
@@ -187,7 +187,7 @@ func TestPoorUDP(t *testing.T) {
 			s := w.stream(j)
 			w.Until("bytes to flow", func() bool { return s.arrived.Load() > 4<<20 })
 			had := s.arrived.Load()
-			// Whatever is tried meanwhile: by far the most of it is by what carries.
+			// Whatever is tried meanwhile: most of it uses a path that carries data.
 			w.idle(j, 30*time.Second)
 			if moved := s.arrived.Load() - had; moved < 6<<20 {
 				t.Errorf("%d bytes in 30 s", moved)
@@ -199,8 +199,8 @@ func TestPoorUDP(t *testing.T) {
 	}
 }
 
-// A firewall that forgets idle connections after 20 s finds none that is idle for so long:
-// a link that nobody used for 45 s carries on, by the same carriers.
+// A firewall that forgets idle connections after 20 s sees none idle for so long: a link that was
+// not used for 45 s continues on the same carriers.
 func TestIdleFor20Seconds(t *testing.T) {
 	w := newMeasured(t, "idle-20s", 1)
 	j := w.LinkPair("a/n1", "b/n1")
@@ -212,8 +212,8 @@ func TestIdleFor20Seconds(t *testing.T) {
 	}
 }
 
-// Where a site may open five connections a second, an all-to-all of eight ranks is
-// connected all the same.
+// Although a site may open only five connections per second, an all-to-all of eight ranks is
+// connected.
 func TestFewSYNs(t *testing.T) {
 	const size = 8
 	w := newMeasured(t, "syn-rate-5", size/2)

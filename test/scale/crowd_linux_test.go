@@ -12,11 +12,10 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Many ranks of one site dial as many of another at once: the broker decides
-// once, is asked for hardly more introductions than there are links, and all
-// links come up, most of them by the technique that is best. On a machine that
-// is busy with other things the relay overtakes that one, and ranks try more than
-// they should: a run that shows no more than that is repeated, and in the end let pass.
+// Many ranks of one site dial as many of another at once: the broker decides once, receives hardly
+// more requests for introductions than there are links, and all links come up, most of them by the
+// best technique. On a busy machine the relay overtakes that one, and ranks try more than they
+// should: a run with only this fault is repeated, and finally accepted.
 func TestCrowd(t *testing.T) {
 	labtest.NeedLab(t)
 	for range 3 {
@@ -66,8 +65,8 @@ func readCrowd(t *testing.T, text string) crowd {
 	}
 }
 
-// complaints says what is wrong with a crowd of so many ranks at each site: what never
-// may be, and what a busy machine does.
+// complaints returns the faults of a crowd with the given number of ranks at each site: real ones,
+// and those that a busy machine causes.
 func (c crowd) complaints(ranks float64) (wrong, slow []string) {
 	slow = c.missed
 	for _, cache := range []string{"cold", "warm"} {

@@ -45,9 +45,9 @@ func (w *world) link(c couple) error {
 	return probe.Exchange(w.Ctx, near, far, 1000)
 }
 
-// A thousand links, opened and closed in every way between sites, leave no
-// goroutine and no descriptor behind: not in the processes that had them and
-// not in any daemon, whose memory does not grow with them either.
+// A thousand links, opened and closed by every technique between sites, leave no goroutine and no
+// descriptor behind: neither in the processes that had them nor in any daemon, whose memory does
+// not grow either.
 func TestThousandLinksLeakNothing(t *testing.T) {
 	const links, warm, atOnce = 1000, 200, 3
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{})
@@ -90,12 +90,11 @@ func TestThousandLinksLeakNothing(t *testing.T) {
 	}
 }
 
-// memoryAllowance is how far a daemon's memory may move about while its
-// garbage collector does its work, in bytes; a thousand links that leak one
-// read buffer each are far over it.
+// memoryAllowance is how much a daemon's memory may vary because of its garbage collector, in
+// bytes; a thousand links that leak one read buffer each far exceed it.
 const memoryAllowance = 16 << 20
 
-// usage is what this process and the daemons hold.
+// usage is the resource use of this process and the daemons.
 type usage struct {
 	goroutines  int
 	descriptors map[string]int
@@ -127,8 +126,8 @@ func (w *world) usage() usage {
 	return u
 }
 
-// still is the usage at its least: what is closing at both ends and in between
-// has been given back when it has not changed for a while.
+// still returns the minimum usage: closing connections have been released when it has not changed
+// for a while.
 func (w *world) still() usage {
 	w.T.Helper()
 	least, same := w.usage(), 0
@@ -144,7 +143,7 @@ func (w *world) still() usage {
 	return least
 }
 
-// beyond says what u has more of than v.
+// beyond describes what u has more of than v.
 func (u usage) beyond(v usage) string {
 	var more []string
 	if u.goroutines > v.goroutines {

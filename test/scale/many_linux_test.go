@@ -15,14 +15,14 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// manyRanks is more than any machine that runs the tests has processors.
+// manyRanks is more than the number of processors of any machine that runs the tests.
 const manyRanks = 64
 
 // 64 processes of one machine all send to all, and every byte is right; their memory
 // is bounded and does not grow with time. ISTHMUS_SOAK says for how long, such as
 // 10m; else it is a few seconds. How long they take to start is told, not judged.
 func TestManyRanks(t *testing.T) {
-	labtest.NeedLab(t) // its processes and files are looked after there
+	labtest.NeedLab(t) // it checks for leftover processes and files
 	last := 2 * time.Second
 	if s := os.Getenv("ISTHMUS_SOAK"); s != "" {
 		var err error
@@ -39,7 +39,7 @@ func TestManyRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Time without end is a deadlock; the job ends by SIGTERM and names who waits.
+	// A job without an end is a deadlock; it ends by SIGTERM and names the waiting ranks.
 	hung := time.AfterFunc(last+2*time.Minute, func() { cmd.Process.Signal(os.Interrupt) })
 	defer hung.Stop()
 	start := time.Now()

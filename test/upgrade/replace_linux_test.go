@@ -10,24 +10,23 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A proxy is replaced by a new process of it while links go through it and new
-// ones are made all the time: nobody is refused, and no link breaks.
+// A proxy is replaced by a new process while links go through it and new ones are made
+// continuously: no dial is refused, and no link breaks.
 func TestProxyIsReplacedUnderLoad(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{})
 	flows := []*labtest.Flow{w.StartFlow(w.LinkPair("closed/n1", "shut/n1")), w.StartFlow(w.LinkPair("shut/n1", "closed/n2"))}
 	w.replace("proxy p1", "closed/n2", "shut/n1", flows)
 }
 
-// The same for a gateway, which carries all that its nodes send, and knows where
-// they are.
+// The same for a gateway, which carries all traffic of its nodes, and knows where they are.
 func TestGatewayIsReplacedUnderLoad(t *testing.T) {
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed, grid.Config{})
 	flows := []*labtest.Flow{w.StartFlow(w.LinkPair("hidden/n1", "closed/n1")), w.StartFlow(w.LinkPair("closed/n2", "hidden/n1"))}
 	w.replace("frontal hidden", "hidden/n1", "closed/n2", flows)
 }
 
-// replace has a daemon hand over while links are made all the time between two
-// nodes whose way goes through it, and flows go on.
+// replace makes a daemon hand over while links are made continuously between two nodes whose path
+// goes through it, and flows continue.
 func (w *world) replace(daemon, from, to string, flows []*labtest.Flow) {
 	w.T.Helper()
 	t, p := w.T, w.Daemon(daemon)
@@ -70,7 +69,7 @@ func cutByDaemon(msg, cause string) bool {
 		!strings.Contains(cause, "connection reset by peer") && !strings.Contains(cause, "broken pipe")
 }
 
-// A proxy that drains is left by its links, which go on by another, and ends.
+// The links of a draining proxy leave it and continue through another, and the proxy ends.
 func TestDrainedProxyIsLeft(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
 	j := w.LinkPair("closed/n1", "shut/n1")

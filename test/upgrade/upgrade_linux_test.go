@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Daemons of this version and of the one before work together, whichever end of
-// a session is the older: so a grid is upgraded daemon by daemon.
+// Daemons of this version and of the previous one work together, whichever end of a session is
+// older: so a grid can be upgraded daemon by daemon.
 func TestDaemonsOfTwoVersions(t *testing.T) {
 	labtest.NeedLab(t)
 	before := previous(t)
@@ -45,9 +45,8 @@ func TestDaemonsOfTwoVersions(t *testing.T) {
 	}
 }
 
-// previous builds the daemons as they were before: at the last tag below the commit
-// that is checked out or, without tags, at its parent. It returns what their paths
-// begin with.
+// previous builds the daemons of the previous version: at the last tag below the current commit or,
+// without tags, at its parent. It returns the prefix of their paths.
 func previous(t *testing.T) string {
 	t.Helper()
 	commit, err := git("rev-parse", "--verify", "--quiet", "HEAD~1^{commit}")
