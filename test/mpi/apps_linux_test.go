@@ -11,9 +11,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Applications whose messages follow the sites, on a site that lets nobody in and one
-// whose nodes have not even a way out: both prove their results, and send between
-// the sites what they should.
+// Applications whose messages follow the sites, on a site that accepts no incoming connections and
+// one whose nodes have no route out: both verify their results, and send the expected messages
+// between the sites.
 func TestApplicationsOverTwoClosedSites(t *testing.T) {
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
@@ -59,8 +59,8 @@ func TestApplicationsOverTwoClosedSites(t *testing.T) {
 			}
 			messages = append(messages, r.Trace.Messages)
 		}
-		// Which has less depends on who works faster: a site that is given little time
-		// asks for little. What each must send for the work it did is checked above.
+		// Which has fewer depends on which works faster: a site with little processor time requests
+		// little. What each must send for the work it did is checked above.
 		if len(messages) != 2 {
 			t.Errorf("%d results, want 2", len(messages))
 		}

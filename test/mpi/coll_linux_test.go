@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// collRow is what these tests look at of a row of `isthmus-lab bench coll`.
+// collRow is the part of a row of `isthmus-lab bench coll` that these tests check.
 type collRow struct {
 	Bench, Figure, Unit, Against string
 	Params                       struct {
@@ -21,7 +21,7 @@ type collRow struct {
 	Met          *bool
 }
 
-// collRows runs the benchmark with no other MPI.
+// collRows runs the benchmark without another MPI.
 func collRows(t *testing.T, args ...string) (rows []collRow) {
 	t.Helper()
 	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, "-lab"), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
@@ -38,8 +38,8 @@ func collRows(t *testing.T, args ...string) (rows []collRow) {
 	return rows
 }
 
-// What ranks say they sent to other sites is exactly what the schedules of an algorithm
-// say, however ranks are assigned to sites.
+// What ranks report as sent to other sites equals the schedules of an algorithm, however ranks are
+// assigned to sites.
 func TestCollCrossings(t *testing.T) {
 	labtest.NeedLab(t)
 	seen := map[string]bool{}
@@ -54,8 +54,8 @@ func TestCollCrossings(t *testing.T) {
 	}
 }
 
-// Calls between sites are timed beside what they take at least. How far from it they
-// are is the benchmark's to say.
+// Calls between sites are timed and compared with their lower bound. The benchmark judges the
+// difference.
 func TestBenchColl(t *testing.T) {
 	labtest.NeedLab(t)
 	seen := map[string]int{}

@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Every algorithm can be forced on a job of two closed sites, and sends between them just
-// what its schedules say, however ranks are assigned to sites.
+// Every algorithm can be forced on a job of two closed sites, and sends between them exactly what
+// its schedules contain, however ranks are assigned to sites.
 func TestForcedBetweenSites(t *testing.T) {
 	labtest.NeedLab(t)
 	forced := map[string]bool{}

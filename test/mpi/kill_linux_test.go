@@ -24,11 +24,12 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// These tests kill a rank in the middle of something and see that all others
-// learn of it, agree on it, shrink and go on, in bounded time.
+// These tests kill a rank in the middle of an operation and check that all others notice, agree on
+// it, shrink and continue, in bounded time.
 
 const (
-	// killsKey says in the environment how often TestKill kills; without it, kills.
+	// killsKey is the environment variable with the number of kills in TestKill; the default is
+	// kills.
 	killsKey = "ISTHMUS_TEST_KILLS"
 	kills    = 40
 	// doomKey marks, in the environment, a process as a rank of survive: "-" for
@@ -37,20 +38,20 @@ const (
 	doomKey = "ISTHMUS_TEST_DOOM"
 	// killPatience bounds a job; what the survivors need is much less.
 	killPatience = 4 * time.Minute
-	// killReach is how long a rank may take to start or to answer before the others hold it for
-	// dead. On a machine that does much else it must not be short: who is taken for
-	// failed though it lives is out for good.
+	// killReach is how long a rank may take to start or to answer before the others consider it
+	// failed. On a busy machine it must not be short: a live rank that is considered failed is out
+	// for good.
 	killReach = 15 * time.Second
 )
 
-// A state is what a rank is at. Without a function it is none of a communicator's.
+// A state is what a rank is doing. One without a function does not concern a communicator.
 type state struct {
 	name string
 	do   func(ctx context.Context, c *mpilib.Comm) error
 }
 
-// states are what a rank can be at when it is killed, in the order in which a
-// job goes through them.
+// states are what a rank can be doing when it is killed, in the order in which a job goes through
+// them.
 var states = []state{
 	{"starting", nil},
 	{"bcast", func(ctx context.Context, c *mpilib.Comm) error { return mpilib.Bcast(ctx, c, make([]byte, 1<<20), 0) }},
@@ -87,7 +88,7 @@ func isLate(name string) bool {
 	return slices.ContainsFunc(states[len(states)-5:], func(s state) bool { return s.name == name })
 }
 
-// ring passes n bytes on to the next rank; the receive is there first or not.
+// ring sends n bytes to the next rank; if first is set the receive is posted first.
 func ring(ctx context.Context, c *mpilib.Comm, n int, first bool) error {
 	next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 	if first {
@@ -100,7 +101,7 @@ func ring(ctx context.Context, c *mpilib.Comm, n int, first bool) error {
 	return errors.Join(inErr, outErr)
 }
 
-// anySource has the first rank hear of all.
+// anySource makes the first rank receive from all.
 func anySource(ctx context.Context, c *mpilib.Comm) error {
 	if c.Rank() != 0 {
 		return mpilib.Ssend(ctx, c, []int{1}, 0, 3)
@@ -113,7 +114,7 @@ func anySource(ctx context.Context, c *mpilib.Comm) error {
 	return nil
 }
 
-// probing has every rank probe for the next one's message.
+// probing makes every rank probe for the next one's message.
 func probing(ctx context.Context, c *mpilib.Comm) error {
 	next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 	if _, err := mpilib.Isend(c, []int{1}, last, 4).Wait(ctx); err != nil {
@@ -127,8 +128,8 @@ func probing(ctx context.Context, c *mpilib.Comm) error {
 	return err
 }
 
-// survive is a rank: it goes through all states, and after each that failed
-// somewhere it goes on with those that are left. It writes how many those are.
+// survive is a rank: it goes through all states, and after each that failed somewhere it continues
+// with the remaining ranks. It writes how many those are.
 func survive() error {
 	doom := os.Getenv(doomKey)
 	end := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) }
@@ -170,8 +171,8 @@ func survive() error {
 	return nil
 }
 
-// together does something with c, agrees on whether all could, and if not
-// returns what is left of it.
+// together does something with c, agrees on whether all succeeded, and if not returns the
+// communicator of the remaining ranks.
 func together(ctx context.Context, c *mpilib.Comm, state string, do func(context.Context, *mpilib.Comm) error) (*mpilib.Comm, error) {
 	well := uint64(1)
 	if err := do(ctx, c); err != nil {
@@ -240,7 +241,7 @@ func (k killed) run(t *testing.T, rank func(r int, env []string, out io.Writer) 
 	return slices.MaxFunc(ends, time.Time.Compare).Sub(ends[k.rank])
 }
 
-// check looks at how the ranks ended and what they wrote.
+// check checks how the ranks ended and what they wrote.
 func (k killed) check(t *testing.T, outputs []bytes.Buffer, errs []error) {
 	t.Helper()
 	left := map[string]bool{}

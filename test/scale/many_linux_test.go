@@ -39,7 +39,7 @@ func TestManyRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A job without an end is a deadlock; it ends by SIGTERM and names the waiting ranks.
+	// A job that does not end is a deadlock; the interrupt ends it, and it names the waiting ranks.
 	hung := time.AfterFunc(last+2*time.Minute, func() { cmd.Process.Signal(os.Interrupt) })
 	defer hung.Stop()
 	start := time.Now()
