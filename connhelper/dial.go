@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
@@ -31,8 +32,8 @@ type made struct {
 	useless func() // if not nil, called when the link's handshake fails on it
 }
 
-// drop closes a connection that is not wanted.
-func (m made) drop() {
+// Drop closes a connection that is not wanted.
+func (m made) Drop() {
 	if m.conn != nil {
 		m.conn.Close()
 	}
@@ -54,7 +55,7 @@ type target struct {
 
 // memory is what the site has learned about the plan's techniques.
 type memory struct {
-	winner   known                        // connected last
+	winner   race.Known                   // connected last
 	barred   map[overlay.Technique]string // not worth trying for now, and why
 	inferior map[overlay.Technique]string // carry far less than another: tried when nothing else connects
 }
@@ -251,7 +252,7 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 func readMemory(m *controlpb.Memory) memory {
 	out := memory{barred: map[overlay.Technique]string{}, inferior: map[overlay.Technique]string{}}
 	if t, err := control.TechniqueFromPB(m.GetWinner()); err == nil {
-		out.winner = known{t, time.Duration(m.GetSetupUs()) * time.Microsecond}
+		out.winner = race.Known{Technique: t, Took: time.Duration(m.GetSetupUs()) * time.Microsecond}
 	}
 	for _, b := range m.GetBarred() {
 		t, err := control.TechniqueFromPB(b.Technique)
@@ -304,41 +305,41 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	fail := func(err error) (made, error) {
 		return made{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
-	t, err := h.pathCache.enter(ctx, to)
+	t, err := h.turn(ctx, to)
 	if err != nil {
 		return fail(err)
 	}
-	worth, tried := t.eligible(to)
-	entries, got, won := h.run(ctx, p, to, worth, t.winner)
+	worth, tried := to.eligible(t)
+	entries, got, won := h.run(ctx, p, to, worth, t.Winner)
 	vain, last, learnt := h.reportOutcomes(to, entries, got, won)
 	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
 		tried = append(tried, vain...)
-		entries, got, won = h.run(ctx, p, to, inferior, known{})
+		entries, got, won = h.run(ctx, p, to, inferior, race.Known{})
 		vain, last, learnt = h.reportOutcomes(to, entries, got, won)
 	}
 	switch {
 	case won >= 0:
-		o := got[slices.IndexFunc(got, func(o outcome) bool { return o.i == won })]
-		t.finish(known{entries[won].step.Technique, o.took})
-		if o.made.commit != nil {
-			if err := o.made.commit(ctx); err != nil {
-				o.made.drop()
-				return fail(fmt.Errorf("%v: %w", entries[won].step.Technique, err))
+		o := got[slices.IndexFunc(got, func(o race.Outcome[made]) bool { return o.Entry == won })]
+		t.Finish(race.Known{Technique: entries[won].Step.Technique, Took: o.Took})
+		if o.Conn.commit != nil {
+			if err := o.Conn.commit(ctx); err != nil {
+				o.Conn.Drop()
+				return fail(fmt.Errorf("%v: %w", entries[won].Step.Technique, err))
 			}
 		}
-		o.made.path.Reason = withLimits(o.made.path.Reason, to.passedOver(entries[won].step.Technique))
-		settle := h.onOutcome(t, to, o.made.path, o.took)
-		o.made.settle = func(err error) {
-			if err != nil && o.made.useless != nil {
-				o.made.useless()
+		o.Conn.path.Reason = withLimits(o.Conn.path.Reason, to.passedOver(entries[won].Step.Technique))
+		settle := h.onOutcome(t, to, o.Conn.path, o.Took)
+		o.Conn.settle = func(err error) {
+			if err != nil && o.Conn.useless != nil {
+				o.Conn.useless()
 			}
 			settle(err)
 		}
-		return o.made, nil
+		return o.Conn, nil
 	case learnt || len(got) == 0:
-		t.finish(known{})
+		t.Finish(race.Known{})
 	default:
-		t.leave()
+		t.Leave()
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return made{}, ctx.Err()
@@ -351,8 +352,17 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	return fail(&attemptsError{tried, last})
 }
 
+// turn waits for a link's turn to be made. One that looks for a path other than the best does not
+// wait, and its result is of no use to others.
+func (h *Helper) turn(ctx context.Context, to target) (*race.Turn, error) {
+	if to.ways != overlay.AllWays {
+		return new(race.Turn), nil
+	}
+	return h.paths.Enter(ctx, to.point.Node.Site, to.digest, to.memory.winner)
+}
+
 // eligible returns the plan's steps to try, and why others are not tried.
-func (t *dialAttempt) eligible(to target) (worth []overlay.Step, not []string) {
+func (to target) eligible(t *race.Turn) (worth []overlay.Step, not []string) {
 	for _, s := range to.plan.Steps {
 		reason, barred := to.memory.barred[s.Technique]
 		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
@@ -361,7 +371,7 @@ func (t *dialAttempt) eligible(to target) (worth []overlay.Step, not []string) {
 		switch {
 		case !to.ways.Allow(s.Technique):
 			not = append(not, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
-		case t.follow && s.Technique != t.winner.technique:
+		case t.Follow && s.Technique != t.Winner.Technique:
 		case barred:
 			not = append(not, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
 		default:
@@ -372,9 +382,9 @@ func (t *dialAttempt) eligible(to target) (worth []overlay.Step, not []string) {
 }
 
 // run races steps.
-func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner known) ([]entry, []outcome, int) {
-	entries := lineUp(steps, winner)
-	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
+func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.Known) ([]race.Entry, []race.Outcome[made], int) {
+	entries := race.LineUp(steps, winner)
+	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
 		return h.attempt(ctx, p, to, step)
 	})
 	return entries, got, won
@@ -405,7 +415,7 @@ func (to target) passedOver(taken overlay.Technique) (why []string) {
 // onOutcome returns the function to call when the process reports the result of its handshake: a
 // technique has succeeded when both ends have authenticated themselves, not when the network has
 // connected, because only the handshake shows that the connection carries data.
-func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took time.Duration) func(error) {
+func (h *Helper) onOutcome(t *race.Turn, to target, path overlay.Path, took time.Duration) func(error) {
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {
@@ -416,9 +426,9 @@ func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took ti
 			h.largeVanished(to, technique, err) // a dial with small packets shows whether the technique is to blame
 		case err != nil:
 			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
-			t.disproved(technique)
+			t.Disproved(technique)
 			h.report(to, technique, 0, err)
-		case technique != to.memory.winner.technique && to.ways.Techniques() != overlay.RelayOnly: // otherwise it is known already
+		case technique != to.memory.winner.Technique && to.ways.Techniques() != overlay.RelayOnly: // otherwise it is known already
 			h.report(to, technique, took, nil)
 		}
 	}
@@ -427,21 +437,21 @@ func (h *Helper) onOutcome(t *dialAttempt, to target, path overlay.Path, took ti
 // reportOutcomes reports to the directory which techniques failed in a race. It returns what
 // failed, the last error that says something about a path or else the first of all, and whether
 // anything was learned about the paths.
-func (h *Helper) reportOutcomes(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
+func (h *Helper) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[made], won int) (vain []string, last error, learnt bool) {
 	for _, o := range got {
-		step := entries[o.i].step
+		step := entries[o.Entry].Step
 		switch {
-		case o.i == won: // the process reports whether it is of use
-		case o.err != nil && !errors.Is(o.err, context.Canceled):
-			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
-			if isSkipped(o.err) {
+		case o.Entry == won: // the process reports whether it is of use
+		case o.Err != nil && !errors.Is(o.Err, context.Canceled):
+			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.Err))
+			if isSkipped(o.Err) {
 				if last == nil || !passing(last) { // another of them may be transient
-					last = o.err
+					last = o.Err
 				}
 				continue
 			}
-			last, learnt = o.err, true
-			h.report(to, step.Technique, 0, o.err)
+			last, learnt = o.Err, true
+			h.report(to, step.Technique, 0, o.Err)
 		}
 	}
 	return vain, last, learnt

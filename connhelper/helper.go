@@ -23,6 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
@@ -91,7 +92,7 @@ type Helper struct {
 	ctl       *control.Endpoint
 	home      frontalHolder
 	here      table
-	pathCache pathCache
+	paths     *race.Cache
 	sizes     sizes
 	crypt     *encryption
 	site      atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
@@ -120,7 +121,7 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), pathCache: newPathCache(), crypt: newEncryption(opts.Log, id.Site),
+		here: newTable(), home: newFrontalHolder(), paths: race.NewCache(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
 		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:    dialwindow.New(opts.Log),

@@ -1,4 +1,4 @@
-package connhelper
+package race
 
 import (
 	"context"
@@ -24,28 +24,28 @@ func steps(ts ...overlay.Technique) (s []overlay.Step) {
 func TestLineUp(t *testing.T) {
 	for _, tc := range []struct {
 		steps  []overlay.Step
-		winner known
+		winner Known
 		want   string
 	}{
-		{steps(overlay.Direct), known{}, "direct 0s"},
-		{steps(overlay.Direct, overlay.Relay), known{}, "direct 0s, relay 50ms"},
-		{steps(overlay.Relay), known{}, "relay 0s"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{},
+		{steps(overlay.Direct), Known{}, "direct 0s"},
+		{steps(overlay.Direct, overlay.Relay), Known{}, "direct 0s, relay 50ms"},
+		{steps(overlay.Relay), Known{}, "relay 0s"},
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), Known{},
 			"simultaneous-open 0s, traversing 100ms, hole-punching 200ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{technique: overlay.HolePunching},
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), Known{Technique: overlay.HolePunching},
 			"hole-punching 0s, simultaneous-open 0s, traversing 100ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 70 * time.Millisecond},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), Known{overlay.HolePunching, 70 * time.Millisecond},
 			"hole-punching 0s, simultaneous-open 0s, relay 140ms"},
-		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.SimultaneousOpen, 4 * time.Second},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), Known{overlay.SimultaneousOpen, 4 * time.Second},
 			"simultaneous-open 0s, hole-punching 400ms, relay 400ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
+		{steps(overlay.SimultaneousOpen, overlay.Relay), Known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
 	} {
 		got := ""
-		for i, e := range lineUp(tc.steps, tc.winner) {
+		for i, e := range LineUp(tc.steps, tc.winner) {
 			if i > 0 {
 				got += ", "
 			}
-			got += fmt.Sprintf("%v %v", e.step.Technique, e.start)
+			got += fmt.Sprintf("%v %v", e.Step.Technique, e.Start)
 		}
 		if got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
@@ -53,21 +53,26 @@ func TestLineUp(t *testing.T) {
 	}
 }
 
-// script is what an attempt does: end after a time, with or without success.
+// script is what an attempt does: end after a time, well or not.
 type script struct {
 	takes time.Duration
 	fails bool
 }
 
-// run races scripted attempts in virtual time and returns the winner, when it was known, and which
-// attempts were dropped.
+// dropper is a connection that notes that it was dropped.
+type dropper func()
+
+func (d dropper) Drop() { d() }
+
+// run races scripted attempts in virtual time and returns the winner, when it
+// was known, and which attempts were dropped.
 func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts map[overlay.Technique]script) (won overlay.Technique, after time.Duration, dropped []overlay.Technique, started map[overlay.Technique]time.Duration) {
 	started = map[overlay.Technique]time.Duration{}
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		begin := time.Now()
-		try := func(ctx context.Context, s overlay.Step) (made, error) {
+		try := func(ctx context.Context, s overlay.Step) (dropper, error) {
 			mu.Lock()
 			started[s.Technique] = time.Since(begin)
 			mu.Unlock()
@@ -75,22 +80,22 @@ func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts ma
 			select {
 			case <-time.After(sc.takes):
 			case <-ctx.Done():
-				return made{}, ctx.Err()
+				return dropper(nil), ctx.Err()
 			}
 			if sc.fails {
-				return made{}, errors.New("no")
+				return dropper(nil), errors.New("no")
 			}
-			return made{handed: func(*process, uint64, error) {
+			return dropper(func() {
 				mu.Lock()
 				defer mu.Unlock()
 				dropped = append(dropped, s.Technique)
-			}}, nil
+			}), nil
 		}
-		entries := lineUp(plan, known{technique: winner})
-		got, i := race(t.Context(), all.Go, entries, try)
+		entries := LineUp(plan, Known{Technique: winner})
+		got, i := Run(t.Context(), all.Go, entries, try)
 		after = time.Since(begin)
 		if i >= 0 {
-			won = entries[i].step.Technique
+			won = entries[i].Step.Technique
 		} else if len(got) != len(entries) {
 			t.Errorf("%d outcomes of %d failures", len(got), len(entries))
 		}
@@ -137,8 +142,9 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestRaceAlwaysEnds races random scripts: there is a winner exactly if one attempt can work, no
-// connection that was made is lost, and a ready relay waits no longer than patience.
+// TestRaceAlwaysEnds races random scripts: there is a winner exactly if one
+// attempt can work, nothing that was made is lost, and a relay that is ready
+// waits no longer than patience.
 func TestRaceAlwaysEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -186,9 +192,9 @@ func TestRaceIsCalledOff(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		begin := time.Now()
-		got, i := race(ctx, all.Go, lineUp(steps(overlay.Direct, overlay.Relay), known{}), func(ctx context.Context, _ overlay.Step) (made, error) {
+		got, i := Run(ctx, all.Go, LineUp(steps(overlay.Direct, overlay.Relay), Known{}), func(ctx context.Context, _ overlay.Step) (dropper, error) {
 			<-ctx.Done()
-			return made{}, ctx.Err()
+			return dropper(nil), ctx.Err()
 		})
 		if i != -1 || len(got) != 2 || time.Since(begin) != 70*time.Millisecond {
 			t.Errorf("winner %d, outcomes %v after %v", i, got, time.Since(begin))

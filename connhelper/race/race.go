@@ -1,4 +1,8 @@
-package connhelper
+// Package race decides in which order and at which times the techniques of a plan are tried, takes
+// the best connection that is ready in time, and makes the first of many links to a site find out
+// for the others. It does not know how a technique is carried out. What it remembers is in a Cache,
+// whose lock is its only one.
+package race
 
 import (
 	"context"
@@ -20,43 +24,43 @@ const (
 	most = 400 * time.Millisecond
 )
 
-// entry is one technique in a race.
-type entry struct {
-	step  overlay.Step
-	start time.Duration // after the start of the race, at the latest
+// Entry is one technique in a race.
+type Entry struct {
+	Step  overlay.Step
+	Start time.Duration // after the start of the race, at the latest
 }
 
-// lineUp returns when each step of a plan starts. The technique that last won between these sites,
+// LineUp returns when each step of a plan starts. The technique that last won between these sites,
 // if any, goes first, and the others follow only if it takes twice as long as it did: unnecessary
 // attempts cost other daemons something.
-func lineUp(steps []overlay.Step, winner known) []entry {
-	headStart := min(2*winner.took, most)
-	if winner.technique == overlay.Relay {
+func LineUp(steps []overlay.Step, winner Known) []Entry {
+	headStart := min(2*winner.Took, most)
+	if winner.Technique == overlay.Relay {
 		headStart = 0 // there may be a better one
 	}
 	var order []overlay.Step
 	for _, s := range steps {
-		if s.Technique == winner.technique {
+		if s.Technique == winner.Technique {
 			order = append([]overlay.Step{s}, order...)
 		} else {
 			order = append(order, s)
 		}
 	}
-	var entries []entry
+	var entries []Entry
 	next := time.Duration(0)
 	for i, s := range order {
 		switch {
 		case i == 0:
-			entries = append(entries, entry{s, 0})
+			entries = append(entries, Entry{s, 0})
 			next = max(stagger, headStart)
 		case s.Technique == steps[0].Technique:
 			// It is better than the last winner, which may have won by bad luck: it starts at the
 			// same time, or it would never win again.
-			entries = append(entries, entry{s, 0})
+			entries = append(entries, Entry{s, 0})
 		case s.Technique == overlay.Relay:
-			entries = append(entries, entry{s, max(relayStart, headStart)})
+			entries = append(entries, Entry{s, max(relayStart, headStart)})
 		default:
-			entries = append(entries, entry{s, next})
+			entries = append(entries, Entry{s, next})
 			next += stagger
 		}
 	}
@@ -75,10 +79,10 @@ const (
 
 // pick returns which entry to take now, or -1: the best ready one, if no better one is possible any
 // more or the race has lasted long enough. Earlier techniques of overlay.Techniques are better.
-func pick(entries []entry, at []standing, elapsed time.Duration) int {
+func pick(entries []Entry, at []standing, elapsed time.Duration) int {
 	best := -1
 	for i := range entries {
-		if at[i] == ready && (best < 0 || entries[i].step.Technique < entries[best].step.Technique) {
+		if at[i] == ready && (best < 0 || entries[i].Step.Technique < entries[best].Step.Technique) {
 			best = i
 		}
 	}
@@ -86,46 +90,49 @@ func pick(entries []entry, at []standing, elapsed time.Duration) int {
 		return best
 	}
 	for i := range entries {
-		if (at[i] == waiting || at[i] == running) && entries[i].step.Technique < entries[best].step.Technique {
+		if (at[i] == waiting || at[i] == running) && entries[i].Step.Technique < entries[best].Step.Technique {
 			return -1
 		}
 	}
 	return best
 }
 
-// outcome is the result of one entry of a race.
-type outcome struct {
-	i    int // entry
-	made made
-	err  error
-	took time.Duration // from the start of the race
+// Dropper is a connection that was made and can be dropped when another is taken.
+type Dropper interface{ Drop() }
+
+// Outcome is the result of one entry of a race.
+type Outcome[C Dropper] struct {
+	Entry int // its index
+	Conn  C   // if Err is nil
+	Err   error
+	Took  time.Duration // from the start of the race
 }
 
 // runner is one race under way. The goroutine in run owns it.
-type runner struct {
-	entries  []entry
+type runner[C Dropper] struct {
+	entries  []Entry
 	at       []standing
-	got      []outcome // of entries that are ready or failed
+	got      []Outcome[C] // of entries that are ready or failed
 	begin    time.Time
-	arrivals chan outcome // buffered for all: senders never block
+	arrivals chan Outcome[C] // buffered for all: senders never block
 	start    func(i int)
 }
 
-// race runs the entries by try until one is taken, and cancels the others: their contexts end, and
+// Run runs the entries by try until one is taken, and cancels the others: their contexts end, and
 // connections that they still make are dropped. Attempts are started by spawn and may outlast the
-// race; the caller waits for them. race returns the outcomes of those that ended by themselves and
+// race; the caller waits for them. Run returns the outcomes of those that ended by themselves and
 // the index of the winner among the entries, or -1.
-func race(ctx context.Context, spawn func(func()), entries []entry, try func(context.Context, overlay.Step) (made, error)) (got []outcome, winner int) {
+func Run[C Dropper](ctx context.Context, spawn func(func()), entries []Entry, try func(context.Context, overlay.Step) (C, error)) (got []Outcome[C], winner int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &runner{
-		entries: entries, at: make([]standing, len(entries)), begin: time.Now(), arrivals: make(chan outcome, len(entries)),
+	r := &runner[C]{
+		entries: entries, at: make([]standing, len(entries)), begin: time.Now(), arrivals: make(chan Outcome[C], len(entries)),
 	}
 	r.start = func(i int) {
 		r.at[i] = running
 		spawn(func() {
-			m, err := try(ctx, entries[i].step)
-			r.arrivals <- outcome{i, m, err, time.Since(r.begin)}
+			c, err := try(ctx, entries[i].Step)
+			r.arrivals <- Outcome[C]{i, c, err, time.Since(r.begin)}
 		})
 	}
 	winner = r.run(ctx)
@@ -135,7 +142,7 @@ func race(ctx context.Context, spawn func(func()), entries []entry, try func(con
 }
 
 // run returns the winner, or -1 when all have failed.
-func (r *runner) run(ctx context.Context) int {
+func (r *runner[C]) run(ctx context.Context) int {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -152,9 +159,9 @@ func (r *runner) run(ctx context.Context) int {
 		timer.Reset(r.sleep(elapsed))
 		select {
 		case o := <-r.arrivals:
-			r.at[o.i] = ready
-			if o.err != nil {
-				r.at[o.i] = failed
+			r.at[o.Entry] = ready
+			if o.Err != nil {
+				r.at[o.Entry] = failed
 			}
 			r.got = append(r.got, o)
 		case <-timer.C:
@@ -163,15 +170,15 @@ func (r *runner) run(ctx context.Context) int {
 }
 
 // launch starts the entries that are due; if nothing runs then, the next one.
-func (r *runner) launch(elapsed time.Duration) {
+func (r *runner[C]) launch(elapsed time.Duration) {
 	next := -1
 	for i, e := range r.entries {
 		if r.at[i] != waiting {
 			continue
 		}
-		if e.start <= elapsed {
+		if e.Start <= elapsed {
 			r.start(i)
-		} else if next < 0 || e.start < r.entries[next].start {
+		} else if next < 0 || e.Start < r.entries[next].Start {
 			next = i
 		}
 	}
@@ -180,7 +187,7 @@ func (r *runner) launch(elapsed time.Duration) {
 	}
 }
 
-func (r *runner) busy() bool {
+func (r *runner[C]) busy() bool {
 	for _, s := range r.at {
 		if s == running || s == ready {
 			return true
@@ -190,30 +197,30 @@ func (r *runner) busy() bool {
 }
 
 // sleep returns how long nothing is due unless an attempt ends.
-func (r *runner) sleep(elapsed time.Duration) time.Duration {
+func (r *runner[C]) sleep(elapsed time.Duration) time.Duration {
 	d := time.Hour
 	if elapsed < patience {
 		d = patience - elapsed
 	}
 	for i, e := range r.entries {
 		if r.at[i] == waiting {
-			d = min(d, max(e.start-elapsed, 0))
+			d = min(d, max(e.Start-elapsed, 0))
 		}
 	}
 	return d
 }
 
 // clear waits for the attempts that still run and drops unwanted connections.
-func (r *runner) clear(winner int) {
+func (r *runner[C]) clear(winner int) {
 	for _, o := range r.got {
-		if o.err == nil && o.i != winner {
-			o.made.drop()
+		if o.Err == nil && o.Entry != winner {
+			o.Conn.Drop()
 		}
 	}
 	for _, s := range r.at {
 		if s == running {
-			if o := <-r.arrivals; o.err == nil {
-				o.made.drop()
+			if o := <-r.arrivals; o.Err == nil {
+				o.Conn.Drop()
 			}
 		}
 	}

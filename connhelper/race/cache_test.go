@@ -1,0 +1,151 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// asked is what a link that asks for its turn says of itself.
+type asked struct {
+	digest uint64
+	told   Known
+}
+
+func site(digest uint64, winner overlay.Technique) asked {
+	return asked{digest: digest, told: Known{Technique: winner}}
+}
+
+// enter takes a turn that comes.
+func enter(t *testing.T, l *Cache, to asked) *Turn {
+	t.Helper()
+	turn, err := l.Enter(t.Context(), "siteb", to.digest, to.told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// TestLeads: of a hundred links one finds out, and the others follow, a few at a
+// time.
+func TestLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewCache()
+		var explorers, followers, making, most atomic.Int32
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				turn := enter(t, l, site(1, 0))
+				if n := making.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				if turn.Winner.Technique == 0 {
+					explorers.Add(1)
+					time.Sleep(300 * time.Millisecond) // the race
+				} else if followers.Add(1); turn.Winner.Technique != overlay.HolePunching {
+					t.Errorf("follows %v", turn.Winner.Technique)
+				} else {
+					time.Sleep(100 * time.Millisecond)
+				}
+				making.Add(-1)
+				turn.Finish(Known{Technique: overlay.HolePunching})
+			})
+		}
+		all.Wait()
+		if explorers.Load() != 1 || followers.Load() != 99 || most.Load() > maxMaking {
+			t.Errorf("%d explored, %d followed, %d at a time", explorers.Load(), followers.Load(), most.Load())
+		}
+
+		// Later, the winner is old; under another plan, it never was one.
+		time.Sleep(leadLife)
+		turn := enter(t, l, site(1, 0))
+		if turn.Winner.Technique != 0 {
+			t.Errorf("follows %v after %v", turn.Winner.Technique, leadLife)
+		}
+		turn.Finish(Known{Technique: overlay.HolePunching})
+		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
+			t.Errorf("follows %v of another plan", turn.Winner.Technique)
+		}
+		turn.Finish(Known{})
+		// What the frontal remembers needs no race; what fails is forgotten.
+		if turn = enter(t, l, site(2, overlay.Traversing)); turn.Winner.Technique != overlay.Traversing || turn.Follow {
+			t.Errorf("%+v, the frontal said traversing", turn)
+		}
+		turn.Finish(Known{})
+		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
+			t.Errorf("follows %v, which failed", turn.Winner.Technique)
+		}
+		turn.Finish(Known{})
+		// Who fails for other reasons than the way leaves it as known as it was.
+		turn = enter(t, l, site(2, overlay.Traversing))
+		turn.Finish(Known{Technique: overlay.Traversing})
+		enter(t, l, site(2, 0)).Leave()
+		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != overlay.Traversing {
+			t.Errorf("follows %v, nothing was said against traversing", turn.Winner.Technique)
+		}
+		turn.Leave()
+	})
+}
+
+// TestRelaysAreFollowed: where only a relay is known to work, one link at a time
+// looks for something better, and what the others find is no news.
+func TestRelaysAreFollowed(t *testing.T) {
+	l := NewCache()
+	first := enter(t, l, site(1, overlay.Relay))
+	second := enter(t, l, site(1, overlay.Relay))
+	if first.Follow || !second.Follow {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	first.Finish(Known{Technique: overlay.SimultaneousOpen})
+	second.Finish(Known{Technique: overlay.Relay})
+	third := enter(t, l, site(1, overlay.Relay))
+	if third.Winner.Technique != overlay.SimultaneousOpen || third.Follow {
+		t.Errorf("%+v", third)
+	}
+	third.Finish(Known{Technique: overlay.Relay})
+	fourth := enter(t, l, site(1, 0))
+	if fourth.Winner.Technique != overlay.Relay || fourth.Follow {
+		t.Errorf("%+v, with nobody looking for something better", fourth)
+	}
+	fourth.Finish(Known{})
+}
+
+// TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
+// links that do not get their turn say so.
+func TestLeadsDoNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewCache()
+		turns := []*Turn{enter(t, l, site(1, 0))}
+		begin := time.Now()
+		turns = append(turns, enter(t, l, site(1, 0)))
+		if took := time.Since(begin); turns[1].Winner.Technique != 0 || took != leadWait {
+			t.Errorf("winner %v after %v", turns[1].Winner.Technique, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		third, err := l.Enter(ctx, "siteb", 1, Known{})
+		if took := time.Since(begin); err != nil || took != leadWait+time.Millisecond {
+			t.Errorf("waited %v, %v", took, err)
+		}
+		turns = append(turns, third)
+		for len(turns) < maxMaking {
+			turns = append(turns, enter(t, l, site(1, 0)))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := l.Enter(ctx, "siteb", 1, Known{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 links to siteb are being made") {
+			t.Errorf("one too many: %v", err)
+		}
+		for _, turn := range turns {
+			turn.Finish(Known{})
+		}
+		enter(t, l, site(1, 0)).Finish(Known{})
+	})
+}
