@@ -23,6 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/connhelper/packetsize"
 	"github.com/isthmus-grid/isthmus/connhelper/race"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -93,7 +94,7 @@ type Helper struct {
 	home      frontalHolder
 	here      table
 	paths     *race.Cache
-	sizes     sizes
+	sizes     packetsize.Memory
 	crypt     *encryption
 	site      atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
 	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for

@@ -21,7 +21,8 @@ var rooms = map[string][]string{
 	"frontal/outcomes":  nil,
 	"frontal/ledger":    nil,
 
-	"connhelper/race": nil,
+	"connhelper/packetsize": nil,
+	"connhelper/race":       nil,
 }
 
 // composed are the packages whose rooms the table has.
