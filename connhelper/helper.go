@@ -109,7 +109,7 @@ type Helper struct {
 	calls     chan struct{}             // one token for each pending call of callBriefly
 	seq       atomic.Uint64             // numbers carriers
 	dials     dials                     // counters for metrics
-	ownLinks  atomic.Int64              // accounts.open of all processes
+	ownLinks  atomic.Int64              // open links in the accounts of all processes
 	kept      reserves
 	reserving chan struct{} // one token for each reserve that is being requested
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/connhelper/traffic"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
@@ -35,7 +36,7 @@ type process struct {
 	missed     []*wire.LocalDead       // ranks of its job that had died before it registered
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
 	left       atomic.Bool             // it announced that it leaves: the end of its socket is no death
-	accounts   accounts                // of its links; owned by its reader
+	account    traffic.Account         // of its links; owned by its reader, then by the code that handles its end
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // cancels requests in progress, of any kind

@@ -14,16 +14,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-func traffic(link byte, sent uint64, over bool) *wire.LocalTraffic {
+func said(link byte, sent uint64, over bool) *wire.LocalTraffic {
 	return &wire.LocalTraffic{Traffic: overlay.Traffic{
 		Link: [16]byte{link}, Rank: uint32(link), Peer: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.HolePunching,
 		Sent: sent, Received: 3, Lasted: time.Second, Over: over,
 	}}
 }
 
-// Processes' reports of what their links have moved are in the helper's audit log and sent to the
-// frontal while it still knows the process; for one that was killed, at least its last report
-// counts.
+// What processes say that their links have moved is in the helper's audit log and
+// told to the frontal while it still knows the process; what one did not say
+// because it was killed is at least what it had said.
 func TestTrafficIsAudited(t *testing.T) {
 	f := newFakeFrontal(t, open)
 	folder := t.TempDir()
@@ -36,13 +36,13 @@ func TestTrafficIsAudited(t *testing.T) {
 	socket, stop := f.helper("a1")
 	key := newKey(t)
 	leaves, killed := join(t, socket, key, 0), join(t, socket, key, 9)
-	leaves.send(traffic(1, 0, false))
-	leaves.send(traffic(1, 2e12, true))
-	leaves.send(traffic(2, 7, true))
+	leaves.send(said(1, 0, false))
+	leaves.send(said(1, 2e12, true))
+	leaves.send(said(2, 7, true))
 	leaves.send(&wire.LocalLeave{})
 	leaves.conn.Close()
-	killed.send(traffic(3, 50, false))
-	killed.send(traffic(3, 60, false))
+	killed.send(said(3, 50, false))
+	killed.send(said(3, 60, false))
 	until(t, "the helper knows of one link", func() bool { return f.last.ownLinks.Load() == 1 })
 	killed.conn.Close()
 	until(t, "both were withdrawn", func() bool {
@@ -96,10 +96,10 @@ func TestTrafficOfAProcessThatComesAgain(t *testing.T) {
 	socket, _ := f.helper("a1")
 	key := newKey(t)
 	first := join(t, socket, key, 0)
-	first.send(traffic(1, 10, false))
+	first.send(said(1, 10, false))
 	again := join(t, socket, key, 0)
-	again.send(traffic(1, 10, false))
-	again.send(traffic(1, 30, true))
+	again.send(said(1, 10, false))
+	again.send(said(1, 30, true))
 	again.conn.Close()
 	until(t, "it was withdrawn", func() bool {
 		f.mu.Lock()
@@ -111,61 +111,7 @@ func TestTrafficOfAProcessThatComesAgain(t *testing.T) {
 	}
 }
 
-// A process that sends ever more reports does not fill the log or the memory: the excess is summed
-// up.
-func TestAccountsAreBounded(t *testing.T) {
-	var a accounts
-	now := time.Unix(1e9, 0)
-	id := func(i int) [16]byte { return [16]byte{byte(i), byte(i >> 8), byte(i >> 16)} }
-	for i := range maxOpenLinks + 5 {
-		a.take(overlay.Traffic{Link: id(i)}, now)
-	}
-	if len(a.open) != maxOpenLinks {
-		t.Errorf("%d open links", len(a.open))
-	}
-	written := 0
-	ends := func(n int) {
-		for i := range n {
-			if _, write := a.take(overlay.Traffic{Link: id(1<<20 + i), Sent: 2, Over: true}, now); write {
-				written++
-			}
-			a.passable(now, false)
-		}
-	}
-	ends(maxEnded + 100)
-	if written != maxEnded || a.surplus != (surplus{100, 200, 0}) || len(a.ended) >= maxPassed {
-		t.Errorf("%d written, %d kept, %+v", written, len(a.ended), a.surplus)
-	}
-	now = now.Add(time.Second)
-	ends(endsPerSec)
-	if written != maxEnded+endsPerSec {
-		t.Errorf("a second later %d were written", written)
-	}
-	now = now.Add(-time.Hour) // a clock may be set
-	ends(1)
-	if a.room < 0 || a.surplus.links != 101 {
-		t.Errorf("%v, %+v", a.room, a.surplus)
-	}
-}
-
-// A few ends wait for others, but not for long.
-func TestEndsWaitForOthers(t *testing.T) {
-	var a accounts
-	now := time.Unix(1e9, 0)
-	a.take(overlay.Traffic{Over: true}, now)
-	if got := a.passable(now, false); got != nil {
-		t.Errorf("at once: %v", got)
-	}
-	if got := a.passable(now.Add(passAfter), false); len(got) != 1 {
-		t.Errorf("later: %v", got)
-	}
-	a.take(overlay.Traffic{Over: true}, now)
-	if got := a.passable(now, true); len(got) != 1 || len(a.passable(now, true)) != 0 {
-		t.Errorf("when it leaves: %v", got)
-	}
-}
-
-// until waits for a condition.
+// until waits for something to happen.
 func until(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

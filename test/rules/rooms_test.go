@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 
 	"connhelper/packetsize": nil,
 	"connhelper/race":       nil,
+	"connhelper/traffic":    nil,
 }
 
 // composed are the packages whose rooms the table has.
