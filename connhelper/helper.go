@@ -25,6 +25,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/connhelper/packetsize"
 	"github.com/isthmus-grid/isthmus/connhelper/race"
+	"github.com/isthmus-grid/isthmus/connhelper/reserve"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
@@ -110,7 +111,7 @@ type Helper struct {
 	seq       atomic.Uint64             // numbers carriers
 	dials     dials                     // counters for metrics
 	ownLinks  atomic.Int64              // open links in the accounts of all processes
-	kept      reserves
+	kept      reserve.Table[*process]
 	reserving chan struct{} // one token for each reserve that is being requested
 }
 

@@ -80,9 +80,9 @@ func (h *Helper) readMetrics(w metrics.Writer) {
 	w.Put(metricProcesses, float64(processes))
 	w.Put(metricJobs, float64(jobs))
 	w.Put(metricDirect, float64(h.ownLinks.Load()))
-	w.Put(metricReserves, float64(h.kept.held(time.Now())))
-	w.Put(metricReserved, float64(h.kept.got.Load()), "kept")
-	w.Put(metricReserved, float64(h.kept.used.Load()), "dialled")
+	w.Put(metricReserves, float64(h.kept.Held(time.Now())))
+	w.Put(metricReserved, float64(h.kept.Got.Load()), "kept")
+	w.Put(metricReserved, float64(h.kept.Used.Load()), "dialled")
 	d := &h.dials
 	for _, t := range append([]overlay.Technique{0}, overlay.Techniques()...) {
 		name := t.String()

@@ -174,7 +174,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	}
 	defer func() {
 		was := h.here.remove(p)
-		h.kept.forget(p)
+		h.kept.Forget(p)
 		if ctx.Err() != nil {
 			return
 		}

@@ -57,9 +57,9 @@ func (f *fakeFrontal) life(rank uint32) overlay.Generation {
 // keeps waits until a helper has n relays in reserve.
 func keeps(t *testing.T, h *Helper, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); h.kept.held(time.Now()) != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); h.kept.Held(time.Now()) != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%v keeps %d relays in reserve, want %d", h.node, h.kept.held(time.Now()), n)
+			t.Fatalf("%v keeps %d relays in reserve, want %d", h.node, h.kept.Held(time.Now()), n)
 		}
 	}
 }
@@ -139,66 +139,12 @@ func TestNoReserveFromWhoHasNone(t *testing.T) {
 	r0.failedBy(1, overlay.Reserved, time.Second)
 	r0.conn.Close()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		h1.kept.mu.Lock()
-		n := h1.kept.order.Len()
-		h1.kept.mu.Unlock()
+		n := h1.kept.Len()
 		if n == 0 {
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%d are remembered of a process that has left", n)
 		}
-	}
-}
-
-// TestReserves: what is kept, for how long, and how much of it.
-func TestReserves(t *testing.T) {
-	now := time.Now()
-	var r reserves
-	p, q := new(process), new(process)
-	full := func() *reserved {
-		return (&reserved{relay: &controlpb.Assignment{Proxy: "p1"}, life: 7}).expiring(600_000, now)
-	}
-	if !r.wants(p, 1, 7, now) || r.wants(p, 1, 7, now.Add(reserveRetry/2)) || !r.wants(p, 1, 7, now.Add(reserveRetry)) {
-		t.Error("one that is being got is wanted when it takes too long, and not before")
-	}
-	if r.take(p, 1, now) != nil || r.held(now) != 0 {
-		t.Error("one that is being got was taken")
-	}
-	r.failed(p, 1, overlay.ErrForbidden, now)
-	if r.wants(p, 1, 7, now.Add(reserveRest-time.Second)) || !r.wants(p, 1, 7, now.Add(reserveRest)) {
-		t.Error("one that is refused is wanted after a while, and not before")
-	}
-	r.keep(p, 1, full())
-	r.keep(q, 1, full())
-	if r.wants(p, 1, 7, now.Add(6*time.Minute)) || !r.wants(p, 1, 7, now.Add(8*time.Minute)) || !r.wants(p, 1, 8, now) {
-		t.Error("one that is kept is wanted some minutes before its end, or for another life")
-	}
-	r.keep(p, 1, full())
-	if r.take(p, 1, now) == nil || r.take(p, 1, now) != nil {
-		t.Error("one is taken once")
-	}
-	r.keep(p, 1, full())
-	if r.take(p, 1, now.Add(10*time.Minute)) != nil {
-		t.Error("one was taken after its end")
-	}
-	if r.held(now) != 1 {
-		t.Errorf("%d are held of another process", r.held(now))
-	}
-	for i := range uint32(maxReservesEach + 2) {
-		r.keep(p, i, full())
-	}
-	if r.take(p, 1, now) != nil || r.take(p, 2, now) == nil || r.take(q, 1, now) == nil {
-		t.Error("the oldest of the process goes, and nobody else's")
-	}
-	for i := range uint32(maxReserves) {
-		r.keep(&process{}, i, full())
-	}
-	if n := r.held(now); n != maxReserves {
-		t.Errorf("%d are held", n)
-	}
-	r.forget(p)
-	if n := r.held(now); n != maxReserves || r.order.Len() != maxReserves {
-		t.Errorf("%d are held, %d counted, after those of a process had gone as the oldest", n, r.order.Len())
 	}
 }

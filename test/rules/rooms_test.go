@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 
 	"connhelper/packetsize": nil,
 	"connhelper/race":       nil,
+	"connhelper/reserve":    nil,
 	"connhelper/traffic":    nil,
 }
 
