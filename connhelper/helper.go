@@ -1,12 +1,3 @@
-// Package connhelper is the daemon on every node that connects the node's processes to those of
-// other nodes. A process requests a connection to another process over a Unix socket; the helper
-// asks its frontal for a plan, carries out the techniques, and hands the connected socket to the
-// process. After that no helper is on the data path, and a helper that dies takes no connection
-// with it.
-//
-// The package decides nothing about techniques (the broker does), knows nothing about what
-// processes send each other, and never reads past the first frame of a connection. Its state is the
-// table of the node's processes, kept in memory and rebuilt by their clients after a restart.
 package connhelper
 
 import (
