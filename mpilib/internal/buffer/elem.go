@@ -16,15 +16,21 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// elemSizes caches the verdict on every type seen but numbers: its size, or an error.
+// elemSizes caches what judge found of every type but those that Size names: its size, or an error.
 var elemSizes sync.Map // reflect.Type -> int or error
 
-// Size returns the size of a T in bytes, at least 1.
+// Size returns the size of a T in bytes, at least 1. It is asked for each message, so
+// the types that most messages are of are told by one comparison, without reflection.
 func Size[T any]() (int, error) {
-	t := reflect.TypeFor[T]()
-	if k := t.Kind(); reflect.Bool <= k && k <= reflect.Complex128 && k != reflect.Uintptr {
+	switch any((*T)(nil)).(type) {
+	case *byte, *int, *float64, *float32, *int64, *int32, *uint64, *uint32,
+		*int8, *int16, *uint16, *uint, *bool, *complex64, *complex128:
 		return int(unsafe.Sizeof(*new(T))), nil
 	}
+	return sizeOf(reflect.TypeFor[T]())
+}
+
+func sizeOf(t reflect.Type) (int, error) {
 	v, ok := elemSizes.Load(t)
 	if !ok {
 		v = judge(t)

@@ -109,13 +109,26 @@ func (c *Core) Everyone() *group.Group {
 // Usable says why nothing can be done with c, or returns nil.
 func (c *Core) Usable() error {
 	if c.Freed.Load() {
-		return fmt.Errorf("%w; make it last longer, or Dup it for whom outlives it", mpi.ErrFreed)
+		return freed()
 	}
 	return nil
 }
 
-// CheckSend says why nothing can be sent to rank dst with a tag, or returns nil.
+func freed() error {
+	return fmt.Errorf("%w; make it last longer, or Dup it for whom outlives it", mpi.ErrFreed)
+}
+
+// CheckSend says why nothing can be sent to rank dst with a tag, or returns nil. It and
+// CheckRecv are called for each message: they decide the usual case without a further call,
+// and checkSend and checkRecv know all cases.
 func (c *Core) CheckSend(dst, tag int) error {
+	if uint(dst) < uint(c.Peers.Size()) && uint(tag) <= mpi.MaxTag && !c.Freed.Load() {
+		return nil
+	}
+	return c.checkSend(dst, tag)
+}
+
+func (c *Core) checkSend(dst, tag int) error {
 	if err := c.Usable(); err != nil {
 		return err
 	}
@@ -136,6 +149,13 @@ func CheckTag(tag int) error {
 // CheckRecv says why nothing can be received from rank src with a tag, which may be
 // wildcards, or returns nil.
 func (c *Core) CheckRecv(src, tag int) error {
+	if uint(src) < uint(c.Peers.Size()) && uint(tag) <= mpi.MaxTag && !c.Freed.Load() {
+		return nil // no wildcard, so no hint speaks of it
+	}
+	return c.checkRecv(src, tag)
+}
+
+func (c *Core) checkRecv(src, tag int) error {
 	if err := c.checkAsserted(src, tag); err != nil {
 		return err
 	}
@@ -145,5 +165,5 @@ func (c *Core) CheckRecv(src, tag int) error {
 	if tag == mpi.AnyTag {
 		tag = 0
 	}
-	return c.CheckSend(src, tag)
+	return c.checkSend(src, tag)
 }
