@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -43,6 +45,52 @@ func TestPathThatCarriesNoHandshake(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSlowDial: dials that take all of their time leave the handshake time of its own, and nothing is
+// reported against the path.
+func TestSlowDial(t *testing.T) {
+	r := newRoads(t)
+	slow := new(atomic.Bool)
+	a, b := couple(t, r, 0, func(_ uint32, c overlay.Connector) overlay.Connector { return lateDials{c, slow} })
+	slow.Store(true)
+	r.cut()
+	pump(t, a, b, 1<<20)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err, told := r.outcomes[overlay.Direct]; !told || err != nil {
+		t.Errorf("reported of the path: %v, %v", told, err)
+	}
+}
+
+// lateDials is a connector whose dials, once slow is set, connect at their deadline, to a peer that
+// is a round trip away.
+type lateDials struct {
+	overlay.Connector
+	slow *atomic.Bool
+}
+
+func (l lateDials) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	if _, bounded := ctx.Deadline(); l.slow.Load() && bounded {
+		<-ctx.Done()
+		c, err := l.Connector.Dial(ctx, peer, ways)
+		if err == nil {
+			c.Conn = &farConn{Conn: c.Conn}
+		}
+		return c, err
+	}
+	return l.Connector.Dial(ctx, peer, ways)
+}
+
+// farConn is a connection on which the first bytes take a round trip to arrive.
+type farConn struct {
+	net.Conn
+	once sync.Once
+}
+
+func (f *farConn) Read(b []byte) (int, error) {
+	f.once.Do(func() { <-time.After(100 * time.Millisecond) })
+	return f.Conn.Read(b)
 }
 
 // TestProofIsLost: the dialler takes its carrier for the link when it has sent its proof. If that

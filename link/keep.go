@@ -30,6 +30,10 @@ const (
 	// firstDial bounds the dials until the peer is known to be alive: a dial waits for a process
 	// that has ended as it does for one that has not started.
 	firstDial = 2 * time.Second
+	// leastHandshake is how long the handshake on a further carrier may take at least, however long
+	// its dial took: with less, a path of a long round trip would seem to drop packets. It is one
+	// round trip.
+	leastHandshake = 2 * time.Second
 	// absent is how long a peer may be unknown to the directory before it counts as ended: after a
 	// restart of a helper or frontal, processes are registered again within a few seconds.
 	absent = 5 * time.Second
@@ -306,15 +310,19 @@ func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// dial adds one more carrier to the link.
+// dial adds one more carrier to the link. The dial takes at most bound, and the handshake what is
+// left of it, but leastHandshake if that is longer.
 func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	end := time.Now().Add(bound)
+	dial, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	l := k.link
-	c, err := k.mesh.cfg.Connector.Dial(ctx, l.Peer, ways)
+	c, err := k.mesh.cfg.Connector.Dial(dial, l.Peer, ways)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel = context.WithTimeout(ctx, max(time.Until(end), leastHandshake))
+	defer cancel()
 	dialled := c
 	// The dialler's proof may have been lost with the first carrier; the peer then has no such link
 	// yet, and makes it of this carrier.
