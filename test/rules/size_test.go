@@ -1,0 +1,168 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// What a package and a type may have at most. Lines count all files but tests and generated ones.
+const (
+	maxLines   = 6000
+	maxMethods = 60
+	maxFields  = 30
+)
+
+// larger are the packages and types that may have more, with how much, and why they are not
+// split. A number here only ever falls: lower it when something moves out.
+var larger = map[string]struct {
+	most int
+	why  string
+}{
+	"mpilib lines":                          {7040, "MPI's calls are one package to a program; what is below them is in mpilib/internal"},
+	"mpilib.Comm methods":                   {169, "the standard gives a communicator that many calls"},
+	"mpilib/internal/engine.peer methods":   {102, "one lock guards all that two processes owe each other; its fields are seven parts, each with one file"},
+	"mpilib/internal/engine.Engine methods": {89, "one lock and the calls under it"},
+	"mpilib/internal/engine.Engine fields":  {31, "one lock and what it guards"},
+	"connhelper.Helper methods":             {101, "a helper serves four kinds of callers (processes, frontal, peers, gates), each with its calls in one file"},
+	"link/stream.Stream methods":            {77, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
+	"link/stream.Stream fields":             {38, "one lock guards a stream and all its carriers; the decisions are in link/resume"},
+	"link/stream.Carrier fields":            {46, "what was measured of a carrier is judged in one place"},
+	"collectives.plan methods":              {71, "one method builds one schedule"},
+	"launch/gate.booking fields":            {41, "a booking is what a submitter asked for, as it was asked"},
+	"frontal/gateway.Gateway fields":        {33, "its counters are fields"},
+	"lab/faults.Cell fields":                {32, "one line of `isthmus-lab break --json`"},
+}
+
+// size is what one package has.
+type size struct {
+	lines           int
+	methods, fields map[string]int
+}
+
+// sizeOf counts what the package in a folder of the tree has.
+func sizeOf(dir string) (size, error) {
+	s := size{methods: map[string]int{}, fields: map[string]int{}}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return s, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return s, err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return s, err
+		}
+		if strings.HasSuffix(file, "_test.go") || ast.IsGenerated(f) {
+			continue
+		}
+		s.lines += bytes.Count(text, []byte("\n"))
+		for _, d := range f.Decls {
+			s.count(d)
+		}
+	}
+	return s, nil
+}
+
+func (s *size) count(d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			s.methods[baseName(d.Recv.List[0].Type)]++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			t, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			if body, ok := t.Type.(*ast.StructType); ok {
+				for _, f := range body.Fields.List {
+					s.fields[t.Name.Name] += max(1, len(f.Names))
+				}
+			}
+		}
+	}
+}
+
+// baseName is the name of a receiver's type without its pointer and its parameters.
+func baseName(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return baseName(t.X)
+	case *ast.IndexExpr:
+		return baseName(t.X)
+	case *ast.IndexListExpr:
+		return baseName(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+// tooLarge lists what a package has more of than it may. It deletes from unused the exceptions
+// that are needed.
+func (s size) tooLarge(folder string, unused map[string]bool) (all []string) {
+	check := func(what string, n, limit int) {
+		if n <= limit {
+			return
+		}
+		delete(unused, what)
+		if e := larger[what]; n > e.most {
+			all = append(all, fmt.Sprintf("%s: %d, at most %d: split it, or say in test/rules why not", what, n, max(limit, e.most)))
+		}
+	}
+	check(folder+" lines", s.lines, maxLines)
+	for t, n := range s.methods {
+		check(folder+"."+t+" methods", n, maxMethods)
+	}
+	for t, n := range s.fields {
+		check(folder+"."+t+" fields", n, maxFields)
+	}
+	return all
+}
+
+// No package and no type grows beyond what one can read, but for those that say why.
+func TestSizes(t *testing.T) {
+	unused := map[string]bool{}
+	for what := range larger {
+		unused[what] = true
+	}
+	for folder := range packages(t) {
+		s, err := sizeOf(filepath.Join(labtest.Root, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, complaint := range s.tooLarge(folder, unused) {
+			t.Error(complaint)
+		}
+	}
+	for what := range unused {
+		t.Errorf("%s: no exception is needed any more; remove it", what)
+	}
+}
+
+// The rules must be able to complain.
+func TestSizeRulesComplain(t *testing.T) {
+	s := size{lines: maxLines + 1, methods: map[string]int{"T": maxMethods, "U": maxMethods + 1}, fields: map[string]int{"T": maxFields + 1}}
+	got := strings.Join(s.tooLarge("x/y", map[string]bool{}), "\n")
+	for _, want := range []string{"x/y lines: 6001, at most 6000", "x/y.U methods: 61, at most 60", "x/y.T fields: 31, at most 30"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("complaints %q lack %q", got, want)
+		}
+	}
+	if strings.Contains(got, "x/y.T methods") {
+		t.Errorf("%q complains of what is allowed", got)
+	}
+}
