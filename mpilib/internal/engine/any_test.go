@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -23,7 +24,7 @@ func TestWaitAnyLooksAfterOne(t *testing.T) {
 		mine, peer := sockets(t)
 		t.Cleanup(func() { peer.Close() })
 		e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: uint32(rank)}})
-		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
 		peers[rank] = peer
 	}
 	for round := range 20 {

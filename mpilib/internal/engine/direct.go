@@ -33,10 +33,10 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	p := e.peers[src]
-	if !p.shm.open || p.failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.unwanted(ctxID) {
+	if !p.shm.open || p.proto.Failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.core.Unwanted(ctxID) {
 		return got, false
 	}
-	table, rx := &e.contextOf(ctxID).table, p.shm.rx
+	table, rx := e.core.Table(ctxID), p.shm.rx
 	if !waits && !rx.Ready() || table.Peek(int32(src), int32(tag)) != nil {
 		return got, false
 	}
@@ -79,23 +79,22 @@ func (alreadyMet) changed() <-chan struct{} { return nil }
 func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool) {
 	rx := p.shm.rx
 	head, payload, ok, err := rx.Next()
-	if !ok || err != nil || p.failed != nil { // who sweeps will find it again
+	if !ok || err != nil || p.proto.Failed != nil { // who sweeps will find it again
 		return got, false
 	}
 	context, sent, length, ok := wire.PlainMessage(head)
-	if !ok || context != ctxID || tag != AnyTag && int(sent) != tag || length != uint64(len(payload)) || len(payload) > len(b) || p.e.unwanted(ctxID) {
+	if !ok || context != ctxID || tag != AnyTag && int(sent) != tag || length != uint64(len(payload)) || len(payload) > len(b) || p.e.core.Unwanted(ctxID) {
 		return got, false
 	}
-	if t := &p.e.contextOf(ctxID).table; !t.Empty() && (t.Awaited(int32(p.rank), int32(sent)) || t.Peek(int32(p.rank), int32(sent)) != nil) {
+	if t := p.e.core.Table(ctxID); !t.Empty() && (t.Awaited(int32(p.rank), int32(sent)) || t.Peek(int32(p.rank), int32(sent)) != nil) {
 		return got, false // others come first
 	}
 	copy(b, payload)
 	if rx.Done() {
 		p.shm.bellDue = true
 	}
-	p.stats.MessagesReceived++
-	p.stats.BytesReceived += length
-	p.owe(len(payload) + messageCost)
+	p.proto.Direct(len(payload))
+	p.e.carryOut()
 	if p.shm.bellDue || p.out.any() {
 		p.dispatch(false)
 	}

@@ -201,8 +201,8 @@ func TestEarlyMessagesStayInTheRing(t *testing.T) {
 		return n
 	}
 	p := e.peers[0]
-	if !p.receive(satisfied(true)) || first.state != complete || kept() != 0 {
-		t.Errorf("with all that is wanted: state %d, %d messages were kept", first.state, kept())
+	if !p.receive(satisfied(true)) || first.State != complete || kept() != 0 {
+		t.Errorf("with all that is wanted: state %d, %d messages were kept", first.State, kept())
 	}
 	if !p.receive(satisfied(false)) || kept() != 2 {
 		t.Errorf("with something wanted: %d messages were kept", kept())

@@ -3,27 +3,26 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
 // The wildcards of a receive or a probe.
 const (
-	AnySource = int(match.AnySource)
-	AnyTag    = int(match.AnyTag)
+	AnySource = protocol.AnySource
+	AnyTag    = protocol.AnyTag
 )
 
 var (
 	// ErrTruncate fails a receive whose message is longer than its buffer.
-	ErrTruncate = errors.New("message is longer than the receive buffer")
+	ErrTruncate = protocol.ErrTruncate
 	// ErrProcFailed fails an operation that needs a failed process.
 	ErrProcFailed = errors.New("process failed")
 	// ErrFinalized fails an operation after this engine's end, or its peer's.
-	ErrFinalized = errors.New("world is finalized")
+	ErrFinalized = protocol.ErrFinalized
 )
 
 // Config says which process of which job the engine serves.
@@ -60,34 +59,25 @@ type Config struct {
 type Engine struct {
 	cfg Config
 
-	mu       sync.Mutex
-	contexts map[uint32]*msgContext
-	made     map[uint32]bool // contexts of this process's communicators
-	latest   struct {        // the last context that contextOf returned
-		id uint32
-		c  *msgContext
-	}
-	peers        []*peer // by world rank; nil for this process
-	remote       int     // how many of them have a link
-	arrived      chan struct{}
-	selfHeld     int        // bytes of buffered messages to self
-	extraCredit  int        // what is left of maxExtraCredit
+	mu         sync.Mutex
+	core       *protocol.Core
+	effects    []protocol.Effect // memory for the next list of the core's effects
+	dispatches []*peer           // whom something was said, which is to go
+	peers      []*peer           // by world rank; nil for this process
+	remote     int               // how many of them have a link
+	arrived    chan struct{}
+
 	freeRequests []*Request // Requests for reuse; see handle.go
 	freeAny      *anyOf     // for reuse; nil: none
-	closed       error
 
 	rings   rings
 	sharing sharingCalls
-	copies  []*transfer // zero-copy messages coming in, of which pieces are to be copied
-	helps   []help      // zero-copy messages going out, of which pieces may be
+	copies  []*fetch // zero-copy messages coming in, of which pieces are to be copied
+	helps   []help   // zero-copy messages going out, of which pieces may be
 
 	// See failure.go and seek.go.
-	dead    []int             // failed world ranks, in the order in which this process learned of them
-	outcast bool              // others consider this process failed
-	revokes map[uint32]uint32 // first context: how many contexts from there on
-	revoked map[uint32]bool
-
-	revokedAhead int // revoked contexts that this process has not created
+	dead    []int // failed world ranks, in the order in which this process learned of them
+	outcast bool  // others consider this process failed
 
 	news    []News
 	telling bool
@@ -100,13 +90,6 @@ type Engine struct {
 	ctx    context.Context // of every goroutine of the engine; Close cancels it
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-}
-
-// A msgContext is the matching state of one context: one communicator's point-to-point
-// or its collective messages.
-type msgContext struct {
-	table match.Table[*Request, *message]
-	by    *peer // the peer whose message created it here ahead of the program; nil otherwise
 }
 
 // A Group is the processes of a communicator.
@@ -125,9 +108,8 @@ type Group interface {
 
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, arrived: make(chan struct{}), idleWake: make(chan struct{}, 1)}
-	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
-	e.extraCredit = maxExtraCredit
+	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idleWake: make(chan struct{}, 1)}
+	e.core = protocol.New(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
 	e.sharing = systemSharing
 	e.rings.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -152,7 +134,7 @@ func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	rank := int(l.Peer.Rank)
-	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
+	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].proto.Failed != nil {
 		e.work.Go(func() { e.rejectLink(l) })
 		return
 	}
@@ -163,79 +145,18 @@ func (e *Engine) Attach(l *link.Link) {
 	e.peers[rank].attach(l)
 }
 
-// contextOf returns the state of a context, and creates it if need be: a peer can be ahead
-// of this process. mu is held.
-func (e *Engine) contextOf(id uint32) *msgContext {
-	if e.latest.id == id && e.latest.c != nil {
-		return e.latest.c
-	}
-	c := e.contexts[id]
-	if c == nil {
-		c = new(msgContext)
-		e.contexts[id] = c
-	}
-	e.latest.id, e.latest.c = id, c
-	return c
-}
-
 // Forget drops a context that no process will use any more, with its messages.
 func (e *Engine) Forget(id uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.made, id)
-	c := e.contexts[id]
-	if c == nil {
-		return
-	}
-	c.table.Messages(func(m *match.Message[*message]) bool {
-		c.table.Remove(m)
-		e.drop(m.Owner)
-		return true
-	})
-	if c.table.Empty() {
-		if c.by != nil {
-			c.by.arrivals.ahead--
-		}
-		delete(e.contexts, id)
-		e.latest.c = nil
-	}
+	e.core.Forget(id)
+	e.carryOut()
 }
 
 // wakeProbes wakes pending probes to look again. mu is held.
 func (e *Engine) wakeProbes() {
 	close(e.arrived)
 	e.arrived = make(chan struct{})
-}
-
-// sourceError says why no message can come from source any more, or returns nil.
-// mu is held.
-func (e *Engine) sourceError(source int) error {
-	switch {
-	case e.closed != nil:
-		return e.closed
-	case source == e.cfg.Rank || source == AnySource:
-		return nil
-	}
-	p := e.peers[source]
-	if p.failed == nil && p.gone {
-		return p.goodbyeError()
-	}
-	return p.failed
-}
-
-// failReceives fails every posted receive that only the peer could have matched. mu is held.
-func (e *Engine) failReceives(p *peer, err error) {
-	for _, c := range e.contexts {
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			r := m.Owner
-			if r.peer == p.rank {
-				c.table.Withdraw(m)
-				r.finish(err)
-			}
-			return true
-		})
-	}
-	e.wakeProbes()
 }
 
 // tick is how long a link may be idle before the peer's own goroutine reads it.
@@ -270,7 +191,7 @@ func (e *Engine) checkIdle() bool {
 	defer e.mu.Unlock()
 	again := e.checkRings()
 	for _, p := range e.peers {
-		if p == nil || p.link == nil || p.failed != nil {
+		if p == nil || p.link == nil || p.proto.Failed != nil {
 			continue
 		}
 		if p.writable() {
@@ -306,11 +227,4 @@ func wake(c chan struct{}) {
 	case c <- struct{}{}:
 	default: // a wake-up is pending
 	}
-}
-
-func truncated(message uint64, buffer int) error {
-	if message > uint64(buffer) {
-		return fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, message, buffer)
-	}
-	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -29,7 +29,7 @@ var (
 	// again when the failure is acknowledged. It is an ErrProcFailed.
 	ErrProcFailedPending = fmt.Errorf("the receive goes on, but a possible source is lost (acknowledge that, or cancel): %w", ErrProcFailed)
 	// ErrRevoked is that of what needs a context that is revoked.
-	ErrRevoked = errors.New("communicator is revoked")
+	ErrRevoked = protocol.ErrRevoked
 )
 
 // A News is told to the engine's owner.
@@ -66,18 +66,16 @@ func (e *Engine) announceFailure(p *peer) {
 	}
 	e.end(func(r *Request) error {
 		if r.group.Whole() && r.group.Member(p.rank) {
-			return p.failed
+			return p.proto.Failed
 		}
 		return nil
 	})
-	for _, c := range e.contexts { // those who wait for any source look again
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			if r := m.Owner; r.peer == AnySource && r.group.Member(p.rank) {
-				r.wakeWaiters()
-			}
-			return true
-		})
-	}
+	e.core.Posted(func(r *protocol.Request) bool { // those who wait for any source look again
+		if o := owner(r); r.Peer == AnySource && o.group.Member(p.rank) {
+			o.wakeWaiters()
+		}
+		return true
+	})
 }
 
 // announceLost tells the owner. mu is held.
@@ -86,7 +84,7 @@ func (e *Engine) announceLost(rank int) { e.announce(News{Kind: Lost, Rank: rank
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
-		if p != nil && p.link != nil && !p.gone {
+		if p != nil && p.link != nil && !p.proto.Gone {
 			p.queueControl(env)
 			wake(p.writing.wake)
 		}
@@ -100,10 +98,10 @@ func (p *peer) sendHistory() {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(rank)})
 		}
 	}
-	for first, n := range p.e.revokes {
+	for first, n := range p.e.core.Revocations() {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	}
-	if p.e.closed != nil {
+	if p.e.core.Closed() != nil {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
 	}
 }
@@ -113,7 +111,7 @@ func (p *peer) sendHistory() {
 func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
-	if rank := int(l.Peer.Rank); e.closed == nil && rank < e.cfg.Size && e.peers[rank] != nil && e.peers[rank].failed != nil {
+	if rank := int(l.Peer.Rank); e.core.Closed() == nil && rank < e.cfg.Size && e.peers[rank] != nil && e.peers[rank].proto.Failed != nil {
 		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
 	}
 	e.mu.Unlock()
@@ -125,10 +123,10 @@ func (e *Engine) rejectLink(l *link.Link) {
 func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
-	case p.link != nil || p.failed != nil || p.gone:
+	case p.link != nil || p.proto.Failed != nil || p.proto.Gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
-	case p.out.any() || len(p.sends.backlog) > 0 || p.expected || p.e.expects(p.rank):
+	case p.out.any() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
 		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
@@ -138,16 +136,11 @@ func (p *peer) connectFailed(err error) {
 // expects reports whether a receive is for messages of a rank alone. mu is held.
 func (e *Engine) expects(rank int) bool {
 	found := false
-	for _, c := range e.contexts {
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			found = m.Owner.peer == rank
-			return !found
-		})
-		if found {
-			return true
-		}
-	}
-	return false
+	e.core.Posted(func(r *protocol.Request) bool {
+		found = r.Peer == rank
+		return !found
+	})
+	return found
 }
 
 // failedReceived acts on a peer's news that a process has failed. mu is held.
@@ -179,11 +172,11 @@ func (e *Engine) Fail(rank int, why error) {
 // why it is left, so that it does not take the others for failed. mu is held.
 func (p *peer) markFailed(err error) {
 	switch {
-	case p.gone || p.e.closed != nil:
+	case p.proto.Gone || p.e.core.Closed() != nil:
 		return
-	case p.failed != nil:
+	case p.proto.Failed != nil:
 		if !slices.Contains(p.e.dead, p.rank) { // it was not reached
-			p.failed = err
+			p.proto.Failed = err
 			p.e.announceFailure(p)
 		}
 		return
@@ -213,7 +206,7 @@ func (e *Engine) Lost() (ranks []int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.peers {
-		if p != nil && (p.failed != nil || p.gone) {
+		if p != nil && (p.proto.Failed != nil || p.proto.Gone) {
 			ranks = append(ranks, p.rank)
 		}
 	}
@@ -232,41 +225,22 @@ func (e *Engine) Revoke(first, n uint32) {
 func (e *Engine) Revoked(ctxID uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.revoked[ctxID]
+	return e.core.Revoked(ctxID)
 }
 
 func (e *Engine) revoke(first, n uint32) {
-	if e.revokes[first] >= n || e.closed != nil || e.tooFarAhead(first, n) {
+	if !e.core.Revoke(first, n) {
 		return
-	}
-	if e.revokes == nil {
-		e.revokes, e.revoked = map[uint32]uint32{}, map[uint32]bool{}
-	}
-	e.revokes[first] = n
-	for id := first; id < first+n; id++ {
-		e.revoked[id] = true
 	}
 	e.tellAll(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	e.end(func(r *Request) error {
-		if e.revoked[r.ctxID] {
+		if e.core.Revoked(r.Context) {
 			return ErrRevoked
 		}
 		return nil
 	})
-	for id := first; id < first+n; id++ {
-		c := e.contexts[id]
-		if c == nil {
-			continue
-		}
-		c.table.Messages(func(m *match.Message[*message]) bool {
-			if m.Owner.sender == nil { // else the sender, this process, takes it back
-				c.table.Remove(m)
-				e.drop(m.Owner)
-			}
-			return true
-		})
-	}
-	e.wakeProbes()
+	e.core.DropRevoked(first, n)
+	e.carryOut()
 }
 
 // maxRevoked is how many contexts one envelope may revoke.
@@ -280,17 +254,12 @@ func (p *peer) revokedReceived(env wire.Envelope) error {
 	return nil
 }
 
-// unwanted reports whether nobody will receive messages of a context. mu is held.
-func (e *Engine) unwanted(ctxID uint32) bool {
-	return e.closed != nil || len(e.revoked) > 0 && e.revoked[ctxID]
-}
-
 // Refused says why nothing can be started for a group in a context, or returns nil.
 func (e *Engine) Refused(g Group, ctxID uint32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed != nil {
-		return e.closed
+	if e.core.Closed() != nil {
+		return e.core.Closed()
 	}
 	return e.startError(g, ctxID)
 }
@@ -298,13 +267,13 @@ func (e *Engine) Refused(g Group, ctxID uint32) error {
 // startError says why nothing can be started for a group in a context, or returns
 // nil. mu is held.
 func (e *Engine) startError(g Group, ctxID uint32) error {
-	if len(e.revoked) > 0 && e.revoked[ctxID] {
+	if e.core.Revoked(ctxID) {
 		return ErrRevoked
 	}
 	if len(e.dead) > 0 && g.Whole() {
 		for _, rank := range e.dead {
 			if g.Member(rank) {
-				return e.peers[rank].failed
+				return e.peers[rank].proto.Failed
 			}
 		}
 	}
@@ -316,7 +285,7 @@ func (e *Engine) startError(g Group, ctxID uint32) error {
 func (e *Engine) anySourceError(g Group) error {
 	for _, rank := range e.dead {
 		if g.Member(rank) && !g.Acknowledged(rank) {
-			return e.peers[rank].failed
+			return e.peers[rank].proto.Failed
 		}
 	}
 	return nil
@@ -325,7 +294,7 @@ func (e *Engine) anySourceError(g Group) error {
 // holdError says why r cannot be waited for now though it goes on, or returns nil.
 // mu is held.
 func (r *Request) holdError() error {
-	if r.send || r.peer != AnySource || r.state != waiting || len(r.e.dead) == 0 {
+	if r.IsSend || r.Peer != AnySource || r.State != waiting || len(r.e.dead) == 0 {
 		return nil
 	}
 	if err := r.e.anySourceError(r.group); err != nil {
@@ -368,7 +337,7 @@ func (r *Request) GiveUpHeld() {
 
 func (r *Request) giveUpHeld() {
 	e := r.e
-	if r.holdError() != nil && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
+	if r.holdError() != nil && e.core.Withdraw(&r.Request) {
 		r.finish(e.anySourceError(r.group))
 	}
 }
@@ -377,15 +346,8 @@ func (r *Request) giveUpHeld() {
 // moment later, by a goroutine: to give up what is being written takes time.
 // mu is held.
 func (e *Engine) end(why func(*Request) error) {
-	for _, c := range e.contexts {
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			if err := why(m.Owner); err != nil {
-				c.table.Withdraw(m)
-				m.Owner.finish(err)
-			}
-			return true
-		})
-	}
+	e.core.EndReceives(func(r *protocol.Request) error { return why(owner(r)) })
+	e.carryOut()
 	if e.ctx.Err() != nil {
 		return
 	}
@@ -395,7 +357,7 @@ func (e *Engine) end(why func(*Request) error) {
 		for _, r := range e.sends() {
 			// To abandon one gives mu up: others may be complete by now, and their owners
 			// may have begun something else with them, which may be no send.
-			if !r.send || r.task != nil || r.state == complete || r.giveUp != nil {
+			if !r.IsSend || r.task != nil || r.State == complete || r.GiveUp != nil {
 				continue
 			}
 			if err := why(r); err != nil {
@@ -409,7 +371,7 @@ func (e *Engine) end(why func(*Request) error) {
 func (e *Engine) sends() []*Request {
 	all := map[*Request]bool{}
 	add := func(r *Request) {
-		if r != nil && !r.orphan && r.mode != Buffered {
+		if r != nil && !r.orphan && r.Mode != Buffered {
 			all[r] = true
 		}
 	}
@@ -417,12 +379,7 @@ func (e *Engine) sends() []*Request {
 		if p == nil {
 			continue
 		}
-		for _, r := range p.sends.backlog {
-			add(r)
-		}
-		for _, r := range p.sends.pending {
-			add(r)
-		}
+		p.proto.Sends(func(r *protocol.Request) { add(owner(r)) })
 		for _, r := range p.out.queued() {
 			add(r)
 		}
@@ -430,12 +387,11 @@ func (e *Engine) sends() []*Request {
 			add(s.r)
 		}
 	}
-	for _, c := range e.contexts {
-		c.table.Messages(func(m *match.Message[*message]) bool {
-			add(m.Owner.sender)
-			return true
-		})
-	}
+	e.core.Messages(func(_ uint32, m *protocol.Message) {
+		if m.Sender != nil {
+			add(owner(m.Sender))
+		}
+	})
 	list := make([]*Request, 0, len(all))
 	for r := range all {
 		list = append(list, r)
@@ -452,7 +408,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.failed != nil || p.gone {
+	if p == nil || p.proto.Failed != nil || p.proto.Gone {
 		return nil
 	}
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
@@ -468,7 +424,7 @@ func (e *Engine) Expect(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.link != nil || p.failed != nil || p.gone || p.expected {
+	if p == nil || p.link != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
 		return
 	}
 	p.expected = true
@@ -483,18 +439,17 @@ func (p *peer) noteReceived(env wire.Envelope) error {
 	case p.notes >= maxNotes || p.noteBytes >= maxNoteBytes:
 		return fmt.Errorf("%w: %d notes at a time, of %d bytes", wire.ErrMalformed, p.notes, p.noteBytes)
 	}
-	in := &p.in
-	in.size, in.left = env.Length, env.Length
-	in.msg = &message{ctxID: env.Context, source: p.rank, data: make([]byte, env.Length), note: true}
-	in.into = in.msg.data
+	p.in.note, p.in.context = make([]byte, env.Length), env.Context
+	msg := &p.proto.In
+	msg.Size, msg.Left, msg.Into = env.Length, env.Length, p.in.note
 	return nil
 }
 
 // noteArrived passes on a note that is all here. mu is held.
-func (p *peer) noteArrived(m *message) {
+func (p *peer) noteArrived(context uint32, note []byte) {
 	p.notes++
-	p.noteBytes += len(m.data)
-	p.e.announce(News{Kind: Note, Rank: m.source, Context: m.ctxID, Note: m.data})
+	p.noteBytes += len(note)
+	p.e.announce(News{Kind: Note, Rank: p.rank, Context: context, Note: note})
 }
 
 // announce queues news for the owner, in order: of each rank what is said here

@@ -41,7 +41,7 @@ func (e *Engine) newRequest() *Request {
 // freeRequest keeps a Request that is complete for later, unless it failed: then it may
 // still be known somewhere. mu is held.
 func (e *Engine) freeRequest(r *Request) {
-	if r.err == nil && r.users == 0 && len(e.freeRequests) < maxFreeRequests {
+	if r.Err == nil && r.users == 0 && len(e.freeRequests) < maxFreeRequests {
 		r.group, r.done, r.watchers = nil, nil, nil
 		e.freeRequests = append(e.freeRequests, r)
 	}
@@ -96,11 +96,11 @@ func (h *Handle) started(r *Request) {
 // settle takes the result of a Request that has succeeded and that nobody else uses,
 // and gives it back. mu is held.
 func (h *Handle) settle(r *Request) {
-	if r.state != complete || r.err != nil || r.users > 0 {
+	if r.State != complete || r.Err != nil || r.users > 0 {
 		return
 	}
-	h.bytes, h.source, h.tag = r.got.Bytes, int32(r.got.Source), int32(r.got.Tag)
-	if r.got.Cancelled {
+	h.bytes, h.source, h.tag = r.Got.Bytes, int32(r.Got.Source), int32(r.Got.Tag)
+	if r.Got.Cancelled {
 		h.tag = wasCancelled
 	}
 	h.r.Store(nil)
@@ -151,7 +151,7 @@ func (h *Handle) Wait(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	got, err := r.got, r.err
+	got, err := r.Got, r.Err
 	h.settle(r)
 	return got, err
 }
@@ -160,7 +160,7 @@ func (h *Handle) Wait(ctx context.Context) (Result, error) {
 func (h *Handle) Result() (Result, error) {
 	var got Result
 	var err error
-	if !h.withRequest(func(r *Request) { got, err = r.got, r.err; h.settle(r) }) {
+	if !h.withRequest(func(r *Request) { got, err = r.Got, r.Err; h.settle(r) }) {
 		return h.settledResult(), nil
 	}
 	return got, err
@@ -184,12 +184,12 @@ func (h *Handle) withRequest(f func(*Request)) bool {
 // Done is Request.Done.
 func (h *Handle) Done() (done bool) {
 	return !h.withRequest(func(r *Request) {
-		if r.state != complete {
+		if r.State != complete {
 			r.users++
 			h.e.pollOnce()
 			r.users--
 		}
-		done = r.state == complete
+		done = r.State == complete
 	}) || done
 }
 
@@ -282,12 +282,12 @@ func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, 
 // finishNow waits for a Request that nobody else knows, and takes it back. mu is held, and
 // given up meanwhile.
 func (e *Engine) finishNow(ctx context.Context, r *Request) (Result, error) {
-	for r.state != complete {
+	for r.State != complete {
 		if err := r.wait(ctx); errors.Is(err, ErrProcFailedPending) {
 			r.giveUpHeld()
 		}
 	}
-	got, err := r.got, r.err
+	got, err := r.Got, r.Err
 	e.freeRequest(r)
 	return got, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -143,7 +144,7 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 	const limit = 1 << 20 // of faced
 	e, peer := faced(t)
 	go io.Copy(io.Discard, peer) // credit; ends with the socket
-	const each, n = 1024 - messageCost, limit / 1024
+	const each, n = 1024 - protocol.MessageCost, limit / 1024
 	for round := range 3 {
 		for i := range uint32(n) {
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Context: i, Tag: 1, Length: each}, make([]byte, each)...)
@@ -157,8 +158,8 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 			}
 		}
 		e.mu.Lock()
-		if p := e.peers[1]; p.arrivals.grant.held != 0 || p.arrivals.ahead != 0 {
-			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, p.arrivals.grant.held, p.arrivals.ahead)
+		if _, held := e.peers[1].proto.Granted(); held != 0 || e.peers[1].proto.Ahead() != 0 {
+			t.Errorf("round %d: %d bytes are held of the peer, %d contexts are ahead", round, held, e.peers[1].proto.Ahead())
 		}
 		e.mu.Unlock()
 	}
@@ -178,7 +179,7 @@ func TestPeerSharesTwice(t *testing.T) {
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	var r Request
 	e.Irecv(&r, everyone{}, 0, 1, 5, nil)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeShare, Length: shm.DescriptorSize})
 	o := seg.Descriptor().Append(nil)
 	share := wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(o))}
@@ -188,20 +189,28 @@ func TestPeerSharesTwice(t *testing.T) {
 	}
 }
 
+// revokedContexts returns how many contexts are revoked, if none is so twice.
+func revokedContexts(e *Engine) (n int) {
+	for _, contexts := range e.core.Revocations() {
+		n += int(contexts)
+	}
+	return n
+}
+
 // Revocations of contexts that nobody has made are remembered up to a bound, and
 // nobody is blamed for more.
 func TestRevocationsAreBounded(t *testing.T) {
 	e, peer := faced(t)
 	go io.Copy(io.Discard, peer) // the news come back; ends with the socket
-	for i := range uint32(2 * maxRevokedAhead / maxRevoked) {
+	for i := range uint32(2 * protocol.MaxRevokedAhead / maxRevoked) {
 		say(t, peer, wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 1000 + i*maxRevoked, Tag: maxRevoked})
 	}
 	e.Open(5, 1)
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 5, Tag: 1})
-	eventually(t, e, "what is made here is revoked", func() bool { return e.revoked[5] })
+	eventually(t, e, "what is made here is revoked", func() bool { return e.core.Revoked(5) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(e.revoked); n != maxRevokedAhead+1 || e.peers[1].failed != nil {
-		t.Errorf("%d contexts are revoked, the peer is %v", n, e.peers[1].failed)
+	if n := revokedContexts(e); n != protocol.MaxRevokedAhead+1 || e.peers[1].proto.Failed != nil {
+		t.Errorf("%d contexts are revoked, the peer is %v", n, e.peers[1].proto.Failed)
 	}
 }

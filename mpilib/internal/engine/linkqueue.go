@@ -106,15 +106,15 @@ func (q *linkQueue) take(bulk *[]*Request) (lent bool) {
 	q.taken = q.taken[:0]
 	if len(q.queue) == 0 {
 		r := (*bulk)[0]
-		n := min(chunk, int(r.got.Bytes)-r.at)
-		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}
-		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.at, n: n})
-		r.at += n
+		n := min(chunk, int(r.Got.Bytes)-r.At)
+		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}
+		q.taken = append(q.taken, segment{copied: env.Append(nil), r: r, at: r.At, n: n})
+		r.At += n
 		*bulk = append((*bulk)[1:], r)
-		if r.at == int(r.got.Bytes) {
+		if r.At == int(r.Got.Bytes) {
 			*bulk = (*bulk)[:len(*bulk)-1]
 		}
-		r.state = moving
+		r.State = moving
 		return true
 	}
 	n, bytes := 0, 0
@@ -126,7 +126,7 @@ func (q *linkQueue) take(bulk *[]*Request) (lent bool) {
 		}
 		bytes += len(s.copied) + s.n
 		if s.r != nil {
-			s.r.state = moving
+			s.r.State = moving
 		}
 		n++
 	}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -152,14 +153,14 @@ func (p *peer) sendSmall(env wire.Envelope, b []byte) bool {
 // sendEager sends or queues r's message, and reports whether r's buffer is the caller's again.
 // mu is held.
 func (p *peer) sendEager(env wire.Envelope, r *Request) (copied bool) {
-	switch n := len(r.buf); {
-	case p.out.clear() && p.sendRecord(env, r.buf):
+	switch n := len(r.Buf); {
+	case p.out.clear() && p.sendRecord(env, r.Buf):
 		return true
 	case p.out.inRing || n >= gatherBelow || p.out.link.full():
 		p.out.addFromBuffer(env, r, 0, n, true)
 		return false
 	default:
-		p.out.link.add(env, r.buf)
+		p.out.link.add(env, r.Buf)
 		return true
 	}
 }
@@ -187,17 +188,16 @@ func (p *peer) sendLast(env wire.Envelope) {
 // eagerLimit returns the largest message that is sent eagerly, if there is credit.
 func (p *peer) eagerLimit() int {
 	if p.link == nil {
-		return eagerShort
+		return protocol.EagerShort
 	}
 	if p.out.inRing {
 		return eagerShared
 	}
-	if p.sends.eagerQueries%pathCheckEvery == 0 {
+	if p.proto.PathDue() {
 		_, rtt := p.link.Current()
-		p.sends.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.sends.maxCredit)
+		p.proto.SetPath(rtt, p.link.Bandwidth())
 	}
-	p.sends.eagerQueries++
-	return p.sends.eagerSize
+	return p.proto.EagerSize()
 }
 
 // maxHead returns how many bytes of a rendezvous message may follow its RTS, if there is credit.
@@ -205,5 +205,5 @@ func (p *peer) maxHead() int {
 	if p.out.inRing {
 		return eagerShared
 	}
-	return max(p.sends.head, p.eagerLimit())
+	return max(p.proto.HeadSize(), p.eagerLimit())
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/wire"
@@ -8,7 +9,7 @@ import (
 
 // What is queued for the ring waits until the link has taken all that was queued before the change.
 func TestRingWaitsForTheLink(t *testing.T) {
-	p := newPeer(&Engine{}, 1)
+	p := newPeer(&Engine{core: protocol.New(protocol.Config{}, 2)}, 1)
 	p.out.add(wire.Envelope{Kind: wire.EnvelopeSwitch}, nil)
 	p.out.toRing()
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeEager, Length: 1}, []byte("a"))

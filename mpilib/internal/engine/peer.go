@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -25,21 +26,17 @@ type peer struct {
 	link       *link.Link // nil before Attach
 	shm        sharedMemory
 	connecting bool
-	expected   bool  // the owner waits for notes of the peer
-	failed     error // why no message can be sent or received any more
-	gone       bool  // it has said goodbye: no message follows
+	expected   bool // the owner waits for notes of the peer
+	proto      protocol.Peer
 
-	reading  reading
-	in       incoming // owned by the holder of the reading token
-	writing  writing
-	out      outgoing // what is to be written; the holder of the writing token owns link.taken
-	sends    sends
-	arrivals arrivals
-	parting  parting
+	reading reading
+	in      incoming // owned by the holder of the reading token
+	writing writing
+	out     outgoing // what is to be written; the holder of the writing token owns link.taken
+	parting parting
 
-	notes, noteBytes int // not delivered to the owner yet
-
-	stats Traffic
+	envelopes        uint32 // received, for checkReplies
+	notes, noteBytes int    // not delivered to the owner yet
 }
 
 // reading is which goroutine reads the peer's link; see the package comment.
@@ -68,28 +65,6 @@ type writing struct {
 	interrupted bool          // see wasInterrupted
 }
 
-// sends is the protocol's state of messages to the peer that are not complete. It does not
-// depend on how bytes reach the peer.
-type sends struct {
-	credit       int                 // bytes that may be sent eagerly now
-	maxCredit    int                 // the largest credit so far
-	eagerSize    int                 // see eagerLimit
-	eagerQueries int                 // calls of eagerLimit
-	head         int                 // how much of a large message goes eagerly; 0 if no receive was posted for the last one
-	pending      map[uint32]*Request // announced by an RTS, or synchronous; until taken or withdrawn
-	nextID       uint32
-	backlog      []*Request // not announced yet: too many are pending
-}
-
-// arrivals is the protocol's state of messages from the peer that are not complete.
-type arrivals struct {
-	kept      map[uint32]*message  // unmatched, of those that have an id
-	moving    map[uint32]*transfer // matched RTSs
-	grant     grant
-	ahead     int    // contexts that exist here only because of the peer's messages
-	envelopes uint32 // received, for checkReplies
-}
-
 // parting is the state of the goodbye.
 type parting struct {
 	done   chan struct{} // closed when the peer has read everything sent to it, or never will
@@ -97,24 +72,15 @@ type parting struct {
 	byPeer bool          // the peer confirmed it before the link ended
 }
 
-// Traffic counts messages and their bytes, envelopes not included.
-type Traffic struct {
-	MessagesSent, BytesSent         uint64
-	MessagesReceived, BytesReceived uint64
-}
-
-// firstCredit is how many bytes may be sent eagerly before the first Credit of the peer.
-const firstCredit = 64 << 10
-
 func newPeer(e *Engine, rank int) *peer {
-	return &peer{
+	p := &peer{
 		e: e, rank: rank,
-		reading:  reading{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
-		writing:  writing{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
-		sends:    sends{credit: firstCredit, maxCredit: e.cfg.Unexpected, pending: map[uint32]*Request{}},
-		arrivals: arrivals{kept: map[uint32]*message{}, moving: map[uint32]*transfer{}, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected)},
-		parting:  parting{done: make(chan struct{})},
+		reading: reading{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
+		writing: writing{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
+		parting: parting{done: make(chan struct{})},
 	}
+	e.core.Join(&p.proto, rank)
+	return p
 }
 
 // attach gives the peer its link. mu is held.
@@ -122,7 +88,7 @@ func (p *peer) attach(l *link.Link) {
 	p.link = l
 	p.in.buf = make([]byte, readBuffer)
 	p.resize()
-	p.giveCredit()
+	p.giveCredit(true)
 	p.sendHistory()
 	wake(p.reading.wake)
 	wake(p.writing.wake)
@@ -146,44 +112,21 @@ func (p *peer) wantLink() {
 	})
 }
 
-func (p *peer) goodbyeError() error {
-	return fmt.Errorf("rank %d of the world: %w", p.rank, ErrFinalized)
-}
-
 // fail ends the peer and fails every operation that needs it with err. mu is held.
 func (p *peer) fail(err error) {
-	if p.failed != nil {
+	if p.proto.Failed != nil {
 		return
 	}
-	if p.gone {
+	why := err
+	if p.proto.Gone {
 		// A peer closes its end of the link after its goodbye: that is no failure, but
 		// messages still to be sent cannot be delivered.
-		p.failed = p.goodbyeError()
-	} else {
-		p.failed = err
+		why = p.proto.GoodbyeError()
 	}
-	p.out.fail(p.failed)
-	for _, r := range p.sends.backlog {
-		r.finish(p.failed)
-	}
-	for id, r := range p.sends.pending {
-		delete(p.sends.pending, id)
-		if r.state != moving { // otherwise the goroutine that moves it completes it
-			r.finish(p.failed)
-		}
-	}
-	p.sends.backlog = nil
+	p.out.fail(why)
 	p.abandonCopies()
-	for id, f := range p.arrivals.moving {
-		delete(p.arrivals.moving, id)
-		if f.r != nil && f.r != p.in.request && !f.copying {
-			f.r.finish(p.failed)
-		}
-	}
-	if r := p.in.request; r != nil && !p.reading.busy { // otherwise the reader completes it
-		p.in.request, p.in.into = nil, nil
-		r.finish(p.failed)
-	}
+	p.proto.Lost(why, p.reading.busy)
+	p.e.carryOut()
 	p.confirm()
 	if p.link != nil {
 		p.link.Conn.Close()
@@ -194,9 +137,7 @@ func (p *peer) fail(err error) {
 	if p.shm.open {
 		p.e.rings.remove(p)
 	}
-	p.e.extraCredit += p.arrivals.grant.end()
-	p.e.failReceives(p, p.failed)
-	if p.e.closed == nil && !p.gone && errors.Is(err, ErrProcFailed) {
+	if p.e.core.Closed() == nil && !p.proto.Gone && errors.Is(err, ErrProcFailed) {
 		p.e.announceFailure(p)
 	}
 	p.e.announceLost(p.rank)
@@ -204,25 +145,8 @@ func (p *peer) fail(err error) {
 
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
-	p.gone = true
-	p.e.extraCredit += p.arrivals.grant.end()
-	for _, r := range p.sends.backlog {
-		r.finish(p.goodbyeError())
-	}
-	p.sends.backlog = nil
-	for id, r := range p.sends.pending {
-		delete(p.sends.pending, id)
-		if r.state == moving {
-			r.ended = true
-			if r.giveUp == nil {
-				r.giveUp = p.goodbyeError()
-			}
-			continue
-		}
-		p.out.remove(r)
-		r.finish(p.goodbyeError())
-	}
-	p.e.failReceives(p, p.goodbyeError())
+	p.proto.Goodbye()
+	p.e.carryOut()
 	p.e.announceLost(p.rank)
 }
 
@@ -313,7 +237,7 @@ type LinkState struct {
 	Link   *link.Link
 	Shared bool  // messages go through shared memory, in both directions
 	Reason error // why they do not, between processes of one node
-	Traffic
+	protocol.Traffic
 }
 
 // Links returns the links that exist, by rank.
@@ -323,7 +247,7 @@ func (e *Engine) Links() []LinkState {
 	var all []LinkState
 	for _, p := range e.peers {
 		if p != nil && p.link != nil {
-			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.stats})
+			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.proto.Traffic})
 		}
 	}
 	return all
@@ -335,20 +259,20 @@ func (e *Engine) Links() []LinkState {
 // and pending receives have failed.
 func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Lock()
-	if e.closed != nil {
+	if e.core.Closed() != nil {
 		e.mu.Unlock()
 		return nil
 	}
-	e.closed = fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized)
-	e.abandonReceives()
+	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
+	e.carryOut()
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.failed != nil || p.link == nil && !p.out.any() && len(p.sends.backlog) == 0 {
+		if p == nil || p.proto.Failed != nil || p.link == nil && !p.out.any() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
 		open = append(open, p)
-		if !p.gone {
+		if !p.proto.Gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
 			wake(p.writing.wake)
 		}
@@ -415,7 +339,7 @@ func (e *Engine) drain(ctx context.Context) {
 
 // hasPendingSends reports whether messages wait for a CTS, or are to be announced.
 func (p *peer) hasPendingSends() bool {
-	return p != nil && p.failed == nil && !p.gone && len(p.sends.pending)+len(p.sends.backlog) > 0
+	return p != nil && p.proto.Failed == nil && !p.proto.Gone && p.proto.Unfinished() > 0
 }
 
 // goodbyeDone reports whether the peer has answered the goodbye, or cannot any more, and
@@ -423,10 +347,10 @@ func (p *peer) hasPendingSends() bool {
 func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if p.parting.isDone && p.failed != nil && !p.gone && !p.parting.byPeer {
-		return true, p.failed
+	if p.parting.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.parting.byPeer {
+		return true, p.proto.Failed
 	}
-	return p.parting.isDone || p.gone, nil
+	return p.parting.isDone || p.proto.Gone, nil
 }
 
 // Close ends every link and goroutine of the engine and returns when they are
@@ -434,13 +358,11 @@ func (p *peer) goodbyeDone() (bool, error) {
 func (e *Engine) Close() {
 	e.cancel()
 	e.mu.Lock()
-	if e.closed == nil {
-		e.closed = fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized)
-	}
-	e.abandonReceives()
+	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
+	e.carryOut()
 	for _, p := range e.peers {
 		if p != nil {
-			p.fail(e.closed)
+			p.fail(e.core.Closed())
 			p.reading.ctx.end()
 			p.writing.ctx.end()
 		}

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
-)
+import "github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 
 // This file answers questions about what waits here. Nothing in it changes anything.
 
@@ -22,12 +18,9 @@ func (e *Engine) Kept() []Kept {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []Kept
-	for id, c := range e.contexts {
-		c.table.Messages(func(m *match.Message[*message]) bool {
-			all = append(all, Kept{Context: id, Source: m.Owner.source, Tag: m.Owner.tag(), Bytes: m.Owner.size})
-			return true
-		})
-	}
+	e.core.Messages(func(context uint32, m *protocol.Message) {
+		all = append(all, Kept{Context: context, Source: m.Source, Tag: m.Tag(), Bytes: m.Size})
+	})
 	return all
 }
 
@@ -46,13 +39,12 @@ func (r *Request) Unmatched() bool {
 func (r *Request) unmatched() bool {
 	switch {
 	case r.task != nil:
-		return r.state != complete
-	case r.state != waiting:
+		return r.State != complete
+	case r.State != waiting:
 		return false
-	case !r.send || r.peer == r.e.cfg.Rank:
+	case !r.IsSend || r.Peer == r.e.cfg.Rank:
 		return true
 	}
-	p := r.e.peers[r.peer]
-	announced := r.id != 0 && p.sends.pending[r.id] == r && !r.cleared
-	return p.link != nil && (announced || slices.Contains(p.sends.backlog, r))
+	p := r.e.peers[r.Peer]
+	return p.link != nil && p.proto.Unmatched(&r.Request)
 }

@@ -3,10 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
-	"github.com/isthmus-grid/isthmus/wire"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
 // Irecv starts a receive into b from world rank src, or AnySource, of a message
@@ -21,165 +19,27 @@ func (e *Engine) Irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 // irecv is Irecv with mu held, which may be given up.
 func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	r.begin(e, g, ctxID, src, tag, b)
-	r.post.Source, r.post.Tag, r.post.Owner = int32(src), int32(tag), r
 	if err := e.startError(g, ctxID); err != nil {
 		r.finish(err)
 		return
 	}
-	c := e.contextOf(ctxID)
-	if m := c.table.Take(int32(src), int32(tag)); m != nil {
-		e.give(r, m.Owner)
-		return
+	if e.core.Receive(&r.Request) {
+		e.seek(g, src, false)
 	}
-	if err := e.sourceError(src); err != nil {
-		r.finish(err)
-		return
-	}
-	c.table.Post(&r.post)
-	e.seek(g, src, false)
-}
-
-// copiedLocked is up to how many bytes are copied with mu held.
-const copiedLocked = 64 << 10
-
-// give has a receive take a message that is here, or was announced. mu is held, and
-// given up while much is copied.
-func (e *Engine) give(r *Request, m *message) {
-	r.state, m.taken = moving, true
-	r.got = Result{Source: m.source, Tag: m.tag(), Bytes: m.size}
-	r.err = truncated(m.size, len(r.buf))
-	if m.sender != nil {
-		m.sender.state = moving
-	}
-	if r.err == nil {
-		if len(m.data) > copiedLocked {
-			e.mu.Unlock()
-			copy(r.buf, m.data)
-			e.mu.Lock()
-		} else {
-			copy(r.buf, m.data)
-		}
-	}
-	if m.source == e.cfg.Rank {
-		e.selfHeld -= m.paid
-		if m.sender != nil {
-			m.sender.finish(nil)
-		}
-		r.finish(r.err)
-		return
-	}
-	p := e.peers[m.source]
-	p.refund(m.paid)
-	if m.id != 0 {
-		delete(p.arrivals.kept, m.id)
-	}
-	switch {
-	case m.rts && p.failed != nil:
-		r.finish(p.failed)
-	case m.rts:
-		m.transfer = p.sendCTS(r, m.id, uint64(len(m.data)), wire.EnvelopeLate, m.zeroCopy)
-	default:
-		if m.id != 0 {
-			p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: m.id})
-		}
-		r.finish(r.err)
-	}
-	p.dispatch(false)
-}
-
-// drop forgets a message that is in no table any more. mu is held.
-func (e *Engine) drop(m *message) {
-	if m.source == e.cfg.Rank {
-		e.selfHeld -= m.paid
-		if m.sender != nil {
-			m.sender.finish(e.closed)
-		}
-		return
-	}
-	p := e.peers[m.source]
-	p.refund(m.paid)
-	if p.arrivals.kept[m.id] != m {
-		return
-	}
-	delete(p.arrivals.kept, m.id)
-	p.decline(m.id, m.rts)
-	p.dispatch(false)
-}
-
-// decline tells the peer that nobody will want a message that it announced, or that
-// is synchronous. mu is held.
-func (p *peer) decline(id uint32, offer bool) {
-	if offer {
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, ID: id})
-		return
-	}
-	p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
-}
-
-// sendSelf matches at once. A message that nobody waits for is copied while it
-// is small and there is room; otherwise the send waits for its receive. mu is held.
-func (e *Engine) sendSelf(r *Request) {
-	c := e.contextOf(r.ctxID)
-	m := &message{ctxID: r.ctxID, source: e.cfg.Rank, data: r.buf, size: uint64(len(r.buf)), sender: r}
-	m.entry = match.Message[*message]{Source: int32(e.cfg.Rank), Tag: int32(r.tag), Owner: m}
-	if to := c.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
-		e.give(to.Owner, m)
-		return
-	}
-	if cost := len(r.buf) + messageCost; r.mode != Synchronous && len(r.buf) < gatherBelow && e.selfHeld+cost <= e.cfg.Unexpected {
-		m.data, m.sender, m.paid = slices.Clone(r.buf), nil, cost
-		e.selfHeld += cost
-		r.finish(nil)
-	}
-	r.self = m
-	c.table.Keep(&m.entry)
-	e.wakeProbes()
-}
-
-// withdrawSelf takes a send to self back, unless a matched probe has it. mu is held.
-func (e *Engine) withdrawSelf(r *Request) (found bool) {
-	return e.contextOf(r.ctxID).table.Remove(&r.self.entry)
-}
-
-// abandonSelf gives the buffer of a send to self back to its owner, who waits no
-// longer; a matched probe that has the message gets a copy. mu is held.
-func (e *Engine) abandonSelf(r *Request, err error) {
-	if m := r.self; !e.withdrawSelf(r) {
-		m.data, m.sender = slices.Clone(m.data), nil
-	}
-	r.finish(err)
-}
-
-// abandonReceives fails every receive that is posted, and drops every message.
-// mu is held.
-func (e *Engine) abandonReceives() {
-	for _, c := range e.contexts {
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			c.table.Withdraw(m)
-			m.Owner.finish(e.closed)
-			return true
-		})
-		c.table.Messages(func(m *match.Message[*message]) bool {
-			c.table.Remove(m)
-			e.drop(m.Owner)
-			return true
-		})
-	}
-	e.wakeProbes()
+	e.carryOut()
 }
 
 // A Matched is a message that a matched probe took out (MPI-4.1, section 3.8.2):
 // only its own Irecv receives it.
 type Matched struct {
 	e *Engine
-	m *message
+	m *protocol.Message
 }
 
-// result describes a message.
-func (m *message) result() Result { return Result{Source: m.source, Tag: m.tag(), Bytes: m.size} }
-
 // Result describes the message.
-func (m Matched) Result() Result { return m.m.result() }
+func (m Matched) Result() Result {
+	return Result{Source: m.m.Source, Tag: m.m.Tag(), Bytes: m.m.Size}
+}
 
 // Irecv starts to receive the message into b; it may be called once.
 func (m Matched) Irecv(r *Request, g Group, b []byte) {
@@ -190,8 +50,9 @@ func (m Matched) Irecv(r *Request, g Group, b []byte) {
 
 // irecv is Irecv with mu held, which may be given up.
 func (m Matched) irecv(r *Request, g Group, b []byte) {
-	r.begin(m.e, g, m.m.ctxID, m.m.source, m.m.tag(), b)
-	m.e.give(r, m.m)
+	r.begin(m.e, g, m.m.Context, m.m.Source, m.m.Tag(), b)
+	m.e.core.Give(&r.Request, m.m)
+	m.e.carryOut()
 }
 
 // Iprobe describes the message that Irecv with the same arguments would receive,
@@ -215,7 +76,7 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 	}
 	e.seek(g, src, true)
 	err = e.probeError(g, src)
-	if e.closed == nil && errors.Is(err, ErrFinalized) {
+	if e.core.Closed() == nil && errors.Is(err, ErrFinalized) {
 		err = nil // the peer has left in order: there is no message, and that is all
 	}
 	return Matched{}, false, err
@@ -223,24 +84,16 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 
 // probeError says why a probe finds nothing any more, or returns nil. mu is held.
 func (e *Engine) probeError(g Group, src int) error {
-	if src == AnySource && e.closed == nil {
+	if src == AnySource && e.core.Closed() == nil {
 		return e.anySourceError(g)
 	}
-	return e.sourceError(src)
+	return e.core.SourceError(src)
 }
 
 // find is a probe. mu is held.
 func (e *Engine) find(ctxID uint32, src, tag int, take bool) (Matched, bool) {
-	t := &e.contextOf(ctxID).table
-	m := t.Peek(int32(src), int32(tag))
-	if m == nil {
-		return Matched{}, false
-	}
-	if take {
-		t.Remove(m)
-		m.Owner.taken = true
-	}
-	return Matched{e, m.Owner}, true
+	m := e.core.Find(ctxID, src, tag, take)
+	return Matched{e, m}, m != nil
 }
 
 // Probe is Iprobe that waits for a message.

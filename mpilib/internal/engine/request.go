@@ -4,88 +4,66 @@ import (
 	"context"
 	"slices"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
-// Mode is the communication mode of a send (MPI-4.1, section 3.4).
-type Mode uint8
+// Mode is the communication mode of a send.
+type Mode = protocol.Mode
 
 const (
-	Standard    Mode = iota
-	Synchronous      // complete once a receive has matched the message
-	Buffered         // complete at once: the message is copied
+	Standard    = protocol.Standard
+	Synchronous = protocol.Synchronous
+	Buffered    = protocol.Buffered
 )
+
+const (
+	idle     = protocol.Idle
+	waiting  = protocol.Waiting
+	moving   = protocol.Moving
+	complete = protocol.Completed
+)
+
+// Result is the outcome of a request.
+type Result = protocol.Result
 
 // A Request is one send or receive. The zero Request is ready for Isend or
 // Irecv, and again once it is complete.
 type Request struct {
-	post  match.Receive[*Request] // of a receive
+	protocol.Request
 	e     *Engine
 	group Group
-	send  bool
-	mode  Mode
-	state requestState
-	ctxID uint32
-	peer  int // world rank, or AnySource
-	tag   int
-	buf   []byte // owned by the engine until complete
 
-	self     *message        // of a send to this process
 	task     func(error)     // of a task of the owner: cancels it
 	reader   *peer           // whose link its waiter is reading
 	done     chan struct{}   // created by the first sleeping waiter; closed when complete
 	watchers []chan struct{} // waiters for any of several requests
 	users    int             // waiters through its Handle
-	err      error
-	giveUp   error // why it is to end, while moving
-	got      Result
 
-	id      uint32 // of an RTS or a synchronous send
-	at      int    // bytes that were sent, or received, so far
-	cleared bool   // the CTS has come
-	ended   bool   // the receiver needs no more bytes, while moving
 	orphan  bool   // replaces one that was given up
 	mark    uint64 // of the last byte of it that the link refers to
 	exposed bool   // its buffer is exposed to a peer of this node
 	slot    int    // the copy slot
 }
 
-// requestState is the state of a request:
-//
-//	idle -> waiting -> moving -> complete
-//	           '--------------------^
-type requestState uint8
-
-const (
-	idle     requestState = iota
-	waiting               // in a table, a queue, or announced
-	moving                // its bytes are being read or written
-	complete              // the buffer is the caller's again
-)
-
-// Result is the outcome of a request.
-type Result struct {
-	Source    int    // world rank
-	Tag       int    // of the message
-	Bytes     uint64 // of the message, which may be more than the buffer's with ErrTruncate
-	Cancelled bool
-}
-
 // begin resets r to a waiting request. mu is held.
 func (r *Request) begin(e *Engine, g Group, ctxID uint32, peer, tag int, buf []byte) {
-	if r.state != idle && r.state != complete {
+	if r.State != idle && r.State != complete {
 		panic("engine: a request is started that is under way")
 	}
 	*r = Request{}
-	r.e, r.group, r.state, r.ctxID, r.peer, r.tag, r.buf = e, g, waiting, ctxID, peer, tag, buf
+	r.e, r.group = e, g
+	r.Begin(r, ctxID, peer, tag, buf)
 }
 
 // finish completes r. mu is held.
 func (r *Request) finish(err error) {
-	if r.state == complete {
-		return
+	if r.Complete(err) {
+		r.completed()
 	}
-	r.state, r.err, r.buf = complete, err, nil
+}
+
+// completed wakes those who wait for r, which is complete. mu is held.
+func (r *Request) completed() {
 	if r.done != nil {
 		close(r.done)
 	}
@@ -104,10 +82,10 @@ func (r *Request) finish(err error) {
 func (r *Request) Done() bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
-	if r.state != complete {
+	if r.State != complete {
 		r.e.pollOnce()
 	}
-	return r.state == complete
+	return r.State == complete
 }
 
 // Finished returns a channel that is closed when the request is complete or, where it is
@@ -121,7 +99,7 @@ func (r *Request) Finished() <-chan struct{} {
 func (r *Request) finished() chan struct{} {
 	if r.done == nil {
 		r.done = make(chan struct{})
-		if r.state == complete {
+		if r.State == complete {
 			close(r.done)
 		}
 	}
@@ -129,7 +107,7 @@ func (r *Request) finished() chan struct{} {
 }
 
 // Result is for requests that are complete.
-func (r *Request) Result() (Result, error) { return r.got, r.err }
+func (r *Request) Result() (Result, error) { return r.Got, r.Err }
 
 // Wait returns when the request is complete or, if ctx is done before, when it
 // has been given up: a receive matches no message any more, a send may or may
@@ -141,14 +119,14 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 	if err := r.wait(ctx); err != nil {
 		return Result{}, err
 	}
-	return r.got, r.err
+	return r.Got, r.Err
 }
 
 // wait returns when r is complete, or why it is held up. mu is held, and released meanwhile.
 func (r *Request) wait(ctx context.Context) error {
 	e := r.e
-	for r.state != complete {
-		if ctx.Err() != nil && r.giveUp == nil {
+	for r.State != complete {
+		if ctx.Err() != nil && r.GiveUp == nil {
 			r.abandon(context.Cause(ctx))
 			continue
 		}
@@ -156,15 +134,15 @@ func (r *Request) wait(ctx context.Context) error {
 			return err
 		}
 		p := r.served()
-		if r.giveUp != nil { // the goroutine that moves its bytes knows
+		if r.GiveUp != nil { // the goroutine that moves its bytes knows
 			p = nil
 		}
 		switch {
-		case p != nil && r.send && p.writable():
+		case p != nil && r.IsSend && p.writable():
 			p.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
-		case p != nil && r.send && p.writing.byWriter:
+		case p != nil && r.IsSend && p.writing.byWriter:
 			p.awaitWriteToken(ctx, r)
 		case p != nil && p.readable():
 			p.readForWaiter(ctx, r)
@@ -182,25 +160,25 @@ func (r *Request) wait(ctx context.Context) error {
 func (r *Request) polled() bool {
 	e := r.e
 	switch {
-	case len(e.rings.peers) == 0 || r.giveUp != nil || r.peer == e.cfg.Rank:
+	case len(e.rings.peers) == 0 || r.GiveUp != nil || r.Peer == e.cfg.Rank:
 		return false
-	case r.peer == AnySource:
+	case r.Peer == AnySource:
 		e.wakeReaders()
 		return true
 	}
-	return e.peers[r.peer].shm.open
+	return e.peers[r.Peer].shm.open
 }
 
 // met makes a Request what somebody waits for at the rings, as signal does.
-func (r *Request) met() bool { return r.state == complete || r.holdError() != nil }
+func (r *Request) met() bool { return r.State == complete || r.holdError() != nil }
 
 func (r *Request) changed() <-chan struct{} { return r.finished() }
 
 // served returns the peer whose link is to be read for r, if it is one. mu is held.
 func (r *Request) served() *peer {
 	e := r.e
-	if r.peer != AnySource {
-		return e.peers[r.peer]
+	if r.Peer != AnySource {
+		return e.peers[r.Peer]
 	}
 	if e.remote == 1 && e.cfg.Size == 2 {
 		for _, p := range e.peers {
@@ -224,7 +202,7 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 		e.wakeReaders()
 	}
 	stop := ctx.Done()
-	if r.giveUp != nil {
+	if r.GiveUp != nil {
 		stop = nil
 	}
 	e.mu.Unlock()
@@ -254,25 +232,26 @@ func (r *Request) abandon(err error) {
 	e := r.e
 	switch {
 	case r.task != nil:
-		r.giveUp = err
+		r.GiveUp = err
 		r.task(err)
-	case r.state == moving && r.send:
-		r.giveUp = err
-		if r.peer != e.cfg.Rank && !r.exposed {
-			e.peers[r.peer].interruptWrite()
+	case r.State == moving && r.IsSend:
+		r.GiveUp = err
+		if r.Peer != e.cfg.Rank && !r.exposed {
+			e.peers[r.Peer].interruptWrite()
 		}
-	case r.state == moving:
-		r.giveUp = err
-		if r.got.Source != e.cfg.Rank { // otherwise it is being copied
-			e.peers[r.got.Source].stopReceive(r)
+	case r.State == moving:
+		r.GiveUp = err
+		if r.Got.Source != e.cfg.Rank { // otherwise it is being copied
+			e.peers[r.Got.Source].stopReceive(r)
 		}
-	case !r.send:
-		e.contextOf(r.ctxID).table.Withdraw(&r.post)
+	case !r.IsSend:
+		e.core.Withdraw(&r.Request)
 		r.finish(err)
-	case r.peer == e.cfg.Rank:
-		e.abandonSelf(r, err)
+	case r.Peer == e.cfg.Rank:
+		e.core.AbandonSelf(&r.Request, err)
+		e.carryOut()
 	default:
-		e.peers[r.peer].abandon(r, err)
+		e.peers[r.Peer].abandon(r, err)
 	}
 }
 
@@ -288,20 +267,16 @@ func (r *Request) Cancel() {
 func (r *Request) cancel() {
 	e := r.e
 	switch {
-	case r.state == complete, r.task != nil:
-	case !r.send:
-		if r.state == waiting && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
-			r.got.Cancelled = true
-			r.finish(nil)
-		}
-	case r.peer == e.cfg.Rank:
-		if r.state == waiting && e.withdrawSelf(r) {
-			r.got.Cancelled = true
-			r.finish(nil)
-		}
+	case r.State == complete, r.task != nil:
+		return
+	case !r.IsSend:
+		e.core.CancelReceive(&r.Request)
+	case r.Peer == e.cfg.Rank:
+		e.core.CancelSelf(&r.Request)
 	default:
-		e.peers[r.peer].cancel(r)
+		e.peers[r.Peer].proto.Cancel(&r.Request)
 	}
+	e.carryOut()
 }
 
 // WaitAny returns the index of a request that is complete or Held, as soon as there is one, or
@@ -378,7 +353,7 @@ func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = p
 	}
-	for !w.met() && p.failed == nil && !p.shm.open && ctx.Err() == nil {
+	for !w.met() && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil {
 		p.step(false)
 	}
 	for _, r := range w.rs {

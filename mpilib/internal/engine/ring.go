@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -47,17 +48,18 @@ func (p *peer) flush() {
 	if !o.inRing || len(o.link.queue) > 0 {
 		return
 	}
-	for n < len(o.ring) && p.failed == nil && p.resend(&o.ring[n]) {
+	for n < len(o.ring) && p.proto.Failed == nil && p.resend(&o.ring[n]) {
 		n++
 	}
 	o.ring = slices.Delete(o.ring, 0, n)
-	for len(o.ring) == 0 && len(o.bulk) > 0 && p.failed == nil {
+	p.e.carryOut() // what follows from that these are sent
+	for len(o.ring) == 0 && len(o.bulk) > 0 && p.proto.Failed == nil {
 		r := o.bulk[0]
-		n := min(shm.MaxRecord, len(r.buf)-r.at)
-		if !p.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n]) {
+		n := min(shm.MaxRecord, len(r.Buf)-r.At)
+		if !p.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}, r.Buf[r.At:r.At+n]) {
 			return
 		}
-		if r.at += n; r.at == len(r.buf) {
+		if r.At += n; r.At == len(r.Buf) {
 			o.bulk = o.bulk[1:]
 		}
 	}
@@ -67,17 +69,13 @@ func (p *peer) flush() {
 func (p *peer) resend(rec *record) bool {
 	payload := rec.copied
 	if rec.r != nil {
-		payload = rec.r.buf[rec.at : rec.at+rec.n]
+		payload = rec.r.Buf[rec.at : rec.at+rec.n]
 	}
 	if !p.trySend(&rec.head, payload) {
 		return false
 	}
-	switch r := rec.r; {
-	case r == nil:
-	case rec.last && r.mode != Synchronous:
-		r.finish(nil)
-	default:
-		p.queueRest(r)
+	if rec.r != nil {
+		p.proto.Written(&rec.r.Request, rec.last)
 	}
 	return true
 }
@@ -87,12 +85,12 @@ func (p *peer) resend(rec *record) bool {
 func (p *peer) stalled() (n int, yes bool) {
 	o := &p.out
 	switch {
-	case !o.inRing || p.failed != nil || len(o.link.queue) > 0:
+	case !o.inRing || p.proto.Failed != nil || len(o.link.queue) > 0:
 		return 0, false
 	case len(o.ring) > 0:
 		return len(o.ring[0].copied) + o.ring[0].n, true
 	case len(o.bulk) > 0:
-		return min(shm.MaxRecord, len(o.bulk[0].buf)-o.bulk[0].at), true
+		return min(shm.MaxRecord, len(o.bulk[0].Buf)-o.bulk[0].At), true
 	}
 	return 0, false
 }
@@ -100,7 +98,7 @@ func (p *peer) stalled() (n int, yes bool) {
 const (
 	// How much of a ring is received before others have their turn.
 	maxRecords  = 64
-	maxReceived = copiedLocked
+	maxReceived = 64 << 10
 )
 
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
@@ -135,7 +133,7 @@ func (p *peer) receive(w condition) bool {
 		if rx.Done() {
 			p.shm.bellDue = true
 		}
-		if bytes += len(payload); bytes >= maxReceived || p.failed != nil {
+		if bytes += len(payload); bytes >= maxReceived || p.proto.Failed != nil {
 			break
 		}
 	}
@@ -147,14 +145,13 @@ func (p *peer) receive(w condition) bool {
 // sender that is far ahead is held back by the ring instead of filling the memory. Who leaves
 // the rings alone after that has them looked at. mu is held.
 func (p *peer) unmatchedEager(env wire.Envelope) bool {
-	c := p.e.contexts[env.Context]
-	return c == nil || !c.table.Awaited(int32(p.rank), int32(env.Tag))
+	return !p.e.core.Awaited(env.Context, p.rank, env.Tag)
 }
 
 // ringEnded fails a peer whose link is over and whose ring is empty. mu is held.
 func (p *peer) ringEnded() {
 	if p.e.ctx.Err() != nil {
-		p.fail(p.e.closed)
+		p.fail(p.e.core.Closed())
 		return
 	}
 	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
@@ -163,7 +160,7 @@ func (p *peer) ringEnded() {
 // handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
 func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
-	var lent zeroCopy
+	var lent protocol.Lent
 	switch env.Kind {
 	case wire.EnvelopeCopying:
 		return p.copyStarted(env, payload)
@@ -181,16 +178,16 @@ func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	if uint64(len(payload)) != want {
 		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
 	}
-	p.in.zeroCopy = lent
+	p.in.lent = lent
 	if err := p.handle(env); err != nil {
 		return err
 	}
-	p.in.zeroCopy = zeroCopy{}
-	in := &p.in
-	if in.left == 0 {
+	p.in.lent = protocol.Lent{}
+	in := &p.proto.In
+	if in.Left == 0 {
 		return nil
 	}
-	copy(in.into, payload)
-	in.left = 0
+	copy(in.Into, payload)
+	in.Left = 0
 	return p.arrived()
 }

@@ -174,7 +174,7 @@ func (e *Engine) sweep(w condition) bool {
 
 // sweepRing is sweep for the ring of one peer.
 func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
-	if p.failed != nil {
+	if p.proto.Failed != nil {
 		return false
 	}
 	if found = p.receive(w); found {

@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
 // seekAfter is how long a receive, who probes, or the owner waits without a link to whom it
@@ -28,7 +28,7 @@ func (e *Engine) seek(g Group, source int, probe bool) {
 		return
 	case source == AnySource && e.remote >= e.cfg.Size-1:
 		return
-	case source != AnySource && (e.peers[source].link != nil || e.peers[source].failed != nil):
+	case source != AnySource && (e.peers[source].link != nil || e.peers[source].proto.Failed != nil):
 		return
 	}
 	if probe && len(e.sought) < maxSought {
@@ -71,7 +71,7 @@ func (e *Engine) seeker() {
 func (e *Engine) seekNow() (missing bool) {
 	wanted := func(is func(*peer) bool) {
 		for _, p := range e.peers {
-			if p == nil || p.link != nil || p.failed != nil || p.gone {
+			if p == nil || p.link != nil || p.proto.Failed != nil || p.proto.Gone {
 				continue
 			}
 			if is(p) {
@@ -84,12 +84,10 @@ func (e *Engine) seekNow() (missing bool) {
 		wanted(func(p *peer) bool { return p.rank == source || source == AnySource && g.Member(p.rank) })
 	}
 	wanted(func(p *peer) bool { return p.expected })
-	for _, c := range e.contexts {
-		c.table.Posted(func(m *match.Receive[*Request]) bool {
-			want(m.Owner.group, m.Owner.peer)
-			return true
-		})
-	}
+	e.core.Posted(func(r *protocol.Request) bool {
+		want(owner(r).group, r.Peer)
+		return true
+	})
 	for _, s := range e.sought {
 		want(s.group, s.source)
 	}

@@ -75,7 +75,7 @@ func (p *peer) createSegment() {
 	seg, err := p.e.sharing.create(data)
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if err != nil || p.failed != nil {
+	if err != nil || p.proto.Failed != nil {
 		p.refuseSharing(seg, err)
 		return
 	}
@@ -114,8 +114,8 @@ func (p *peer) shareReceived(n uint64) error {
 		return fmt.Errorf("%w: the peer shares memory out of order, or described in %d bytes", wire.ErrMalformed, n)
 	case n > 0:
 		p.shm.described = true
-		p.in.size, p.in.left, p.in.descriptor = n, n, true
-		p.in.into = p.shm.peerDescriptor[:]
+		p.in.descriptor = true
+		p.proto.In.Size, p.proto.In.Left, p.proto.In.Into = n, n, p.shm.peerDescriptor[:]
 		return nil
 	}
 	if p.shm.possible {
@@ -160,7 +160,7 @@ func (p *peer) mapSegment(o shm.Descriptor) {
 	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if err != nil || p.failed != nil {
+	if err != nil || p.proto.Failed != nil {
 		p.refuseSharing(seg, err)
 		return
 	}

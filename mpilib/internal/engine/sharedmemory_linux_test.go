@@ -59,7 +59,7 @@ func settle(t *testing.T, es [2]*Engine, shared bool) {
 func ended(e *Engine) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.peers[1-e.Rank()].failed
+	return e.peers[1-e.Rank()].proto.Failed
 }
 
 // together returns two engines that share memory.

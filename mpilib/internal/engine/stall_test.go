@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -84,7 +85,7 @@ func faced(t *testing.T) (*Engine, *net.TCPConn) {
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
 	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - protocol.FirstCredit})
 	return e, peer
 }
 
@@ -174,7 +175,7 @@ func TestLinkLostByTimeout(t *testing.T) {
 		defer peer.Close()
 		conn := &lostConn{bareConn: bareConn{mine}}
 		conn.lost, conn.lose = context.WithCancel(t.Context())
-		e := New(Config{Rank: 0, Size: 2, Unexpected: firstCredit})
+		e := New(Config{Rank: 0, Size: 2, Unexpected: protocol.FirstCredit})
 		defer e.Close()
 		defer conn.lose()
 		e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
@@ -237,35 +238,18 @@ func TestOfferIsAskedFor(t *testing.T) {
 	}
 }
 
-// What goes eagerly on a long path is twice what the path holds.
-func TestUnaskedAt(t *testing.T) {
-	for _, tc := range []struct {
-		rtt  time.Duration
-		rate float64
-		want int
-	}{
-		{0, 0, eagerShort}, {time.Millisecond, 1e9, eagerShort},
-		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, eagerShort},
-		{100 * time.Millisecond, 1e9, 8 << 20}, {time.Hour, 1e300, 8 << 20},
-	} {
-		if got := eagerAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
-			t.Errorf("%v at %g B/s: %d, want %d", tc.rtt, tc.rate, got, tc.want)
-		}
-	}
-}
-
 // As much of a message goes eagerly as the peer's latest answer makes worth while.
 func TestHeadGrowsAndShrinks(t *testing.T) {
 	e, peer := faced(t)
-	data := make([]byte, maxHead+5)
+	data := make([]byte, protocol.MaxHead+5)
 	for i, step := range []struct {
 		flags uint8
 		head  int // of the next message
-	}{{0, 256 << 10}, {0, maxHead}, {0, maxHead}, {wire.EnvelopeLate, eagerShort}, {wire.EnvelopeLate, eagerShort}, {0, 256 << 10}} {
+	}{{0, 256 << 10}, {0, protocol.MaxHead}, {0, protocol.MaxHead}, {wire.EnvelopeLate, protocol.EagerShort}, {wire.EnvelopeLate, protocol.EagerShort}, {0, 256 << 10}} {
 		var r Request
 		e.mu.Lock()
-		e.peers[1].sends.credit = 4 << 20
-		head := min(max(e.peers[1].sends.head, eagerShort), len(data))
+		e.peers[1].proto.Credit = 4 << 20
+		head := min(max(e.peers[1].proto.HeadSize(), protocol.EagerShort), len(data))
 		e.mu.Unlock()
 		e.Isend(&r, everyone{}, 0, 1, 5, data, Standard, false)
 		id := uint32(i + 1)
@@ -280,7 +264,7 @@ func TestHeadGrowsAndShrinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.mu.Lock()
-		if got := max(e.peers[1].sends.head, eagerShort); got != step.head {
+		if got := max(e.peers[1].proto.HeadSize(), protocol.EagerShort); got != step.head {
 			t.Errorf("after %d answers the next head is to have %d bytes, want %d", i+1, got, step.head)
 		}
 		e.mu.Unlock()
@@ -310,8 +294,8 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.readForWaiter(t.Context(), &first)
-	if first.state != complete || !p.hasBuffered() {
-		t.Errorf("state %d, %d bytes are left", first.state, p.in.end-p.in.begin)
+	if first.State != complete || !p.hasBuffered() {
+		t.Errorf("state %d, %d bytes are left", first.State, p.in.end-p.in.begin)
 	}
 	e.mu.Unlock()
 	e.Irecv(&second, everyone{}, 0, 1, 5, buf)
@@ -455,7 +439,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	e.Irecv(&other, everyone{}, 0, 1, 1, make([]byte, 1))
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 1, Length: 1}, 1)
 	if _, err := wait(t, &other); err != nil { // so the answer has been read
@@ -492,13 +476,13 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Standard, false)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: size})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
-	io.CopyN(io.Discard, peer, firstCredit)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, protocol.FirstCredit)
 	gate <- struct{}{}
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
-	eventually(t, e, "the goodbye is heard", func() bool { return r.ended })
+	eventually(t, e, "the goodbye is heard", func() bool { return r.Ended() })
 	io.CopyN(io.Discard, peer, chunk)
 	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
@@ -524,13 +508,13 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { bye <- e.Goodbye(ctx) }()
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
-	io.CopyN(io.Discard, peer, firstCredit)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, protocol.FirstCredit)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 7}) // not wanted
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 8})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
-	io.CopyN(io.Discard, peer, 100<<10-firstCredit)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, 100<<10-protocol.FirstCredit)
 	e.Isend(&b, everyone{}, 0, 1, 5, nil, Standard, false)
 	if _, err := wait(t, &b); !errors.Is(err, ErrFinalized) {
 		t.Error(err)

@@ -22,7 +22,7 @@ func (e *Engine) BeginTask(h *Handle, giveUp func(why error)) {
 
 func (r *Request) beginTask(e *Engine, giveUp func(why error)) {
 	r.begin(e, nil, 0, e.cfg.Rank, 0, nil)
-	r.state, r.send, r.task = moving, true, giveUp
+	r.State, r.IsSend, r.task = moving, true, giveUp
 }
 
 // Finish completes a Handle that BeginTask began.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -104,7 +105,7 @@ func TestBellDuringGlance(t *testing.T) {
 	es[first.rank].Isend(&r, everyone{}, 0, 0, 5, []byte{1}, Standard, false)
 	eventually(t, e, "the bell is heard", e.rings.attention.Load)
 	release()
-	eventually(t, e, "the message is taken out of the ring", func() bool { return e.contextOf(0).table.Peek(int32(first.rank), 5) != nil })
+	eventually(t, e, "the message is taken out of the ring", func() bool { return e.core.Table(0).Peek(int32(first.rank), 5) != nil })
 }
 
 // Who sends on while the rings sleep, and finds no room, hears when there is some.
@@ -129,7 +130,7 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	es[1].releaseRings()
 	es[1].requestSweep()
 	es[1].mu.Unlock()
-	eventually(t, es[1], "all is received", func() bool { return es[1].contextOf(0).table.Peek(0, int32(len(rs)-1)) != nil })
+	eventually(t, es[1], "all is received", func() bool { return es[1].core.Table(0).Peek(0, int32(len(rs)-1)) != nil })
 }
 
 // tardy is a link whose Await meets a deadline that was meant for a write.
@@ -152,12 +153,12 @@ func TestTakenAfterWriteDeadline(t *testing.T) {
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
-	discard(t, peer, firstCredit)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
+	discard(t, peer, protocol.FirstCredit)
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
-	discard(t, peer, 100<<10-firstCredit)
-	eventually(t, e, "all is written", func() bool { return r.state == waiting && r.at == len(r.buf) })
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - protocol.FirstCredit})
+	discard(t, peer, 100<<10-protocol.FirstCredit)
+	eventually(t, e, "all is written", func() bool { return r.State == waiting && r.At == len(r.Buf) })
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
 	if _, err := wait(t, &r); err != nil {
 		t.Error(err)

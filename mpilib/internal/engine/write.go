@@ -9,7 +9,7 @@ import (
 
 // queueControl queues an envelope without a message. mu is held.
 func (p *peer) queueControl(env wire.Envelope) {
-	if p.failed == nil {
+	if p.proto.Failed == nil {
 		p.queueOrSend(env, nil)
 	}
 }
@@ -17,7 +17,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 // writable reports whether there is something to write and no goroutine that writes. mu is
 // held.
 func (p *peer) writable() bool {
-	return !p.writing.busy && p.link != nil && p.failed == nil && (p.out.forLink() || p.shm.bellDue)
+	return !p.writing.busy && p.link != nil && p.proto.Failed == nil && (p.out.forLink() || p.shm.bellDue)
 }
 
 // post writes what is queued as far as the link takes it without blocking. What others queue
@@ -82,7 +82,7 @@ func (p *peer) writer() {
 		if p.writing.waiters > 0 {
 			wake(p.writing.token)
 		}
-		failed := p.failed
+		failed := p.proto.Failed
 		e.mu.Unlock()
 		if failed != nil {
 			return
@@ -101,7 +101,7 @@ func (p *peer) writeForWaiter(ctx context.Context) {
 // held, and given up meanwhile.
 func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	done, stop := r.finished(), ctx.Done()
-	if r.giveUp != nil {
+	if r.GiveUp != nil {
 		stop = nil
 	}
 	p.writing.waiters++
@@ -134,7 +134,7 @@ func (p *peer) write() {
 			bufs = append(bufs, s.copied)
 		}
 		if s.n > 0 {
-			bufs = append(bufs, s.r.buf[s.at:s.at+s.n])
+			bufs = append(bufs, s.r.Buf[s.at:s.at+s.n])
 		}
 	}
 	p.out.link.bufs = bufs
@@ -172,22 +172,11 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 			continue
 		}
 		r.mark = max(r.mark, mark)
-		switch {
-		case p.failed != nil:
-			r.finish(p.failed)
-		case s.last && r.mode != Synchronous:
-			r.finish(r.giveUp) // the link refers to none of it any more
-		case r.ended:
-			p.out.remove(r)
-			r.finish(r.giveUp)
-		case r.giveUp != nil:
-			r.state = waiting
-			p.abandon(r, r.giveUp)
-		default:
-			r.state = waiting
-			p.queueRest(r)
+		if why := p.proto.Written(&r.Request, s.last); why != nil {
+			p.abandon(r, why)
 		}
 	}
+	p.e.carryOut()
 }
 
 // requeue puts a copy of the unwritten rest of the taken segments first in the queue: the

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -15,32 +16,25 @@ import (
 // the system calls.
 const zeroCopyFrom = 64 << 10
 
-// A zeroCopy is what an RTS's record says of the sender's buffer.
-type zeroCopy struct {
-	addr  uint64 // of the message in the sender's memory
-	slot  int    // in the ring; see shm.Sender.Lend
-	valid bool
-}
-
 // zeroCopySize is how many bytes say so.
 const zeroCopySize = 12
 
-func (l zeroCopy) append(b []byte) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, l.addr), uint32(l.slot))
+func appendZeroCopy(b []byte, l protocol.Lent) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, l.Addr), uint32(l.Slot))
 }
 
 // parseZeroCopy is for the payload of an RTS's record.
-func parseZeroCopy(payload []byte) (zeroCopy, error) {
+func parseZeroCopy(payload []byte) (protocol.Lent, error) {
 	if len(payload) == 0 {
-		return zeroCopy{}, nil
+		return protocol.Lent{}, nil
 	}
 	var b [zeroCopySize]byte
 	if n := copy(b[:], payload); n != zeroCopySize || n != len(payload) {
-		return zeroCopy{}, fmt.Errorf("%w: a copy slot described in %d bytes", wire.ErrMalformed, len(payload))
+		return protocol.Lent{}, fmt.Errorf("%w: a copy slot described in %d bytes", wire.ErrMalformed, len(payload))
 	}
-	l := zeroCopy{addr: binary.BigEndian.Uint64(b[:]), slot: int(binary.BigEndian.Uint32(b[8:])), valid: true}
-	if l.slot >= shm.CopySlots {
-		return zeroCopy{}, fmt.Errorf("%w: copy slot %d of %d", wire.ErrMalformed, l.slot, shm.CopySlots)
+	l := protocol.Lent{Addr: binary.BigEndian.Uint64(b[:]), Slot: int(binary.BigEndian.Uint32(b[8:])), Valid: true}
+	if l.Slot >= shm.CopySlots {
+		return protocol.Lent{}, fmt.Errorf("%w: copy slot %d of %d", wire.ErrMalformed, l.Slot, shm.CopySlots)
 	}
 	return l, nil
 }
@@ -49,15 +43,15 @@ func parseZeroCopy(payload []byte) (zeroCopy, error) {
 // bytes stay where they are: they are not on a stack, since the request refers to them,
 // and Go moves nothing else. mu is held.
 func (p *peer) exposeBuffer(r *Request) []byte {
-	if n := len(r.buf); !p.out.inRing || n < zeroCopyFrom || n > shm.MaxExposed {
+	if n := len(r.Buf); !p.out.inRing || n < zeroCopyFrom || n > shm.MaxExposed {
 		return nil
 	}
-	i, ok := p.shm.tx.Expose(len(r.buf))
+	i, ok := p.shm.tx.Expose(len(r.Buf))
 	if !ok {
 		return nil
 	}
 	r.exposed, r.slot = true, i
-	return zeroCopy{addr: addressOf(r.buf), slot: i}.append(nil)
+	return appendZeroCopy(nil, protocol.Lent{Addr: addressOf(r.Buf), Slot: i})
 }
 
 // endZeroCopy frees the copy slot of a send, if it has one. mu is held.
@@ -81,37 +75,44 @@ type help struct {
 // copyStarted is told that the receiver copies an exposed buffer, to an address of its memory,
 // or cannot. mu is held.
 func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
-	r := p.sends.pending[env.ID]
 	var b [8]byte
-	if copy(b[:], payload) != len(b) || len(payload) != len(b) || r == nil || !r.exposed || r.state != waiting {
-		return p.unknownMessage("copies", env)
+	s := p.proto.Pending(env.ID)
+	if copy(b[:], payload) != len(b) || len(payload) != len(b) || s == nil || !owner(s).exposed || s.State != waiting {
+		return protocol.UnknownMessage("copies", env)
 	}
+	r := owner(s)
 	if slices.ContainsFunc(p.e.helps, func(h help) bool { return h.r == r }) {
-		return p.unknownMessage("copies again", env)
+		return protocol.UnknownMessage("copies again", env)
 	}
-	if p.shm.mem != nil && r.giveUp == nil {
+	if p.shm.mem != nil && r.GiveUp == nil {
 		p.e.helps = append(p.e.helps, help{p: p, r: r, to: binary.BigEndian.Uint64(b[:])})
 	}
 	return nil
 }
 
-// startCopy begins to copy the exposed buffer of a matched RTS, if that can be. mu is held.
-func (p *peer) startCopy(r *Request, id uint32, l zeroCopy) *transfer {
-	if !l.valid || p.shm.mem == nil || p.failed != nil || r.got.Bytes > shm.MaxExposed || !p.shm.rx.Accept(l.slot) {
-		return nil
+// A fetch is a transfer whose bytes both processes copy, in pieces.
+type fetch struct {
+	*protocol.Transfer
+	p            *peer
+	claimed      int  // pieces that this process took
+	awaitsSender bool // all pieces are taken; the sender is copying its last one
+}
+
+// startCopy begins to copy the exposed buffer of a matched RTS, and reports whether that can be. mu is held.
+func (p *peer) startCopy(t *protocol.Transfer) bool {
+	r := t.Request
+	if p.shm.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.shm.rx.Accept(t.Lent.Slot) {
+		return false
 	}
-	f := &transfer{id: id, r: r, left: r.got.Bytes, zeroCopy: l, p: p}
-	r.id = id
-	p.arrivals.moving[id] = f
-	p.e.copies = append(p.e.copies, f)
+	p.e.copies = append(p.e.copies, &fetch{Transfer: t, p: p})
 	// Nobody is woken to help: who sleeps has something else to do.
 	var head [shm.HeadSize]byte
-	wire.Envelope{Kind: wire.EnvelopeCopying, ID: id}.Append(head[:0])
+	wire.Envelope{Kind: wire.EnvelopeCopying, ID: t.ID}.Append(head[:0])
 	if p.out.clear() {
-		p.shm.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.buf)))
+		p.shm.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
 	}
 	p.e.requestSweep() // perhaps nobody waits
-	return f
+	return true
 }
 
 // copyOnePiece copies a piece of some message, if there is one to be copied, and reports whether
@@ -119,7 +120,7 @@ func (p *peer) startCopy(r *Request, id uint32, l zeroCopy) *transfer {
 func (e *Engine) copyOnePiece() bool {
 	for _, f := range e.copies {
 		if done := e.copyPiece(f); done {
-			e.copies = slices.DeleteFunc(e.copies, func(g *transfer) bool { return g == f })
+			e.copies = slices.DeleteFunc(e.copies, func(g *fetch) bool { return g == f })
 			return true
 		}
 		if !f.awaitsSender {
@@ -131,16 +132,15 @@ func (e *Engine) copyOnePiece() bool {
 
 // copyPiece copies a piece of an exposed buffer, and reports whether the whole is
 // over. mu is held, and released meanwhile.
-func (e *Engine) copyPiece(f *transfer) (done bool) {
-	p, r, n := f.p, f.r, int(f.r.got.Bytes)
-	i, ok := p.shm.rx.Claim(f.zeroCopy.slot)
+func (e *Engine) copyPiece(f *fetch) (done bool) {
+	p, r, n := f.p, owner(f.Request), int(f.Request.Got.Bytes)
+	i, ok := p.shm.rx.Claim(f.Lent.Slot)
 	if !ok {
 		if f.awaitsSender = !f.allCopied(); f.awaitsSender {
 			return false
 		}
-		delete(p.arrivals.moving, f.id)
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
-		r.finish(r.giveUp)
+		p.proto.Fetched(f.Transfer)
+		e.carryOut()
 		p.dispatch(false)
 		return true
 	}
@@ -151,28 +151,28 @@ func (e *Engine) copyPiece(f *transfer) (done bool) {
 		p.fail(p.linkError("receiving", fmt.Errorf("%w: piece %d of %d bytes, as the %dth", wire.ErrMalformed, i, n, f.claimed)))
 		return true
 	}
-	if r.giveUp != nil { // nobody wants it
+	if r.GiveUp != nil { // nobody wants it
 		return false
 	}
-	part, mem := r.buf[at:min(at+size, n)], p.shm.mem
-	f.copying = true
+	part, mem := r.Buf[at:min(at+size, n)], p.shm.mem
+	f.Busy = true
 	e.mu.Unlock()
-	err := mem.Read(part, f.zeroCopy.addr+uint64(at))
+	err := mem.Read(part, f.Lent.Addr+uint64(at))
 	e.mu.Lock()
-	f.copying = false
+	f.Busy = false
 	if err != nil {
 		p.fail(p.linkError("receiving", err))
 	}
-	if p.failed != nil {
-		r.finish(p.failed)
+	if p.proto.Failed != nil {
+		r.finish(p.proto.Failed)
 		return true
 	}
 	return false
 }
 
 // allCopied reports whether every piece that somebody took is copied.
-func (f *transfer) allCopied() bool {
-	return f.p.shm.rx.Settled(f.zeroCopy.slot, int(f.r.got.Bytes), f.claimed)
+func (f *fetch) allCopied() bool {
+	return f.p.shm.rx.Settled(f.Lent.Slot, int(f.Request.Got.Bytes), f.claimed)
 }
 
 // abandonCopies has a peer that has failed neither copied from nor helped. A receive of
@@ -180,10 +180,10 @@ func (f *transfer) allCopied() bool {
 func (p *peer) abandonCopies() {
 	for _, f := range p.e.copies {
 		if f.p == p { // should it live, it shall write no more
-			p.shm.rx.Close(f.zeroCopy.slot)
+			p.shm.rx.Close(f.Lent.Slot)
 		}
 	}
-	p.e.copies = slices.DeleteFunc(p.e.copies, func(f *transfer) bool { return f.p == p && !f.copying })
+	p.e.copies = slices.DeleteFunc(p.e.copies, func(f *fetch) bool { return f.p == p && !f.Busy })
 	p.e.helps = slices.DeleteFunc(p.e.helps, func(h help) bool { return h.p == p })
 }
 
@@ -194,10 +194,10 @@ func (e *Engine) helpPiece() bool {
 		h := &e.helps[0]
 		p, r := h.p, h.r
 		i, ok := 0, false
-		if p.failed == nil && r.exposed && r.state == waiting && r.giveUp == nil && p.sends.pending[r.id] == r {
+		if p.proto.Failed == nil && r.exposed && r.State == waiting && r.GiveUp == nil && p.proto.Pending(r.ID) == &r.Request {
 			i, ok = p.shm.tx.Help(r.slot)
 		}
-		n := len(r.buf)
+		n := len(r.Buf)
 		size := shm.Piece(n)
 		at := i * size
 		if !ok || at >= n || h.pieces*size >= n {
@@ -205,17 +205,17 @@ func (e *Engine) helpPiece() bool {
 			continue
 		}
 		h.pieces++
-		part, to, mem := r.buf[at:min(at+size, n)], h.to+uint64(at), p.shm.mem
-		r.state = moving
+		part, to, mem := r.Buf[at:min(at+size, n)], h.to+uint64(at), p.shm.mem
+		r.State = moving
 		e.mu.Unlock()
 		err := mem.Write(part, to)
 		e.mu.Lock()
-		r.state = waiting
-		if err != nil && p.failed == nil {
+		r.State = waiting
+		if err != nil && p.proto.Failed == nil {
 			p.fail(p.linkError("sending", err))
 		}
-		if p.failed != nil {
-			r.finish(p.failed)
+		if p.proto.Failed != nil {
+			r.finish(p.proto.Failed)
 			return true
 		}
 		p.shm.tx.Helped(r.slot)
@@ -223,8 +223,8 @@ func (e *Engine) helpPiece() bool {
 			p.shm.bellDue = true
 			p.dispatch(false)
 		}
-		if r.ended {
-			r.finish(r.giveUp)
+		if r.Ended() {
+			r.finish(r.GiveUp)
 		}
 		return true
 	}

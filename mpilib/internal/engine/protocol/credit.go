@@ -1,6 +1,7 @@
-package engine
+package protocol
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/wire"
@@ -14,19 +15,22 @@ import (
 // by not being returned when it was used.
 
 const (
-	// maxExtraCredit is what all peers of a process may have beyond their first amounts, in bytes,
+	// FirstCredit is how many bytes may be sent eagerly before the first Credit of the peer.
+	FirstCredit = 64 << 10
+
+	// MaxExtraCredit is what all peers of a process may have beyond their first amounts, in bytes,
 	// whether they use it or not.
-	maxExtraCredit = 256 << 20
+	MaxExtraCredit = 256 << 20
 
 	// creditGain is how many times what arrives in a round trip the credit is: once for
 	// what is under way, and once for credit that is on its way back, and growth.
 	creditGain = 2
 
 	// On a short path credit is returned a nearStep-th of the whole at a time. On a long one,
-	// where a stream would wait for it, it is a farStep-th, and minStep bytes if that is more.
+	// where a stream would wait for it, it is a farStep-th, and MinStep bytes if that is more.
 	shortStep = 4
 	longStep  = 64
-	minStep   = 16 << 10
+	MinStep   = 16 << 10
 
 	// creditIdle is for how long what is beyond the first amount must have been of no use
 	// before it is not returned any more.
@@ -39,18 +43,18 @@ type grant struct {
 	first, max int // bounds of total
 
 	total int
-	held  int // see limits.go
+	held  int // see charge
 	owed  int
 	step  int // from which on owed is worth an envelope
 
-	came   int       // bytes, messageCost included, since the last measurement,
+	came   int       // bytes, MessageCost included, since the last measurement,
 	at     time.Time // which was then
 	needed time.Time // when more than the first amount was of use last
 }
 
-// newGrant returns the grant of a peer that knows of firstCredit only.
+// newGrant returns the grant of a peer that knows of FirstCredit only.
 func newGrant(first, most int) grant {
-	return grant{first: first, max: max(first, most), total: first, owed: first - firstCredit}
+	return grant{first: first, max: max(first, most), total: first, owed: first - FirstCredit}
 }
 
 // resize grants more, of extra bytes at most, or less, as what came of late over a path
@@ -73,7 +77,7 @@ func (g *grant) resize(now time.Time, rtt time.Duration, extra int) (more int) {
 		g.owed += more
 	}
 	if g.step = g.total / shortStep; rtt > longRTT {
-		g.step = max(g.total/longStep, min(g.step, minStep))
+		g.step = max(g.total/longStep, min(g.step, MinStep))
 	}
 	return more
 }
@@ -85,45 +89,13 @@ func (g *grant) end() (less int) {
 	return less
 }
 
-// resize is the grant's, now. mu is held.
-func (p *peer) resize() {
-	rtt := time.Duration(0)
-	if !p.shm.open {
-		_, rtt = p.link.Current()
+// charge notes n bytes of credit that the peer keeps in use here, until refund.
+func (p *Peer) charge(n int) error {
+	g := &p.grant
+	if g.held+n > g.total {
+		return fmt.Errorf("%w: the peer sent %d bytes eagerly beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",
+			wire.ErrMalformed, n, g.held, MessageCost, g.total)
 	}
-	p.e.extraCredit -= p.arrivals.grant.resize(time.Now(), rtt, p.e.extraCredit)
-}
-
-// owe notes that the peer is to have credit back for n bytes that it sent eagerly, and returns
-// all that it is to have when that is worth an envelope. mu is held.
-func (p *peer) owe(n int) {
-	g := &p.arrivals.grant
-	if p.gone || p.failed != nil {
-		p.e.extraCredit += g.end()
-		return
-	}
-	if g.owed += n; g.owed >= g.step {
-		p.resize()
-		p.giveCredit()
-	}
-}
-
-// countArrival notes that n bytes are here. If the peer was asked for them they use no credit, but
-// tell what the path carries all the same. mu is held.
-func (p *peer) countArrival(n int, asked bool) {
-	g := &p.arrivals.grant
-	g.came += n + messageCost
-	if asked && g.came >= g.step {
-		if p.resize(); g.owed >= g.step {
-			p.giveCredit()
-		}
-	}
-}
-
-// giveCredit returns what the peer is owed. mu is held.
-func (p *peer) giveCredit() {
-	if g := &p.arrivals.grant; g.owed > 0 {
-		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(g.owed)})
-		g.owed = 0
-	}
+	g.held += n
+	return nil
 }

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+)
+
+// owner returns the Request of which r is the protocol's part.
+func owner(r *protocol.Request) *Request { return r.Owner.(*Request) }
+
+// carryOut does what the core has decided. Every call of the core that may decide something is
+// followed by it before mu is given up. mu is held, and given up where the core's effect says so.
+func (e *Engine) carryOut() {
+	if e.core.HasEffects() {
+		e.carryOutAll()
+	}
+}
+
+func (e *Engine) carryOutAll() {
+	for e.core.HasEffects() {
+		list := e.core.Effects(e.effects)
+		e.effects = nil // another goroutine may come here while much is copied
+		for i := range list {
+			e.carryOutOne(&list[i])
+		}
+		clear(list)
+		e.effects = list[:0]
+	}
+	for len(e.dispatches) > 0 {
+		p := e.dispatches[0]
+		e.dispatches = slices.Delete(e.dispatches, 0, 1)
+		p.dispatch(false)
+	}
+}
+
+// carryOutOne does one thing. mu is held.
+func (e *Engine) carryOutOne(f *protocol.Effect) {
+	var p *peer
+	if f.Peer != nil {
+		p = e.peers[f.Peer.Rank]
+	}
+	switch f.Kind {
+	case protocol.Control:
+		p.queueOrSend(f.Env, nil)
+	case protocol.Eager:
+		if p.sendEager(f.Env, owner(f.Request)) {
+			p.proto.Written(f.Request, true)
+		}
+	case protocol.RTS:
+		lent := p.exposeBuffer(owner(f.Request))
+		p.queueOrSend(f.Env, lent)
+		if lent == nil {
+			p.proto.Head(f.Request, p.maxHead())
+		}
+	case protocol.Head:
+		p.out.addFromBuffer(f.Env, owner(f.Request), 0, f.N, false)
+	case protocol.Stream:
+		p.out.stream(owner(f.Request))
+	case protocol.Recall:
+		p.out.remove(owner(f.Request))
+	case protocol.Release:
+		p.endZeroCopy(owner(f.Request))
+	case protocol.Complete:
+		owner(f.Request).completed()
+	case protocol.Credit:
+		p.resize()
+		p.giveCredit(!f.Grow)
+	case protocol.Copy:
+		to := f.Request.Buf
+		e.mu.Unlock()
+		copy(to, f.Message.Data)
+		e.mu.Lock()
+		e.core.Given(f.Request, f.Message)
+	case protocol.Fetch:
+		if !p.startCopy(f.Transfer) {
+			p.proto.Clear(f.Transfer)
+		}
+	case protocol.Probe:
+		e.wakeProbes()
+	case protocol.Dispatch:
+		e.dispatches = append(e.dispatches, p)
+	}
+}
+
+// resize lets the credit that the peer has here follow its path. mu is held.
+func (p *peer) resize() {
+	rtt := time.Duration(0)
+	if !p.shm.open {
+		_, rtt = p.link.Current()
+	}
+	p.proto.Resize(time.Now(), rtt)
+}
+
+// giveCredit returns what the peer is owed. mu is held.
+func (p *peer) giveCredit(always bool) {
+	if env, due := p.proto.ReturnCredit(always); due {
+		p.queueControl(env)
+	}
+}
