@@ -2,7 +2,9 @@ package frontal
 
 import (
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The families of a frontal.
@@ -75,8 +77,8 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCarriedSize, float64(s.Links.Bytes))
 	kinds, by := f.gateway.Moved()
 	metrics.PutAll(w, metricCarriedKind, kinds)
-	w.PutBounded(metricPair, by.Pairs(f.site))
-	w.PutBounded(metricProject, by.ByProject.Samples())
+	w.PutBounded(metricPair, pairSamples(f.site, by.Counts()))
+	w.PutBounded(metricProject, metrics.SamplesOf(by.Projects()))
 	w.Put(metricTurnedAway, float64(s.Links.Refused))
 	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
 
@@ -95,4 +97,20 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	}
 	w.PutBounded(metricAttempts, attempts)
 	w.Put(metricBarred, float64(barred))
+}
+
+// pairSamples returns the bytes by this site, the other, and the direction.
+func pairSamples(site overlay.SiteID, counts map[traffic.Pair]traffic.Count) (all []metrics.Sample) {
+	for p, c := range counts {
+		labels := []string{string(site), string(p.To), "out"}
+		switch site {
+		case p.From:
+		case p.To:
+			labels[1], labels[2] = string(p.From), "in"
+		default: // more sites than are kept apart
+			labels = []string{metrics.Other, metrics.Other, metrics.Other}
+		}
+		all = append(all, metrics.Sample{Labels: labels, Value: float64(c.Bytes)})
+	}
+	return all
 }

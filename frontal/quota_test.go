@@ -46,14 +46,14 @@ func TestQuota(t *testing.T) {
 	// What it moved, and what held it back, is still told.
 	_, by := r.f.gateway.Moved()
 	waits := uint64(0)
-	for p, c := range by.ByPair.Counts() {
+	for p, c := range by.Counts() {
 		waits += c.Waits
 		if p.From != r.f.site && p.To != r.f.site || c.Bytes != 300_000 || c.Links != 0 || c.Waits > 0 && c.Rule != "quota.per_job.rate" {
 			t.Errorf("%v: %+v", p, c)
 		}
 	}
 	if waits == 0 {
-		t.Errorf("nothing was held back: %+v", by.ByPair.Counts())
+		t.Errorf("nothing was held back: %+v", by.Counts())
 	}
 	if st := r.f.status().Quota; st.Waits == 0 || st.Refused != 1 || st.Links != 0 {
 		t.Errorf("status %+v", st)

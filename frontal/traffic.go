@@ -21,7 +21,7 @@ func (f *Frontal) tellTraffic() {
 		case <-period.C:
 		}
 		_, by := f.gateway.Moved()
-		report := traffic.Report{Life: f.epoch, Counts: by.ByPair.Counts()}
+		report := traffic.Report{Life: f.epoch, Counts: by.Counts()}
 		if len(report.Counts) == 0 {
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
@@ -200,7 +199,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	s.count.ended(stats, err)
 	out, back := traffic.Of(stats, l.pace, false)
 	s.moved.note(l, out, back)
-	s.projects.Add(stats.Total(), metrics.Project(l.asker.ticket.Principal.Project))
+	s.moved.sums.AddProject(l.asker.ticket.Principal.Project, stats.Total())
 	s.mu.Unlock()
 	s.noteChange()
 }

@@ -58,7 +58,7 @@ func (s *Server) readMetrics(w metrics.Writer) {
 	w.Put(metricJoined, float64(st.Joined))
 	w.Put(metricBroken, float64(st.Broken))
 	metrics.PutAll(w, metricBytes, map[string]uint64{"spliced": st.Spliced, "copied": st.Copied})
-	w.PutBounded(metricProject, s.byProject())
+	w.PutBounded(metricProject, metrics.SamplesOf(s.byProject()))
 	var pairs []metrics.Sample
 	for p, c := range s.trafficReport().Counts {
 		pairs = append(pairs, metrics.Sample{Labels: []string{string(p.From), string(p.To)}, Value: float64(c.Bytes)})
@@ -71,13 +71,12 @@ func (s *Server) readMetrics(w metrics.Writer) {
 }
 
 // byProject returns the bytes relayed for each project, including live links.
-func (s *Server) byProject() []metrics.Sample {
-	var all metrics.Tally
+func (s *Server) byProject() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock() // links end under mu: none is missed or counted twice
-	all.Merge(&s.projects)
+	all := s.moved.sums.Clone()
 	for l := range s.links {
-		all.Add(l.meter.Stats().Total(), metrics.Project(l.asker.ticket.Principal.Project))
+		all.AddProject(l.asker.ticket.Principal.Project, l.meter.Stats().Total())
 	}
-	return all.Samples()
+	return all.Projects()
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
-	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
@@ -66,11 +65,10 @@ var DefaultLimits = Limits{Handshakes: 1024, Waiting: 4096, Links: 10000, Ticket
 
 // Server is one proxy. It is safe for concurrent use.
 type Server struct {
-	set      Settings
-	checker  *ticket.Checker
-	log      *slog.Logger
-	count    counters
-	projects metrics.Tally // bytes of links that have ended, by project
+	set     Settings
+	checker *ticket.Checker
+	log     *slog.Logger
+	count   counters
 
 	half     *accept.HalfOpen // connections that have not shown a ticket yet
 	observer *reflector.Observer

@@ -43,9 +43,9 @@ type links struct {
 	quota   *pace.Keeper           // that carried links are held to
 	live    map[metered]*liveLink
 	total   uint64
-	refused uint64 // data connections that were turned away
-	bytes   uint64 // of those that are over
-	Tallies        // the same, by whom
+	refused uint64       // data connections that were turned away
+	bytes   uint64       // of those that are over
+	sums    traffic.Sums // the same, by whom it was for
 }
 
 func newLinks(max, perNode int, quota *pace.Keeper) links {
@@ -207,7 +207,7 @@ func (g *Gateway) carryLink(l link, j joining) {
 	g.links.places.Give(g.links.live[j.meter].node, 1)
 	delete(g.links.live, j.meter)
 	g.links.bytes += stats.Total()
-	g.links.note(g.site, l, out, back)
+	l.addTo(&g.links.sums, g.site, out, back)
 	g.mu.Unlock()
 	if l.proxy != "" && stats.BToA == 0 {
 		g.proxies.Forget(l.proxy) // nothing came back

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
@@ -31,7 +32,7 @@ type ledger struct {
 	room   float64   // records that may be written now
 	roomAt time.Time // when room was counted
 
-	sums  map[sumKey]*sum
+	sums  account.Bounded[sumKey, sum]
 	since time.Time // of the first of them
 }
 
@@ -47,7 +48,7 @@ func (a sumKey) compare(b sumKey) int {
 type sum struct{ links, sent, received uint64 }
 
 func newLedger(now time.Time) *ledger {
-	return &ledger{room: Room, roomAt: now, sums: map[sumKey]*sum{}}
+	return &ledger{room: Room, roomAt: now, sums: account.Bounded[sumKey, sum]{Max: maxSums}}
 }
 
 // refill counts the room anew. A time that goes back gives none, nor when it returns.
@@ -65,21 +66,14 @@ func (l *ledger) take(r *audit.Record, now time.Time) bool {
 		l.room--
 		return true
 	}
-	if len(l.sums) == 0 {
+	if l.sums.Len() == 0 {
 		l.since = now
 	}
 	key := sumKey{user: r.User, project: r.Project, job: r.Job}
 	if len(r.Sites) > 1 {
 		key.peer = r.Sites[1]
 	}
-	if l.sums[key] == nil && len(l.sums) >= maxSums {
-		key = sumKey{}
-	}
-	s := l.sums[key]
-	if s == nil {
-		s = new(sum)
-		l.sums[key] = s
-	}
+	s := l.sums.At(key)
 	s.links++
 	s.sent, s.received = addUp(s.sent, r.Sent), addUp(s.received, r.Received)
 	return false
@@ -95,18 +89,19 @@ func addUp(a, b uint64) uint64 {
 }
 
 // due returns the sums that are to be written now, or all of them, and begins anew.
-func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]*sum) {
-	if len(l.sums) == 0 || !all && now.Sub(l.since) < sumFor {
+func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]sum) {
+	if l.sums.Len() == 0 || !all && now.Sub(l.since) < sumFor {
 		return nil, nil
 	}
-	sums, l.sums = l.sums, map[sumKey]*sum{}
+	sums = maps.Collect(l.sums.All())
+	l.sums.Clear()
 	return slices.SortedFunc(maps.Keys(sums), sumKey.compare), sums
 }
 
 // idle reports whether a new ledger would do as well.
 func (l *ledger) idle(now time.Time) bool {
 	l.refill(now)
-	return len(l.sums) == 0 && l.room >= Room
+	return l.sums.Len() == 0 && l.room >= Room
 }
 
 // Ledgers are those of the site's helpers that have lately told of links. A helper
@@ -129,13 +124,13 @@ func (ls *Ledgers) Take(id control.Identity, records []audit.Record, now time.Ti
 		l = newLedger(now)
 		ls.of[id] = l
 	}
-	before := len(l.sums)
+	before := l.sums.Len()
 	for i := range records {
 		if l.take(&records[i], now) {
 			write = append(write, records[i])
 		}
 	}
-	return write, before == 0 && len(l.sums) > 0
+	return write, before == 0 && l.sums.Len() > 0
 }
 
 // Leave leaves a helper room for so many records, and no more until a time.

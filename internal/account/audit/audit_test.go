@@ -409,8 +409,8 @@ func TestSamplerBound(t *testing.T) {
 	for i := range 10 * sampleRules {
 		s.take(&Record{Event: Refusal, Time: now, Rule: strings.Repeat("r", i)})
 	}
-	if len(s.rules) > sampleRules+1 {
-		t.Errorf("%d rules", len(s.rules))
+	if s.rules.Len() > sampleRules+1 {
+		t.Errorf("%d rules", s.rules.Len())
 	}
 	if more := s.collectDue(now.Add(time.Second), false); more != nil {
 		t.Errorf("before the window's end: %v", more)

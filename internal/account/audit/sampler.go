@@ -3,6 +3,8 @@ package audit
 import (
 	"fmt"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
 )
 
 // Refusals can be caused without an identity, so a flood of them could displace everything else in
@@ -17,7 +19,7 @@ const (
 // sampler decides which refusals are written. It has no clock.
 type sampler struct {
 	since time.Time
-	rules map[string]*sampledRule
+	rules account.Bounded[string, sampledRule]
 }
 
 type sampledRule struct {
@@ -31,18 +33,10 @@ func (s *sampler) take(r *Record) bool {
 	if r.Event != Refusal {
 		return true
 	}
-	if s.rules == nil {
-		s.rules, s.since = map[string]*sampledRule{}, r.Time
+	if s.rules.Len() == 0 {
+		s.rules, s.since = account.Bounded[string, sampledRule]{Max: sampleRules, Other: "(others)"}, r.Time
 	}
-	key := r.Rule
-	if s.rules[key] == nil && len(s.rules) >= sampleRules {
-		key = "(others)"
-	}
-	of := s.rules[key]
-	if of == nil {
-		of = new(sampledRule)
-		s.rules[key] = of
-	}
+	of := s.rules.At(r.Rule)
 	if of.written < sampleFirst {
 		of.written++
 		return true
@@ -55,11 +49,11 @@ func (s *sampler) take(r *Record) bool {
 // collectDue returns the records that stand for those that were left out, if the window is over at
 // now or end is set, and starts a new window.
 func (s *sampler) collectDue(now time.Time, end bool) []Record {
-	if s.rules == nil || !end && now.Sub(s.since) < sampleWindow {
+	if s.rules.Len() == 0 || !end && now.Sub(s.since) < sampleWindow {
 		return nil
 	}
 	var out []Record
-	for rule, of := range s.rules {
+	for rule, of := range s.rules.All() {
 		if of.left == 0 {
 			continue
 		}
@@ -68,6 +62,6 @@ func (s *sampler) collectDue(now time.Time, end bool) []Record {
 			Reason: fmt.Sprintf("%d more within %v, not written one by one; the last: %s", of.left, now.Sub(s.since).Round(time.Second), of.last.Reason),
 		})
 	}
-	s.rules = nil
+	s.rules.Clear()
 	return out
 }

@@ -45,6 +45,14 @@ func Bound(samples []Sample, limit int) []Sample {
 	return append(samples[:limit:limit], rest)
 }
 
+// SamplesOf returns a sample for each key of a map, which is its only label.
+func SamplesOf[K ~string, N number](values map[K]N) (all []Sample) {
+	for k, n := range values {
+		all = append(all, Sample{[]string{string(k)}, float64(n)})
+	}
+	return all
+}
+
 // PutBounded puts at most MaxSeries samples, and one for the rest, into a family. It is for values
 // whose sum is meaningful.
 func (w Writer) PutBounded(f *Family, samples []Sample) {

@@ -1,17 +1,24 @@
 package traffic
 
 import (
+	"cmp"
+	"maps"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxPairs bounds the pairs of sites that one daemon distinguishes and reports. Traffic of further
-// pairs is counted between Unknown sites.
-const MaxPairs = 1000
+// Bounds of what one daemon distinguishes. Traffic of further pairs of sites is counted between
+// Unknown sites, and of further projects for metrics.Other.
+const (
+	MaxPairs    = 1000
+	maxProjects = 10_000
+)
 
 // Unknown stands for a site that a link's set-up did not name. No site can have this name.
 const Unknown = overlay.SiteID("-")
@@ -59,34 +66,32 @@ func Of(stats carrier.Stats, held *pace.Link, live bool) (out, back Count) {
 	return out, back
 }
 
-// Sums are counts by pair, at most MaxPairs. The zero value is ready; it is not safe for concurrent
-// use.
-type Sums struct{ of map[Pair]Count }
+// Sums are what links have moved, by pair of sites and by project. The zero value is ready; it is
+// not safe for concurrent use.
+type Sums struct {
+	pairs    account.Bounded[Pair, Count]
+	projects account.Bounded[string, uint64]
+}
 
 // Add adds to both directions of a pair.
 func (s *Sums) Add(p Pair, out, back Count) {
-	s.add(p, out)
-	s.add(p.Back(), back)
+	s.pairs.Max, s.pairs.Other = MaxPairs-1, Pair{Unknown, Unknown}
+	there, here := s.pairs.At(p), s.pairs.At(p.Back())
+	*there = there.Plus(out)
+	*here = here.Plus(back)
 }
 
-func (s *Sums) add(p Pair, c Count) {
-	if s.of == nil {
-		s.of = map[Pair]Count{}
-	}
-	if _, known := s.of[p]; !known && len(s.of) >= MaxPairs-1 {
-		p = Pair{Unknown, Unknown}
-	}
-	s.of[p] = s.of[p].Plus(c)
+// AddProject adds bytes for a project. Those for none, "", are under "-", which no project can be.
+func (s *Sums) AddProject(project string, bytes uint64) {
+	s.projects.Max, s.projects.Other = maxProjects, metrics.Other
+	*s.projects.At(cmp.Or(project, "-")) += bytes
 }
 
 // Clone returns a copy.
-func (s *Sums) Clone() *Sums {
-	c := &Sums{of: make(map[Pair]Count, len(s.of))}
-	for p, n := range s.of {
-		c.of[p] = n
-	}
-	return c
-}
+func (s *Sums) Clone() *Sums { return &Sums{s.pairs.Clone(), s.projects.Clone()} }
 
-// Counts returns the counts. They belong to s.
-func (s *Sums) Counts() map[Pair]Count { return s.of }
+// Counts returns the counts by pair.
+func (s *Sums) Counts() map[Pair]Count { return maps.Collect(s.pairs.All()) }
+
+// Projects returns the bytes of both directions by project.
+func (s *Sums) Projects() map[string]uint64 { return maps.Collect(s.projects.All()) }

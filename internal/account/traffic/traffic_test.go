@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -27,7 +28,7 @@ func TestSums(t *testing.T) {
 	}
 	c := s.Clone()
 	c.Add(Pair{"a", "b"}, Count{Bytes: 1}, Count{})
-	if s.of[Pair{"a", "b"}].Bytes != 23 {
+	if s.Counts()[Pair{"a", "b"}].Bytes != 23 {
 		t.Error("the copy is the same")
 	}
 	for i := range 2 * MaxPairs {
@@ -39,6 +40,28 @@ func TestSums(t *testing.T) {
 	}
 	if len(s.Counts()) != MaxPairs || all != 23+14+2*MaxPairs {
 		t.Errorf("%d pairs with %d bytes", len(s.Counts()), all)
+	}
+}
+
+func TestProjects(t *testing.T) {
+	var a Sums
+	a.AddProject("x", 3)
+	a.AddProject("x", 4)
+	a.AddProject("", 5)
+	b := a.Clone()
+	b.AddProject("x", 1)
+	if got := b.Projects(); len(got) != 2 || got["x"] != 8 || got["-"] != 5 || a.Projects()["x"] != 7 {
+		t.Errorf("sums are %v, a copy of %v", got, a.Projects())
+	}
+	for i := range maxProjects + 10 {
+		b.AddProject(fmt.Sprint("p", i), 1)
+	}
+	got := b.Projects()
+	if len(got) != maxProjects+1 {
+		t.Errorf("%d sums are kept, want %d and the rest", len(got), maxProjects)
+	}
+	if got[metrics.Other] != 12 { // two names were there already
+		t.Errorf("the rest is %v", got[metrics.Other])
 	}
 }
 

@@ -3,17 +3,23 @@ package quota
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
 )
 
 // Ledger counts bytes by user, project and policy allowance in one calendar month, UTC. It is not
 // safe for concurrent use.
 type Ledger struct {
 	month    string // as 2026-11; "" before the first count
-	users    map[string]uint64
-	projects map[string]uint64
-	allowed  map[string]uint64 // by overlay.Allowance.Key
+	users    byName
+	projects byName
+	allowed  byName // by overlay.Allowance.Key
 }
+
+type byName = account.Bounded[string, uint64]
 
 // maxNames bounds the names of each kind. Further names are counted under one name, so that their
 // bytes are not lost.
@@ -25,29 +31,29 @@ const monthLayout = "2006-01"
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{users: map[string]uint64{}, projects: map[string]uint64{}, allowed: map[string]uint64{}}
+	none := byName{Max: maxNames, Other: otherNames}
+	return &Ledger{users: none, projects: none, allowed: none}
+}
+
+// begin drops all counts.
+func (l *Ledger) begin(month string) {
+	*l = *NewLedger()
+	l.month = month
 }
 
 // Add counts n bytes for a user and, unless it is "", a project.
 func (l *Ledger) Add(user, project string, n uint64, now time.Time) {
 	l.Turn(now)
-	addTo(l.users, user, n)
+	*l.users.At(user) += n
 	if project != "" {
-		addTo(l.projects, project, n)
+		*l.projects.At(project) += n
 	}
 }
 
 // addAllowed counts n bytes for the key of an overlay.Allowance.
 func (l *Ledger) addAllowed(key string, n uint64, now time.Time) {
 	l.Turn(now)
-	addTo(l.allowed, key, n)
-}
-
-func addTo(counts map[string]uint64, name string, n uint64) {
-	if _, known := counts[name]; !known && len(counts) >= maxNames {
-		name = otherNames
-	}
-	counts[name] += n
+	*l.allowed.At(key) += n
 }
 
 // Turn drops the counts of a month that is over, and reports whether it did. A clock that goes back
@@ -58,31 +64,24 @@ func (l *Ledger) Turn(now time.Time) bool {
 		return false
 	}
 	turned := l.month != ""
-	l.month = month
-	clear(l.users)
-	clear(l.projects)
-	clear(l.allowed)
+	l.begin(month)
 	return turned
 }
 
 // User returns a user's count in now's month.
-func (l *Ledger) User(name string, now time.Time) uint64 { return l.read(l.users, name, now) }
+func (l *Ledger) User(name string, now time.Time) uint64 { return l.read(&l.users, name, now) }
 
 // Project returns a project's count in now's month.
-func (l *Ledger) Project(name string, now time.Time) uint64 { return l.read(l.projects, name, now) }
+func (l *Ledger) Project(name string, now time.Time) uint64 { return l.read(&l.projects, name, now) }
 
 // Allowed returns the count in now's month under the key of an overlay.Allowance.
-func (l *Ledger) Allowed(key string, now time.Time) uint64 { return l.read(l.allowed, key, now) }
+func (l *Ledger) Allowed(key string, now time.Time) uint64 { return l.read(&l.allowed, key, now) }
 
-func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint64 {
+func (l *Ledger) read(counts *byName, name string, now time.Time) uint64 {
 	if now.UTC().Format(monthLayout) > l.month {
 		return 0
 	}
-	n, known := counts[name]
-	if !known && len(counts) >= maxNames {
-		return counts[otherNames]
-	}
-	return n
+	return counts.Get(name)
 }
 
 // Merge adds the counts of another ledger for the same month. It ignores those of an earlier month;
@@ -92,19 +91,16 @@ func (l *Ledger) Merge(other *Ledger) {
 	case other.month < l.month:
 		return
 	case other.month > l.month:
-		l.month = other.month
-		clear(l.users)
-		clear(l.projects)
-		clear(l.allowed)
+		l.begin(other.month)
 	}
-	for name, n := range other.allowed {
-		addTo(l.allowed, name, n)
-	}
-	for name, n := range other.users {
-		addTo(l.users, name, n)
-	}
-	for name, n := range other.projects {
-		addTo(l.projects, name, n)
+	addAll(&l.users, other.users.All())
+	addAll(&l.projects, other.projects.All())
+	addAll(&l.allowed, other.allowed.All())
+}
+
+func addAll(to *byName, counts iter.Seq2[string, uint64]) {
+	for name, n := range counts {
+		*to.At(name) += n
 	}
 }
 
@@ -127,7 +123,9 @@ const ledgerVersion = 1
 
 // MarshalJSON writes the form that UnmarshalJSON reads.
 func (l *Ledger) MarshalJSON() ([]byte, error) {
-	return json.Marshal(ledgerFile{ledgerVersion, l.month, l.users, l.projects, l.allowed})
+	return json.Marshal(ledgerFile{
+		ledgerVersion, l.month, maps.Collect(l.users.All()), maps.Collect(l.projects.All()), maps.Collect(l.allowed.All()),
+	})
 }
 
 // UnmarshalJSON replaces l by a stored ledger.
@@ -145,17 +143,9 @@ func (l *Ledger) UnmarshalJSON(text []byte) error {
 	if len(f.Users) > maxNames+1 || len(f.Projects) > maxNames+1 || len(f.Allowed) > maxNames+1 {
 		return fmt.Errorf("more than %d names", maxNames)
 	}
-	read := NewLedger()
-	read.month = f.Month
-	for name, n := range f.Users {
-		read.users[name] = n
-	}
-	for name, n := range f.Projects {
-		read.projects[name] = n
-	}
-	for name, n := range f.Allowed {
-		read.allowed[name] = n
-	}
-	*l = *read
+	l.begin(f.Month)
+	addAll(&l.users, maps.All(f.Users))
+	addAll(&l.projects, maps.All(f.Projects))
+	addAll(&l.allowed, maps.All(f.Allowed))
 	return nil
 }

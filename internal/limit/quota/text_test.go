@@ -67,8 +67,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	for i := range maxNames + 10 {
 		l.Add(fmt.Sprint("u", i), "", 1, noon)
 	}
-	if len(l.users) > maxNames+1 {
-		t.Errorf("%d names", len(l.users))
+	if l.users.Len() > maxNames+1 {
+		t.Errorf("%d names", l.users.Len())
 	}
 	if n := l.User("u70000", noon); n != 10 {
 		t.Errorf("a name too many has %d bytes, want those of all of them, 10", n)
