@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
@@ -24,9 +24,9 @@ const (
 // A job is an implementation's ranks in a scenario.
 type job struct {
 	series
-	head  *twohosts.Process // takes orders
-	end   func() error      // of what runs beside it
-	count int               // repetitions at a time; 0: not yet known
+	head  *runner.Process // takes orders
+	end   func() error    // of what runs beside it
+	count int             // repetitions at a time; 0: not yet known
 }
 
 // startOurs starts ranks of ours.
@@ -52,7 +52,7 @@ func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v varian
 		return errors.Join(append(errs, forget())...)
 	}
 	head := launchers[0]
-	if j.head, err = twohosts.Attend(head.Cmd, head.Start, head.Wait); err != nil {
+	if j.head, err = runner.Attend(head.Cmd, head.Start, head.Wait); err != nil {
 		return nil, errors.Join(err, forget())
 	}
 	for _, l := range launchers[1:] {

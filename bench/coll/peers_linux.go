@@ -13,7 +13,7 @@ import (
 	_ "embed"
 
 	"github.com/isthmus-grid/isthmus/bench/peermpi"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
@@ -111,11 +111,11 @@ func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err er
 }
 
 // start starts the peer's ranks of a scenario.
-func (p *peer) start(ctx context.Context, l *lab.Lab, s *scenario) (*twohosts.Process, error) {
+func (p *peer) start(ctx context.Context, l *lab.Lab, s *scenario) (*runner.Process, error) {
 	places := s.places()
 	args := append(append(p.LaunchAt(p.hosts[places[0]]), p.args(p, s)...), p.placing(s)...)
 	cmd := l.Host(places[0]).Command(ctx, args[0], args[1:]...)
-	return twohosts.Attend(cmd.Cmd, cmd.Start, cmd.Wait)
+	return runner.Attend(cmd.Cmd, cmd.Start, cmd.Wait)
 }
 
 // placing tells a launcher which ranks are where. Open MPI takes a program for each row

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/isthmus-grid/isthmus/bench/orders"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -32,12 +32,14 @@ func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		return fmt.Errorf("bench coll: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Finalize(ctx)) }()
-	r := &rank{world: w, comm: w.Comm(), orders: orders.New(w.Comm(), orderTag, in), out: out}
+	r := &rank{world: w, comm: w.Comm()}
 	if err := r.settle(ctx); err != nil {
 		return fmt.Errorf("bench coll: before the first order: %w", err)
 	}
-	r.answer("ready -" + strings.Repeat(" -", r.comm.Size()))
-	if err := r.obey(ctx); err != nil {
+	if r.comm.Rank() == 0 {
+		fmt.Fprintln(out, "ready -"+strings.Repeat(" -", r.comm.Size()))
+	}
+	if err := runner.NewOrders(r.comm, orderTag, in).Obey(ctx, out, r.carryOut); err != nil {
 		return fmt.Errorf("bench coll: rank %d of %d: %w", r.comm.Rank(), r.comm.Size(), err)
 	}
 	return nil
@@ -45,10 +47,8 @@ func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 
 // A rank carries out orders.
 type rank struct {
-	world  *mpilib.World
-	comm   *mpilib.Comm
-	orders *orders.Reader
-	out    io.Writer // answers, at rank 0
+	world *mpilib.World
+	comm  *mpilib.Comm
 }
 
 // How long a job is no longer new: links have carried something large by then, and the
@@ -76,35 +76,20 @@ func (r *rank) settle(ctx context.Context) error {
 	return nil
 }
 
-func (r *rank) answer(line string) {
-	if r.comm.Rank() == 0 {
-		fmt.Fprintln(r.out, line)
+func (r *rank) carryOut(ctx context.Context, line string) (answer string, err error) {
+	o, err := parseOrder(line)
+	switch {
+	case err != nil:
+	case o.what == orderCount:
+		answer, err = r.count(ctx, o)
+	default:
+		answer, err = r.time(ctx, o)
 	}
-}
-
-func (r *rank) obey(ctx context.Context) error {
-	for {
-		line, err := r.orders.Next(ctx)
-		if err != nil || line == "" {
-			return err
-		}
-		o, err := parseOrder(line)
-		var answer string
-		switch {
-		case err != nil:
-		case o.what == orderCount:
-			answer, err = r.count(ctx, o)
-		default:
-			answer, err = r.time(ctx, o)
-		}
-		var refused *refusal
-		if errors.As(err, &refused) {
-			answer = "no " + strings.ReplaceAll(refused.Error(), "\n", " ")
-		} else if err != nil {
-			return fmt.Errorf("order %q: %w", line, err)
-		}
-		r.answer(answer)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return "no " + strings.ReplaceAll(refused.Error(), "\n", " "), nil
 	}
+	return answer, err
 }
 
 // A refusal is a call that fails alike on all ranks before anything is sent.

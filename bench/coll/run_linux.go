@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
@@ -27,7 +27,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.folder)) }()
-	twohosts.WarnIfBusy(r.Err, "bench coll")
+	runner.WarnIfBusy(r.Err, "bench coll")
 	if err := r.plan(); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // Package link measures what carries a job's messages between two
 // processes, in turn with raw TCP in C and in Go over the same wire between two
-// hosts (package twohosts). Each end of a connection is a process of its own,
+// hosts (package runner). Each end of a connection is a process of its own,
 // for C a program compiled for the run, for Go this program again.
 //
 // A scenario is a state of the wire and the processors, a figure something to

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 //go:embed c/end.c
@@ -15,29 +15,29 @@ var cSource []byte
 
 // A duo is the two ends of a connection.
 type duo struct {
-	listener, dialler *twohosts.Process
+	listener, dialler *runner.Process
 	congestion        string // in use
 }
 
 // newDuo starts two ends and waits until they are connected. command returns
 // the command line of an end that listens, or dials.
-func newDuo(ctx context.Context, w *twohosts.Wire, oneCPU bool, command func(role ...string) []string) (_ *duo, err error) {
+func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role ...string) []string) (_ *duo, err error) {
 	d := new(duo)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop())
 		}
 	}()
-	listen := twohosts.Command{Args: command("listen", twohosts.LeftAddr.String()), OneCPU: oneCPU}
-	if d.listener, err = twohosts.Start(ctx, w.Left, listen); err != nil {
+	listen := runner.Command{Args: command("listen", runner.LeftAddr.String()), OneCPU: oneCPU}
+	if d.listener, err = runner.Start(ctx, w.Left, listen); err != nil {
 		return nil, err
 	}
 	var port string
 	if err := d.listener.Hear(joinBound, "listening", &port); err != nil {
 		return nil, err
 	}
-	dial := twohosts.Command{Args: command("dial", twohosts.LeftAddr.String(), port), OneCPU: oneCPU}
-	if d.dialler, err = twohosts.Start(ctx, w.Right, dial); err != nil {
+	dial := runner.Command{Args: command("dial", runner.LeftAddr.String(), port), OneCPU: oneCPU}
+	if d.dialler, err = runner.Start(ctx, w.Right, dial); err != nil {
 		return nil, err
 	}
 	var other string
@@ -63,7 +63,7 @@ const orderBound = time.Minute
 // do has both ends carry out an order and returns the answer of the one that
 // dialled.
 func (d *duo) do(order string) (a, b float64, err error) {
-	for _, end := range []*twohosts.Process{d.listener, d.dialler} {
+	for _, end := range []*runner.Process{d.listener, d.dialler} {
 		if err := end.Tell(order); err != nil {
 			return 0, 0, err
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
@@ -36,7 +36,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("bench link: %w", err)
 	}
-	twohosts.WarnIfBusy(r.Err, "bench link")
+	runner.WarnIfBusy(r.Err, "bench link")
 	for i := range scenarios {
 		if err := r.scenario(ctx, &scenarios[i]); err != nil {
 			return fmt.Errorf("bench link: %w", err)
@@ -54,7 +54,7 @@ type run struct {
 	folder          string // of the program in C
 	cEnd            string // its path; empty without a compiler
 	implementations []implementation
-	wire            *twohosts.Wire
+	wire            *runner.Wire
 	report          bench.Report
 }
 
@@ -62,9 +62,9 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.folder, err = os.MkdirTemp("", "isthmus-bench-link-"); err != nil {
 		return err
 	}
-	r.cEnd, err = twohosts.Compile(ctx, r.CC, r.folder, "end", cSource)
+	r.cEnd, err = runner.Compile(ctx, r.CC, r.folder, "end", cSource)
 	switch {
-	case errors.Is(err, twohosts.ErrNoCompiler):
+	case errors.Is(err, runner.ErrNoCompiler):
 		fmt.Fprintf(r.Err, "bench link: %v: the rows of C are left out, and Go is compared with %q\n", err, namePlain)
 	case err != nil:
 		return err
@@ -74,7 +74,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	for _, c := range Transports {
 		r.implementations = append(r.implementations, implementation{name: c.Name(), secured: c.Secured()})
 	}
-	r.wire, err = twohosts.NewWire()
+	r.wire, err = runner.NewWire()
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench/peermpi"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -28,7 +28,7 @@ type implementation interface {
 
 	// start starts the job of a scenario and returns its processes, first rank 0 or the process
 	// that forwards orders to it, also with an error.
-	start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*twohosts.Process, error)
+	start(ctx context.Context, s *scenario, w *runner.Wire) ([]*runner.Process, error)
 }
 
 // ours are ranks that use mpilib.
@@ -39,7 +39,7 @@ type ours struct {
 
 func (o *ours) name() string { return nameOurs }
 
-func (o *ours) start(ctx context.Context, s *scenario, w *twohosts.Wire) (all []*twohosts.Process, err error) {
+func (o *ours) start(ctx context.Context, s *scenario, w *runner.Wire) (all []*runner.Process, err error) {
 	key, err := jobkey.New("bench")
 	if err != nil {
 		return nil, err
@@ -49,12 +49,12 @@ func (o *ours) start(ctx context.Context, s *scenario, w *twohosts.Wire) (all []
 	env := []string{fmt.Sprintf("%s=%d", mpilib.EnvSize, s.ranks), mpilib.EnvJobKey + "=" + key.String()}
 	if s.apart {
 		hosts = append(hosts, w.Right)
-		role = fmt.Sprintf("tcp %v %v", twohosts.LeftAddr, twohosts.RightAddr)
+		role = fmt.Sprintf("tcp %v %v", runner.LeftAddr, runner.RightAddr)
 	} else {
 		env = append(env, mpilib.EnvDir+"="+filepath.Join(o.folder, s.name))
 	}
 	for number := range s.ranks {
-		p, err := twohosts.Start(ctx, hosts[number%len(hosts)], twohosts.Command{
+		p, err := runner.Start(ctx, hosts[number%len(hosts)], runner.Command{
 			Args:   append(o.self[:len(o.self):len(o.self)], role),
 			Env:    append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", mpilib.EnvRank, number)),
 			OneCPU: s.oneCPU, Apart: s.apart,
@@ -76,14 +76,14 @@ type foreign struct {
 
 func (f *foreign) name() string { return f.MPI.Name }
 
-func (f *foreign) start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*twohosts.Process, error) {
+func (f *foreign) start(ctx context.Context, s *scenario, w *runner.Wire) ([]*runner.Process, error) {
 	args := append(f.LaunchAt(f.hosts[0]), "-np", strconv.Itoa(s.ranks))
 	args = append(append(args, f.args(f, s)...), f.Path)
-	p, err := twohosts.Start(ctx, w.Left, twohosts.Command{Args: args, OneCPU: s.oneCPU})
+	p, err := runner.Start(ctx, w.Left, runner.Command{Args: args, OneCPU: s.oneCPU})
 	if err != nil {
 		return nil, err
 	}
-	return []*twohosts.Process{p}, nil
+	return []*runner.Process{p}, nil
 }
 
 // mpis are the other MPIs, and their arguments for a scenario.
@@ -96,12 +96,12 @@ var mpis = []struct {
 }
 
 // oneEach is the launchers' list of hosts.
-var oneEach = fmt.Sprintf("%v:1,%v:1", twohosts.LeftAddr, twohosts.RightAddr)
+var oneEach = fmt.Sprintf("%v:1,%v:1", runner.LeftAddr, runner.RightAddr)
 
 // openMPIArgs choose the transport of a scenario, and let the ranks move between processors as ours
 // do.
 func openMPIArgs(f *foreign, s *scenario) []string {
-	hosts := twohosts.Network.String()
+	hosts := runner.Network.String()
 	args := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "oob_tcp_if_include", hosts}
 	if s.oneCPU {
 		args = append(args, "--mca", "mpi_yield_when_idle", "1")
@@ -122,16 +122,16 @@ func mpichArgs(f *foreign, s *scenario) []string {
 		return args
 	}
 	return append(args, "-hosts", oneEach, "-launcher", "ssh", "-launcher-exec", f.Agent,
-		"-iface", twohosts.WireName, "-genv", "UCX_TLS", "tcp,self")
+		"-iface", runner.WireName, "-genv", "UCX_TLS", "tcp,self")
 }
 
 // hostsOf returns the hosts of a wire.
-func hostsOf(w *twohosts.Wire) (hosts []peermpi.Host, err error) {
+func hostsOf(w *runner.Wire) (hosts []peermpi.Host, err error) {
 	for _, at := range []struct {
 		space *star.Space
 		addr  netip.Addr
 		name  string
-	}{{w.Left, twohosts.LeftAddr, "isthmus-left"}, {w.Right, twohosts.RightAddr, "isthmus-right"}} {
+	}{{w.Left, runner.LeftAddr, "isthmus-left"}, {w.Right, runner.RightAddr, "isthmus-right"}} {
 		var thread string
 		if err := at.space.Do(func() (err error) { thread, err = os.Readlink("/proc/thread-self"); return err }); err != nil {
 			return nil, err
@@ -149,12 +149,12 @@ const orderBound = time.Minute
 
 // A job is an implementation's ranks.
 type job struct {
-	all     []*twohosts.Process // the first takes orders
+	all     []*runner.Process // the first takes orders
 	version string
 }
 
 // newJob starts a job and waits until rank 0 takes orders.
-func newJob(ctx context.Context, c implementation, s *scenario, w *twohosts.Wire) (_ *job, err error) {
+func newJob(ctx context.Context, c implementation, s *scenario, w *runner.Wire) (_ *job, err error) {
 	j := new(job)
 	defer func() {
 		if err != nil {

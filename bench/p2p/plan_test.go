@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/orders"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 func TestParsePeers(t *testing.T) {
@@ -52,7 +52,7 @@ func TestOrders(t *testing.T) {
 			for _, count := range []int{1, maxCount} {
 				order := f.order(count)
 				_, size, n, err := parseOrder(order)
-				if err != nil || size != f.size || n != count || len(order) > orders.Most {
+				if err != nil || size != f.size || n != count || len(order) > runner.MaxOrder {
 					t.Errorf("%s: %d, %d, %v", order, size, n, err)
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/orders"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -62,11 +62,11 @@ func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err er
 		return fmt.Errorf("bench p2p: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Finalize(ctx)) }()
-	r := &rank{comm: w.Comm(), orders: orders.New(w.Comm(), orderTag, in), answers: out}
+	r := &rank{comm: w.Comm()}
 	if r.comm.Rank() == 0 {
 		fmt.Fprintln(out, "ready", r.comm.Size(), "-")
 	}
-	if err := r.obey(ctx); err != nil {
+	if err := runner.NewOrders(r.comm, orderTag, in).Obey(ctx, out, r.carryOut); err != nil {
 		return fmt.Errorf("bench p2p: rank %d of %d: %w", r.comm.Rank(), r.comm.Size(), err)
 	}
 	return nil
@@ -94,52 +94,36 @@ func reachByTCP(words []string) (mpilib.Option, error) {
 // A rank carries out orders.
 type rank struct {
 	comm    *mpilib.Comm
-	orders  *orders.Reader
-	answers io.Writer
 	out     []byte // the outgoing message
 	back    []byte // the incoming one
 	started [window]*mpilib.Request
 	ended   [window]mpilib.Status
 }
 
-func (r *rank) obey(ctx context.Context) error {
-	for {
-		line, err := r.orders.Next(ctx)
-		if err != nil || line == "" {
-			return err
-		}
-		ns, err := r.carryOut(ctx, line)
-		if err != nil {
-			return fmt.Errorf("order %q: %w", line, err)
-		}
-		if r.comm.Rank() == 0 {
-			fmt.Fprintf(r.answers, "ok %.1f\n", ns)
-		}
-	}
-}
-
-func (r *rank) carryOut(ctx context.Context, line string) (ns float64, err error) {
+func (r *rank) carryOut(ctx context.Context, line string) (answer string, err error) {
 	what, size, count, err := parseOrder(line)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	if r.comm.Size() < 2 {
-		return 0, errors.New("there is no other rank")
+		return "", errors.New("there is no other rank")
 	}
 	r.out, r.back = make([]byte, size), make([]byte, size)
 	for i := range size { // the pages are present from now on
 		r.out[i], r.back[i] = 'x', 'x'
 	}
+	var ns float64
 	switch what {
 	case orderTrips:
-		return repeated(ctx, count, r.trip)
+		ns, err = repeated(ctx, count, r.trip)
 	case orderStream:
-		return r.stream(ctx, count)
+		ns, err = r.stream(ctx, count)
 	case orderRing:
-		return repeated(ctx, count, r.ring)
+		ns, err = repeated(ctx, count, r.ring)
 	default:
-		return repeated(ctx, count, func(ctx context.Context, _ int) error { return mpilib.Barrier(ctx, r.comm) })
+		ns, err = repeated(ctx, count, func(ctx context.Context, _ int) error { return mpilib.Barrier(ctx, r.comm) })
 	}
+	return fmt.Sprintf("ok %.1f", ns), err
 }
 
 // parseOrder parses an order.

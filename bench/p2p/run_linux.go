@@ -11,7 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/peermpi"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
@@ -32,7 +32,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("bench p2p: %w", err)
 	}
-	twohosts.WarnIfBusy(r.Err, "bench p2p")
+	runner.WarnIfBusy(r.Err, "bench p2p")
 	for i := range scenarios {
 		if err := r.scenario(ctx, &scenarios[i]); err != nil {
 			return fmt.Errorf("bench p2p: %w", errors.Join(err, r.report.End()))
@@ -48,7 +48,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 type run struct {
 	Options
 	folder          string // of programs and sockets
-	wire            *twohosts.Wire
+	wire            *runner.Wire
 	congestion      string // in use between the hosts
 	implementations []implementation
 	report          bench.Report
@@ -58,7 +58,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.folder, err = os.MkdirTemp("", "isthmus-p2p-"); err != nil {
 		return err
 	}
-	if r.wire, err = twohosts.NewWire(); err != nil {
+	if r.wire, err = runner.NewWire(); err != nil {
 		return err
 	}
 	// bbr, which paces, limits a stream to half of what the wire carries. A host may be allowed

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
@@ -110,16 +110,16 @@ func TestBadRoles(t *testing.T) {
 
 // A job whose answers come from ranks that did not use the wire is rejected.
 func TestAnotherWayIsNoticed(t *testing.T) {
-	w, err := twohosts.NewWire()
+	w, err := runner.NewWire()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p, err := twohosts.Start(t.Context(), w.Left, twohosts.Command{Args: []string{"/bin/sh", "-c", "while read order; do echo ok 5; done"}})
+	p, err := runner.Start(t.Context(), w.Left, runner.Command{Args: []string{"/bin/sh", "-c", "while read order; do echo ok 5; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, j := &run{wire: w}, &job{all: []*twohosts.Process{p}}
+	r, j := &run{wire: w}, &job{all: []*runner.Process{p}}
 	if _, err := r.measure(&scenario{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
 		t.Error(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 //go:embed c/yield.c
@@ -55,14 +55,14 @@ func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []H
 	if p.Launch, err = exec.LookPath(m.Launch); err != nil {
 		return nil, fmt.Errorf("%s is %w: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
 	}
-	p.Path, err = twohosts.Compile(ctx, m.Compiler, folder, m.Name, source)
-	if errors.Is(err, twohosts.ErrNoCompiler) {
+	p.Path, err = runner.Compile(ctx, m.Compiler, folder, m.Name, source)
+	if errors.Is(err, runner.ErrNoCompiler) {
 		return nil, fmt.Errorf("%s is %w to compile with: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if p.Preload, err = twohosts.Compile(ctx, "cc", folder, "yield.so", yieldSource, "-shared", "-fPIC"); err != nil {
+	if p.Preload, err = runner.Compile(ctx, "cc", folder, "yield.so", yieldSource, "-shared", "-fPIC"); err != nil {
 		return nil, err
 	}
 	return p, p.writeScripts(hosts)

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 // The hosts and their addresses.
@@ -124,7 +124,7 @@ func (n *network) limit(rate uint64) error {
 		at   *place
 		name string
 	}{{n.client, "wire0"}, {n.middle, "left"}, {n.middle, "right"}, {n.server, "wire0"}} {
-		if err := end.at.do(func() error { return twohosts.Limit(end.name, rate) }); err != nil {
+		if err := end.at.do(func() error { return runner.Limit(end.name, rate) }); err != nil {
 			return fmt.Errorf("limiting %s to %d bit/s: %w", end.name, rate, err)
 		}
 	}

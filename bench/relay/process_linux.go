@@ -8,12 +8,12 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 // process is another process of this program that runs a part.
 type process struct {
-	*twohosts.Process
+	*runner.Process
 	addr string // where it listens
 }
 
@@ -23,7 +23,7 @@ const listenBound = 10 * time.Second
 // startPart starts a part on a host and waits until it listens.
 func startPart(ctx context.Context, at *place, self []string, part string, ip netip.Addr, key string) (*process, error) {
 	cmd := exec.CommandContext(ctx, self[0], append(self[1:len(self):len(self)], part)...)
-	p, err := twohosts.Attend(cmd, func() error { return at.do(cmd.Start) }, cmd.Wait)
+	p, err := runner.Attend(cmd, func() error { return at.do(cmd.Start) }, cmd.Wait)
 	if err != nil {
 		return nil, err
 	}

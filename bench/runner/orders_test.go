@@ -1,4 +1,4 @@
-package orders
+package runner
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-func TestNext(t *testing.T) {
+func TestOrders(t *testing.T) {
 	mpilib.TestWorld(t, 3, func(ctx context.Context, comm *mpilib.Comm) error {
-		r := New(comm, 5, strings.NewReader("first\nsecond 2\n"))
+		r := NewOrders(comm, 5, strings.NewReader("first\nsecond 2\n"))
 		for _, want := range []string{"first", "second 2", ""} {
 			if got, err := r.Next(ctx); got != want || err != nil {
 				return fmt.Errorf("order %q, %v; want %q", got, err, want)
@@ -20,8 +20,8 @@ func TestNext(t *testing.T) {
 		return nil
 	})
 	mpilib.TestWorld(t, 1, func(ctx context.Context, comm *mpilib.Comm) error {
-		long := strings.Repeat("x", Most)
-		r := New(comm, 5, strings.NewReader(long+"\n"+long+"x\n"))
+		long := strings.Repeat("x", MaxOrder)
+		r := NewOrders(comm, 5, strings.NewReader(long+"\n"+long+"x\n"))
 		if got, err := r.Next(ctx); got != long || err != nil {
 			return fmt.Errorf("the longest order: %q, %v", got, err)
 		}

@@ -1,4 +1,5 @@
-// Package twohosts provides two hosts for benchmarks of two processes:
+// Package runner is what benchmarks have in common beside their rows (package bench): the processes
+// that they measure with and the orders that these take, and two hosts for two processes:
 //
 //	left 10.77.0.1 ==== veth ==== 10.77.0.2 right
 //
@@ -8,4 +9,4 @@
 //
 // The package interprets no order and measures nothing. It runs on Linux only and after lab.Enter,
 // which ensures that the kernel cleans up everything.
-package twohosts
+package runner

@@ -1,4 +1,4 @@
-package twohosts
+package runner
 
 import (
 	"fmt"
