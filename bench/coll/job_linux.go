@@ -83,7 +83,8 @@ func (r *run) startPeer(ctx context.Context, g *grid.Grid, s *scenario, p *peer)
 // join waits until the job takes orders. Its ranks must be at the machines, if those are
 // named.
 func (j *job) join(machines []string) error {
-	words, err := j.head.HearLine(joinBound)
+	line, err := j.head.Line(joinBound)
+	words := strings.Fields(line)
 	if err == nil && (len(words) < 2 || words[0] != "ready") {
 		err = fmt.Errorf("%v: said %q instead of being ready", j.head, strings.Join(words, " "))
 	}
@@ -105,7 +106,8 @@ func (j *job) do(order string) ([]string, error) {
 	if err := j.head.Tell(order); err != nil {
 		return nil, err
 	}
-	words, err := j.head.HearLine(orderBound)
+	line, err := j.head.Line(orderBound)
+	words := strings.Fields(line)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("order %q: %w", order, err)

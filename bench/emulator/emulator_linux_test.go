@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 
 func TestMeasurements(t *testing.T) {
 	const delay = 3 * time.Millisecond
-	err := with(&wan.Shape{Delay: delay}, func(r *rig) error {
+	err := with(&wan.Shape{Delay: delay}, func(r rig) error {
 		times, err := r.roundTrips(t.Context(), 10)
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func TestLossAccounts(t *testing.T) {
 }
 
 func TestMeasurementsEndWithTheirContext(t *testing.T) {
-	err := with(nil, func(r *rig) error {
+	err := with(nil, func(r rig) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, measure := range []func() error{

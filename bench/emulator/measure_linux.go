@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 // roundTrips returns the times of n small exchanges, sorted, in milliseconds.
-func (r *rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
+func (r rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
 	a, err := r.udp(0)
 	if err != nil {
 		return nil, err
@@ -68,64 +68,43 @@ func (r *rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
 
 // goodput returns the Mbit/s that n TCP streams carry from a to b, counted at
 // the receivers in the time between warm and warm+span.
-func (r *rig) goodput(ctx context.Context, n int, warm, span time.Duration) (float64, error) {
+func (r rig) goodput(ctx context.Context, n int, warm, span time.Duration) (float64, error) {
 	from, to, err := r.tcp(n)
 	if err != nil {
 		return 0, err
 	}
-	var got atomic.Int64
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer closeAll(from, to)
-	for i := range n {
-		all.Go(func() { // ends when from[i] is closed
-			block := make([]byte, 1<<20)
-			for {
-				if _, err := from[i].Write(block); err != nil {
-					return
-				}
-			}
-		})
-		all.Go(func() { // ends when to[i] is closed
-			block := make([]byte, 1<<20)
-			for {
-				k, err := to[i].Read(block)
-				got.Add(int64(k))
-				if err != nil {
-					return
-				}
-			}
-		})
+	var flows []*runner.Traffic
+	defer func() {
+		for _, t := range flows {
+			t.End()
+		}
+	}()
+	for i := range from {
+		flows = append(flows, runner.Pump(from[i], to[i], 1<<20))
 	}
-	if err := sleep(ctx, warm); err != nil {
+	got := func() (bytes uint64) {
+		for _, t := range flows {
+			bytes += t.Got()
+		}
+		return bytes
+	}
+	if err := runner.Pause(ctx, warm); err != nil {
 		return 0, err
 	}
-	start, before := time.Now(), got.Load()
-	if err := sleep(ctx, span); err != nil {
+	start, before := time.Now(), got()
+	if err := runner.Pause(ctx, span); err != nil {
 		return 0, err
 	}
-	bytes, took := got.Load()-before, time.Since(start)
+	bytes, took := got()-before, time.Since(start)
 	if bytes == 0 {
 		return 0, fmt.Errorf("%d TCP streams carried nothing in %v", n, took)
 	}
-	return float64(bytes) * 8 / 1e6 / took.Seconds(), nil
-}
-
-// sleep waits for d or for ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return runner.Mbit(bytes, took), nil
 }
 
 // deliver sends n datagrams from a to b at an even pace and returns the one-way
 // times, sorted, in milliseconds, of those that arrived.
-func (r *rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64, error) {
+func (r rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64, error) {
 	a, err := r.udp(0)
 	if err != nil {
 		return nil, err
@@ -181,11 +160,11 @@ func sendPaced(ctx context.Context, a *net.UDPConn, to *net.UDPAddr, epoch time.
 	for i := range n + endRepeats {
 		stamp := endStamp
 		if i < n {
-			if err := sleep(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
+			if err := runner.Pause(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
 				return err
 			}
 			stamp = uint64(time.Since(epoch))
-		} else if err := sleep(ctx, pace); err != nil {
+		} else if err := runner.Pause(ctx, pace); err != nil {
 			return err
 		}
 		binary.BigEndian.PutUint64(msg, stamp)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
@@ -61,12 +62,12 @@ func Run(ctx context.Context, w io.Writer, asJSON bool) error {
 }
 
 // with runs f on a rig of shape s.
-func with(s *wan.Shape, f func(*rig) error) (err error) {
+func with(s *wan.Shape, f func(rig) error) (err error) {
 	r, err := newRig(s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() { err = errors.Join(err, r.Close()) }()
 	return f(r)
 }
 
@@ -80,7 +81,7 @@ func roundTrips(ctx context.Context) ([]bench.Row, error) {
 	var plain, shaped []float64
 	var late, most time.Duration
 	for range blocks {
-		err := with(nil, func(r *rig) error {
+		err := with(nil, func(r rig) error {
 			t, err := r.roundTrips(ctx, block)
 			plain = append(plain, t...)
 			return err
@@ -88,7 +89,7 @@ func roundTrips(ctx context.Context) ([]bench.Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = with(&wan.Shape{Delay: oneWay}, func(r *rig) error {
+		err = with(&wan.Shape{Delay: oneWay}, func(r rig) error {
 			t, err := r.roundTrips(ctx, block)
 			shaped = append(shaped, t...)
 			c := r.counter()
@@ -114,9 +115,9 @@ func roundTrips(ctx context.Context) ([]bench.Row, error) {
 // idle tells what processor time an emulator with nothing to do takes.
 func idle(ctx context.Context) (rows []bench.Row, err error) {
 	const watched = time.Second
-	err = with(&wan.Shape{Delay: oneWay}, func(r *rig) error {
+	err = with(&wan.Shape{Delay: oneWay}, func(r rig) error {
 		before := processorTime()
-		if err := sleep(ctx, watched); err != nil {
+		if err := runner.Pause(ctx, watched); err != nil {
 			return err
 		}
 		used := processorTime() - before
@@ -138,7 +139,7 @@ func processorTime() time.Duration {
 // jitter tells the spread of one-way times, drawn evenly from 5 to 15 ms.
 func jitter(ctx context.Context) (rows []bench.Row, err error) {
 	s := wan.Shape{Delay: oneWay, Jitter: oneWay / 2, Reorder: true}
-	err = with(&s, func(r *rig) error {
+	err = with(&s, func(r rig) error {
 		times, err := r.deliver(ctx, 3000, time.Millisecond)
 		if err != nil {
 			return err
@@ -157,7 +158,7 @@ func jitter(ctx context.Context) (rows []bench.Row, err error) {
 // loss tells the share of datagrams lost and whether the counters know of all.
 func loss(ctx context.Context) (rows []bench.Row, err error) {
 	const n, share = 20_000, 0.1
-	err = with(&wan.Shape{Loss: share}, func(r *rig) error {
+	err = with(&wan.Shape{Loss: share}, func(r rig) error {
 		times, err := r.deliver(ctx, n, 100*time.Microsecond)
 		if err != nil {
 			return err
@@ -182,7 +183,7 @@ func loss(ctx context.Context) (rows []bench.Row, err error) {
 // goodput returns a measurement of n streams over a rig of shape s.
 func goodput(s *wan.Shape, n int) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (v float64, err error) {
-		err = with(s, func(r *rig) error {
+		err = with(s, func(r rig) error {
 			v, err = r.goodput(ctx, n, warm, span)
 			return err
 		})

@@ -1,7 +1,7 @@
 // Package relay measures the cost of a relay: the same two hosts communicate over TCP directly and
 // through a real proxy process on the host between them, in turn.
 //
-//	client - 10.1.0.0/24 - middle - 10.2.0.0/24 - server
+//	client - middle - server
 //
 // Each host is a network namespace. Direct traffic is routed by middle, so it takes the same two
 // wires; relayed connections end there on both sides. The client is this process; server and proxy

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -17,6 +18,18 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
+
+// Options say how to measure. Zero fields take the values of Run's comment.
+type Options struct {
+	// Self is the command line that runs this program as a part, less the
+	// part's name. Element 0 is a path.
+	Self []string
+
+	Repeat int           // of each comparison
+	Stream time.Duration // each stream
+	Trips  int           // round trips of each latency measurement
+	JSON   bool
+}
 
 // The parts run by other processes of the same program.
 const (

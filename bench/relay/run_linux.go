@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,25 +9,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"os/exec"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/wire"
 )
-
-// Options say how to measure. Zero fields take the values of Run's comment.
-type Options struct {
-	// Self is the command line that runs this program as a part, less the
-	// part's name. Element 0 is a path.
-	Self []string
-
-	Repeat int           // of each comparison
-	Stream time.Duration // each stream
-	Trips  int           // round trips of each latency measurement
-	JSON   bool
-}
 
 // Run makes the three hosts, measures, and writes the rows to w: streams of 1 MiB messages and
 // round trips, unlimited and at 1 Gb/s, each 7 times, through the proxy and directly in turn. It
@@ -35,9 +28,9 @@ func Run(ctx context.Context, w io.Writer, o Options) error {
 	if err := lab.Enter(); err != nil {
 		return err
 	}
-	o.Repeat = orDefault(o.Repeat, 7)
-	o.Stream = orDefault(o.Stream, 500*time.Millisecond)
-	o.Trips = orDefault(o.Trips, 3000)
+	o.Repeat = cmp.Or(o.Repeat, 7)
+	o.Stream = cmp.Or(o.Stream, 500*time.Millisecond)
+	o.Trips = cmp.Or(o.Trips, 3000)
 	r, err := newRig(ctx, o)
 	if err != nil {
 		return err
@@ -49,45 +42,57 @@ func Run(ctx context.Context, w io.Writer, o Options) error {
 	return bench.Write(w, o.JSON, rows...)
 }
 
-func orDefault[T comparable](v, preset T) T {
-	var zero T
-	if v == zero {
-		return preset
-	}
-	return v
-}
-
 // rig is the hosts with their processes.
 type rig struct {
 	Options
-	net    *network
-	key    ticket.Key
-	proxy  *process
-	server *process
+	net           *star.Star
+	key           ticket.Key
+	proxy, server part
+}
+
+// The hosts but for the one in the middle.
+const (
+	client = iota
+	server
+)
+
+// part is another process of this program that listens.
+type part struct {
+	*runner.Process // nil if it has not started
+	addr            string
 }
 
 func newRig(ctx context.Context, o Options) (*rig, error) {
-	n, err := newNetwork()
+	n, err := star.New(2)
 	if err != nil {
 		return nil, err
 	}
 	r := &rig{Options: o, net: n, key: ticket.NewKey()}
-	if r.proxy, err = startPart(ctx, n.middle, o.Self, partProxy, middleLeft.Addr(), hex.EncodeToString(r.key[:])); err != nil {
-		r.close()
-		return nil, err
+	r.proxy, err = r.start(ctx, n.Centre, partProxy, star.Gateway(client), hex.EncodeToString(r.key[:]))
+	if err == nil {
+		r.server, err = r.start(ctx, n.Hosts[server], partServer, star.Addr(server), "-")
 	}
-	if r.server, err = startPart(ctx, n.server, o.Self, partServer, serverAddr.Addr(), "-"); err != nil {
-		r.close()
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
+// listenBound is the timeout until a part listens.
+const listenBound = 10 * time.Second
+
+// start starts a part on a host, where it listens at ip.
+func (r *rig) start(ctx context.Context, at *star.Space, name string, ip netip.Addr, key string) (p part, err error) {
+	cmd := exec.CommandContext(ctx, r.Self[0], append(r.Self[1:len(r.Self):len(r.Self)], name)...)
+	p.Process, p.addr, err = runner.StartPart(cmd, func() error { return at.Do(cmd.Start) }, fmt.Sprint(netip.AddrPortFrom(ip, 0), " ", key), listenBound)
+	return p, err
+}
+
 // close ends the processes. It returns the proxy's error, for example that it copied bytes.
 func (r *rig) close() error {
-	err := r.proxy.stop()
-	r.server.stop()
-	r.net.close()
+	err := r.proxy.Stop()
+	r.server.Stop()
+	r.net.Close()
 	return err
 }
 
@@ -98,7 +103,7 @@ const bound = time.Minute
 func (r *rig) dial(ctx context.Context, addr string) (c *net.TCPConn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	err = r.net.client.do(func() error {
+	err = r.net.Hosts[client].Do(func() error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp4", addr)
 		if err == nil {
 			c = conn.(*net.TCPConn)
@@ -208,67 +213,58 @@ func (r *rig) trip(w way, size, trips int) func(context.Context) (float64, error
 const gigabit = 1_000_000_000
 
 func (r *rig) measureAll(ctx context.Context) ([]bench.Row, error) {
-	var rows []bench.Row
-	add := func(more []bench.Row, err error) error {
-		rows = append(rows, more...)
-		return err
-	}
-	if err := add(r.compare(ctx, "stream", "Gbit/s", "unlimited", message, 0.9, r.stream)); err != nil {
-		return nil, err
-	}
 	trips := func(size, n int) func(way) func(context.Context) (float64, error) {
 		return func(w way) func(context.Context) (float64, error) { return r.trip(w, size, n) }
 	}
-	if err := add(r.compare(ctx, "round_trip", "us", "unlimited", message, 0, trips(message, max(r.Trips/50, 1)))); err != nil {
-		return nil, err
-	}
-	if err := add(r.latency(ctx, trips(1, r.Trips))); err != nil {
-		return nil, err
-	}
-	if err := r.net.limit(gigabit); err != nil {
-		return nil, err
-	}
-	if err := add(r.compare(ctx, "stream", "Gbit/s", "1 Gb/s", message, 0.95, r.stream)); err != nil {
-		return nil, err
-	}
-	return rows, r.net.limit(0)
-}
-
-// compare measures directly and through the proxy in turn, and returns a row for the latter, with a
-// minimum ratio as the target, if any.
-func (r *rig) compare(ctx context.Context, figure, unit, link string, size int, target float64, measure func(way) func(context.Context) (float64, error)) ([]bench.Row, error) {
-	values, err := bench.Interleave(ctx, r.Repeat, measure(r.direct), measure(r.relayed))
+	stream, err := r.compare(ctx, "stream", "Gbit/s", "unlimited", message, r.stream)
 	if err != nil {
 		return nil, err
 	}
+	large, err := r.compare(ctx, "round_trip", "us", "unlimited", message, trips(message, max(r.Trips/50, 1)))
+	if err != nil {
+		return nil, err
+	}
+	small, err := r.compare(ctx, "round_trip", "us", "unlimited", 1, trips(1, r.Trips))
+	if err != nil {
+		return nil, err
+	}
+	// What the relay adds to one way.
+	added := bench.Row{Bench: "relay", Figure: "added_one_way", Params: small.Params, Value: (small.Value - small.Value/small.Ratio) / 2, Unit: "us"}
+	if err := r.limit(gigabit); err != nil {
+		return nil, err
+	}
+	limited, err := r.compare(ctx, "stream", "Gbit/s", "1 Gb/s", message, r.stream)
+	if err != nil {
+		return nil, err
+	}
+	return []bench.Row{stream.AtLeast(0.9), large, small, added.AtMost(25), limited.AtLeast(0.95)}, r.limit(0)
+}
+
+// limit limits both wires, in both directions, to rate bit/s; 0 removes the limit.
+func (r *rig) limit(rate uint64) error {
+	for i, host := range r.net.Hosts {
+		err := errors.Join(
+			host.Do(func() error { return runner.Limit("eth0", rate) }),
+			r.net.Centre.Do(func() error { return runner.Limit(star.Port(i), rate) }))
+		if err != nil {
+			return fmt.Errorf("limiting the wire of host %d to %d bit/s: %w", i, rate, err)
+		}
+	}
+	return nil
+}
+
+// compare measures directly and through the proxy in turn, and returns a row for the latter.
+func (r *rig) compare(ctx context.Context, figure, unit, link string, size int, measure func(way) func(context.Context) (float64, error)) (row bench.Row, err error) {
+	values, err := bench.Interleave(ctx, r.Repeat, measure(r.direct), measure(r.relayed))
+	if err != nil {
+		return row, err
+	}
 	direct, relayed := bench.Median(values[0]), bench.Median(values[1])
-	row := bench.Row{
+	return bench.Row{
 		Bench: "relay", Figure: figure, Value: relayed, Unit: unit, Against: "direct", Ratio: relayed / direct,
 		Params: map[string]any{
 			"link": link, "message": size, "repeat": r.Repeat, "direct": bench.Round(direct),
 			"spread": bench.Round(bench.Spread(values[1])), "direct_spread": bench.Round(bench.Spread(values[0])),
 		},
-	}
-	if target > 0 {
-		row = row.AtLeast(target)
-	}
-	return []bench.Row{row}, nil
-}
-
-// latency returns the round trip of one byte and what the relay adds to one way.
-func (r *rig) latency(ctx context.Context, trip func(way) func(context.Context) (float64, error)) ([]bench.Row, error) {
-	values, err := bench.Interleave(ctx, r.Repeat, trip(r.direct), trip(r.relayed))
-	if err != nil {
-		return nil, err
-	}
-	direct, relayed := bench.Median(values[0]), bench.Median(values[1])
-	params := map[string]any{
-		"link": "unlimited", "message": 1, "repeat": r.Repeat, "direct": bench.Round(direct),
-		"spread": bench.Round(bench.Spread(values[1])), "direct_spread": bench.Round(bench.Spread(values[0])),
-	}
-	added := bench.Row{Bench: "relay", Figure: "added_one_way", Params: params, Value: (relayed - direct) / 2, Unit: "us"}
-	return []bench.Row{
-		{Bench: "relay", Figure: "round_trip", Params: params, Value: relayed, Unit: "us", Against: "direct", Ratio: relayed / direct},
-		added.AtMost(25),
 	}, nil
 }

@@ -95,6 +95,21 @@ func Attend(cmd *exec.Cmd, start, wait func() error) (*Process, error) {
 	return p, nil
 }
 
+// StartPart starts this program by start in a part that it plays for another process of itself. It
+// sends the part an order, and returns it with the line that it answers within bound.
+func StartPart(cmd *exec.Cmd, start func() error, order string, bound time.Duration) (p *Process, answer string, err error) {
+	if p, err = Attend(cmd, start, cmd.Wait); err != nil {
+		return nil, "", err
+	}
+	if err = p.Tell(order); err == nil {
+		answer, err = p.Line(bound)
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, p.Stop())
+	}
+	return p, answer, nil
+}
+
 // String returns the command line.
 func (p *Process) String() string { return p.what }
 
@@ -112,7 +127,7 @@ func (p *Process) Tell(order string) error {
 // Hear waits for a line that begins with word and scans the rest into to, as fmt.Sscan does. A
 // process that writes nothing within bound is killed, so that the wait ends too.
 func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
-	line, err := p.line(bound)
+	line, err := p.Line(bound)
 	if err != nil {
 		return fmt.Errorf("%w instead of %q", err, word)
 	}
@@ -126,13 +141,8 @@ func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
 	return nil
 }
 
-// HearLine is Hear for any line, and returns its words.
-func (p *Process) HearLine(bound time.Duration) ([]string, error) {
-	line, err := p.line(bound)
-	return strings.Fields(line), err
-}
-
-func (p *Process) line(bound time.Duration) (string, error) {
+// Line is Hear for any line, which it returns.
+func (p *Process) Line(bound time.Duration) (string, error) {
 	hung := time.AfterFunc(bound, func() { p.cmd.Process.Kill() })
 	line, err := p.out.ReadString('\n')
 	if !hung.Stop() {
@@ -141,11 +151,11 @@ func (p *Process) line(bound time.Duration) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: said %q and no more: %w", p.what, line, err)
 	}
-	return line, nil
+	return strings.TrimSuffix(line, "\n"), nil
 }
 
 // stopBound is the timeout for a process to end after its last order.
-const stopBound = 10 * time.Second
+const stopBound = 20 * time.Second
 
 // Stop ends the process by closing its input, and returns how it ended. A nil Process has ended.
 func (p *Process) Stop() error {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -63,7 +62,7 @@ func NewWire() (_ *Wire, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Both(awaitUp); err != nil {
+	if err := w.Both(func() error { return star.AwaitUp(WireName) }); err != nil {
 		return nil, err
 	}
 	return w, w.Left.Do(func() error { // the file shows the reading thread's host
@@ -95,23 +94,6 @@ func plug(a netip.Addr) error {
 		return err
 	}
 	return netlink.LinkSetUp(link)
-}
-
-// awaitUp waits until the calling thread's end of the wire carries packets.
-func awaitUp() error {
-	const bound = 10 * time.Second
-	for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
-		link, err := netlink.LinkByName(WireName)
-		if err != nil {
-			return err
-		}
-		if link.Attrs().OperState == netlink.OperUp {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("waited %v for interface %s to come up", bound, WireName)
-		}
-	}
 }
 
 // Limit limits what leaves either host to rate bit/s, with 1 ms of tokens and 10 ms of queue; 0

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -32,12 +33,12 @@ func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer b.stop()
+	defer b.Stop()
 	p, at, err := o.start(ctx, partFrontal, order{CA: filepath.Join(dir, "ca"), Broker: brokerAt})
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
+	defer p.Stop()
 	ask, done, err := dialAdmin(ctx, authority, at)
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 		return nil, err
 	}
 	f := new(frontalFigures)
-	if f.before, err = useOf(p.pid()); err != nil {
+	if f.before, err = useOf(p.PID()); err != nil {
 		return nil, err
 	}
 
@@ -55,7 +56,7 @@ func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 	helpers, err := o.startHelpers(ctx, dir, at)
 	defer func() {
 		for _, h := range helpers {
-			h.stop()
+			h.Stop()
 		}
 	}()
 	if err != nil {
@@ -68,12 +69,12 @@ func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 
 	start = time.Now()
 	for _, h := range helpers {
-		if err := h.goOn(); err != nil {
+		if err := h.Tell(""); err != nil {
 			return nil, err
 		}
 	}
 	for _, h := range helpers {
-		if _, err := h.line(); err != nil {
+		if _, err := h.Line(patience); err != nil {
 			return nil, err
 		}
 	}
@@ -82,17 +83,17 @@ func (o Options) measureFrontal(ctx context.Context) (*frontalFigures, error) {
 	}
 	f.registered = time.Since(start)
 
-	if err := helpers[0].goOn(); err != nil {
+	if err := helpers[0].Tell(""); err != nil {
 		return nil, err
 	}
-	took, err := helpers[0].line()
+	took, err := helpers[0].Line(patience)
 	if err == nil {
 		err = json.Unmarshal([]byte(took), &f.dials)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dialling: %w", err)
 	}
-	f.after, err = useOf(p.pid())
+	f.after, err = useOf(p.PID())
 	return f, err
 }
 
@@ -127,7 +128,7 @@ func folder() (string, *ca.CA, error) {
 
 // startHelpers starts the processes that contain the helpers and their processes. It also returns
 // those that started with an error.
-func (o Options) startHelpers(ctx context.Context, dir, at string) (all []*process, err error) {
+func (o Options) startHelpers(ctx context.Context, dir, at string) (all []*runner.Process, err error) {
 	key, err := jobkey.New("scale")
 	if err != nil {
 		return nil, err

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -17,15 +16,7 @@ import (
 )
 
 // pair is both ends of a link through the proxy.
-type pair struct {
-	from, to *net.TCPConn
-	got      atomic.Int64
-}
-
-func (p *pair) close() {
-	p.from.Close()
-	p.to.Close()
-}
+type pair [2]*net.TCPConn
 
 // measureProxy fills a proxy with links and makes all of them busy.
 func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
@@ -36,13 +27,16 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
-	var busy sync.WaitGroup
-	defer busy.Wait()
-	var links []*pair
+	defer p.Stop()
+	var links []pair
+	var flows []*runner.Traffic
 	defer func() {
 		for _, l := range links {
-			l.close()
+			l[0].Close()
+			l[1].Close()
+		}
+		for _, t := range flows {
+			t.End()
 		}
 	}()
 	more := func() error {
@@ -58,7 +52,7 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 		return nil, err
 	}
 	f := new(proxyFigures)
-	if f.before, err = useOf(p.pid()); err != nil {
+	if f.before, err = useOf(p.PID()); err != nil {
 		return nil, err
 	}
 	for len(links) <= o.Links {
@@ -66,29 +60,27 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 			return nil, err
 		}
 	}
-	if f.idle, err = useOf(p.pid()); err != nil {
+	if f.idle, err = useOf(p.PID()); err != nil {
 		return nil, err
 	}
 	if f.socketsIdle, err = socketMemory(); err != nil {
 		return nil, err
 	}
-	measured := links[1:]
-	for _, l := range measured {
-		busy.Go(func() { l.send() })
-		busy.Go(func() { l.receive() })
+	for _, l := range links[1:] {
+		flows = append(flows, runner.Pump(l[0], l[1], 16<<10))
 	}
-	wait(ctx, warmUp)
-	counts := make([]int64, len(measured))
-	for i, l := range measured {
-		counts[i] = l.got.Load()
+	runner.Pause(ctx, warmUp)
+	counts := make([]uint64, len(flows))
+	for i, t := range flows {
+		counts[i] = t.Got()
 	}
 	start := time.Now()
-	wait(ctx, o.For)
-	for i, l := range measured {
-		f.moved = append(f.moved, float64(l.got.Load()-counts[i]))
+	runner.Pause(ctx, o.For)
+	for i, t := range flows {
+		f.moved = append(f.moved, float64(t.Got()-counts[i]))
 	}
 	f.took = time.Since(start)
-	f.busy, err = useOf(p.pid())
+	f.busy, err = useOf(p.PID())
 	if err != nil {
 		return nil, err
 	}
@@ -96,22 +88,14 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 	return f, errors.Join(err, context.Cause(ctx))
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // dialPair makes a link and checks that it carries a byte.
-func dialPair(ctx context.Context, addr string, key ticket.Key) (*pair, error) {
+func dialPair(ctx context.Context, addr string, key ticket.Key) (ends pair, err error) {
 	claims := wire.Ticket{Job: benchJob, Target: 1, Proxy: proxyName, Expires: uint64(time.Now().Add(time.Minute).UnixMilli())}
 	rand.Read(claims.Link[:])
-	var ends [2]*net.TCPConn
 	for i := range ends {
 		c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
 		if err != nil {
-			return nil, err
+			return ends, err
 		}
 		c.SetReadBuffer(64 << 10)
 		c.SetWriteBuffer(64 << 10)
@@ -119,42 +103,18 @@ func dialPair(ctx context.Context, addr string, key ticket.Key) (*pair, error) {
 		t := ticket.Issue(key, claims)
 		c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Write(wire.Append(nil, &t)); err != nil {
-			return nil, err
+			return ends, err
 		}
 		ends[i] = c
 	}
-	p := &pair{from: ends[0], to: ends[1]}
-	if _, err := p.from.Write([]byte{1}); err != nil {
-		return nil, err
+	if _, err := ends[0].Write([]byte{1}); err != nil {
+		return ends, err
 	}
-	if _, err := p.to.Read(make([]byte, 1)); err != nil {
-		return nil, err
+	if _, err := ends[1].Read(make([]byte, 1)); err != nil {
+		return ends, err
 	}
-	p.from.SetDeadline(time.Time{})
-	p.to.SetDeadline(time.Time{})
-	return p, nil
+	return ends, errors.Join(ends[0].SetDeadline(time.Time{}), ends[1].SetDeadline(time.Time{}))
 }
 
 // benchJob is a job without a key: a proxy does not need one.
 const benchJob = overlay.JobID("scale-00112233445566778899aabbccddeeff")
-
-// send sends until the link is closed; receive counts what arrives.
-func (p *pair) send() {
-	buf := make([]byte, 16<<10)
-	for {
-		if _, err := p.from.Write(buf); err != nil {
-			return
-		}
-	}
-}
-
-func (p *pair) receive() {
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := p.to.Read(buf)
-		p.got.Add(int64(n))
-		if err != nil {
-			return
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
@@ -166,10 +167,8 @@ func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 		if near.Path.Technique != w.technique {
 			return fmt.Errorf("linked by %v", near.Path)
 		}
-		select {
-		case <-time.After(afterwards):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := runner.Pause(ctx, afterwards); err != nil {
+			return err
 		}
 	}
 	return nil

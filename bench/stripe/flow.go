@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -28,12 +25,12 @@ const joining = 30 * time.Second
 // to the second.
 func flow(ctx context.Context, from, to rank, carriers int) (r result, err error) {
 	err = linked(ctx, from, to, carriers, func(ctx context.Context, near, far *link.Link) error {
-		t := pump(near.Conn, far.Conn)
+		t := runner.Pump(near.Conn, far.Conn, block)
 		err := warm(ctx, near, carriers)
-		r, err = t.measure(ctx, err)
+		r, err = arriving(ctx, t, err)
 		d := describe(near)
 		r.carriers, r.proxies = d.carriers, d.proxies
-		return errors.Join(err, t.end())
+		return errors.Join(err, t.End())
 	})
 	return r, err
 }
@@ -68,54 +65,14 @@ func linked(ctx context.Context, from, to rank, carriers int, use func(ctx conte
 	}
 }
 
-// traffic is a stream of bytes at full speed from one end of a connection to the other.
-type traffic struct {
-	near, far net.Conn
-	got       atomic.Uint64
-	moving    sync.WaitGroup
-	ends      [2]error
-}
+// block is the bytes that a call moves.
+const block = 1 << 20
 
-// pump starts the traffic.
-func pump(near, far net.Conn) *traffic {
-	t := &traffic{near: near, far: far}
-	t.moving.Go(func() {
-		buf := make([]byte, 1<<20)
-		for t.ends[0] == nil {
-			_, t.ends[0] = near.Write(buf)
-		}
-	})
-	t.moving.Go(func() {
-		buf := make([]byte, 1<<20)
-		for t.ends[1] == nil {
-			var n int
-			n, t.ends[1] = far.Read(buf)
-			t.got.Add(uint64(n))
-		}
-	})
-	return t
-}
-
-// measure returns what arrives during a turn, unless failed is an error.
-func (t *traffic) measure(ctx context.Context, failed error) (result, error) {
-	before, start := t.got.Load(), time.Now()
-	err := errors.Join(failed, pause(ctx, measuring))
-	return result{rate: mbit(t.got.Load()-before, time.Since(start))}, err
-}
-
-func mbit(bytes uint64, in time.Duration) float64 { return float64(bytes) * 8 / 1e6 / in.Seconds() }
-
-// end ends the traffic, and returns the error that ended it before.
-func (t *traffic) end() (err error) {
-	t.near.Close()
-	t.far.Close()
-	t.moving.Wait()
-	for _, end := range t.ends {
-		if !errors.Is(end, net.ErrClosed) && !errors.Is(end, io.EOF) && !errors.Is(end, syscall.ECONNRESET) && !errors.Is(end, syscall.EPIPE) {
-			err = errors.Join(err, end)
-		}
-	}
-	return err
+// arriving returns what arrives of traffic during a turn, unless failed is an error.
+func arriving(ctx context.Context, t *runner.Traffic, failed error) (result, error) {
+	before, start := t.Got(), time.Now()
+	err := errors.Join(failed, runner.Pause(ctx, measuring))
+	return result{rate: runner.Mbit(t.Got()-before, time.Since(start))}, err
 }
 
 // warm waits until a link has its carriers and its speed.
@@ -125,21 +82,21 @@ func warm(ctx context.Context, l *link.Link, carriers int) error {
 			if time.Since(start) > joining {
 				return fmt.Errorf("waited %v for a link of %d carriers; it has %d", joining, carriers, describe(l).carriers)
 			}
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
+			if err := runner.Pause(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 		}
 		if carriers > 1 {
-			return pause(ctx, 2*warming) // the window grows with them
+			return runner.Pause(ctx, 2*warming) // the window grows with them
 		}
-		return pause(ctx, warming)
+		return runner.Pause(ctx, warming)
 	}
 	last, since := 0, time.Now()
 	for start := since; time.Since(start) < choosing && time.Since(since) < calm; {
 		if n := describe(l).carriers; n != last {
 			last, since = n, time.Now()
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := runner.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -158,15 +115,4 @@ func describe(l *link.Link) (r result) {
 	}
 	r.proxies = len(proxies)
 	return r
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

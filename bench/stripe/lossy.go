@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 )
 
 // Targets on a long path with losses, relative to TCP with the same congestion control on the same
@@ -74,7 +75,7 @@ func settled(seen []arrived, moved time.Time) (full float64, cost time.Duration)
 	for begin < len(seen)-2 && last.at.Sub(seen[begin].at) > final {
 		begin++
 	}
-	full = mbit(last.bytes-seen[begin].bytes, last.at.Sub(seen[begin].at))
+	full = runner.Mbit(last.bytes-seen[begin].bytes, last.at.Sub(seen[begin].at))
 	if full == 0 || begin <= first {
 		return full, 0
 	}

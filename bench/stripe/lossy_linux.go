@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
@@ -29,7 +30,7 @@ const relayPort = 7001
 
 // longPath is two hosts, and a third half way between them that relays as a proxy does.
 type longPath struct {
-	*path
+	path
 	relay *net.TCPListener
 	tune  carrier.Tuning // of the relay's sockets
 	stop  context.CancelFunc
@@ -41,19 +42,19 @@ func newLongPath(ctx context.Context, o Options, rate int64) (_ *longPath, err e
 	// Two halves with half the loss each lose nearly the same in sequence as the whole.
 	half := wan.Shape{Delay: o.RTT / 4, Loss: o.Loss / 2, Rate: rate, Queue: int(float64(rate) / 8 * o.RTT.Seconds())}
 	l := new(longPath)
-	if l.path, err = newStar(ctx, 3, []wan.Path{
-		between(near, far, whole), between(far, near, whole),
-		between(near, middle, half), between(middle, near, half),
-		between(far, middle, half), between(middle, far, half),
-	}); err != nil {
+	if l.Path, err = runner.NewPath(3,
+		runner.Between(near, far, whole), runner.Between(far, near, whole),
+		runner.Between(near, middle, half), runner.Between(middle, near, half),
+		runner.Between(far, middle, half), runner.Between(middle, far, half),
+	); err != nil {
 		return nil, err
 	}
-	err = l.star.Hosts[middle].Do(func() (err error) {
+	err = l.Hosts[middle].Do(func() (err error) {
 		l.relay, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(star.Addr(middle), relayPort)))
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, l.path.close())
+		return nil, errors.Join(err, l.Path.Close())
 	}
 	ctx, l.stop = context.WithCancel(ctx)
 	l.work.Go(func() { l.serveRelay(ctx) })
@@ -69,7 +70,7 @@ func (l *longPath) serveRelay(ctx context.Context) {
 		}
 		l.work.Go(func() {
 			var out *net.TCPConn
-			err := l.star.Hosts[middle].Do(func() (err error) {
+			err := l.Hosts[middle].Do(func() (err error) {
 				out, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(star.Addr(far), port)))
 				return err
 			})
@@ -89,7 +90,7 @@ func (l *longPath) close() error {
 	l.relay.Close()
 	l.stop()
 	l.work.Wait()
-	return l.path.close()
+	return l.Path.Close()
 }
 
 // ranks returns the two ends, with the given first technique.
@@ -104,7 +105,7 @@ func (l *longPath) ranks(congestion string, first overlay.Technique, direct chan
 	}
 	for i := range ends {
 		s := &socket{
-			space: l.star.Hosts[i], congestion: congestion, peer: netip.AddrPortFrom(star.Addr(1-i), port),
+			space: l.Hosts[i], congestion: congestion, peer: netip.AddrPortFrom(star.Addr(1-i), port),
 			relay: netip.AddrPortFrom(star.Addr(middle), relayPort), first: first, direct: direct,
 		}
 		if err := s.listen(netip.AddrPortFrom(star.Addr(i), port)); err != nil {
@@ -133,9 +134,9 @@ func (l *longPath) raw(ctx context.Context, congestion string) (result, error) {
 		a.Conn.Close()
 		return result{}, err
 	}
-	t := pump(a.Conn, b.Conn)
-	r, err := t.measure(ctx, pause(ctx, warming))
-	return r, errors.Join(err, t.end())
+	t := runner.Pump(a.Conn, b.Conn, block)
+	r, err := arriving(ctx, t, runner.Pause(ctx, warming))
+	return r, errors.Join(err, t.End())
 }
 
 // linkOf measures a link of several carriers that stays with its first technique.
@@ -164,8 +165,8 @@ func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duratio
 	}
 	defer done()
 	err = linked(ctx, ends[0], ends[1], 1, func(ctx context.Context, a, b *link.Link) error {
-		t := pump(a.Conn, b.Conn)
-		err := pause(ctx, onRelay)
+		t := runner.Pump(a.Conn, b.Conn, block)
+		err := runner.Pause(ctx, onRelay)
 		close(direct)
 		var seen []arrived
 		var moved time.Time
@@ -174,21 +175,21 @@ func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duratio
 			if now := time.Now(); moved.IsZero() && path.Technique == overlay.Direct {
 				moved = now
 			}
-			seen = append(seen, arrived{time.Now(), t.got.Load()})
+			seen = append(seen, arrived{time.Now(), t.Got()})
 			switch {
 			case moved.IsZero() && time.Since(start) > joining:
 				err = fmt.Errorf("waited %v for the link to take the direct path", joining)
 			case !moved.IsZero() && time.Since(moved) > afterMove:
 				over = true
 			default:
-				err = pause(ctx, step)
+				err = runner.Pause(ctx, step)
 			}
 		}
 		full.carriers = describe(a).carriers
 		var after time.Duration
 		full.rate, after = settled(seen, moved)
 		rtts = after.Seconds() / rtt.Seconds()
-		return errors.Join(err, t.end())
+		return errors.Join(err, t.End())
 	})
 	return full, rtts, err
 }

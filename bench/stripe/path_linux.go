@@ -12,58 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// path is two hosts and a forwarder with the emulator between them.
-type path struct {
-	star     *star.Star
-	emulator *wan.Emulator
-	stop     context.CancelFunc
-	done     chan error
-}
-
-func newPath(ctx context.Context, shape wan.Shape) (*path, error) {
-	return newStar(ctx, 2, []wan.Path{between(0, 1, shape), between(1, 0, shape)})
-}
-
-// between returns the path from one host of a star to another.
-func between(from, to int, shape wan.Shape) wan.Path {
-	return wan.Path{From: star.Port(from), To: star.Port(to), In: star.Port(from), Out: star.Port(to), Shape: shape}
-}
-
-func newStar(ctx context.Context, hosts int, paths []wan.Path) (_ *path, err error) {
-	p := &path{done: make(chan error, 1)}
-	if p.star, err = star.New(hosts); err != nil {
-		return nil, err
-	}
-	err = p.star.Centre.Do(func() (err error) {
-		p.emulator, err = wan.New(paths, wan.Options{Seed: 1})
-		return err
-	})
-	if err != nil {
-		p.star.Close()
-		return nil, err
-	}
-	ctx, p.stop = context.WithCancel(ctx)
-	go func() { p.done <- p.emulator.Serve(ctx) }() // close waits for it
-	return p, nil
-}
-
-// close ends the path. If the emulator could not keep up, the figures reflect this machine.
-func (p *path) close() error {
-	p.stop()
-	err := <-p.done
-	p.star.Close()
-	if n := p.emulator.Overruns(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("the emulator missed %d packets: this machine is too busy for figures", n))
-	}
-	return err
-}
+// path is two hosts at a distance, and perhaps a third.
+type path struct{ *runner.Path }
 
 // benchKey is the key of the job.
 var benchKey = jobkey.Key{Name: "stripe"}
@@ -72,7 +29,7 @@ var benchKey = jobkey.Key{Name: "stripe"}
 func (p *path) turn(ctx context.Context, congestion string, carriers int) (result, error) {
 	var ends [2]rank
 	for i := range ends {
-		s := &socket{space: p.star.Hosts[i], congestion: congestion, peer: netip.AddrPortFrom(star.Addr(1-i), port)}
+		s := &socket{space: p.Hosts[i], congestion: congestion, peer: netip.AddrPortFrom(star.Addr(1-i), port)}
 		if err := s.listen(netip.AddrPortFrom(star.Addr(i), port)); err != nil {
 			return result{}, err
 		}

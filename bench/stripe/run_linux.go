@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
@@ -48,11 +49,13 @@ func runPath(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	o.Rate = cmp.Or(o.Rate, 1e9)
-	p, err := newPath(ctx, wan.Shape{Delay: o.RTT / 2, Loss: o.Loss, Rate: o.Rate})
+	shape := wan.Shape{Delay: o.RTT / 2, Loss: o.Loss, Rate: o.Rate}
+	hosts, err := runner.NewPath(2, runner.Between(0, 1, shape), runner.Between(1, 0, shape))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, hosts.Close()) }()
+	p := path{hosts}
 	for _, congestion := range measured {
 		s := &scenario{name: "path", counts: []int{1, 8, own}, of: 8, params: map[string]any{
 			"congestion": congestion, "system_congestion": system, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,

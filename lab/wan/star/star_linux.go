@@ -126,8 +126,8 @@ func New(n int) (_ *Star, err error) {
 	}
 	for i, h := range s.Hosts {
 		err := errors.Join(
-			s.Centre.Do(func() error { return awaitUp(Port(i)) }),
-			h.Do(func() error { return awaitUp("eth0") }))
+			s.Centre.Do(func() error { return AwaitUp(Port(i)) }),
+			h.Do(func() error { return AwaitUp("eth0") }))
 		if err != nil {
 			return nil, fmt.Errorf("star: host %d: %w", i, err)
 		}
@@ -139,9 +139,9 @@ func New(n int) (_ *Star, err error) {
 // second.
 const upWait = 10 * time.Second
 
-// awaitUp waits until the calling thread's interface is operational: the kernel drops packets sent
+// AwaitUp waits until the calling thread's interface is operational: the kernel drops packets sent
 // before.
-func awaitUp(name string) error {
+func AwaitUp(name string) error {
 	for end := time.Now().Add(upWait); ; time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
@@ -162,9 +162,12 @@ func Port(i int) string { return fmt.Sprintf("h%d", i) }
 // Addr returns the address of host i.
 func Addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i), 2}) }
 
+// Gateway returns the centre's address towards host i.
+func Gateway(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i), 1}) }
+
 // plug connects host i to the centre.
 func (s *Star) plug(i int, h *Space) error {
-	gw := netip.AddrFrom4([4]byte{10, 9, byte(i), 1})
+	gw := Gateway(i)
 	err := s.Centre.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = Port(i)
