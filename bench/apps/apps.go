@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/lab"
@@ -66,27 +65,11 @@ func example[T any](ctx context.Context, b Bed, g *grid.Grid, nodes []string, na
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s on %d ranks was not done after %v", name, len(nodes), patience))
 	defer cancel()
 	argv := append(append(b.Self[:len(b.Self):len(b.Self)], "example", name, "--json"), args...)
-	launchers, forget, err := gridjob.Job{Grid: g, Self: b.Self, Name: name, Nodes: nodes, Argv: argv}.Launchers(ctx)
+	out, err := gridjob.Job{Grid: g, Self: b.Self, Name: name, Nodes: nodes, Argv: argv}.Run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, forget()) }()
-	out, said, errs := make([]bytes.Buffer, len(launchers)), make([]bytes.Buffer, len(launchers)), make([]error, len(launchers))
-	var running sync.WaitGroup
-	for i, cmd := range launchers {
-		cmd.Stdout, cmd.Stderr = &out[i], &said[i]
-		running.Go(func() {
-			if err := cmd.Run(); err != nil {
-				errs[i] = fmt.Errorf("%s: the ranks of launcher %d: %w: %s", name, i, err, said[i].Bytes())
-				cancel()
-			}
-		})
-	}
-	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(context.Cause(ctx), err)
-	}
-	for d := json.NewDecoder(&out[0]); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var r T
 		switch err := d.Decode(&r); {
 		case errors.Is(err, io.EOF):

@@ -69,27 +69,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, lab.Spec{
+	g, down, err := grid.Up(ctx, lab.Spec{
 		WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
 		Sites: []lab.Site{
-			{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}},
 			{Name: askers, Preset: o.From, Nodes: lab.Nodes(o.Nodes)},
 			{Name: targets, Preset: o.To, Nodes: lab.Nodes(o.Nodes)},
 		},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	g, err := grid.Start(ctx, l, grid.Config{
-		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"},
+	}, grid.Config{
+		Binary: o.Binary,
 		// Sites that measure themselves ask the broker more than the crowd does.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	var rows []bench.Row
 	for _, cache := range []string{"cold", "warm"} {
 		fmt.Fprintf(o.Err, "%s: %d ranks of a %s site dial %d of a %s site\n", cache, o.Ranks, o.From, o.Ranks, o.To)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/lab"
-	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -65,10 +64,7 @@ func (c cluster) node(i int) overlay.NodeID {
 
 // spec is the lab: one host per site, on which all of its peers run.
 func spec() lab.Spec {
-	s := lab.Spec{
-		WAN:   lab.WAN{Default: wan.Shape{Delay: between / 2}},
-		Sites: []lab.Site{{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
-	}
+	s := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: between / 2}}}
 	for _, site := range sites() {
 		s.Sites = append(s.Sites, lab.Site{Name: site, Preset: "open", Nodes: []string{"peers"}})
 	}
@@ -93,15 +89,6 @@ func peers(scale int) (nodes map[string][]string, settings map[string]map[string
 		}
 	}
 	return nodes, settings
-}
-
-// gridConfig is an Isthmus on the lab.
-func gridConfig(scale int, binary func(string) []string) grid.Config {
-	nodes, settings := peers(scale)
-	return grid.Config{
-		Binary: binary, Broker: "public/broker", Proxies: []string{"public/proxy"},
-		Peers: nodes, Settings: settings,
-	}
 }
 
 // capacity is how many processes all hosts take together.

@@ -56,16 +56,11 @@ func Start(ctx context.Context, o StartOptions) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, o.spec())
+	g, down, err := grid.Up(ctx, o.spec(), o.grid())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	g, err := grid.Start(ctx, l, o.grid())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	if err := listed(ctx, g, o.Sites*o.Nodes); err != nil {
 		return err
 	}
@@ -85,10 +80,7 @@ func Start(ctx context.Context, o StartOptions) (err error) {
 }
 
 func (o StartOptions) spec() lab.Spec {
-	s := lab.Spec{
-		WAN:   lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
-		Sites: []lab.Site{{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
-	}
+	s := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}}}
 	for i := range o.Sites {
 		s.Sites = append(s.Sites, lab.Site{Name: fmt.Sprintf("s%d", i+1), Preset: "stateful", Nodes: []string{"peers"}})
 	}
@@ -101,7 +93,7 @@ func (o StartOptions) grid() grid.Config {
 		peers[fmt.Sprintf("s%d/peers", i+1)] = lab.Nodes(o.Nodes)
 	}
 	return grid.Config{
-		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"}, Peers: peers,
+		Binary: o.Binary, Peers: peers,
 		Settings: map[string]map[string]any{"helper": {"offer": map[string]any{"jobs": 1, "processes": 4096}}},
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/plot"
-	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
@@ -47,17 +46,13 @@ var strategies = []string{"concentrate", "spread"}
 // give. It must run in a process that went through lab.Enter. A process that ran
 // elsewhere misses the figure's target and is no error; a job that failed is one.
 func Table(ctx context.Context, o TableOptions) (err error) {
-	l, err := lab.Up(ctx, spec())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
 	start := time.Now()
-	g, err := grid.Start(ctx, l, gridConfig(o.Scale, o.Binary))
+	nodes, settings := peers(o.Scale)
+	g, down, err := grid.Up(ctx, spec(), grid.Config{Binary: o.Binary, Peers: nodes, Settings: settings})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
 	start = time.Now()
 	submitter := clusters[0].node(0).String()

@@ -5,13 +5,11 @@
 package overlap
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -76,32 +74,15 @@ func Run(ctx context.Context, o Options) (err error) {
 func (o Options) job(ctx context.Context, g *grid.Grid) (t times, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the ranks were not done after %v", patience))
 	defer cancel()
-	ranks := gridjob.Job{Grid: g, Self: o.Self, Name: "overlap", Nodes: []string{"here/n1", "there/n1"},
-		Argv: append(o.Self[:len(o.Self):len(o.Self)], "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size))}
-	launchers, forget, err := ranks.Launchers(ctx)
+	out, err := gridjob.Job{
+		Grid: g, Self: o.Self, Name: "overlap", Nodes: []string{"here/n1", "there/n1"},
+		Argv: append(o.Self[:len(o.Self):len(o.Self)], "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size)),
+	}.Run(ctx)
 	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, forget()) }()
-	var out [2]bytes.Buffer
-	var errs [2]error
-	var running sync.WaitGroup
-	for rank, cmd := range launchers {
-		var said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out[rank], &said
-		running.Go(func() {
-			if err := cmd.Run(); err != nil {
-				errs[rank] = fmt.Errorf("the rank at %s: %w: %s", ranks.Nodes[rank], err, said.Bytes())
-				cancel()
-			}
-		})
-	}
-	running.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return t, err
-	}
-	if err := json.Unmarshal(out[0].Bytes(), &t); err != nil {
-		return t, fmt.Errorf("the sender said %q: %w", out[0].Bytes(), err)
+	if err := json.Unmarshal(out, &t); err != nil {
+		return t, fmt.Errorf("the sender said %q: %w", out, err)
 	}
 	return t, nil
 }

@@ -51,7 +51,6 @@ type way struct {
 // The sites of the bench are named after their presets.
 var (
 	sites = []lab.Site{
-		{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}},
 		{Name: "open-1", Preset: "open", Nodes: []string{"n1"}},
 		{Name: "open-2", Preset: "open", Nodes: []string{"n1"}},
 		{Name: "range", Preset: "port-range", Nodes: []string{"n1"}},
@@ -81,13 +80,8 @@ var (
 // Run measures and prints the rows. It must run in a process that went through lab.Enter. Missing a
 // target is not an error.
 func Run(ctx context.Context, o Options) (err error) {
-	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}}, Sites: sites})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	g, err := grid.Start(ctx, l, grid.Config{
-		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"},
+	g, down, err := grid.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}}, Sites: sites}, grid.Config{
+		Binary: o.Binary,
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
@@ -103,7 +97,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	samples := make([]sample, len(ways))
 	var trips []float64
 	for i := range o.Repeat {

@@ -2,7 +2,6 @@ package stripe
 
 import (
 	"context"
-	"errors"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab"
@@ -13,12 +12,9 @@ import (
 )
 
 // relays is a grid of two sites that connect by relays only, and two proxies.
-type relays struct {
-	lab  *lab.Lab
-	grid *grid.Grid
-}
+type relays struct{ grid *grid.Grid }
 
-func newRelays(ctx context.Context, o Options) (_ *relays, err error) {
+func newRelays(ctx context.Context, o Options) (r relays, down func() error, err error) {
 	leg := wan.Shape{Delay: o.RTT / 4} // a round trip crosses two legs each way
 	spec := lab.Spec{
 		WAN: lab.WAN{Default: leg},
@@ -35,11 +31,7 @@ func newRelays(ctx context.Context, o Options) (_ *relays, err error) {
 			})
 		}
 	}
-	r := new(relays)
-	if r.lab, err = lab.Up(ctx, spec); err != nil {
-		return nil, err
-	}
-	r.grid, err = grid.Start(ctx, r.lab, grid.Config{
+	r.grid, down, err = grid.Up(ctx, spec, grid.Config{
 		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy1", "public/proxy2"},
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}}, // or they would send packets of their own
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile {
@@ -51,16 +43,11 @@ func newRelays(ctx context.Context, o Options) (_ *relays, err error) {
 			return p
 		},
 	})
-	if err != nil {
-		return nil, errors.Join(err, r.lab.Close())
-	}
-	return r, nil
+	return r, down, err
 }
 
-func (r *relays) close() error { return errors.Join(r.grid.Close(), r.lab.Close()) }
-
 // turn is one link of carriers by relays.
-func (r *relays) turn(ctx context.Context, carriers int) (result, error) {
+func (r relays) turn(ctx context.Context, carriers int) (result, error) {
 	key, err := jobkey.New("stripe")
 	if err != nil {
 		return result{}, err

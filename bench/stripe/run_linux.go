@@ -73,11 +73,11 @@ func runPath(ctx context.Context, o Options) (err error) {
 }
 
 func runProxies(ctx context.Context, o Options) (err error) {
-	r, err := newRelays(ctx, o)
+	r, down, err := newRelays(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	_, system, err := congestions()
 	if err != nil {
 		return err

@@ -42,21 +42,14 @@ func (o Options) bound() time.Duration {
 }
 
 // build makes the way's lab, with one or two uplinks at the asker's site, and a whole grid in it.
-func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *grid.Grid, error) {
-	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2, Rate: o.Rate}}, Sites: w.sites(multihomed)})
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err := grid.Start(ctx, l, grid.Config{
+func (o Options) build(ctx context.Context, w way, multihomed bool) (g *grid.Grid, down func() error, err error) {
+	spec := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2, Rate: o.Rate}}, Sites: w.sites(multihomed)}
+	return grid.Up(ctx, spec, grid.Config{
 		Binary: func(daemon string) []string { return o.Program("isthmus", daemon) }, Broker: brokerHost, Proxies: []string{proxy1, proxy2},
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 		Profile:  w.profile,
 	})
-	if err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	return l, g, nil
 }
 
 // cell breaks one link of a way by one cut. Errors are recorded in the cell.
@@ -81,14 +74,14 @@ func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 
 // try fills a cell in a lab of its own and returns the daemons' logs.
 func (o Options) try(ctx context.Context, w way, k cut, c *Cell) (logs map[string]string, err error) {
-	l, g, err := o.build(ctx, w, k.multihomed)
+	g, down, err := o.build(ctx, w, k.multihomed)
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{Options: o, cell: c, cut: k, site: site{way: w, lab: l, grid: g}}
+	t := &trial{Options: o, cell: c, cut: k, site: site{way: w, lab: g.Lab, grid: g}}
 	err = t.run(ctx)
 	logs = logsOf(g)
-	return logs, errors.Join(err, g.Close(), l.Close())
+	return logs, errors.Join(err, down())
 }
 
 // logsOf returns the log of each daemon of a grid.

@@ -64,11 +64,11 @@ func RunSoak(ctx context.Context, o Options, d time.Duration) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d+soakSlack, fmt.Errorf("not done %v after %v", soakSlack, d))
 	defer cancel()
-	l, g, err := o.build(ctx, ws[0], false)
+	g, down, err := o.build(ctx, ws[0], false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.Close(), l.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	p, err := startPair(ctx, g, o.Program("break-end"), true, soakPause)
 	if err != nil {
 		return err

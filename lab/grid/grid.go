@@ -92,6 +92,26 @@ type Grid struct {
 	starterOrder []*Daemon
 }
 
+// Public is a site for the broker and a proxy.
+var Public = lab.Site{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}
+
+// Up builds sites and starts a grid there; if cfg names no broker, also Public, with the broker and
+// a proxy. The process must have gone through lab.Enter. down ends everything.
+func Up(ctx context.Context, spec lab.Spec, cfg Config) (g *Grid, down func() error, err error) {
+	if cfg.Broker == "" {
+		spec.Sites = append([]lab.Site{Public}, spec.Sites...)
+		cfg.Broker, cfg.Proxies = "public/broker", []string{"public/proxy"}
+	}
+	l, err := lab.Up(ctx, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if g, err = Start(ctx, l, cfg); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return g, func() error { return errors.Join(g.Close(), l.Close()) }, nil
+}
+
 // Start issues certificates, writes settings, starts the daemons in order and
 // returns when all are ready. Close the grid before the lab.
 func Start(ctx context.Context, l *lab.Lab, cfg Config) (*Grid, error) {

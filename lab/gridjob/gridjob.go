@@ -4,37 +4,23 @@
 package gridjob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
-// Public is the site that every lab has in addition to the requested ones, with the broker and a
-// proxy.
-var Public = lab.Site{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}
-
-// Up builds sites, and Public, and starts an Isthmus there. self is the command line of this
+// Up builds sites, and grid.Public, and starts an Isthmus there. self is the command line of this
 // program, which runs the daemons after the argument isthmus (isthmus-lab). The process must have
 // gone through lab.Enter. down ends everything.
 func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down func() error, err error) {
-	spec.Sites = append([]lab.Site{Public}, spec.Sites...)
-	l, err := lab.Up(ctx, spec)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err = grid.Start(ctx, l, grid.Config{
-		Binary: func(daemon string) []string { return with(self, "isthmus", daemon) },
-		Broker: "public/broker", Proxies: []string{"public/proxy"},
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	return g, func() error { return errors.Join(g.Close(), l.Close()) }, nil
+	return grid.Up(ctx, spec, grid.Config{Binary: func(daemon string) []string { return with(self, "isthmus", daemon) }})
 }
 
 // A Job describes the processes to start and their nodes.
@@ -76,6 +62,33 @@ func (j Job) Launchers(ctx context.Context) (all []*lab.Cmd, forget func() error
 		first = last + 1
 	}
 	return all, func() error { return os.Remove(file.Name()) }, nil
+}
+
+// Run runs the ranks, and returns what the launcher of rank 0 printed when all have ended well.
+func (j Job) Run(ctx context.Context) (printed []byte, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	launchers, forget, err := j.Launchers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
+	out, said, errs := make([]bytes.Buffer, len(launchers)), make([]bytes.Buffer, len(launchers)), make([]error, len(launchers))
+	var running sync.WaitGroup
+	for i, cmd := range launchers {
+		cmd.Stdout, cmd.Stderr = &out[i], &said[i]
+		running.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[i] = fmt.Errorf("%s: the ranks of launcher %d: %w: %s", j.Name, i, err, said[i].Bytes())
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	return out[0].Bytes(), nil
 }
 
 // with returns a command line with more arguments, without changing argv.
