@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -23,43 +24,40 @@ type Args struct {
 }
 
 // check rejects invalid arguments before anything is sent.
-func (a *Args) check(collective string, rank, p int) error {
+func (a *Args) check(collective operation.Operation, rank, p int) error {
 	atRoot := rank == a.Root
-	switch collective {
-	case "bcast", "reduce", "gather", "gatherv", "scatter", "scatterv":
-		if a.Root < 0 || a.Root >= p {
-			return fmt.Errorf("root %d of %d ranks: %w", a.Root, p, ErrArgument)
-		}
+	if collective.HasRoot() && (a.Root < 0 || a.Root >= p) {
+		return fmt.Errorf("root %d of %d ranks: %w", a.Root, p, ErrArgument)
 	}
 	switch collective {
-	case "reduce", "allreduce", "scan", "exscan":
+	case operation.Reduce, operation.Allreduce, operation.Scan, operation.Exscan:
 		if err := a.Op.check(len(a.Send)); err != nil {
 			return err
 		}
-		if atRoot || collective != "reduce" {
+		if atRoot || collective != operation.Reduce {
 			return wantLen("receive buffer", len(a.Recv), len(a.Send))
 		}
-	case "gather", "allgather":
-		if atRoot || collective == "allgather" {
+	case operation.Gather, operation.Allgather:
+		if atRoot || collective == operation.Allgather {
 			return wantLen("receive buffer", len(a.Recv), p*len(a.Send))
 		}
-	case "scatter":
+	case operation.Scatter:
 		if atRoot {
 			return wantLen("send buffer", len(a.Send), p*len(a.Recv))
 		}
-	case "alltoall":
+	case operation.Alltoall:
 		if len(a.Send)%p != 0 {
 			return fmt.Errorf("send buffer of %d bytes is not %d equal blocks: %w", len(a.Send), p, ErrArgument)
 		}
 		return wantLen("receive buffer", len(a.Recv), len(a.Send))
-	case "reduce_scatter", "reduce_scatter_block":
+	case operation.ReduceScatter, operation.ReduceScatterBlock:
 		return a.checkReduceScatter(collective, rank, p)
-	case "allgatherv":
+	case operation.Allgatherv:
 		if err := checkBlocks("receive", a.Recv, a.RecvCounts, a.RecvDispls, p); err != nil {
 			return err
 		}
 		return wantLen("own send buffer", len(a.Send), a.RecvCounts[rank])
-	case "scatterv":
+	case operation.Scatterv:
 		if !atRoot {
 			return nil
 		}
@@ -67,7 +65,7 @@ func (a *Args) check(collective string, rank, p int) error {
 			return err
 		}
 		return wantLen("root's own receive buffer", len(a.Recv), a.SendCounts[rank])
-	case "gatherv":
+	case operation.Gatherv:
 		if !atRoot {
 			return nil
 		}
@@ -75,7 +73,7 @@ func (a *Args) check(collective string, rank, p int) error {
 			return err
 		}
 		return wantLen("root's own send buffer", len(a.Send), a.RecvCounts[rank])
-	case "alltoallv":
+	case operation.Alltoallv:
 		if err := checkBlocks("send", a.Send, a.SendCounts, a.SendDispls, p); err != nil {
 			return err
 		}
@@ -87,11 +85,11 @@ func (a *Args) check(collective string, rank, p int) error {
 	return nil
 }
 
-func (a *Args) checkReduceScatter(collective string, rank, p int) error {
+func (a *Args) checkReduceScatter(collective operation.Operation, rank, p int) error {
 	if err := a.Op.check(len(a.Recv)); err != nil {
 		return err
 	}
-	if collective == "reduce_scatter_block" {
+	if collective == operation.ReduceScatterBlock {
 		return wantLen("send buffer", len(a.Send), p*len(a.Recv))
 	}
 	if len(a.RecvCounts) != p {
@@ -115,7 +113,7 @@ func (a *Args) checkReduceScatter(collective string, rank, p int) error {
 
 // call is everything that a rank's schedule depends on.
 type call struct {
-	collective      string
+	collective      operation.Operation
 	in, out         int // lengths of the send and the receive buffer
 	inPlace, within int // offset of in within out, and of out within in; -1 if there is none
 
@@ -125,10 +123,21 @@ type call struct {
 	commutative bool
 }
 
-func (a *Args) call(collective string) call {
+func (a *Args) call(collective operation.Operation) call {
 	return call{collective: collective, in: len(a.Send), out: len(a.Recv), inPlace: offsetIn(a.Recv, a.Send), within: offsetIn(a.Send, a.Recv),
 		sendCounts: a.SendCounts, sendDispls: a.SendDispls, recvCounts: a.RecvCounts, recvDispls: a.RecvDispls,
 		root: a.Root, elem: a.Op.Elem, commutative: a.Op.Commutative}
+}
+
+// overwrites reports whether results may take the place of data that is still to be sent.
+func (c *call) overwrites() bool {
+	switch c.collective {
+	case operation.Alltoall, operation.Alltoallv:
+		return c.inPlace >= 0
+	case operation.ReduceScatter, operation.ReduceScatterBlock:
+		return c.within >= 0
+	}
+	return false
 }
 
 // offsetIn returns the offset of part in whole, or -1 if part does not lie in whole.
@@ -145,12 +154,13 @@ func offsetIn(whole, part []byte) int {
 
 // A scheduleKey is equal for those calls of a rank that have the same schedule.
 type scheduleKey struct {
-	algorithm, collective string
-	in, out               int
-	inPlace, within       int
-	root, elem            int
-	commutative           bool
-	lists                 string // empty if all blocks have the same length
+	algorithm       string
+	collective      operation.Operation
+	in, out         int
+	inPlace, within int
+	root, elem      int
+	commutative     bool
+	lists           string // empty if all blocks have the same length
 }
 
 // key returns the key of the call when the named algorithm carries it out.
@@ -182,19 +192,19 @@ func (c *call) blocks(in, out schedule.Region, size int) (from, to func(int) sch
 		return func(r int) schedule.Region { return whole.Cut(displs[r], displs[r]+counts[r]) }
 	}
 	switch c.collective {
-	case "gather", "allgather":
+	case operation.Gather, operation.Allgather:
 		return nil, equal(out, in.Len)
-	case "gatherv", "allgatherv":
+	case operation.Gatherv, operation.Allgatherv:
 		return nil, placed(out, c.recvCounts, c.recvDispls)
-	case "scatter", "reduce_scatter_block":
+	case operation.Scatter, operation.ReduceScatterBlock:
 		return equal(in, out.Len), nil
-	case "scatterv":
+	case operation.Scatterv:
 		return placed(in, c.sendCounts, c.sendDispls), nil
-	case "alltoall":
+	case operation.Alltoall:
 		return equal(in, in.Len/size), equal(out, in.Len/size)
-	case "alltoallv":
+	case operation.Alltoallv:
 		return placed(in, c.sendCounts, c.sendDispls), placed(out, c.recvCounts, c.recvDispls)
-	case "reduce_scatter":
+	case operation.ReduceScatter:
 		displs := make([]int, size)
 		for r := 1; r < size; r++ {
 			displs[r] = displs[r-1] + c.recvCounts[r-1]

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // deadline is reached only in a deadlock.
@@ -53,26 +54,26 @@ func (w *world) comms() []*memComm {
 	return out
 }
 
-func rooted(collective string) bool {
+func rooted(collective operation.Operation) bool {
 	switch collective {
-	case "bcast", "reduce", "gather", "gatherv", "scatter", "scatterv":
+	case operation.Bcast, operation.Reduce, operation.Gather, operation.Gatherv, operation.Scatter, operation.Scatterv:
 		return true
 	}
 	return false
 }
 
-func reduces(collective string) bool {
+func reduces(collective operation.Operation) bool {
 	switch collective {
-	case "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan":
+	case operation.Reduce, operation.Allreduce, operation.ReduceScatter, operation.ReduceScatterBlock, operation.Scan, operation.Exscan:
 		return true
 	}
 	return false
 }
 
 func TestEveryAlgorithmAgainstTheOracle(t *testing.T) {
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
-			t.Run(collective+"/"+alg.Name, func(t *testing.T) {
+			t.Run(collective.String()+"/"+alg.Name, func(t *testing.T) {
 				for _, p := range []int{1, 2, 3, 4, 5, 7, 8, 12, 17} {
 					checkAlgorithm(t, alg, p)
 				}
@@ -107,14 +108,14 @@ func checkAlgorithm(t *testing.T, alg collectives.Algorithm, p int) {
 
 type runner func(context.Context, collectives.Comm, *collectives.Args) error
 
-func check(t *testing.T, label, collective string, e exercise, run1 runner) {
+func check(t *testing.T, label string, collective operation.Operation, e exercise, run1 runner) {
 	t.Helper()
 	w := newWorld(len(e.args))
 	checkIn(t, label, collective, w, w.comms(), e, run1)
 }
 
 // checkIn is check among ranks that may have made other calls before.
-func checkIn(t *testing.T, label, collective string, w *world, comms []*memComm, e exercise, run1 runner) {
+func checkIn(t *testing.T, label string, collective operation.Operation, w *world, comms []*memComm, e exercise, run1 runner) {
 	t.Helper()
 	sends := make([][]byte, len(e.args))
 	for r, a := range e.args {
@@ -140,53 +141,53 @@ func checkIn(t *testing.T, label, collective string, w *world, comms []*memComm,
 }
 
 // calls are the functions of calls.go, by collective.
-var calls = map[string]runner{
-	"barrier": func(ctx context.Context, c collectives.Comm, _ *collectives.Args) error {
+var calls = map[operation.Operation]runner{
+	operation.Barrier: func(ctx context.Context, c collectives.Comm, _ *collectives.Args) error {
 		return collectives.Barrier(ctx, c)
 	},
-	"bcast": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Bcast: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Bcast(ctx, c, a.Recv, a.Root)
 	},
-	"reduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Reduce: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Reduce(ctx, c, a.Send, a.Recv, a.Op, a.Root)
 	},
-	"allreduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Allreduce: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Allreduce(ctx, c, a.Send, a.Recv, a.Op)
 	},
-	"gather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Gather: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Gather(ctx, c, a.Send, a.Recv, a.Root)
 	},
-	"gatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Gatherv: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Gatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls, a.Root)
 	},
-	"allgather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Allgather: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Allgather(ctx, c, a.Send, a.Recv)
 	},
-	"scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Scatter: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Scatter(ctx, c, a.Send, a.Recv, a.Root)
 	},
-	"alltoall": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Alltoall: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Alltoall(ctx, c, a.Send, a.Recv)
 	},
-	"alltoallv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Alltoallv: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Alltoallv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.RecvCounts, a.RecvDispls)
 	},
-	"allgatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Allgatherv: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Allgatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls)
 	},
-	"scatterv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Scatterv: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Scatterv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.Root)
 	},
-	"reduce_scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.ReduceScatter: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.ReduceScatter(ctx, c, a.Send, a.Recv, a.RecvCounts, a.Op)
 	},
-	"reduce_scatter_block": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.ReduceScatterBlock: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.ReduceScatterBlock(ctx, c, a.Send, a.Recv, a.Op)
 	},
-	"scan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Scan: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Scan(ctx, c, a.Send, a.Recv, a.Op)
 	},
-	"exscan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+	operation.Exscan: func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
 		return collectives.Exscan(ctx, c, a.Send, a.Recv, a.Op)
 	},
 }
@@ -194,7 +195,7 @@ var calls = map[string]runner{
 // The functions of calls.go must pass each argument to its own place and reach
 // every line of the table.
 func TestCallsChooseAndRun(t *testing.T) {
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, p := range []int{1, 2, 5, 9} {
 			for _, n := range []int{2, 20_000} {
 				op := sum32
@@ -207,7 +208,7 @@ func TestCallsChooseAndRun(t *testing.T) {
 }
 
 func TestReduceInPlace(t *testing.T) {
-	for _, alg := range append(collectives.Algorithms("reduce"), collectives.Algorithms("allreduce")...) {
+	for _, alg := range append(collectives.Algorithms(operation.Reduce), collectives.Algorithms(operation.Allreduce)...) {
 		for p := 1; p <= 9; p++ {
 			e := oracles[alg.Collective](rand.New(rand.NewPCG(1, uint64(p))), p, 10, 0, sum32)
 			w := newWorld(p)
@@ -220,7 +221,7 @@ func TestReduceInPlace(t *testing.T) {
 				if errs[r] != nil {
 					t.Fatalf("%s/%s p=%d rank %d: %v", alg.Collective, alg.Name, p, r, errs[r])
 				}
-				if (alg.Collective == "allreduce" || r == 0) && !bytes.Equal(a.Recv, e.want[r]) {
+				if (alg.Collective == operation.Allreduce || r == 0) && !bytes.Equal(a.Recv, e.want[r]) {
 					t.Fatalf("%s/%s p=%d: rank %d has %x, want %x", alg.Collective, alg.Name, p, r, a.Recv, e.want[r])
 				}
 			}
@@ -265,7 +266,7 @@ func TestFloatSumsAreDeterministic(t *testing.T) {
 		}
 		return recv[0]
 	}
-	for _, alg := range collectives.Algorithms("allreduce") {
+	for _, alg := range collectives.Algorithms(operation.Allreduce) {
 		for _, p := range []int{2, 3, 4, 6, 9, 17} {
 			first := once(t, alg, p)
 			for range 2 {
@@ -316,9 +317,9 @@ func TestBarrierHoldsUntilTheLast(t *testing.T) {
 // A fault at any transfer of any rank must end the call on every rank, with
 // the cause on the faulty rank and nothing left in flight (run checks that).
 func TestFaultEndsTheCallEverywhere(t *testing.T) {
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
-			t.Run(collective+"/"+alg.Name, func(t *testing.T) {
+			t.Run(collective.String()+"/"+alg.Name, func(t *testing.T) {
 				for _, p := range []int{2, 3, 5, 8} {
 					for faulty := range p {
 						stride := 1 + p/5 // every transfer where there are few, a sample where there are many
@@ -359,7 +360,7 @@ func faultAt(t *testing.T, alg collectives.Algorithm, p, faulty, at int) bool {
 func TestOperatorFaultIsReported(t *testing.T) {
 	bad := errors.New("overflow")
 	op := collectives.Op{Name: "picky", Elem: 1, Commutative: true, Apply: func(_, _ []byte) error { return bad }}
-	for _, alg := range append(collectives.Algorithms("reduce"), collectives.Algorithms("allreduce")...) {
+	for _, alg := range append(collectives.Algorithms(operation.Reduce), collectives.Algorithms(operation.Allreduce)...) {
 		w := newWorld(4)
 		errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, _ int) error {
 			return alg.Run(ctx, c, &collectives.Args{Send: make([]byte, 8), Recv: make([]byte, 8), Op: op})
@@ -373,7 +374,7 @@ func TestOperatorFaultIsReported(t *testing.T) {
 // If a rank never enters, those waiting for it return when the context ends.
 func TestContextEndsTheWait(t *testing.T) {
 	const p, absent = 6, 2
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
 			e := oracles[collective](rand.New(rand.NewPCG(5, 5)), p, 4, absent, sum32)
 			w := newWorld(p)
@@ -468,7 +469,7 @@ func TestBadArgumentsAreRefusedBeforeSending(t *testing.T) {
 			return collectives.Alltoallv(ctx, c, b(1), ints(1, 0), ints(0, 0), nil, ints(0, 0), ints(0, 0))
 		},
 		"needs a commutative operator": func(ctx context.Context, c collectives.Comm) error {
-			return forced(ctx, c, "allreduce", "ring", compose)
+			return forced(ctx, c, operation.Allreduce, "ring", compose)
 		},
 		"not an algorithm of the table": func(ctx context.Context, c collectives.Comm) error {
 			return collectives.Algorithm{}.Run(ctx, c, &collectives.Args{})
@@ -487,7 +488,7 @@ func TestBadArgumentsAreRefusedBeforeSending(t *testing.T) {
 	}
 }
 
-func forced(ctx context.Context, c collectives.Comm, collective, name string, op collectives.Op) error {
+func forced(ctx context.Context, c collectives.Comm, collective operation.Operation, name string, op collectives.Op) error {
 	alg, err := collectives.Find(collective, name)
 	if err != nil {
 		return err
@@ -498,7 +499,7 @@ func forced(ctx context.Context, c collectives.Comm, collective, name string, op
 // When one transfer of an exchange has failed, the others are cancelled at once, though their peers
 // are alive and have not posted theirs yet.
 func TestFailedTransferGivesUpItsCompanions(t *testing.T) {
-	for _, collective := range []string{"barrier", "allgather", "alltoall", "alltoallv"} {
+	for _, collective := range []operation.Operation{operation.Barrier, operation.Allgather, operation.Alltoall, operation.Alltoallv} {
 		for _, alg := range collectives.Algorithms(collective) {
 			e := oracles[collective](rand.New(rand.NewPCG(9, 9)), 3, 8, 0, sum32)
 			w := newWorld(3)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -89,9 +90,9 @@ func TestMessageCounts(t *testing.T) {
 		"exscan/recursive-doubling":              prefix,
 		"exscan/chain":                           tree,
 	}
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
-			want := counts[collective+"/"+alg.Name]
+			want := counts[collective.String()+"/"+alg.Name]
 			if (want == nil) != alg.Places {
 				t.Errorf("%s/%s: it is not said how many messages there are", collective, alg.Name)
 			}
@@ -111,7 +112,7 @@ func TestBinomialBcastBetweenSites(t *testing.T) {
 		{32, 2, 1, 16}, {32, 4, 3, 24}, {48, 3, 2, 47}, {64, 4, 3, 48}, {60, 3, 5, 59}, {180, 3, 4, 179},
 	}
 	for _, tt := range tests {
-		binomial, err := collectives.Find("bcast", "binomial")
+		binomial, err := collectives.Find(operation.Bcast, "binomial")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,15 +200,19 @@ func TestMessagesBetweenSites(t *testing.T) {
 		"reduce_scatter/two-level": func(s spread) cost { return cost{pairs(s), -1} },
 		"reduce_scatter/full-lane": func(s spread) cost { return cost{(s.c - 1) * s.p, -1} },
 	}
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
-			if alg.Places && promised[collective+"/"+alg.Name] == nil {
+			if alg.Places && promised[collective.String()+"/"+alg.Name] == nil {
 				t.Errorf("%s/%s: it is not said what crosses", collective, alg.Name)
 			}
 		}
 	}
 	for name, want := range promised {
-		collective, alg, _ := strings.Cut(name, "/")
+		word, alg, _ := strings.Cut(name, "/")
+		collective, err := operation.Parse(word)
+		if err != nil {
+			t.Fatal(err)
+		}
 		a, err := collectives.Find(collective, alg)
 		if err != nil {
 			t.Fatal(err)

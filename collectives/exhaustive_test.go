@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -51,7 +52,7 @@ func places(p int, where func(r int) (site, node int)) collectives.Layout {
 }
 
 // ways returns every algorithm, and those with flits also cut.
-func ways(collective string) (all []collectives.Algorithm) {
+func ways(collective operation.Operation) (all []collectives.Algorithm) {
 	for _, a := range collectives.Algorithms(collective) {
 		all = append(all, a)
 		if a.Flits > 0 {
@@ -68,9 +69,9 @@ func ways(collective string) (all []collectives.Algorithm) {
 // Every algorithm gives the result of the plainest loop, whatever the number of ranks, the root,
 // where the ranks are, which steps take long, and whether the buffers overlap.
 func TestEveryAlgorithmSimulated(t *testing.T) {
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range ways(collective) {
-			t.Run(collective+"/"+alg.Name, func(t *testing.T) {
+			t.Run(collective.String()+"/"+alg.Name, func(t *testing.T) {
 				t.Parallel()
 				for p := 1; p <= 33; p++ {
 					if *every || p < 10 || p == 13 || p == 16 || p == 17 || p == 32 {
@@ -161,9 +162,9 @@ func possible(alg collectives.Algorithm, op collectives.Op, l collectives.Layout
 }
 
 // idle reports whether the receive buffer of a rank is ignored.
-func idle(collective string, rank, root int) bool {
+func idle(collective operation.Operation, rank, root int) bool {
 	switch collective {
-	case "reduce", "gather", "gatherv":
+	case operation.Reduce, operation.Gather, operation.Gatherv:
 		return rank != root
 	}
 	return false
@@ -188,44 +189,44 @@ func (e *exercise) sends() func() error {
 
 // inPlace makes one of the two buffers of each rank a part of the other, where the
 // standard allows MPI_IN_PLACE; it reports whether it does.
-func (e *exercise) inPlace(collective string) bool {
+func (e *exercise) inPlace(collective operation.Operation) bool {
 	for r, a := range e.args {
 		switch collective {
-		case "allreduce", "scan", "exscan", "alltoall":
+		case operation.Allreduce, operation.Scan, operation.Exscan, operation.Alltoall:
 			if len(a.Send) != len(a.Recv) {
 				return false
 			}
-			if collective == "exscan" && r == 0 {
+			if collective == operation.Exscan && r == 0 {
 				e.want[0] = bytes.Clone(a.Send)
 			}
 			copy(a.Recv, a.Send)
 			a.Send = a.Recv
-		case "reduce":
+		case operation.Reduce:
 			if r == a.Root {
 				copy(a.Recv, a.Send)
 				a.Send = a.Recv
 			}
-		case "gather", "allgather":
-			if r == a.Root || collective == "allgather" {
+		case operation.Gather, operation.Allgather:
+			if r == a.Root || collective == operation.Allgather {
 				own := a.Recv[r*len(a.Send):][:len(a.Send)]
 				copy(own, a.Send)
 				a.Send = own
 			}
-		case "gatherv", "allgatherv":
-			if r == a.Root || collective == "allgatherv" {
+		case operation.Gatherv, operation.Allgatherv:
+			if r == a.Root || collective == operation.Allgatherv {
 				own := a.Recv[a.RecvDispls[r]:][:len(a.Send)]
 				copy(own, a.Send)
 				a.Send = own
 			}
-		case "scatter":
+		case operation.Scatter:
 			if r == a.Root {
 				a.Recv = a.Send[r*len(a.Recv):][:len(a.Recv)]
 			}
-		case "scatterv":
+		case operation.Scatterv:
 			if r == a.Root {
 				a.Recv = a.Send[a.SendDispls[r]:][:len(a.Recv)]
 			}
-		case "reduce_scatter", "reduce_scatter_block":
+		case operation.ReduceScatter, operation.ReduceScatterBlock:
 			a.Recv = a.Send[:len(a.Recv)]
 		default:
 			return false
@@ -237,17 +238,17 @@ func (e *exercise) inPlace(collective string) bool {
 // Vectors too long for trees inside a place go along chains, with the same result.
 func TestLongVectors(t *testing.T) {
 	const p, root = 9, 4
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, alg := range collectives.Algorithms(collective) {
 			switch collective {
-			case "bcast", "reduce", "allreduce", "allgather", "reduce_scatter_block", "scan", "exscan":
+			case operation.Bcast, operation.Reduce, operation.Allreduce, operation.Allgather, operation.ReduceScatterBlock, operation.Scan, operation.Exscan:
 			default:
 				continue
 			}
 			if !alg.Places || alg.Name == "allgather" {
 				continue
 			}
-			t.Run(collective+"/"+alg.Name, func(t *testing.T) {
+			t.Run(collective.String()+"/"+alg.Name, func(t *testing.T) {
 				t.Parallel()
 				for _, op := range []collectives.Op{sum32, compose} {
 					if !reduces(collective) && op.Name == "compose" {
@@ -255,9 +256,9 @@ func TestLongVectors(t *testing.T) {
 					}
 					n := 100_003
 					switch collective {
-					case "bcast", "allgather": // count in bytes
+					case operation.Bcast, operation.Allgather: // count in bytes
 						n *= 4
-					case "reduce_scatter_block": // one block per rank: p of them
+					case operation.ReduceScatterBlock: // one block per rank: p of them
 						n /= 3
 					}
 					rng := rand.New(rand.NewPCG(p, uint64(n)))
@@ -272,12 +273,12 @@ func TestLongVectors(t *testing.T) {
 // An algorithm that does not use places does the same whatever they are.
 func TestFlatAlgorithmsDoNotSeePlaces(t *testing.T) {
 	const p = 6
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		e := oracles[collective](rand.New(rand.NewPCG(1, 1)), p, 7, 2, sum32)
 		for _, alg := range ways(collective) {
 			for r, a := range e.args {
 				flat := alg.Schedule(r, p, nil, a).String() == alg.Schedule(r, p, layouts["dealt"](p), a).String()
-				if flat == alg.Places && r == 0 && collective != "barrier" || !flat && !alg.Places {
+				if flat == alg.Places && r == 0 && collective != operation.Barrier || !flat && !alg.Places {
 					t.Errorf("%s/%s: rank %d does the same wherever ranks are: %v", collective, alg.Name, r, flat)
 				}
 			}
@@ -303,7 +304,7 @@ func TestLayouts(t *testing.T) {
 
 // Several ranks may build their schedules at once, with the same result.
 func TestSchedulesAreTheSame(t *testing.T) {
-	alg, err := collectives.Find("allreduce", "full-lane")
+	alg, err := collectives.Find(operation.Allreduce, "full-lane")
 	if err != nil {
 		t.Fatal(err)
 	}

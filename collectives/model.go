@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -46,8 +47,8 @@ func DefaultModel() *Model {
 
 // LearnedKey returns the key of the correction for an algorithm of a collective with a length, as
 // in Shape.Bytes.
-func LearnedKey(collective, algorithm string, bytes int) string {
-	return fmt.Sprintf("%s %s %d", collective, algorithm, class(bytes))
+func LearnedKey(collective operation.Operation, algorithm string, bytes int) string {
+	return fmt.Sprintf("%v %s %d", collective, algorithm, class(bytes))
 }
 
 func (m *Model) corrected(a Algorithm, bytes int, t time.Duration) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // exercise is one collective call: every rank's arguments, and what every
@@ -19,24 +20,24 @@ type exercise struct {
 const canary = 0xEE // fills every receive buffer beforehand
 
 // oracles makes an exercise for each collective: p ranks, n elements, a root.
-var oracles = map[string]func(rng *rand.Rand, p, n, root int, op collectives.Op) exercise{
-	"barrier":   func(_ *rand.Rand, p, _, _ int, _ collectives.Op) exercise { return blank(p, 0, 0) },
-	"bcast":     oracleBcast,
-	"reduce":    oracleReduce,
-	"allreduce": oracleReduce,
-	"gather":    oracleGather,
-	"allgather": oracleGather,
-	"gatherv":   oracleGatherv,
-	"scatter":   oracleScatter,
-	"alltoall":  oracleAlltoall,
-	"alltoallv": oracleAlltoallv,
+var oracles = map[operation.Operation]func(rng *rand.Rand, p, n, root int, op collectives.Op) exercise{
+	operation.Barrier:   func(_ *rand.Rand, p, _, _ int, _ collectives.Op) exercise { return blank(p, 0, 0) },
+	operation.Bcast:     oracleBcast,
+	operation.Reduce:    oracleReduce,
+	operation.Allreduce: oracleReduce,
+	operation.Gather:    oracleGather,
+	operation.Allgather: oracleGather,
+	operation.Gatherv:   oracleGatherv,
+	operation.Scatter:   oracleScatter,
+	operation.Alltoall:  oracleAlltoall,
+	operation.Alltoallv: oracleAlltoallv,
 
-	"allgatherv":           oracleAllgatherv,
-	"scatterv":             oracleScatterv,
-	"reduce_scatter":       oracleReduceScatter,
-	"reduce_scatter_block": oracleReduceScatterBlock,
-	"scan":                 oracleScan,
-	"exscan":               oracleExscan,
+	operation.Allgatherv:         oracleAllgatherv,
+	operation.Scatterv:           oracleScatterv,
+	operation.ReduceScatter:      oracleReduceScatter,
+	operation.ReduceScatterBlock: oracleReduceScatterBlock,
+	operation.Scan:               oracleScan,
+	operation.Exscan:             oracleExscan,
 }
 
 func blank(p, send, recv int) exercise {

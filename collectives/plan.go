@@ -2,7 +2,6 @@ package collectives
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
@@ -39,7 +38,7 @@ func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
 	} else if c.within >= 0 {
 		p.b.Within(c.within)
 	}
-	if strings.HasPrefix(c.collective, "alltoall") && p.inPlace || strings.HasPrefix(c.collective, "reduce_scatter") && c.within >= 0 {
+	if c.overwrites() {
 		in := p.Scratch(c.in) // results would overwrite data not yet sent
 		p.Copy(in, p.in)
 		p.in = in

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -22,16 +23,16 @@ type Planner struct {
 
 	mu     sync.Mutex // guards what is below
 	model  *Model
-	forced map[string]Algorithm // by collective
+	forced map[operation.Operation]Algorithm
 	chosen map[choiceKey][]Choice
 	kept   map[scheduleKey]*prepared
 	steps  int // number of steps in the kept schedules
-	told   func(collective string, s Shape, choices []Choice)
+	told   func(collective operation.Operation, s Shape, choices []Choice)
 }
 
 // choiceKey is what a choice depends on.
 type choiceKey struct {
-	collective        string
+	collective        operation.Operation
 	algorithm         string // of a choice without a prediction; only to tell of it once
 	bytes, home, elem int
 	commutative       bool
@@ -45,7 +46,7 @@ func NewPlanner(rank, size int, l Layout) (*Planner, error) {
 	if err := l.Check(size); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	p := &Planner{rank: rank, size: size, layout: l, ordered: l.Ordered(), forced: map[string]Algorithm{}}
+	p := &Planner{rank: rank, size: size, layout: l, ordered: l.Ordered(), forced: map[operation.Operation]Algorithm{}}
 	if parts, _ := l.parts(); parts != nil {
 		p.place = make([]int, size)
 		for k, ranks := range parts {
@@ -82,7 +83,7 @@ func (p *Planner) SetModel(m *Model) {
 // Force makes the named algorithm, in the form that Find takes, carry out the calls of a collective
 // wherever its results would be right; with "" they are chosen again. All ranks must call it
 // between the same two calls.
-func (p *Planner) Force(collective, name string) error {
+func (p *Planner) Force(collective operation.Operation, name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if name == "" {
@@ -112,16 +113,20 @@ func (p *Planner) ForceAll(list string) error {
 }
 
 // ParseForced parses what ForceAll takes and returns the names of algorithms by collective.
-func ParseForced(list string) (map[string]string, error) {
-	forced := map[string]string{}
+func ParseForced(list string) (map[operation.Operation]string, error) {
+	forced := map[operation.Operation]string{}
 	for _, item := range strings.Split(list, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
 			continue
 		}
-		collective, name, ok := strings.Cut(item, "=")
+		word, name, ok := strings.Cut(item, "=")
 		if !ok {
 			return nil, fmt.Errorf("collectives: %q is not of the form collective=algorithm, as in bcast=two-level:8", item)
+		}
+		collective, err := operation.Parse(word)
+		if err != nil {
+			return nil, fmt.Errorf("collectives: %w", err)
 		}
 		if _, err := Find(collective, name); err != nil {
 			return nil, err
@@ -134,7 +139,7 @@ func ParseForced(list string) (map[string]string, error) {
 // Tell makes the Planner call f with every new choice, the best algorithm first, before the
 // algorithm is used; with a single one, without a prediction, where it is forced or the ranks are
 // together. f must not call the Planner.
-func (p *Planner) Tell(f func(collective string, s Shape, choices []Choice)) {
+func (p *Planner) Tell(f func(collective operation.Operation, s Shape, choices []Choice)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = f
@@ -142,7 +147,7 @@ func (p *Planner) Tell(f func(collective string, s Shape, choices []Choice)) {
 
 // Choose returns the algorithm that a call of this shape runs, or an error if there is no
 // such collective.
-func (p *Planner) Choose(collective string, s Shape) (Choice, error) {
+func (p *Planner) Choose(collective operation.Operation, s Shape) (Choice, error) {
 	choices, err := p.Choices(collective, s)
 	if err != nil {
 		return Choice{}, err
@@ -152,9 +157,9 @@ func (p *Planner) Choose(collective string, s Shape) (Choice, error) {
 
 // Choices returns all algorithms considered for a call of this shape, the chosen one first. Nothing
 // is predicted for a forced algorithm, or for ranks that are together.
-func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
-	if !slices.Contains(Names(), collective) {
-		return nil, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
+func (p *Planner) Choices(collective operation.Operation, s Shape) ([]Choice, error) {
+	if !slices.Contains(Operations(), collective) {
+		return nil, unknown(collective)
 	}
 	s.Elem = max(1, s.Elem)
 	p.mu.Lock()
@@ -163,7 +168,7 @@ func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
 }
 
 // choices is Choices for a caller that holds mu.
-func (p *Planner) choices(collective string, s Shape) []Choice {
+func (p *Planner) choices(collective operation.Operation, s Shape) []Choice {
 	if a, ok := p.onlyChoice(collective, s); ok {
 		return p.unpredicted(s, a)
 	}
@@ -181,7 +186,7 @@ func (p *Planner) choices(collective string, s Shape) []Choice {
 }
 
 // onlyChoice returns the algorithm for a call of this shape if no prediction is needed.
-func (p *Planner) onlyChoice(collective string, s Shape) (a Algorithm, ok bool) {
+func (p *Planner) onlyChoice(collective operation.Operation, s Shape) (a Algorithm, ok bool) {
 	if a, ok := p.forced[collective]; ok && a.refuses(s.Commutative, p.ordered) == nil {
 		return a, true
 	}

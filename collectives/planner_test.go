@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -35,22 +36,22 @@ func TestChooseApart(t *testing.T) {
 	model := collectives.DefaultModel()
 	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 5 * time.Microsecond}
 	for _, tt := range []struct {
-		collective string
+		collective operation.Operation
 		bytes      int
 		want       []string // without flits
 	}{
-		{"barrier", 0, []string{"two-level"}},
-		{"bcast", 8, []string{"two-level"}},
-		{"bcast", 4 << 20, []string{"two-hop"}},
-		{"reduce", 4 << 20, []string{"two-hop"}},
-		{"allreduce", 8, []string{"two-level"}},
-		{"allreduce", 16 << 20, []string{"two-step", "mixed"}},
-		{"allgather", 64 << 10, []string{"full-lane", "two-level"}},
-		{"alltoall", 8, []string{"two-level", "pairwise"}},
-		{"alltoall", 1 << 20, []string{"pairwise", "two-level"}},
-		{"gather", 4 << 20, []string{"linear", "two-level"}},
-		{"scatter", 4 << 20, []string{"linear", "two-level", "binomial"}},
-		{"reduce_scatter_block", 8, []string{"two-level"}},
+		{operation.Barrier, 0, []string{"two-level"}},
+		{operation.Bcast, 8, []string{"two-level"}},
+		{operation.Bcast, 4 << 20, []string{"two-hop"}},
+		{operation.Reduce, 4 << 20, []string{"two-hop"}},
+		{operation.Allreduce, 8, []string{"two-level"}},
+		{operation.Allreduce, 16 << 20, []string{"two-step", "mixed"}},
+		{operation.Allgather, 64 << 10, []string{"full-lane", "two-level"}},
+		{operation.Alltoall, 8, []string{"two-level", "pairwise"}},
+		{operation.Alltoall, 1 << 20, []string{"pairwise", "two-level"}},
+		{operation.Gather, 4 << 20, []string{"linear", "two-level"}},
+		{operation.Scatter, 4 << 20, []string{"linear", "two-level", "binomial"}},
+		{operation.ReduceScatterBlock, 8, []string{"two-level"}},
 	} {
 		for _, dealt := range []bool{false, true} {
 			p := planner(t, 3, 16, sites(4, 4, dealt))
@@ -73,19 +74,19 @@ func TestChooseConnections(t *testing.T) {
 	model := collectives.DefaultModel()
 	model.Far.Latency = 4 * time.Millisecond
 	for _, tt := range []struct {
-		collective string
+		collective operation.Operation
 		bytes      int
 		window     int
 		want       string // prefix
 	}{
-		{"bcast", 64 << 10, model.Far.Window, "full-lane"},
-		{"reduce", 64 << 10, model.Far.Window, "full-lane"},
-		{"allreduce", 64 << 10, model.Far.Window, "full-lane"},
-		{"scan", 64 << 10, model.Far.Window, "full-lane"},
-		{"bcast", 4 << 10, model.Far.Window, "binomial"},
-		{"bcast", 64 << 10, 0, "binomial"},
-		{"scan", 64 << 10, 0, "chain"},
-		{"reduce_scatter_block", 64 << 10, model.Far.Window, "full-lane"}, // pairwise takes as long, and sends four times as much
+		{operation.Bcast, 64 << 10, model.Far.Window, "full-lane"},
+		{operation.Reduce, 64 << 10, model.Far.Window, "full-lane"},
+		{operation.Allreduce, 64 << 10, model.Far.Window, "full-lane"},
+		{operation.Scan, 64 << 10, model.Far.Window, "full-lane"},
+		{operation.Bcast, 4 << 10, model.Far.Window, "binomial"},
+		{operation.Bcast, 64 << 10, 0, "binomial"},
+		{operation.Scan, 64 << 10, 0, "chain"},
+		{operation.ReduceScatterBlock, 64 << 10, model.Far.Window, "full-lane"}, // pairwise takes as long, and sends four times as much
 	} {
 		p := planner(t, 0, 8, sites(2, 4, false))
 		m := *model
@@ -107,23 +108,23 @@ func TestPredictions(t *testing.T) {
 	model := collectives.DefaultModel()
 	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: rate}
 	for _, tt := range []struct {
-		collective string
+		collective operation.Operation
 		bytes      int
 		bound      float64 // seconds, 4 sites of 4
 	}{
-		{"barrier", 0, latency},
-		{"bcast", 1 << 20, latency + (1<<20)/rate},
-		{"bcast", 64 << 20, latency + (64<<20)/rate},
-		{"reduce", 64 << 20, latency + (64<<20)/rate},
-		{"allreduce", 8, latency},
-		{"allreduce", 1 << 20, max(latency, 1.5*(1<<20)/rate)},
-		{"allreduce", 64 << 20, 1.5 * (64 << 20) / rate},
-		{"allgather", 64 << 10, latency + 12*(64<<10)/rate},
-		{"alltoall", 4 << 10, latency + 48*(4<<10)/rate},
-		{"gather", 1 << 20, latency + 12*(1<<20)/rate},
-		{"scatter", 1 << 20, latency + 12*(1<<20)/rate},
-		{"reduce_scatter", 16 << 20, latency + 0.75*(16<<20)/rate},
-		{"scan", 8, latency},
+		{operation.Barrier, 0, latency},
+		{operation.Bcast, 1 << 20, latency + (1<<20)/rate},
+		{operation.Bcast, 64 << 20, latency + (64<<20)/rate},
+		{operation.Reduce, 64 << 20, latency + (64<<20)/rate},
+		{operation.Allreduce, 8, latency},
+		{operation.Allreduce, 1 << 20, max(latency, 1.5*(1<<20)/rate)},
+		{operation.Allreduce, 64 << 20, 1.5 * (64 << 20) / rate},
+		{operation.Allgather, 64 << 10, latency + 12*(64<<10)/rate},
+		{operation.Alltoall, 4 << 10, latency + 48*(4<<10)/rate},
+		{operation.Gather, 1 << 20, latency + 12*(1<<20)/rate},
+		{operation.Scatter, 1 << 20, latency + 12*(1<<20)/rate},
+		{operation.ReduceScatter, 16 << 20, latency + 0.75*(16<<20)/rate},
+		{operation.Scan, 8, latency},
 	} {
 		for _, dealt := range []bool{false, true} {
 			p := planner(t, 0, 16, sites(4, 4, dealt))
@@ -146,7 +147,7 @@ func TestPlanner(t *testing.T) {
 	l := layouts["random"](33)
 	shape := collectives.Shape{Bytes: 100_000, Commutative: true, Elem: 4, Root: 5}
 	var first string
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for rank := range 33 {
 			c, err := planner(t, rank, 33, l).Choose(collective, shape)
 			if err != nil {
@@ -164,23 +165,23 @@ func TestPlanner(t *testing.T) {
 		}
 	}
 	p := planner(t, 0, 33, l)
-	best, err := p.Choose("bcast", shape)
+	best, err := p.Choose(operation.Bcast, shape)
 	if err != nil || best.Predicted == 0 {
 		t.Fatal(best, err)
 	}
 	model := *p.Model()
-	model.Learned = map[string]float64{collectives.LearnedKey("bcast", best.Algorithm.Name, shape.Bytes): 1000}
+	model.Learned = map[string]float64{collectives.LearnedKey(operation.Bcast, best.Algorithm.Name, shape.Bytes): 1000}
 	p.SetModel(&model)
-	if c, _ := p.Choose("bcast", shape); c.Algorithm.Name == best.Algorithm.Name {
+	if c, _ := p.Choose(operation.Bcast, shape); c.Algorithm.Name == best.Algorithm.Name {
 		t.Errorf("%s is chosen though it takes a thousand times as long", c.Algorithm.Name)
 	}
 	if err := p.ForceAll("bcast=two-level:8, scan=two-level"); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ := p.Choose("bcast", shape); c.Algorithm.Name != "two-level:8" || c.Algorithm.Flits != 8 {
+	if c, _ := p.Choose(operation.Bcast, shape); c.Algorithm.Name != "two-level:8" || c.Algorithm.Flits != 8 {
 		t.Errorf("forced, yet %+v", c)
 	}
-	if c, _ := p.Choose("scan", shape); c.Algorithm.Name == "two-level" {
+	if c, _ := p.Choose(operation.Scan, shape); c.Algorithm.Name == "two-level" {
 		t.Error("a scan by places though the ranks of these do not follow one another")
 	}
 	for list, want := range map[string]string{
@@ -215,16 +216,16 @@ func TestTell(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told []string
-		p.Tell(func(collective string, _ collectives.Shape, choices []collectives.Choice) {
+		p.Tell(func(collective operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
 			name, _, _ := strings.Cut(choices[0].Algorithm.Name, ":")
-			told = append(told, collective+" "+name)
+			told = append(told, collective.String()+" "+name)
 			if (choices[0].Predicted > 0) != tt.predicted {
 				t.Errorf("%s is thought to take %v", name, choices[0].Predicted)
 			}
 		})
 		for range 3 {
 			for _, n := range []int{8, 1 << 20} {
-				if _, err := p.Choose("bcast", collectives.Shape{Bytes: n}); err != nil {
+				if _, err := p.Choose(operation.Bcast, collectives.Shape{Bytes: n}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -242,7 +243,7 @@ func TestKeptSchedules(t *testing.T) {
 	w.layout = sites(2, 2, true)
 	comms := w.comms()
 	for range 40 {
-		collective := collectives.Names()[rng.IntN(len(collectives.Names()))]
+		collective := collectives.Operations()[rng.IntN(len(collectives.Operations()))]
 		alg := ways(collective)[rng.IntN(len(ways(collective)))]
 		e := oracles[collective](rng, 4, rng.IntN(3)*50, rng.IntN(4), sum32)
 		if possible(alg, sum32, w.layout) {

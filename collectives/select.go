@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -29,13 +30,13 @@ type Shape struct {
 func (c *call) shape(size int) Shape {
 	s := Shape{Root: c.root, Elem: max(1, c.elem), Commutative: c.commutative}
 	switch c.collective {
-	case "bcast", "scatter", "reduce_scatter_block":
+	case operation.Bcast, operation.Scatter, operation.ReduceScatterBlock:
 		s.Bytes = c.out
-	case "reduce", "allreduce", "scan", "exscan", "gather", "allgather", "reduce_scatter":
+	case operation.Reduce, operation.Allreduce, operation.Scan, operation.Exscan, operation.Gather, operation.Allgather, operation.ReduceScatter:
 		s.Bytes = c.in
-	case "alltoall":
+	case operation.Alltoall:
 		s.Bytes = c.in / size
-	case "allgatherv":
+	case operation.Allgatherv:
 		for _, n := range c.recvCounts {
 			s.Bytes += n
 		}
@@ -44,7 +45,7 @@ func (c *call) shape(size int) Shape {
 }
 
 // typical returns a call of rank r of size that has the shape, with equal blocks.
-func typical(collective string, s Shape, r, size int) *call {
+func typical(collective operation.Operation, s Shape, r, size int) *call {
 	c := &call{collective: collective, inPlace: -1, within: -1, root: s.Root, elem: s.Elem, commutative: s.Commutative}
 	n := s.Bytes
 	atRoot := func(n int) int {
@@ -54,26 +55,26 @@ func typical(collective string, s Shape, r, size int) *call {
 		return 0
 	}
 	switch collective {
-	case "bcast":
+	case operation.Bcast:
 		c.out = n
-	case "reduce":
+	case operation.Reduce:
 		c.in, c.out = n, atRoot(n)
-	case "allreduce", "scan", "exscan":
+	case operation.Allreduce, operation.Scan, operation.Exscan:
 		c.in, c.out = n, n
-	case "gather":
+	case operation.Gather:
 		c.in, c.out = n, atRoot(size*n)
-	case "allgather":
+	case operation.Allgather:
 		c.in, c.out = n, size*n
-	case "scatter":
+	case operation.Scatter:
 		c.in, c.out = atRoot(size*n), n
-	case "alltoall":
+	case operation.Alltoall:
 		c.in, c.out = size*n, size*n
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		c.in, c.out = size*n, n
-	case "reduce_scatter":
+	case operation.ReduceScatter:
 		c.recvCounts, _ = equalBlocks(n/s.Elem, size, s.Elem)
 		c.in, c.out = n/s.Elem*s.Elem, c.recvCounts[r]
-	case "allgatherv":
+	case operation.Allgatherv:
 		c.recvCounts, c.recvDispls = equalBlocks(n, size, 1)
 		c.in, c.out = c.recvCounts[r], n
 	default: // no length that all ranks know: empty blocks
@@ -104,13 +105,13 @@ func class(n int) int {
 
 // byTable returns the algorithm for ranks that are together: the first line that fits. A test
 // checks that each collective has a line without limits.
-func byTable(collective string, size int, s Shape) Algorithm {
+func byTable(collective operation.Operation, size int, s Shape) Algorithm {
 	for _, a := range table {
 		if a.Collective == collective && a.suits(size, s) {
 			return a
 		}
 	}
-	panic("collectives: the table has no line for " + collective)
+	panic("collectives: the table has no line for " + collective.String())
 }
 
 func (a Algorithm) suits(size int, s Shape) bool {
@@ -129,7 +130,7 @@ type Choice struct {
 const minFlit = 4 << 10
 
 // candidates returns the algorithms that may be chosen for a call.
-func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
+func candidates(collective operation.Operation, s Shape, ordered bool) (all []Algorithm) {
 	for _, a := range Algorithms(collective) {
 		if a.refuses(s.Commutative, ordered) != nil || s.Bytes < a.MinBytes {
 			continue
@@ -147,7 +148,7 @@ func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
 const worthNaming = 4
 
 // rank simulates a call with every algorithm and returns them, the best one first.
-func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
+func (m *Model) rank(collective operation.Operation, s Shape, l Layout) []Choice {
 	ordered := l.Ordered()
 	sample, s := reduced(collective, l, s)
 	grid := m.grid(sample)
@@ -205,7 +206,7 @@ const maxSimulated = 24
 
 // reduced returns a layout with so few ranks that simulations are quick, the same number at every
 // place that has them, and a shape with which as much crosses between places.
-func reduced(collective string, l Layout, s Shape) (Layout, Shape) {
+func reduced(collective operation.Operation, l Layout, s Shape) (Layout, Shape) {
 	parts, _ := l.parts()
 	each := max(2, maxSimulated/len(parts))
 	var keep []int
@@ -221,7 +222,7 @@ func reduced(collective string, l Layout, s Shape) (Layout, Shape) {
 	slices.Sort(keep)
 	s.Root = slices.Index(keep, root)
 	switch collective {
-	case "gather", "allgather", "scatter", "alltoall", "reduce_scatter_block":
+	case operation.Gather, operation.Allgather, operation.Scatter, operation.Alltoall, operation.ReduceScatterBlock:
 		s.Bytes = s.Bytes * size / len(keep) / s.Elem * s.Elem
 	}
 	return l.subLayout(keep), s

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // SharedBuffer is an optional part of a Comm whose ranks are all on one machine: memory on which
@@ -61,27 +63,27 @@ const (
 
 // fitsSharedBuffer reports whether a call of this shape may use a shared buffer on which a rank
 // posts up to piece bytes at a time. All ranks get the same answer.
-func fitsSharedBuffer(collective string, s Shape, size, piece int) bool {
+func fitsSharedBuffer(collective operation.Operation, s Shape, size, piece int) bool {
 	if size > maxSharing {
 		return false
 	}
 	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= maxSharedBufferBytes
 	switch collective {
-	case "bcast":
+	case operation.Bcast:
 		return n <= maxBcast
-	case "reduce", "allreduce":
+	case operation.Reduce, operation.Allreduce:
 		return cut
-	case "scan", "exscan":
+	case operation.Scan, operation.Exscan:
 		return n <= piece || cut && size <= fewScan
-	case "scatter":
+	case operation.Scatter:
 		return n <= maxScatter
-	case "gather":
+	case operation.Gather:
 		return n <= maxGather
-	case "allgather", "alltoall":
+	case operation.Allgather, operation.Alltoall:
 		return n <= maxExchanged
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		return cut && n*size <= maxSharedBufferBytes
-	case "gatherv", "scatterv", "alltoallv": // ranks do not know the same lengths
+	case operation.Gatherv, operation.Scatterv, operation.Alltoallv: // ranks do not know the same lengths
 		return false
 	}
 	return n <= piece
@@ -96,31 +98,31 @@ type posting struct {
 }
 
 // overSharedBuffer carries out a checked call that fits.
-func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, collective string) error {
+func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, collective operation.Operation) error {
 	c := posting{SharedBuffer: b, rank: p.rank, size: p.size, Args: *a}
 	var err error
 	switch collective {
-	case "barrier":
+	case operation.Barrier:
 		err = c.place(ctx, nil, func(int) []byte { return nil })
-	case "bcast":
+	case operation.Bcast:
 		err = c.bcast(ctx)
-	case "scatter":
+	case operation.Scatter:
 		err = c.scatter(ctx)
-	case "gather":
+	case operation.Gather:
 		err = c.gather(ctx, c.rank == a.Root)
-	case "allgather":
+	case operation.Allgather:
 		err = c.gather(ctx, true)
-	case "allgatherv":
+	case operation.Allgatherv:
 		err = c.place(ctx, a.Send, func(r int) []byte { return a.Recv[a.RecvDispls[r]:][:a.RecvCounts[r]] })
-	case "alltoall":
+	case operation.Alltoall:
 		err = c.alltoall(ctx)
-	case "reduce":
+	case operation.Reduce:
 		err = c.reduce(ctx, c.rank == a.Root, wholeReduce)
-	case "allreduce":
+	case operation.Allreduce:
 		err = c.reduce(ctx, true, wholeAllreduce)
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		err = c.reduceBlocks(ctx)
-	case "reduce_scatter":
+	case operation.ReduceScatter:
 		at := 0
 		for _, n := range a.RecvCounts[:c.rank] {
 			at += n
@@ -128,9 +130,9 @@ func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, 
 		if err = c.Post(ctx, a.Send); err == nil {
 			err = c.fold(ctx, a.Recv, c.size, len(a.Send), at)
 		}
-	case "scan":
+	case operation.Scan:
 		err = c.scan(ctx, c.rank+1)
-	case "exscan":
+	case operation.Exscan:
 		err = c.scan(ctx, c.rank)
 	}
 	if err != nil {

@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // counter is a shared buffer whose posts are not read. It counts the steps.
@@ -23,15 +25,15 @@ func (c *counter) Read(_ context.Context, _, n int) ([]byte, error) {
 func TestSharedBufferSteps(t *testing.T) {
 	const piece = 64 << 10
 	ctx := context.Background()
-	for collective, most := range map[string]func(n, size int) Args{
-		"bcast":                func(n, _ int) Args { return Args{Recv: make([]byte, n)} },
-		"reduce":               func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
-		"allreduce":            func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
-		"scan":                 func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
-		"allgather":            func(n, size int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n*size)} },
-		"alltoall":             func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n*size)} },
-		"scatter":              func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
-		"reduce_scatter_block": func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
+	for collective, most := range map[operation.Operation]func(n, size int) Args{
+		operation.Bcast:              func(n, _ int) Args { return Args{Recv: make([]byte, n)} },
+		operation.Reduce:             func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		operation.Allreduce:          func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		operation.Scan:               func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		operation.Allgather:          func(n, size int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n*size)} },
+		operation.Alltoall:           func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n*size)} },
+		operation.Scatter:            func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
+		operation.ReduceScatterBlock: func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
 	} {
 		for _, size := range []int{2, maxSharing} {
 			for _, elem := range []int{1, piece/size/2 + 1} {

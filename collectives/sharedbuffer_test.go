@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // memSharedBuffer is a shared buffer on which no rank may be more than a step ahead. What a rank
@@ -94,7 +95,7 @@ func (c *sharedBufferComm) Read(ctx context.Context, rank, n int) ([]byte, error
 func TestSharedBuffer(t *testing.T) {
 	const piece = 1 << 10
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, collective := range collectives.Names() {
+	for _, collective := range collectives.Operations() {
 		for _, p := range []int{2, 3, 4, 7} {
 			for _, n := range []int{0, 1, 2, 5, 33, 3000} {
 				for _, op := range []collectives.Op{sum32, compose} {
@@ -110,7 +111,7 @@ func TestSharedBuffer(t *testing.T) {
 	}
 }
 
-func checkSharedBuffer(t *testing.T, label, collective string, e exercise, in bool, piece int) {
+func checkSharedBuffer(t *testing.T, label string, collective operation.Operation, e exercise, in bool, piece int) {
 	t.Helper()
 	untouched := e.sends()
 	if in {
@@ -126,7 +127,7 @@ func checkSharedBuffer(t *testing.T, label, collective string, e exercise, in bo
 	var mu sync.Mutex
 	for r, c := range comms {
 		ends[r] = &sharedBufferComm{memComm: c, b: b, piece: piece}
-		c.planner.Tell(func(_ string, _ collectives.Shape, choices []collectives.Choice) {
+		c.planner.Tell(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
 			mu.Lock()
 			told = append(told, choices[0].Algorithm.Name)
 			mu.Unlock()
@@ -158,7 +159,7 @@ func TestSharedBufferForced(t *testing.T) {
 	comms := w.comms()
 	errs := run(t, w, comms, func(ctx context.Context, _ collectives.Comm, rank int) error {
 		c := &sharedBufferComm{memComm: comms[rank], b: b, piece: 1 << 10}
-		if err := c.planner.Force("barrier", "dissemination"); err != nil {
+		if err := c.planner.Force(operation.Barrier, "dissemination"); err != nil {
 			return err
 		}
 		return collectives.Barrier(ctx, c)

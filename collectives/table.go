@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -26,8 +27,7 @@ const (
 
 // Algorithm is one way to carry out one collective: a line of the table.
 type Algorithm struct {
-	// Collective is the operation's name in lower case, "allreduce".
-	Collective string
+	Collective operation.Operation
 	// Name is unique within the collective, "ring".
 	Name string
 	// Summary says in a few words when it is best.
@@ -54,82 +54,82 @@ type Algorithm struct {
 // is chosen, so each collective has a line that fits everything. The limits are round figures for a
 // network inside one site.
 var table = []Algorithm{
-	{Collective: "barrier", Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
-	{Collective: "barrier", Name: "two-level", Summary: "one message between each two places", Places: true, plan: barrierTwoLevel},
+	{Collective: operation.Barrier, Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
+	{Collective: operation.Barrier, Name: "two-level", Summary: "one message between each two places", Places: true, plan: barrierTwoLevel},
 
-	{Collective: "bcast", Name: "scatter-allgather", Summary: "no bytes more than twice, long vectors", MinBytes: 128 << 10, MinRanks: 6, plan: bcastScatterAllgather},
-	{Collective: "bcast", Name: "binomial", Summary: "log2(p) rounds of the whole vector", plan: bcastBinomial},
-	{Collective: "bcast", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: bcastChain},
-	{Collective: "bcast", Name: "binary-tree", Summary: "pipelined, long vectors and many ranks", Flits: 1, plan: bcastBinaryTree},
-	{Collective: "bcast", Name: "two-level", Summary: "one message to each place", Places: true, Flits: 1, plan: bcastTwoLevel},
-	{Collective: "bcast", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, Flits: 1, plan: bcastFullLane},
-	{Collective: "bcast", Name: "two-hop", Summary: "least bytes on every link, long vectors", Places: true, Flits: 1, plan: bcastTwoHop},
-	{Collective: "bcast", Name: "mixed", Summary: "two hops, and straight what is sent last", Places: true, Flits: 3, plan: bcastMixed},
+	{Collective: operation.Bcast, Name: "scatter-allgather", Summary: "no bytes more than twice, long vectors", MinBytes: 128 << 10, MinRanks: 6, plan: bcastScatterAllgather},
+	{Collective: operation.Bcast, Name: "binomial", Summary: "log2(p) rounds of the whole vector", plan: bcastBinomial},
+	{Collective: operation.Bcast, Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: bcastChain},
+	{Collective: operation.Bcast, Name: "binary-tree", Summary: "pipelined, long vectors and many ranks", Flits: 1, plan: bcastBinaryTree},
+	{Collective: operation.Bcast, Name: "two-level", Summary: "one message to each place", Places: true, Flits: 1, plan: bcastTwoLevel},
+	{Collective: operation.Bcast, Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, Flits: 1, plan: bcastFullLane},
+	{Collective: operation.Bcast, Name: "two-hop", Summary: "least bytes on every link, long vectors", Places: true, Flits: 1, plan: bcastTwoHop},
+	{Collective: operation.Bcast, Name: "mixed", Summary: "two hops, and straight what is sent last", Places: true, Flits: 3, plan: bcastMixed},
 
-	{Collective: "reduce", Name: "rabenseifner", Summary: "no bytes more than twice, long vectors, in rank order", MinBytes: 64 << 10, MinRanks: 4, plan: reduceRabenseifner},
-	{Collective: "reduce", Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", plan: reduceBinomial},
-	{Collective: "reduce", Name: "chain", Summary: "pipelined, neighbours only, long vectors, in rank order if it matters", Flits: 1, plan: reduceChain},
-	{Collective: "reduce", Name: "two-level", Summary: "one message from each place", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoLevel},
-	{Collective: "reduce", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceFullLane},
-	{Collective: "reduce", Name: "two-hop", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoHop},
-	{Collective: "reduce", Name: "mixed", Summary: "two hops, and straight what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 3, plan: reduceMixed},
+	{Collective: operation.Reduce, Name: "rabenseifner", Summary: "no bytes more than twice, long vectors, in rank order", MinBytes: 64 << 10, MinRanks: 4, plan: reduceRabenseifner},
+	{Collective: operation.Reduce, Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", plan: reduceBinomial},
+	{Collective: operation.Reduce, Name: "chain", Summary: "pipelined, neighbours only, long vectors, in rank order if it matters", Flits: 1, plan: reduceChain},
+	{Collective: operation.Reduce, Name: "two-level", Summary: "one message from each place", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoLevel},
+	{Collective: operation.Reduce, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceFullLane},
+	{Collective: operation.Reduce, Name: "two-hop", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoHop},
+	{Collective: operation.Reduce, Name: "mixed", Summary: "two hops, and straight what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 3, plan: reduceMixed},
 
-	{Collective: "allreduce", Name: "ring", Summary: "least bytes, long vectors", Needs: Commutative, MinBytes: 64 << 10, plan: allreduceRing},
-	{Collective: "allreduce", Name: "rabenseifner", Summary: "least bytes in few rounds, long vectors, in rank order", MinBytes: 32 << 10, MinRanks: 4, plan: allreduceRabenseifner},
-	{Collective: "allreduce", Name: "recursive-doubling", Summary: "fewest rounds, in rank order", plan: allreduceRecursiveDoubling},
-	{Collective: "allreduce", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoLevel},
-	{Collective: "allreduce", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceFullLane},
-	{Collective: "allreduce", Name: "two-step", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoStep},
-	{Collective: "allreduce", Name: "mixed", Summary: "two steps, and at once what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 2, plan: allreduceMixed},
+	{Collective: operation.Allreduce, Name: "ring", Summary: "least bytes, long vectors", Needs: Commutative, MinBytes: 64 << 10, plan: allreduceRing},
+	{Collective: operation.Allreduce, Name: "rabenseifner", Summary: "least bytes in few rounds, long vectors, in rank order", MinBytes: 32 << 10, MinRanks: 4, plan: allreduceRabenseifner},
+	{Collective: operation.Allreduce, Name: "recursive-doubling", Summary: "fewest rounds, in rank order", plan: allreduceRecursiveDoubling},
+	{Collective: operation.Allreduce, Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoLevel},
+	{Collective: operation.Allreduce, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceFullLane},
+	{Collective: operation.Allreduce, Name: "two-step", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoStep},
+	{Collective: operation.Allreduce, Name: "mixed", Summary: "two steps, and at once what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 2, plan: allreduceMixed},
 
-	{Collective: "gather", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: gatherBinomial},
-	{Collective: "gather", Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
-	{Collective: "gather", Name: "two-level", Summary: "one message from each place, small blocks", Places: true, Flits: 1, plan: gatherTwoLevel},
-	{Collective: "gatherv", Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
+	{Collective: operation.Gather, Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: gatherBinomial},
+	{Collective: operation.Gather, Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
+	{Collective: operation.Gather, Name: "two-level", Summary: "one message from each place, small blocks", Places: true, Flits: 1, plan: gatherTwoLevel},
+	{Collective: operation.Gatherv, Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
 
-	{Collective: "allgather", Name: "bruck", Summary: "fewest rounds, small blocks", MaxBytes: 4 << 10, MinRanks: 3, plan: allgatherBruck},
-	{Collective: "allgather", Name: "recursive-doubling", Summary: "fewest rounds without copies, blocks of middling size", MaxBytes: 32 << 10, MinRanks: 4, plan: allgatherRecursiveDoubling},
-	{Collective: "allgather", Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
-	{Collective: "allgather", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
-	{Collective: "allgather", Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
-	{Collective: "allgatherv", Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
-	{Collective: "allgatherv", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
-	{Collective: "allgatherv", Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
+	{Collective: operation.Allgather, Name: "bruck", Summary: "fewest rounds, small blocks", MaxBytes: 4 << 10, MinRanks: 3, plan: allgatherBruck},
+	{Collective: operation.Allgather, Name: "recursive-doubling", Summary: "fewest rounds without copies, blocks of middling size", MaxBytes: 32 << 10, MinRanks: 4, plan: allgatherRecursiveDoubling},
+	{Collective: operation.Allgather, Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
+	{Collective: operation.Allgather, Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
+	{Collective: operation.Allgather, Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
+	{Collective: operation.Allgatherv, Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
+	{Collective: operation.Allgatherv, Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
+	{Collective: operation.Allgatherv, Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
 
-	{Collective: "scatter", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: scatterBinomial},
-	{Collective: "scatter", Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
-	{Collective: "scatter", Name: "two-level", Summary: "one message to each place, small blocks", Places: true, Flits: 1, plan: scatterTwoLevel},
-	{Collective: "scatterv", Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
+	{Collective: operation.Scatter, Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: scatterBinomial},
+	{Collective: operation.Scatter, Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
+	{Collective: operation.Scatter, Name: "two-level", Summary: "one message to each place, small blocks", Places: true, Flits: 1, plan: scatterTwoLevel},
+	{Collective: operation.Scatterv, Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
 
-	{Collective: "alltoall", Name: "bruck", Summary: "fewest messages, tiny blocks", MaxBytes: 256, MinRanks: 8, plan: alltoallBruck},
-	{Collective: "alltoall", Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
-	{Collective: "alltoall", Name: "two-level", Summary: "one message between each two places, small blocks", Places: true, plan: alltoallTwoLevel},
-	{Collective: "alltoallv", Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
+	{Collective: operation.Alltoall, Name: "bruck", Summary: "fewest messages, tiny blocks", MaxBytes: 256, MinRanks: 8, plan: alltoallBruck},
+	{Collective: operation.Alltoall, Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
+	{Collective: operation.Alltoall, Name: "two-level", Summary: "one message between each two places, small blocks", Places: true, plan: alltoallTwoLevel},
+	{Collective: operation.Alltoallv, Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
 
-	{Collective: "reduce_scatter", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
-	{Collective: "reduce_scatter", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
-	{Collective: "reduce_scatter", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
-	{Collective: "reduce_scatter", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
-	{Collective: "reduce_scatter_block", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
-	{Collective: "reduce_scatter_block", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
-	{Collective: "reduce_scatter_block", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
-	{Collective: "reduce_scatter_block", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
+	{Collective: operation.ReduceScatter, Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
+	{Collective: operation.ReduceScatter, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
+	{Collective: operation.ReduceScatter, Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: operation.ReduceScatter, Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
+	{Collective: operation.ReduceScatterBlock, Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
+	{Collective: operation.ReduceScatterBlock, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
+	{Collective: operation.ReduceScatterBlock, Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: operation.ReduceScatterBlock, Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
 
-	{Collective: "scan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: scanRecursiveDoubling},
-	{Collective: "scan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: scanChain},
-	{Collective: "scan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: scanTwoLevel},
-	{Collective: "scan", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: scanFullLane},
-	{Collective: "scan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: scanAllgather},
-	{Collective: "exscan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: exscanRecursiveDoubling},
-	{Collective: "exscan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: exscanChain},
-	{Collective: "exscan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: exscanTwoLevel},
-	{Collective: "exscan", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: exscanFullLane},
-	{Collective: "exscan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: exscanAllgather},
+	{Collective: operation.Scan, Name: "recursive-doubling", Summary: "log2(p) rounds", plan: scanRecursiveDoubling},
+	{Collective: operation.Scan, Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: scanChain},
+	{Collective: operation.Scan, Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: scanTwoLevel},
+	{Collective: operation.Scan, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: scanFullLane},
+	{Collective: operation.Scan, Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: scanAllgather},
+	{Collective: operation.Exscan, Name: "recursive-doubling", Summary: "log2(p) rounds", plan: exscanRecursiveDoubling},
+	{Collective: operation.Exscan, Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: exscanChain},
+	{Collective: operation.Exscan, Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: exscanTwoLevel},
+	{Collective: operation.Exscan, Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: exscanFullLane},
+	{Collective: operation.Exscan, Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: exscanAllgather},
 }
 
 // Algorithms returns the lines of one collective, in the order of preference;
 // none if there is no such collective.
-func Algorithms(collective string) []Algorithm {
+func Algorithms(collective operation.Operation) []Algorithm {
 	var out []Algorithm
 	for _, a := range table {
 		if a.Collective == collective {
@@ -139,9 +139,9 @@ func Algorithms(collective string) []Algorithm {
 	return out
 }
 
-// Names returns the collectives that have algorithms, in the table's order.
-func Names() []string {
-	var out []string
+// Operations returns the collectives that have algorithms, in the table's order.
+func Operations() []operation.Operation {
+	var out []operation.Operation
 	for _, a := range table {
 		if !slices.Contains(out, a.Collective) {
 			out = append(out, a.Collective)
@@ -153,7 +153,7 @@ func Names() []string {
 // Find returns the algorithm with the given names. A name followed by a number of flits,
 // "two-level:8", is the algorithm with messages cut into that many; see Flits. The error lists the
 // names that exist.
-func Find(collective, name string) (Algorithm, error) {
+func Find(collective operation.Operation, name string) (Algorithm, error) {
 	base, flits, cut := strings.Cut(name, ":")
 	var have []string
 	for _, a := range Algorithms(collective) {
@@ -171,9 +171,18 @@ func Find(collective, name string) (Algorithm, error) {
 		return a.cut(n), nil
 	}
 	if have == nil {
-		return Algorithm{}, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
+		return Algorithm{}, unknown(collective)
 	}
 	return Algorithm{}, fmt.Errorf("collectives: %s has no algorithm %q, have %s", collective, name, strings.Join(have, ", "))
+}
+
+// unknown is the error for an operation without algorithms.
+func unknown(collective operation.Operation) error {
+	var have []string
+	for _, o := range Operations() {
+		have = append(have, o.String())
+	}
+	return fmt.Errorf("collectives: no algorithm to choose for %v, have those of %s", collective, strings.Join(have, ", "))
 }
 
 // maxFlits is the maximum number of pieces into which a message is cut.

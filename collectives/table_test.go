@@ -6,35 +6,36 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 func TestChooseTogether(t *testing.T) {
 	tests := []struct {
-		collective string
+		collective operation.Operation
 		ranks      int
 		shape      collectives.Shape
 		want       string
 	}{
-		{"allreduce", 8, collectives.Shape{Bytes: 8, Commutative: true}, "recursive-doubling"},
-		{"allreduce", 8, collectives.Shape{Bytes: 1 << 20, Commutative: true}, "ring"},
-		{"allreduce", 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
-		{"allreduce", 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
-		{"bcast", 8, collectives.Shape{Bytes: 8}, "binomial"},
-		{"bcast", 8, collectives.Shape{Bytes: 1 << 20}, "scatter-allgather"},
-		{"bcast", 3, collectives.Shape{Bytes: 1 << 20}, "binomial"},
-		{"reduce", 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
-		{"allgather", 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
-		{"gather", 8, collectives.Shape{Bytes: 8}, "binomial"},
-		{"gather", 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
-		{"gather", 2, collectives.Shape{Bytes: 8}, "linear"},
-		{"allgather", 8, collectives.Shape{Bytes: 8}, "bruck"},
-		{"allgather", 8, collectives.Shape{Bytes: 1 << 20}, "ring"},
-		{"scatter", 8, collectives.Shape{Bytes: 8}, "binomial"},
-		{"scatter", 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
-		{"alltoall", 8, collectives.Shape{Bytes: 8}, "bruck"},
-		{"alltoall", 8, collectives.Shape{Bytes: 1024}, "pairwise"},
-		{"alltoall", 7, collectives.Shape{Bytes: 8}, "pairwise"},
-		{"barrier", 1, collectives.Shape{}, "dissemination"},
+		{operation.Allreduce, 8, collectives.Shape{Bytes: 8, Commutative: true}, "recursive-doubling"},
+		{operation.Allreduce, 8, collectives.Shape{Bytes: 1 << 20, Commutative: true}, "ring"},
+		{operation.Allreduce, 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
+		{operation.Allreduce, 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
+		{operation.Bcast, 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{operation.Bcast, 8, collectives.Shape{Bytes: 1 << 20}, "scatter-allgather"},
+		{operation.Bcast, 3, collectives.Shape{Bytes: 1 << 20}, "binomial"},
+		{operation.Reduce, 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
+		{operation.Allgather, 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
+		{operation.Gather, 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{operation.Gather, 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
+		{operation.Gather, 2, collectives.Shape{Bytes: 8}, "linear"},
+		{operation.Allgather, 8, collectives.Shape{Bytes: 8}, "bruck"},
+		{operation.Allgather, 8, collectives.Shape{Bytes: 1 << 20}, "ring"},
+		{operation.Scatter, 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{operation.Scatter, 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
+		{operation.Alltoall, 8, collectives.Shape{Bytes: 8}, "bruck"},
+		{operation.Alltoall, 8, collectives.Shape{Bytes: 1024}, "pairwise"},
+		{operation.Alltoall, 7, collectives.Shape{Bytes: 8}, "pairwise"},
+		{operation.Barrier, 1, collectives.Shape{}, "dissemination"},
 	}
 	for _, tt := range tests {
 		p, err := collectives.NewPlanner(0, tt.ranks, nil)
@@ -50,7 +51,7 @@ func TestChooseTogether(t *testing.T) {
 
 // Every shape has an algorithm, and names are unique.
 func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
-	names := collectives.Names()
+	names := collectives.Operations()
 	if len(names) != 16 {
 		t.Errorf("%d collectives: %v", len(names), names)
 	}
@@ -75,13 +76,13 @@ func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
 }
 
 func TestUnknownNames(t *testing.T) {
-	if _, err := collectives.Find("allreduce", "tree"); err == nil || !strings.Contains(err.Error(), "have ring, rabenseifner, recursive-doubling, two-level") {
+	if _, err := collectives.Find(operation.Allreduce, "tree"); err == nil || !strings.Contains(err.Error(), "have ring, rabenseifner, recursive-doubling, two-level") {
 		t.Errorf("unknown algorithm: %v", err)
 	}
-	if _, err := collectives.Find("allreduse", "ring"); err == nil || !strings.Contains(err.Error(), `no collective "allreduse"`) {
+	if _, err := collectives.ParseForced("allreduse=ring"); err == nil || !strings.Contains(err.Error(), `no collective "allreduse"`) {
 		t.Errorf("unknown collective: %v", err)
 	}
-	if algs := collectives.Algorithms("swap"); algs != nil {
-		t.Errorf("algorithms of an unknown collective: %v", algs)
+	if algs := collectives.Algorithms(operation.Alltoallw); algs != nil {
+		t.Errorf("algorithms of a collective that has none: %v", algs)
 	}
 }

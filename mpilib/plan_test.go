@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	collop "github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
@@ -47,7 +48,7 @@ func TestEveryAlgorithm(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			TestWorld(t, l.ranks, func(ctx context.Context, c *Comm) error {
-				for _, collective := range collectives.Names() {
+				for _, collective := range collectives.Operations() {
 					for _, a := range collectives.Algorithms(collective) {
 						if err := everyDeedWith(ctx, c, collective, a); err != nil {
 							return err
@@ -61,13 +62,13 @@ func TestEveryAlgorithm(t *testing.T) {
 }
 
 // everyDeedWith makes the calls of a collective by one algorithm.
-func everyDeedWith(ctx context.Context, c *Comm, collective string, a collectives.Algorithm) error {
+func everyDeedWith(ctx context.Context, c *Comm, collective collop.Operation, a collectives.Algorithm) error {
 	names := []string{a.Name}
 	if a.Flits > 0 {
 		names = append(names, a.Name+":3")
 	}
 	for _, name := range names {
-		info, err := NewInfo(HintColl, collective+"="+name)
+		info, err := NewInfo(HintColl, collective.String()+"="+name)
 		if err == nil {
 			err = c.SetInfo(info)
 		}
@@ -76,7 +77,7 @@ func everyDeedWith(ctx context.Context, c *Comm, collective string, a collective
 		}
 		for salt, n := range []int{5, 100} {
 			for _, d := range deeds(c, n, salt) {
-				if !strings.HasPrefix(strings.ToLower(d.name), strings.ReplaceAll(collective, "_", "")) {
+				if !strings.HasPrefix(strings.ToLower(d.name), strings.ReplaceAll(collective.String(), "_", "")) {
 					continue
 				}
 				d.fill()
@@ -139,7 +140,7 @@ func TestForcedAlgorithms(t *testing.T) {
 	}
 	for _, other := range []bool{false, true} {
 		TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
-			chosen := func(c *Comm, collective, want string) error {
+			chosen := func(c *Comm, collective collop.Operation, want string) error {
 				p, err := listed(ctx, c)
 				if err != nil {
 					return err
@@ -154,7 +155,7 @@ func TestForcedAlgorithms(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(chosen(c, "bcast", "two-hop"), chosen(half, "allreduce", "two-level:4"))
+			return errors.Join(chosen(c, collop.Bcast, "two-hop"), chosen(half, collop.Allreduce, "two-level:4"))
 		}, WithPlaces(layouts[3].place), environ(map[bool]int{false: 0, true: 1}[other]))
 	}
 
@@ -173,7 +174,7 @@ func TestForcedAlgorithms(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			got, _ := p.Choose("bcast", collectives.Shape{Bytes: 8})
+			got, _ := p.Choose(collop.Bcast, collectives.Shape{Bytes: 8})
 			return got.Algorithm.Name
 		}
 		if name(dup) != "two-hop" || name(c) == "two-hop" || name(again) == "two-hop" {
@@ -239,7 +240,7 @@ func TestOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Finalize(t.Context())
-	if got := w.config.orders.Learned[collectives.LearnedKey("bcast", "two-level:8", 65536)]; got != 1.5 {
+	if got := w.config.orders.Learned[collectives.LearnedKey(collop.Bcast, "two-level:8", 65536)]; got != 1.5 {
 		t.Errorf("learned %v", w.config.orders.Learned)
 	}
 }

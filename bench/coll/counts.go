@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
@@ -48,7 +49,7 @@ func (s *scenario) scheduled(f figure, algorithm string, root int) (crossing, er
 func (s *scenario) like(f figure, root int, got crossing) (string, error) {
 	for flits := 1; flits <= 32; flits *= 2 {
 		for _, a := range collectives.Algorithms(f.collective) {
-			v := variant{flits: flits, forced: map[string]string{f.collective: a.Name}}
+			v := variant{flits: flits, forced: map[operation.Operation]string{f.collective: a.Name}}
 			if flits > 1 && a.Flits == 0 || !s.right(v, f.collective) {
 				continue
 			}
@@ -67,7 +68,7 @@ func (s *scenario) like(f figure, root int, got crossing) (string, error) {
 // arguments are those of a rank in a call of f, of which the lengths count.
 func arguments(f figure, rank, n, root int) *collectives.Args {
 	a := &collectives.Args{Root: root}
-	if reductions[f.collective] {
+	if f.collective.Reduces() {
 		a.Op = collectives.Op{Name: "sum", Elem: number, Commutative: true}
 	}
 	one, all := make([]byte, f.size), make([]byte, n*f.size)
@@ -76,29 +77,29 @@ func arguments(f figure, rank, n, root int) *collectives.Args {
 		counts[r], displs[r] = f.size, r*f.size
 	}
 	switch f.collective {
-	case "bcast":
+	case operation.Bcast:
 		a.Recv = one
-	case "reduce", "allreduce", "scan", "exscan":
+	case operation.Reduce, operation.Allreduce, operation.Scan, operation.Exscan:
 		a.Send, a.Recv = one, make([]byte, f.size)
-		if f.collective == "reduce" && rank != root {
+		if f.collective == operation.Reduce && rank != root {
 			a.Recv = nil
 		}
-	case "gather", "gatherv":
+	case operation.Gather, operation.Gatherv:
 		a.Send = one
 		if rank == root {
 			a.Recv, a.RecvCounts, a.RecvDispls = all, counts, displs
 		}
-	case "scatter", "scatterv":
+	case operation.Scatter, operation.Scatterv:
 		a.Recv = one
 		if rank == root {
 			a.Send, a.SendCounts, a.SendDispls = all, counts, displs
 		}
-	case "allgather", "allgatherv":
+	case operation.Allgather, operation.Allgatherv:
 		a.Send, a.Recv, a.RecvCounts, a.RecvDispls = one, all, counts, displs
-	case "alltoall", "alltoallv":
+	case operation.Alltoall, operation.Alltoallv:
 		a.Send, a.Recv = all, make([]byte, n*f.size)
 		a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls = counts, displs, counts, displs
-	case "reduce_scatter_block", "reduce_scatter":
+	case operation.ReduceScatterBlock, operation.ReduceScatter:
 		a.Send, a.Recv, a.RecvCounts, a.RecvDispls = all, one, counts, displs
 	}
 	return a
@@ -122,28 +123,28 @@ func (s *scenario) tabled(f figure, algorithm string) (crossing, bool) {
 	c, n, m := s.sites, s.ranks, f.size
 	p, pairs := c*n, c*(c-1)
 	apart := p*p - c*n*n // pairs of ranks at different sites
-	if algorithm == "pairwise" && f.collective == "alltoall" {
+	if algorithm == "pairwise" && f.collective == operation.Alltoall {
 		return crossing{apart, apart * m}, true
 	}
 	if algorithm != "two-level" {
 		return crossing{}, false
 	}
 	switch f.collective {
-	case "bcast", "reduce":
+	case operation.Bcast, operation.Reduce:
 		return crossing{c - 1, (c - 1) * m}, true
-	case "gather", "scatter":
+	case operation.Gather, operation.Scatter:
 		return crossing{c - 1, (p - n) * m}, true
-	case "barrier":
+	case operation.Barrier:
 		return crossing{pairs, 0}, true
-	case "allreduce":
+	case operation.Allreduce:
 		return crossing{pairs, pairs * m}, true
-	case "allgather":
+	case operation.Allgather:
 		return crossing{pairs, (c - 1) * p * m}, true
-	case "alltoall":
+	case operation.Alltoall:
 		return crossing{pairs, apart * m}, true
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		return crossing{pairs, pairs * n * m}, true
-	case "scan", "exscan":
+	case operation.Scan, operation.Exscan:
 		return crossing{pairs / 2, pairs / 2 * m}, s.order == blocked
 	}
 	return crossing{}, false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // The schedules have cross what the table says, in every order of ranks.
@@ -16,10 +17,10 @@ func TestScheduledAsTabled(t *testing.T) {
 	for _, sites := range []int{2, 3, 4} {
 		for _, order := range Orders() {
 			s := &scenario{sites: sites, ranks: 4, nodes: 2, order: order}
-			for _, collective := range collectives.Names() {
+			for _, collective := range collectives.Operations() {
 				for _, a := range collectives.Algorithms(collective) {
 					f := figure{collective, 64}
-					if collective == "barrier" {
+					if collective == operation.Barrier {
 						f.size = 0
 					}
 					want, ok := s.tabled(f, a.Name)
@@ -48,7 +49,7 @@ func TestFlatBcast(t *testing.T) {
 		want         int
 	}{{2, 16, blocked, 1}, {2, 16, roundRobin, 16}, {3, 20, roundRobin, 59}} {
 		s := &scenario{sites: tc.sites, ranks: tc.ranks, nodes: 1, order: tc.order}
-		if got, err := s.scheduled(figure{"bcast", 8}, "binomial", 0); err != nil || got != (crossing{tc.want, 8 * tc.want}) {
+		if got, err := s.scheduled(figure{operation.Bcast, 8}, "binomial", 0); err != nil || got != (crossing{tc.want, 8 * tc.want}) {
 			t.Errorf("%+v: %+v, %v", tc, got, err)
 		}
 	}
@@ -59,7 +60,7 @@ func TestFlatBcast(t *testing.T) {
 func TestExplain(t *testing.T) {
 	o := usual()
 	o.Ranks, o.Sites, o.RTT, o.Rate, o.Orders = 2, []int{2}, []time.Duration{8 * time.Millisecond}, []int64{136e6}, []string{roundRobin}
-	o.Collectives, o.Sizes = []string{"bcast"}, []int{8}
+	o.Collectives, o.Sizes = []operation.Operation{operation.Bcast}, []int{8}
 	var b strings.Builder
 	if err := Explain(&b, o); err != nil {
 		t.Fatal(err)

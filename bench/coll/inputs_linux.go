@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -14,7 +15,8 @@ import (
 // reduced are the ranks' numbers.
 type inputs struct {
 	comm           *mpilib.Comm
-	name           string
+	name           operation.Operation // 0: none that is known
+	word           string              // that the order has for it
 	size, root     int
 	send, recv     []byte
 	numbers, total []float64
@@ -22,7 +24,8 @@ type inputs struct {
 }
 
 func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
-	a := &inputs{comm: c, name: o.collective, size: o.size, root: o.root}
+	a := &inputs{comm: c, word: o.collective, size: o.size, root: o.root}
+	a.name, _ = operation.Parse(o.collective) // the call refuses what is not known, on all ranks
 	n := c.Size()
 	switch {
 	case a.root >= n:
@@ -30,7 +33,7 @@ func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 	case a.size > maxBytes/n:
 		return nil, fmt.Errorf("%d blocks of %d bytes: want %d bytes at most", n, a.size, maxBytes)
 	}
-	if reductions[a.name] {
+	if a.name.Reduces() {
 		if a.size%number != 0 {
 			return nil, fmt.Errorf("%d bytes are not whole numbers of %d", a.size, number)
 		}
@@ -67,41 +70,41 @@ func (a *inputs) call(ctx context.Context) error {
 func (a *inputs) dispatch(ctx context.Context) error {
 	c, block, vector := a.comm, a.size, a.size/number
 	switch a.name {
-	case "barrier":
+	case operation.Barrier:
 		return mpilib.Barrier(ctx, c)
-	case "bcast":
+	case operation.Bcast:
 		if c.Rank() == a.root {
 			return mpilib.Bcast(ctx, c, a.send[:block], a.root)
 		}
 		return mpilib.Bcast(ctx, c, a.recv[:block], a.root)
-	case "reduce":
+	case operation.Reduce:
 		return mpilib.Reduce(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64], a.root)
-	case "allreduce":
+	case operation.Allreduce:
 		return mpilib.Allreduce(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
-	case "scan":
+	case operation.Scan:
 		return mpilib.Scan(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
-	case "exscan":
+	case operation.Exscan:
 		return mpilib.Exscan(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		return mpilib.ReduceScatterBlock(ctx, c, a.numbers, a.total[:vector], mpilib.Sum[float64])
-	case "gather":
+	case operation.Gather:
 		return mpilib.Gather(ctx, c, a.send[:block], a.recv, a.root)
-	case "gatherv":
+	case operation.Gatherv:
 		return mpilib.Gatherv(ctx, c, a.send[:block], a.recv, a.counts, a.displs, a.root)
-	case "scatter":
+	case operation.Scatter:
 		return mpilib.Scatter(ctx, c, a.send, a.recv[:block], a.root)
-	case "scatterv":
+	case operation.Scatterv:
 		return mpilib.Scatterv(ctx, c, a.send, a.counts, a.displs, a.recv[:block], a.root)
-	case "allgather":
+	case operation.Allgather:
 		return mpilib.Allgather(ctx, c, a.send[:block], a.recv)
-	case "allgatherv":
+	case operation.Allgatherv:
 		return mpilib.Allgatherv(ctx, c, a.send[:block], a.recv, a.counts, a.displs)
-	case "alltoall":
+	case operation.Alltoall:
 		return mpilib.Alltoall(ctx, c, a.send, a.recv)
-	case "alltoallv":
+	case operation.Alltoallv:
 		return mpilib.Alltoallv(ctx, c, a.send, a.counts, a.displs, a.recv, a.counts, a.displs)
 	}
-	return &refusal{fmt.Errorf("no collective %q", a.name)}
+	return &refusal{fmt.Errorf("no collective %q", a.word)}
 }
 
 // check says what is wrong with the result of a call.
@@ -110,20 +113,20 @@ func (a *inputs) check() error {
 	for r := range n {
 		var err error
 		switch a.name {
-		case "barrier":
-		case "bcast":
+		case operation.Barrier:
+		case operation.Bcast:
 			if me != a.root {
 				err = a.came(0, a.root, 0)
 			}
-		case "scatter", "scatterv":
+		case operation.Scatter, operation.Scatterv:
 			err = a.came(0, a.root, me)
-		case "gather", "gatherv":
+		case operation.Gather, operation.Gatherv:
 			if me == a.root {
 				err = a.came(r, r, 0)
 			}
-		case "allgather", "allgatherv":
+		case operation.Allgather, operation.Allgatherv:
 			err = a.came(r, r, 0)
-		case "alltoall", "alltoallv":
+		case operation.Alltoall, operation.Alltoallv:
 			err = a.came(r, r, me)
 		default:
 			return a.added()
@@ -150,15 +153,15 @@ func (a *inputs) added() error {
 	me, n, vector := a.comm.Rank(), a.comm.Size(), a.size/number
 	first, terms := 0, n // the element of the ranks' numbers that is ours, and how many are added
 	switch a.name {
-	case "reduce":
+	case operation.Reduce:
 		if me != a.root {
 			return nil
 		}
-	case "scan":
+	case operation.Scan:
 		terms = me + 1
-	case "exscan":
+	case operation.Exscan:
 		terms = me
-	case "reduce_scatter_block":
+	case operation.ReduceScatterBlock:
 		first = me * vector
 	}
 	if terms == 0 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/collectives/bound"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // Options say what to measure. The zero value of a list that makes scenarios means the
@@ -26,7 +26,7 @@ type Options struct {
 	Orders []string        // of Orders()
 	Near   bool            // also within one host, and one site
 
-	Collectives []string // of Standard() or bound.Collectives()
+	Collectives []operation.Operation
 	Sizes       []int    // bytes, as bound.Of takes them
 	Root        int      // of those that have one
 	Peers       []string // of PeerNames(); those that are not installed are left out
@@ -65,8 +65,8 @@ func Orders() []string { return []string{blocked, roundRobin} }
 
 // Standard are the collectives that are measured unless others are asked for: the
 // v-collectives are like those without counts where these are equal.
-func Standard() []string {
-	return []string{"barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall", "reduce_scatter_block", "scan"}
+func Standard() []operation.Operation {
+	return []operation.Operation{operation.Barrier, operation.Bcast, operation.Reduce, operation.Allreduce, operation.Gather, operation.Scatter, operation.Allgather, operation.Alltoall, operation.ReduceScatterBlock, operation.Scan}
 }
 
 // StandardSizes are the sizes that are measured unless others are asked for.
@@ -83,12 +83,17 @@ func (o Options) Check() error {
 		what      string
 		got, want []string
 	}{
-		{"collectives", o.Collectives, bound.Collectives()}, {"peers", o.Peers, PeerNames()}, {"order", o.Orders, Orders()},
+		{"peers", o.Peers, PeerNames()}, {"order", o.Orders, Orders()},
 	} {
 		for i, name := range list.got {
 			if !slices.Contains(list.want, name) || slices.Contains(list.got[:i], name) {
 				return fmt.Errorf("--%s: %q: want some of %s, each once", list.what, name, strings.Join(list.want, ", "))
 			}
+		}
+	}
+	for i, c := range o.Collectives {
+		if !slices.Contains(operation.All(), c) || slices.Contains(o.Collectives[:i], c) {
+			return fmt.Errorf("--collectives: %v: want collectives, each once", c)
 		}
 	}
 	for _, n := range o.Sites {
@@ -128,6 +133,3 @@ func (o Options) Check() error {
 
 // number is how many bytes one has that is reduced.
 const number = 8
-
-// reductions are the collectives whose arguments are numbers.
-var reductions = map[string]bool{"reduce": true, "allreduce": true, "scan": true, "exscan": true, "reduce_scatter_block": true}

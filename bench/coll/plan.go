@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // A figure is a call that implementations make in turn.
 type figure struct {
-	collective string
+	collective operation.Operation
 	size       int
 }
 
@@ -18,7 +19,7 @@ type figure struct {
 func (o Options) figures(s *scenario) (all, tooLong []figure, err error) {
 	for _, collective := range orElse(o.Collectives, Standard()...) {
 		sizes := orElse(o.Sizes, StandardSizes()...)
-		if collective == "barrier" {
+		if collective == operation.Barrier {
 			sizes = []int{0}
 		}
 		for _, size := range sizes {
@@ -99,7 +100,7 @@ func (o Options) forced(flits int) (all []variant) {
 				continue
 			}
 			if k == len(all) {
-				all = append(all, variant{flits: flits, forced: map[string]string{}})
+				all = append(all, variant{flits: flits, forced: map[operation.Operation]string{}})
 			}
 			all[k].forced[collective] = a.Name
 			k++
@@ -109,19 +110,19 @@ func (o Options) forced(flits int) (all []variant) {
 }
 
 // concerns reports whether a variant is any other than the choice for a collective.
-func (v variant) concerns(collective string) bool {
+func (v variant) concerns(collective operation.Operation) bool {
 	return len(v.forced) == 0 || v.forced[collective] != ""
 }
 
 // right reports whether what is forced would be right in a scenario, so that it is not
 // chosen anew. What we reduce is commutative.
-func (s *scenario) right(v variant, collective string) bool {
+func (s *scenario) right(v variant, collective operation.Operation) bool {
 	a, err := collectives.Find(collective, v.forced[collective])
 	return err != nil || a.Needs != collectives.Ordered || s.layout().Ordered()
 }
 
 // implementation is the name of ours in keys and reports.
-func (v variant) implementation(collective string) string {
+func (v variant) implementation(collective operation.Operation) string {
 	if len(v.forced) == 0 {
 		return nameOurs
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 func usual() Options {
@@ -18,7 +20,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Options){
-		"--collectives": func(o *Options) { o.Collectives = []string{"sing"} },
+		"--collectives": func(o *Options) { o.Collectives = []operation.Operation{operation.Count} },
 		"--peers":       func(o *Options) { o.Peers = []string{"mpich", "mpich"} },
 		"--order":       func(o *Options) { o.Orders = []string{"any"} },
 		"--sites":       func(o *Options) { o.Sites = []int{1} },
@@ -78,16 +80,17 @@ func TestScenarios(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	o := usual()
-	o.Collectives, o.Sizes = []string{"barrier", "bcast", "alltoall"}, []int{8, 4 * mib}
+	o.Collectives, o.Sizes = []operation.Operation{operation.Barrier, operation.Bcast, operation.Alltoall}, []int{8, 4 * mib}
 	s := &scenario{sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 136e6}
 	all, tooLong, err := o.figures(s)
-	if err != nil || fmt.Sprint(all, tooLong) != "[{barrier 0} {bcast 8} {bcast 4194304} {alltoall 8}] [{alltoall 4194304}]" {
+	want := []figure{{operation.Barrier, 0}, {operation.Bcast, 8}, {operation.Bcast, 4 * mib}, {operation.Alltoall, 8}}
+	if err != nil || !slices.Equal(all, want) || !slices.Equal(tooLong, []figure{{operation.Alltoall, 4 * mib}}) {
 		t.Error(all, tooLong, err)
 	}
-	if got := (figure{"bcast", 8}).order(s, 3, 5); got != "time bcast 8 3 1 5 25000000" {
+	if got := (figure{operation.Bcast, 8}).order(s, 3, 5); got != "time bcast 8 3 1 5 25000000" {
 		t.Error(got)
 	}
-	if got := (figure{"bcast", 8}).order(&near()[0], 0, 7); got != "time bcast 8 0 20 7 0" {
+	if got := (figure{operation.Bcast, 8}).order(&near()[0], 0, 7); got != "time bcast 8 0 20 7 0" {
 		t.Error(got)
 	}
 	for d, want := range map[time.Duration]int{0: 5, time.Millisecond: 5, 70 * time.Millisecond: 2, time.Hour: 1} {
@@ -100,7 +103,7 @@ func TestFigures(t *testing.T) {
 // Every algorithm is in some variant, and in each variant one of a collective at most.
 func TestVariants(t *testing.T) {
 	o := usual()
-	o.Collectives, o.Algorithms, o.Flits = []string{"barrier", "gather"}, true, []int{1, 8}
+	o.Collectives, o.Algorithms, o.Flits = []operation.Operation{operation.Barrier, operation.Gather}, true, []int{1, 8}
 	var told []string
 	for _, v := range o.variants() {
 		told = append(told, strings.Join(v.environment(), " "))
@@ -118,11 +121,12 @@ func TestVariants(t *testing.T) {
 
 // A scan on two levels needs ranks in the order of their sites.
 func TestRight(t *testing.T) {
-	v := variant{forced: map[string]string{"scan": "two-level", "bcast": "two-level"}}
+	v := variant{forced: map[operation.Operation]string{operation.Scan: "two-level", operation.Bcast: "two-level"}}
 	for _, tc := range []struct {
-		collective, order string
-		want              bool
-	}{{"scan", blocked, true}, {"scan", roundRobin, false}, {"bcast", roundRobin, true}, {"barrier", roundRobin, true}} {
+		collective operation.Operation
+		order      string
+		want       bool
+	}{{operation.Scan, blocked, true}, {operation.Scan, roundRobin, false}, {operation.Bcast, roundRobin, true}, {operation.Barrier, roundRobin, true}} {
 		s := &scenario{sites: 2, ranks: 2, nodes: 1, order: tc.order}
 		if s.right(v, tc.collective) != tc.want {
 			t.Errorf("%+v", tc)
@@ -133,14 +137,14 @@ func TestRight(t *testing.T) {
 func ran(name, algorithm string, ms float64) *series {
 	m := &series{name: name, took: []float64{ms * 1e6, ms * 1e6, ms * 9e6}, late: []float64{0.1}}
 	if algorithm != "" {
-		m.forced = map[string]string{"allgather": algorithm}
+		m.forced = map[operation.Operation]string{operation.Allgather: algorithm}
 	}
 	return m
 }
 
 func TestRows(t *testing.T) {
 	s := &scenario{name: "x", sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 1e9}
-	f := figure{"allgather", 64 * kib} // 16.3 ms at least
+	f := figure{operation.Allgather, 64 * kib} // 16.3 ms at least
 	rows, err := s.rows(f, 0, []*series{ran(nameOurs, "", 20), ran(nameOurs, "ring", 19), ran(nameOurs, "bruck", 40), ran(nameHAN, "", 30), ran(nameMPICH, "", 25)})
 	if err != nil {
 		t.Fatal(err)
@@ -178,12 +182,12 @@ func TestTargets(t *testing.T) {
 		{here, []*series{ran(nameOurs, "", 1.1), ran(nameTuned, "", 1)}, 2, true},
 		{here, []*series{ran(nameOurs, "", 1.3), ran(nameTuned, "", 1)}, 2, false},
 	} {
-		rows, err := tc.s.rows(figure{"allgather", 8}, 0, tc.runs)
+		rows, err := tc.s.rows(figure{operation.Allgather, 8}, 0, tc.runs)
 		if err != nil || len(rows) <= tc.row || rows[tc.row].Met == nil || *rows[tc.row].Met != tc.met {
 			t.Errorf("%+v, %v; want row %d met: %v", rows, err, tc.row, tc.met)
 		}
 	}
-	if rows, err := (&scenario{sites: 2, ranks: 1}).rows(figure{"barrier", 0}, 0, []*series{ran(nameOurs, "", 1)}); err != nil || rows[0].Against != "" || rows[0].Met != nil {
+	if rows, err := (&scenario{sites: 2, ranks: 1}).rows(figure{operation.Barrier, 0}, 0, []*series{ran(nameOurs, "", 1)}); err != nil || rows[0].Against != "" || rows[0].Met != nil {
 		t.Errorf("without delay and bytes there is no bound: %+v, %v", rows, err)
 	}
 }
@@ -191,10 +195,10 @@ func TestTargets(t *testing.T) {
 // Of several numbers of flits the one of which the model expects most is marked.
 func TestChosenFlits(t *testing.T) {
 	s := &scenario{name: "x", sites: 2, ranks: 4, nodes: 1, rtt: 8 * time.Millisecond, rate: 136e6, order: blocked}
-	f := figure{"bcast", mib}
+	f := figure{operation.Bcast, mib}
 	var runs []*series
 	for _, flits := range []int{1, 2, 4, 8, 16, 32} {
-		runs = append(runs, &series{name: nameOurs, variant: variant{flits, map[string]string{"bcast": "two-level"}}, took: []float64{1e6}})
+		runs = append(runs, &series{name: nameOurs, variant: variant{flits, map[operation.Operation]string{operation.Bcast: "two-level"}}, took: []float64{1e6}})
 	}
 	rows, err := s.rows(f, 0, runs)
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	model.Far.Latency, model.Far.Rate = s.rtt/2, float64(s.rate)/8
 	p.SetModel(&model)
 	shape := collectives.Shape{Bytes: f.size, Root: root}
-	if reductions[f.collective] {
+	if f.collective.Reduces() {
 		shape.Elem, shape.Commutative = number, true
 	}
 	return p.Choices(f.collective, shape)

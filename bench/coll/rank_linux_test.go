@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/collectives/bound"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -53,9 +53,9 @@ func ask(t *testing.T, orders ...string) []string {
 // Every collective can be timed in both ways, and counted with its result checked.
 func TestOrders(t *testing.T) {
 	var orders []string
-	for _, c := range bound.Collectives() {
+	for _, c := range operation.All() {
 		size := 8 * 1000
-		if c == "barrier" {
+		if c == operation.Barrier {
 			size = 0
 		}
 		orders = append(orders, fmt.Sprintf("time %s %d 1 1 3 1000000", c, size), fmt.Sprintf("time %s %d 1 2 2 0", c, size), fmt.Sprintf("count %s %d 1", c, size))

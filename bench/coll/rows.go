@@ -6,6 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // A series is what one implementation did.
@@ -92,7 +93,7 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	unit, ns := s.unit()
 	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
-		"scene": s.name, "collective": f.collective, "size": f.size, "contestant": m.name,
+		"scene": s.name, "collective": f.collective.String(), "size": f.size, "contestant": m.name,
 	}}
 	if len(m.took) > 0 {
 		row.Params["repetitions"], row.Params["spread"] = len(m.took), bench.Round(bench.Spread(m.took))
@@ -146,7 +147,7 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 
 // maxOverPeer is the target beside the best peer; 0 if there is none.
 func (s *scenario) maxOverPeer(f figure) float64 {
-	bound := slices.Contains([]string{"barrier", "allgather", "alltoall"}, f.collective) || f.collective == "allreduce" && f.size <= small
+	bound := slices.Contains([]operation.Operation{operation.Barrier, operation.Allgather, operation.Alltoall}, f.collective) || f.collective == operation.Allreduce && f.size <= small
 	if s.sites == 4 && s.rtt > 0 && bound {
 		return maxOverPeer
 	}

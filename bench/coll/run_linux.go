@@ -11,6 +11,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
@@ -84,7 +85,7 @@ func (r *run) plan() error {
 		}
 	}
 	if len(r.todo) == 0 {
-		return fmt.Errorf("bench coll: no row matches %q; rows are called like %s", r.Only, figure{"bcast", 1024}.key(&r.scenarios()[0], nameOurs))
+		return fmt.Errorf("bench coll: no row matches %q; rows are called like %s", r.Only, figure{operation.Bcast, 1024}.key(&r.scenarios()[0], nameOurs))
 	}
 	r.began = time.Now()
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives/bound"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
@@ -128,7 +129,7 @@ func (s *scenario) places() []string {
 }
 
 // bound is how long a call takes at least; 0 where nothing is known.
-func (s *scenario) bound(collective string, size int) (time.Duration, error) {
+func (s *scenario) bound(collective operation.Operation, size int) (time.Duration, error) {
 	return bound.Of(collective, bound.Grid{Sites: s.sites, Ranks: s.ranks, Latency: s.rtt / 2, Rate: float64(s.rate) / 8, Dealt: s.order == roundRobin}, size)
 }
 
@@ -153,8 +154,8 @@ func (s *scenario) spec() lab.Spec {
 // A variant is what ours are told to do: an algorithm for each of some collectives, or,
 // with none, to choose.
 type variant struct {
-	flits  int               // 0: not said
-	forced map[string]string // by collective
+	flits  int // 0: not said
+	forced map[operation.Operation]string
 }
 
 // environment is what tells ranks; package mpilib reads it.
@@ -164,7 +165,7 @@ func (v variant) environment() []string {
 	}
 	var words []string
 	for collective, algorithm := range v.forced {
-		words = append(words, collective+"="+v.algorithm(algorithm))
+		words = append(words, collective.String()+"="+v.algorithm(algorithm))
 	}
 	slices.Sort(words)
 	return []string{envForce + "=" + strings.Join(words, ",")}

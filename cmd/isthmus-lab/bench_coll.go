@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/isthmus-grid/isthmus/bench/coll"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/urfave/cli/v2"
 )
 
 // benchCollCommand is "isthmus-lab bench coll": collective calls between sites, compared with their
@@ -33,7 +33,7 @@ func benchCollCommand() *cli.Command {
 			&cli.StringFlag{Name: "rate", Usage: "`RATES` of each site's link, such as 136mbit,1gbit"},
 			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: those of a site follow one another, or are dealt out", Value: strings.Join(coll.Orders(), ",")},
 			&cli.BoolFlag{Name: "near", Usage: "also within one host, and one site of two"},
-			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: strings.Join(coll.Standard(), ",")},
+			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: collectiveNames(coll.Standard())},
 			&cli.StringFlag{Name: "sizes", Usage: "`SIZES` of what a rank has (for one other, in an alltoall)", Value: "8B,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB"},
 			&cli.IntFlag{Name: "root", Usage: "`RANK` of the root, where there is one"},
 			&cli.BoolFlag{Name: "algorithms", Usage: "also with each of our algorithms"},
@@ -71,10 +71,13 @@ func collOptions(c *cli.Context) (o coll.Options, err error) {
 	o = coll.Options{
 		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Near: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
 		Counts: c.Bool("counts"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
-		Orders: parts(c.String("order")), Collectives: parts(c.String("collectives")),
+		Orders: parts(c.String("order")),
 	}
 	if c.String("peers") != "none" && !o.Counts {
 		o.Peers = parts(c.String("peers"))
+	}
+	if o.Collectives, err = list(c, "collectives", operation.Parse); err != nil {
+		return o, err
 	}
 	if o.Sites, err = list(c, "sites", strconv.Atoi); err != nil {
 		return o, err
@@ -101,6 +104,15 @@ func collOptions(c *cli.Context) (o coll.Options, err error) {
 		}
 	}
 	return o, o.Check()
+}
+
+// collectiveNames joins the names of operations, as the flag takes them.
+func collectiveNames(all []operation.Operation) string {
+	var words []string
+	for _, o := range all {
+		words = append(words, o.String())
+	}
+	return strings.Join(words, ",")
 }
 
 // list parses a flag with comma-separated parts.

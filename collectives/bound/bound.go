@@ -27,9 +27,9 @@ package bound
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // Grid is where the ranks of a call are.
@@ -42,24 +42,24 @@ type Grid struct {
 }
 
 // crossing returns how many times a rank's bytes must cross the boundary of some site.
-var crossing = map[string]func(g Grid) float64{
-	"barrier":              func(Grid) float64 { return 0 },
-	"bcast":                func(Grid) float64 { return 1 },
-	"reduce":               func(Grid) float64 { return 1 },
-	"scan":                 Grid.runs,
-	"exscan":               Grid.runs,
-	"gather":               Grid.remoteRanks,
-	"gatherv":              Grid.remoteRanks,
-	"scatter":              Grid.remoteRanks,
-	"scatterv":             Grid.remoteRanks,
-	"allgather":            Grid.remoteRanks,
-	"allgatherv":           Grid.remoteRanks,
-	"reduce_scatter":       Grid.remoteRanks,
-	"reduce_scatter_block": Grid.remoteRanks,
-	"allreduce":            func(g Grid) float64 { return 2 * float64(g.Sites-1) / float64(g.Sites) },
-	"alltoall":             func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
-	"alltoallv":            func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
-	"alltoallw":            func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
+var crossing = map[operation.Operation]func(g Grid) float64{
+	operation.Barrier:            func(Grid) float64 { return 0 },
+	operation.Bcast:              func(Grid) float64 { return 1 },
+	operation.Reduce:             func(Grid) float64 { return 1 },
+	operation.Scan:               Grid.runs,
+	operation.Exscan:             Grid.runs,
+	operation.Gather:             Grid.remoteRanks,
+	operation.Gatherv:            Grid.remoteRanks,
+	operation.Scatter:            Grid.remoteRanks,
+	operation.Scatterv:           Grid.remoteRanks,
+	operation.Allgather:          Grid.remoteRanks,
+	operation.Allgatherv:         Grid.remoteRanks,
+	operation.ReduceScatter:      Grid.remoteRanks,
+	operation.ReduceScatterBlock: Grid.remoteRanks,
+	operation.Allreduce:          func(g Grid) float64 { return 2 * float64(g.Sites-1) / float64(g.Sites) },
+	operation.Alltoall:           func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
+	operation.Alltoallv:          func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
+	operation.Alltoallw:          func(g Grid) float64 { return float64(g.Ranks) * g.remoteRanks() },
 }
 
 // remoteRanks returns N-n, the ranks of all sites but one.
@@ -74,25 +74,15 @@ func (g Grid) runs() float64 {
 	return 1
 }
 
-// Collectives returns the names of the collectives that have a bound, sorted.
-func Collectives() []string {
-	var names []string
-	for name := range crossing {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Of returns the minimum duration of a call. bytes is what the collective's count stands for in
 // MPI: the vector of a bcast, reduce, allreduce or scan, one rank's block of a gather, scatter,
 // allgather or reduce_scatter, and what one rank has for one other in an alltoall. Within one site
 // the bound is 0.
-func Of(collective string, g Grid, bytes int) (time.Duration, error) {
+func Of(collective operation.Operation, g Grid, bytes int) (time.Duration, error) {
 	times, ok := crossing[collective]
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("bound: no collective %q, have %s", collective, strings.Join(Collectives(), ", "))
+		return 0, fmt.Errorf("bound: nothing is known of %v", collective)
 	case g.Sites < 1 || g.Ranks < 1 || g.Latency < 0 || g.Rate < 0 || bytes < 0:
 		return 0, fmt.Errorf("bound: %d bytes on %+v: want a site and a rank at least, and nothing negative", bytes, g)
 	case g.Sites == 1:

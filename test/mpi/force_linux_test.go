@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
@@ -20,9 +21,9 @@ func TestForcedBetweenSites(t *testing.T) {
 			forced[r.Params.Collective+" "+r.Params.Algorithm] = true
 		}
 	}
-	for _, collective := range []string{"bcast", "allreduce", "allgather", "alltoall", "scan"} {
+	for _, collective := range []operation.Operation{operation.Bcast, operation.Allreduce, operation.Allgather, operation.Alltoall, operation.Scan} {
 		for _, a := range collectives.Algorithms(collective) {
-			if !forced[collective+" "+a.Name] {
+			if !forced[collective.String()+" "+a.Name] {
 				t.Errorf("%s was never carried out by %s", collective, a.Name)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
@@ -101,7 +102,7 @@ func compare(ctx context.Context, c Call, comm Comm, o *snapshot) (*snapshot, er
 	if err != nil {
 		return nil, err
 	}
-	alg, err := collectives.Find("allreduce", "two-level") // one message between each two sites
+	alg, err := collectives.Find(operation.Allreduce, "two-level") // one message between each two sites
 	if err == nil {
 		err = alg.Run(ctx, c, &collectives.Args{Send: s, Recv: to, Op: better})
 	}

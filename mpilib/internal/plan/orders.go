@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // Orders are what a process's environment says of algorithms.
@@ -41,7 +42,11 @@ func ReadLearned(r io.Reader) (map[string]float64, error) {
 		if len(words) != 4 {
 			return nil, fmt.Errorf("line %d: %d words, not a collective, an algorithm, a number of bytes and a factor", n, len(words))
 		}
-		if _, err := collectives.Find(words[0], words[1]); err != nil {
+		collective, err := operation.Parse(words[0])
+		if err == nil {
+			_, err = collectives.Find(collective, words[1])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		bytes, err := strconv.Atoi(words[2])
@@ -52,7 +57,7 @@ func ReadLearned(r io.Reader) (map[string]float64, error) {
 		if err != nil || !(factor >= 1e-3 && factor <= 1e3) {
 			return nil, fmt.Errorf("line %d: %q is no factor from 0.001 to 1000", n, words[3])
 		}
-		learned[collectives.LearnedKey(words[0], words[1], bytes)] = factor
+		learned[collectives.LearnedKey(collective, words[1], bytes)] = factor
 	}
 	return learned, lines.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
@@ -125,7 +126,7 @@ func (o *snapshot) planner(c Comm) (*collectives.Planner, error) {
 		}
 	}
 	if out := c.Config().Explain; out != nil && c.Rank() == 0 {
-		p.Tell(func(collective string, s collectives.Shape, choices []collectives.Choice) {
+		p.Tell(func(collective operation.Operation, s collectives.Shape, choices []collectives.Choice) {
 			io.WriteString(out, explained(c.Name(), collective, s, choices)) // there is nobody to tell that it failed
 		})
 	}
@@ -133,7 +134,7 @@ func (o *snapshot) planner(c Comm) (*collectives.Planner, error) {
 }
 
 // explained says in a line what was chosen.
-func explained(comm, collective string, s collectives.Shape, choices []collectives.Choice) string {
+func explained(comm string, collective operation.Operation, s collectives.Shape, choices []collectives.Choice) string {
 	text := fmt.Sprintf("isthmus coll: %s: %s of %d bytes, root %d: %s", comm, collective, s.Bytes, s.Root, choice(choices[0]))
 	if len(choices) > 1 {
 		text += "; next best " + choice(choices[1])
