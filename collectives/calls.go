@@ -113,8 +113,14 @@ func carryOut(ctx context.Context, c Comm, collective operation.Operation, a *Ar
 		return fmt.Errorf("collectives: %s: %w", collective, err)
 	}
 	what := a.call(collective)
-	if b, ok := c.(SharedBuffer); ok && p.choosesSharedBuffer(&what, b.Posts()) {
-		return overSharedBuffer(ctx, b, p, a, collective)
+	posts := 0
+	if b, ok := c.(SharedBuffer); ok {
+		posts = b.Posts()
 	}
-	return p.choose(&what).run(ctx, c, a, &what)
+	i, ok := c.(Internal)
+	alg, err := p.choose(&what, posts, ok && i.Internal())
+	if err != nil {
+		return err
+	}
+	return alg.run(ctx, c, a, &what)
 }

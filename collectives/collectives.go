@@ -43,6 +43,12 @@ type Comm interface {
 	schedule.Comm
 }
 
+// Internal is an optional part of a Comm. Internal reports whether the call is not the program's own,
+// but serves another, such as the creation of a communicator. A call of the program fails where
+// the algorithm that is forced needs SharedMemory and the ranks are on several nodes; an internal one
+// goes by another.
+type Internal interface{ Internal() bool }
+
 // Request is one transfer in progress.
 type Request = schedule.Request
 

@@ -100,9 +100,20 @@ func checkAlgorithm(t *testing.T, alg collectives.Algorithm, p int) {
 			for _, op := range ops {
 				rng := rand.New(rand.NewPCG(uint64(p*1000+n), uint64(root)))
 				e := oracles[alg.Collective](rng, p, n, root, op)
-				check(t, fmt.Sprintf("p=%d root=%d n=%d op=%s", p, root, n, op.Name), alg.Collective, e, alg.Run)
+				check(t, fmt.Sprintf("p=%d root=%d n=%d op=%s", p, root, n, op.Name), alg.Collective, e, runnerOf(alg, p))
 			}
 		}
+	}
+}
+
+// runnerOf runs an algorithm among p ranks, with memory that they share if it needs that.
+func runnerOf(alg collectives.Algorithm, p int) runner {
+	if !alg.Needs.Has(collectives.SharedMemory) {
+		return alg.Run
+	}
+	b := newMemSharedBuffer(p)
+	return func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return alg.Run(ctx, &sharedBufferComm{memComm: c.(*memComm), b: b, piece: 8 << 10}, a)
 	}
 }
 
@@ -211,11 +222,11 @@ func TestReduceInPlace(t *testing.T) {
 	for _, alg := range append(collectives.Algorithms(operation.Reduce), collectives.Algorithms(operation.Allreduce)...) {
 		for p := 1; p <= 9; p++ {
 			e := oracles[alg.Collective](rand.New(rand.NewPCG(1, uint64(p))), p, 10, 0, sum32)
-			w := newWorld(p)
+			w, run1 := newWorld(p), runnerOf(alg, p)
 			errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, rank int) error {
 				a := e.args[rank]
 				a.Recv = a.Send
-				return alg.Run(ctx, c, a)
+				return run1(ctx, c, a)
 			})
 			for r, a := range e.args {
 				if errs[r] != nil {
@@ -252,9 +263,9 @@ func TestFloatSumsAreDeterministic(t *testing.T) {
 				binary.LittleEndian.PutUint64(send[r][8*i:], math.Float64bits(x))
 			}
 		}
-		w := newWorld(p)
+		w, run1 := newWorld(p), runnerOf(alg, p)
 		errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, rank int) error {
-			return alg.Run(ctx, c, &collectives.Args{Send: send[rank], Recv: recv[rank], Op: sum})
+			return run1(ctx, c, &collectives.Args{Send: send[rank], Recv: recv[rank], Op: sum})
 		})
 		for r := range p {
 			if errs[r] != nil {
@@ -318,7 +329,7 @@ func TestBarrierHoldsUntilTheLast(t *testing.T) {
 // the cause on the faulty rank and nothing left in flight (run checks that).
 func TestFaultEndsTheCallEverywhere(t *testing.T) {
 	for _, collective := range collectives.Operations() {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			t.Run(collective.String()+"/"+alg.Name, func(t *testing.T) {
 				for _, p := range []int{2, 3, 5, 8} {
 					for faulty := range p {
@@ -361,9 +372,9 @@ func TestOperatorFaultIsReported(t *testing.T) {
 	bad := errors.New("overflow")
 	op := collectives.Op{Name: "picky", Elem: 1, Commutative: true, Apply: func(_, _ []byte) error { return bad }}
 	for _, alg := range append(collectives.Algorithms(operation.Reduce), collectives.Algorithms(operation.Allreduce)...) {
-		w := newWorld(4)
+		w, run1 := newWorld(4), runnerOf(alg, 4)
 		errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, _ int) error {
-			return alg.Run(ctx, c, &collectives.Args{Send: make([]byte, 8), Recv: make([]byte, 8), Op: op})
+			return run1(ctx, c, &collectives.Args{Send: make([]byte, 8), Recv: make([]byte, 8), Op: op})
 		})
 		if err := errors.Join(errs...); !errors.Is(err, bad) || !strings.Contains(err.Error(), `operator "picky"`) {
 			t.Errorf("%s/%s: %v", alg.Collective, alg.Name, err)
@@ -375,7 +386,7 @@ func TestOperatorFaultIsReported(t *testing.T) {
 func TestContextEndsTheWait(t *testing.T) {
 	const p, absent = 6, 2
 	for _, collective := range collectives.Operations() {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			e := oracles[collective](rand.New(rand.NewPCG(5, 5)), p, 4, absent, sum32)
 			w := newWorld(p)
 			present, cancel := context.WithCancel(t.Context())
@@ -500,7 +511,7 @@ func forced(ctx context.Context, c collectives.Comm, collective operation.Operat
 // are alive and have not posted theirs yet.
 func TestFailedTransferGivesUpItsCompanions(t *testing.T) {
 	for _, collective := range []operation.Operation{operation.Barrier, operation.Allgather, operation.Alltoall, operation.Alltoallv} {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			e := oracles[collective](rand.New(rand.NewPCG(9, 9)), 3, 8, 0, sum32)
 			w := newWorld(3)
 			c := w.comm(0)

@@ -91,7 +91,7 @@ func TestMessageCounts(t *testing.T) {
 		"exscan/chain":                           tree,
 	}
 	for _, collective := range collectives.Operations() {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			want := counts[collective.String()+"/"+alg.Name]
 			if (want == nil) != alg.Places {
 				t.Errorf("%s/%s: it is not said how many messages there are", collective, alg.Name)
@@ -201,7 +201,7 @@ func TestMessagesBetweenSites(t *testing.T) {
 		"reduce_scatter/full-lane": func(s spread) cost { return cost{(s.c - 1) * s.p, -1} },
 	}
 	for _, collective := range collectives.Operations() {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			if alg.Places && promised[collective.String()+"/"+alg.Name] == nil {
 				t.Errorf("%s/%s: it is not said what crosses", collective, alg.Name)
 			}

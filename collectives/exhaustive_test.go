@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,9 +52,14 @@ func places(p int, where func(r int) (site, node int)) collectives.Layout {
 	return l
 }
 
-// ways returns every algorithm, and those with flits also cut.
+// scheduled returns the algorithms that send messages, and so have schedules.
+func scheduled(collective operation.Operation) []collectives.Algorithm {
+	return slices.DeleteFunc(collectives.Algorithms(collective), func(a collectives.Algorithm) bool { return a.Needs.Has(collectives.SharedMemory) })
+}
+
+// ways returns every algorithm that sends messages, and those with flits also cut.
 func ways(collective operation.Operation) (all []collectives.Algorithm) {
-	for _, a := range collectives.Algorithms(collective) {
+	for _, a := range scheduled(collective) {
 		all = append(all, a)
 		if a.Flits > 0 {
 			cut, err := collectives.Find(collective, a.Name+":3")
@@ -239,7 +245,7 @@ func (e *exercise) inPlace(collective operation.Operation) bool {
 func TestLongVectors(t *testing.T) {
 	const p, root = 9, 4
 	for _, collective := range collectives.Operations() {
-		for _, alg := range collectives.Algorithms(collective) {
+		for _, alg := range scheduled(collective) {
 			switch collective {
 			case operation.Bcast, operation.Reduce, operation.Allreduce, operation.Allgather, operation.ReduceScatterBlock, operation.Scan, operation.Exscan:
 			default:

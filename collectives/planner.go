@@ -16,14 +16,14 @@ import (
 // the same state: the same layout, model and forced algorithms. It may be used by several
 // goroutines.
 type Planner struct {
-	rank, size int
-	layout     Layout
-	place      []int // number of each rank's place; nil: the ranks are together
-	ordered    bool
+	rank int
+	group
+	layout Layout
+	place  []int // number of each rank's place; nil: the ranks are together
 
 	mu     sync.Mutex // guards what is below
 	model  *Model
-	forced map[operation.Operation]Algorithm
+	forced [operation.Count]*Algorithm
 	chosen map[choiceKey][]Choice
 	kept   map[scheduleKey]*prepared
 	steps  int // number of steps in the kept schedules
@@ -46,8 +46,9 @@ func NewPlanner(rank, size int, l Layout) (*Planner, error) {
 	if err := l.Check(size); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	p := &Planner{rank: rank, size: size, layout: l, ordered: l.Ordered(), forced: map[operation.Operation]Algorithm{}}
+	p := &Planner{rank: rank, group: group{size: size, ordered: l.Ordered()}, layout: l}
 	if parts, _ := l.parts(); parts != nil {
+		p.apart = true
 		p.place = make([]int, size)
 		for k, ranks := range parts {
 			for _, r := range ranks {
@@ -63,7 +64,7 @@ func NewPlanner(rank, size int, l Layout) (*Planner, error) {
 func (p *Planner) Layout() Layout { return p.layout }
 
 // Apart reports whether the ranks are at several places.
-func (p *Planner) Apart() bool { return p.place != nil }
+func (p *Planner) Apart() bool { return p.apart }
 
 // Model returns the model from which algorithms are chosen.
 func (p *Planner) Model() *Model {
@@ -81,18 +82,19 @@ func (p *Planner) SetModel(m *Model) {
 }
 
 // Force makes the named algorithm, in the form that Find takes, carry out the calls of a collective
-// wherever its results would be right; with "" they are chosen again. All ranks must call it
-// between the same two calls.
+// wherever its results would be right; with "" they are chosen again. Where one that needs
+// SharedMemory is forced among ranks that are not all on one node, every call fails with
+// ErrSharedMemory, unless it is Internal. All ranks must call it between the same two calls.
 func (p *Planner) Force(collective operation.Operation, name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if name == "" {
-		delete(p.forced, collective)
+	if name == "" && collective < operation.Count {
+		p.forced[collective] = nil
 		return nil
 	}
 	a, err := Find(collective, name)
 	if err == nil {
-		p.forced[collective] = a
+		p.forced[collective] = &a
 	}
 	return err
 }
@@ -164,13 +166,16 @@ func (p *Planner) Choices(collective operation.Operation, s Shape) ([]Choice, er
 	s.Elem = max(1, s.Elem)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.choices(collective, s), nil
+	return p.choices(collective, s, false)
 }
 
 // choices is Choices for a caller that holds mu.
-func (p *Planner) choices(collective operation.Operation, s Shape) []Choice {
-	if a, ok := p.onlyChoice(collective, s); ok {
-		return p.unpredicted(s, a)
+func (p *Planner) choices(collective operation.Operation, s Shape, internal bool) ([]Choice, error) {
+	switch a, err := p.onlyChoice(collective, s, internal); {
+	case err != nil:
+		return nil, err
+	case a != nil:
+		return p.unpredicted(s, a), nil
 	}
 	s.Bytes = class(s.Bytes) / s.Elem * s.Elem
 	key := choiceKey{collective, "", s.Bytes, p.place[s.Root], s.Elem, s.Commutative}
@@ -182,23 +187,30 @@ func (p *Planner) choices(collective operation.Operation, s Shape) []Choice {
 			p.told(collective, s, choices)
 		}
 	}
-	return choices
+	return choices, nil
 }
 
-// onlyChoice returns the algorithm for a call of this shape if no prediction is needed.
-func (p *Planner) onlyChoice(collective operation.Operation, s Shape) (a Algorithm, ok bool) {
-	if a, ok := p.forced[collective]; ok && a.refuses(s.Commutative, p.ordered) == nil {
-		return a, true
+// onlyChoice returns the algorithm for a call of this shape, or nil if predictions have to tell.
+func (p *Planner) onlyChoice(collective operation.Operation, s Shape, internal bool) (*Algorithm, error) {
+	if a := p.forced[collective]; a != nil {
+		switch shared := a.Needs.Has(SharedMemory); {
+		case a.unmet(p.group, s) == 0:
+			return a, nil
+		case shared && p.apart && !internal:
+			return nil, fmt.Errorf("collectives: %s: what is forced, %w", collective, a.refuses(p.group, s))
+		case !shared:
+			s.Posts = 0 // a collective for which an algorithm of messages is forced goes by messages
+		}
 	}
-	if p.place == nil {
-		return byTable(collective, p.size, s), true
+	if p.apart {
+		return nil, nil
 	}
-	return a, false
+	return byTable(collective, p.group, s), nil
 }
 
 // unpredicted returns a choice without a prediction, and reports it when it is new.
-func (p *Planner) unpredicted(s Shape, a Algorithm) []Choice {
-	choices := []Choice{{Algorithm: a}}
+func (p *Planner) unpredicted(s Shape, a *Algorithm) []Choice {
+	choices := []Choice{{Algorithm: *a}}
 	if p.told == nil {
 		return choices
 	}
@@ -211,38 +223,23 @@ func (p *Planner) unpredicted(s Shape, a Algorithm) []Choice {
 	return choices
 }
 
-// choose returns the algorithm for a call whose arguments have been checked.
-func (p *Planner) choose(c *call) Algorithm {
+// choose returns the algorithm for a call whose arguments have been checked, and whose ranks may
+// post so many bytes at a time on memory that they share. internal is explained with Internal.
+func (p *Planner) choose(c *call, posts int, internal bool) (*Algorithm, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := c.shape(p.size)
+	s.Posts = posts
 	if p.told == nil { // the common case, which allocates nothing
-		if a, ok := p.onlyChoice(c.collective, s); ok {
-			return a
+		if a, err := p.onlyChoice(c.collective, s, internal); a != nil || err != nil {
+			return a, err
 		}
 	}
-	return p.choices(c.collective, s)[0].Algorithm
-}
-
-// choosesSharedBuffer reports whether a call uses a shared buffer on which each rank posts up to
-// piece bytes per step: it does if the call fits and no algorithm is forced.
-func (p *Planner) choosesSharedBuffer(c *call, piece int) bool {
-	if piece == 0 {
-		return false
+	choices, err := p.choices(c.collective, s, internal)
+	if err != nil {
+		return nil, err
 	}
-	s := c.shape(p.size)
-	if !fitsSharedBuffer(c.collective, s, p.size, piece) {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.forced[c.collective]; ok {
-		return false
-	}
-	if p.told != nil {
-		p.unpredicted(s, Algorithm{Collective: c.collective, Name: sharedBufferName, Summary: "one step over memory that all share"})
-	}
-	return true
+	return &choices[0].Algorithm, nil
 }
 
 // maxKept is the maximum number of steps of the schedules that are kept, about 100 bytes each.
@@ -267,7 +264,7 @@ const maxScratch = 1 << 20
 
 // prepare returns this rank's schedule of a call, which is kept for the next call alike, and the
 // state to run it with, which the caller passes to release.
-func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
+func (p *Planner) prepare(a *Algorithm, c *call) (*prepared, *running) {
 	key := c.key(a.Name)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -186,7 +186,7 @@ func TestPlanner(t *testing.T) {
 	}
 	for list, want := range map[string]string{
 		"bcast":                "not of the form",
-		"bcast=ring":           "have scatter-allgather, binomial",
+		"bcast=ring":           "have shared-buffer, scatter-allgather, binomial",
 		"bcats=ring":           "no collective",
 		"bcast=two-level:x":    "flits",
 		"bcast=two-level:0":    "flits",

@@ -25,6 +25,9 @@ type Shape struct {
 	Elem int
 	// Commutative reports whether the operator is commutative.
 	Commutative bool
+	// Posts is how many bytes each rank may post at a time on memory that all ranks of the call
+	// share, as by SharedBuffer; 0 if there is none.
+	Posts int
 }
 
 func (c *call) shape(size int) Shape {
@@ -105,18 +108,17 @@ func class(n int) int {
 
 // byTable returns the algorithm for ranks that are together: the first line that fits. A test
 // checks that each collective has a line without limits.
-func byTable(collective operation.Operation, size int, s Shape) Algorithm {
-	for _, a := range table {
-		if a.Collective == collective && a.suits(size, s) {
+func byTable(collective operation.Operation, g group, s Shape) *Algorithm {
+	for i := range lines[collective] {
+		if a := &lines[collective][i]; a.suits(g, s) {
 			return a
 		}
 	}
 	panic("collectives: the table has no line for " + collective.String())
 }
 
-func (a Algorithm) suits(size int, s Shape) bool {
-	return !a.Places && (s.Commutative || a.Needs != Commutative) &&
-		size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
+func (a *Algorithm) suits(g group, s Shape) bool {
+	return !a.Places && a.unmet(g, s) == 0 && g.size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
 }
 
 // Choice is an algorithm and the predicted duration of a call with it.
@@ -130,9 +132,9 @@ type Choice struct {
 const minFlit = 4 << 10
 
 // candidates returns the algorithms that may be chosen for a call.
-func candidates(collective operation.Operation, s Shape, ordered bool) (all []Algorithm) {
-	for _, a := range Algorithms(collective) {
-		if a.refuses(s.Commutative, ordered) != nil || s.Bytes < a.MinBytes {
+func candidates(collective operation.Operation, g group, s Shape) (all []Algorithm) {
+	for _, a := range lines[collective] {
+		if a.unmet(g, s) != 0 || s.Bytes < a.MinBytes {
 			continue
 		}
 		all = append(all, a)
@@ -147,15 +149,16 @@ func candidates(collective operation.Operation, s Shape, ordered bool) (all []Al
 // as long as the best one.
 const worthNaming = 4
 
-// rank simulates a call with every algorithm and returns them, the best one first.
+// rank simulates a call of ranks that are at several places with every algorithm and returns them,
+// the best one first.
 func (m *Model) rank(collective operation.Operation, s Shape, l Layout) []Choice {
-	ordered := l.Ordered()
+	g := group{size: len(l[0]), apart: true, ordered: l.Ordered()}
 	sample, s := reduced(collective, l, s)
 	grid := m.grid(sample)
 	size := len(sample[0])
 	var choices []Choice
 	best := time.Duration(math.MaxInt64 / worthNaming)
-	for _, a := range candidates(collective, s, ordered) {
+	for _, a := range candidates(collective, g, s) {
 		all := make([]*schedule.Schedule, size)
 		for r := range all {
 			all[r] = a.schedule(r, size, sample, typical(collective, s, r, size))

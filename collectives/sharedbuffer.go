@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-
-	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
 // SharedBuffer is an optional part of a Comm whose ranks are all on one machine: memory on which
@@ -30,9 +28,8 @@ type SharedBuffer interface {
 // at a time.
 const MaxSteps = 1 << 12
 
-// sharedBufferName is the name of this choice. It is not a line of the table: it has no schedule,
-// because it sends no messages.
-const sharedBufferName = "shared-buffer"
+// sharedBuffer is the name of the algorithms that need SharedMemory.
+const sharedBuffer = "shared-buffer"
 
 const (
 	// Up to these lengths every rank that wants the result of an allreduce, or of a reduce, reduces
@@ -41,55 +38,49 @@ const (
 	wholeAllreduce = 4 << 10
 	wholeReduce    = 64 << 10
 
-	// bcastPiece is the size of a bcast's pieces, so that others read while the root writes, and
-	// maxBcast the maximum length of a vector: longer messages are copied only once.
+	// bcastPiece is the size of a bcast's pieces, so that others read while the root writes.
 	bcastPiece = 32 << 10
-	maxBcast   = 512 << 10
-
-	// Up to these lengths blocks that are only moved go over a shared buffer: longer messages are
-	// copied only once.
-	maxScatter   = 64 << 10
-	maxGather    = 512 << 10
-	maxExchanged = 1 << 20
 
 	// maxSharing is the maximum number of ranks that share one buffer.
 	maxSharing = 64
 
-	// maxSharedBufferBytes bounds vectors that are reduced in several steps, and fewScan the ranks
-	// of a scan of such vectors: each rank reduces what all below it have posted.
+	// maxSharedBufferBytes bounds what one rank sends or receives in several steps, and so these,
+	// and fewScan the ranks of a scan of such vectors: each rank reduces what all below it have
+	// posted.
 	maxSharedBufferBytes = 64 << 20
 	fewScan              = 8
 )
 
-// fitsSharedBuffer reports whether a call of this shape may use a shared buffer on which a rank
-// posts up to piece bytes at a time. All ranks get the same answer.
-func fitsSharedBuffer(collective operation.Operation, s Shape, size, piece int) bool {
-	if size > maxSharing {
-		return false
-	}
-	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= maxSharedBufferBytes
-	switch collective {
-	case operation.Bcast:
-		return n <= maxBcast
-	case operation.Reduce, operation.Allreduce:
-		return cut
-	case operation.Scan, operation.Exscan:
-		return n <= piece || cut && size <= fewScan
-	case operation.Scatter:
-		return n <= maxScatter
-	case operation.Gather:
-		return n <= maxGather
-	case operation.Allgather, operation.Alltoall:
-		return n <= maxExchanged
-	case operation.ReduceScatterBlock:
-		return cut && n*size <= maxSharedBufferBytes
-	case operation.Gatherv, operation.Scatterv, operation.Alltoallv: // ranks do not know the same lengths
-		return false
-	}
-	return n <= piece
+// What follows tells for which calls the memory has room. All ranks get the same answer, which is
+// why gatherv, scatterv and alltoallv, whose ranks do not know the same lengths, have no line.
+
+// fitsOneStep is for calls in which each rank posts once.
+func fitsOneStep(_ int, s Shape) bool { return s.Bytes <= s.Posts }
+
+// fitsVector is for vectors that are posted piece by piece.
+func fitsVector(_ int, s Shape) bool { return s.Bytes <= maxSharedBufferBytes }
+
+// fitsBlocks is for blocks of which a piece of each is posted at a time.
+func fitsBlocks(size int, s Shape) bool {
+	return size <= s.Posts && s.Bytes*size <= maxSharedBufferBytes
 }
 
-// posting is one rank's part of a call.
+// fitsReduction is for vectors of each piece of which every rank reduces a share.
+func fitsReduction(size int, s Shape) bool {
+	return s.Elem*size <= s.Posts && s.Bytes <= maxSharedBufferBytes
+}
+
+// fitsReductionOfBlocks is for vectors that consist of a block for each rank.
+func fitsReductionOfBlocks(size int, s Shape) bool {
+	return s.Elem*size <= s.Posts && s.Bytes*size <= maxSharedBufferBytes
+}
+
+// fitsScan is for scans. Those of long vectors by many ranks reduce too much.
+func fitsScan(size int, s Shape) bool {
+	return s.Bytes <= s.Posts || fitsReduction(size, s) && size <= fewScan
+}
+
+// posting is one rank's part of a call. Its methods with a context alone are the algorithms.
 type posting struct {
 	SharedBuffer
 	rank, size int
@@ -97,49 +88,47 @@ type posting struct {
 	Args
 }
 
-// overSharedBuffer carries out a checked call that fits.
-func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, collective operation.Operation) error {
-	c := posting{SharedBuffer: b, rank: p.rank, size: p.size, Args: *a}
-	var err error
-	switch collective {
-	case operation.Barrier:
-		err = c.place(ctx, nil, func(int) []byte { return nil })
-	case operation.Bcast:
-		err = c.bcast(ctx)
-	case operation.Scatter:
-		err = c.scatter(ctx)
-	case operation.Gather:
-		err = c.gather(ctx, c.rank == a.Root)
-	case operation.Allgather:
-		err = c.gather(ctx, true)
-	case operation.Allgatherv:
-		err = c.place(ctx, a.Send, func(r int) []byte { return a.Recv[a.RecvDispls[r]:][:a.RecvCounts[r]] })
-	case operation.Alltoall:
-		err = c.alltoall(ctx)
-	case operation.Reduce:
-		err = c.reduce(ctx, c.rank == a.Root, wholeReduce)
-	case operation.Allreduce:
-		err = c.reduce(ctx, true, wholeAllreduce)
-	case operation.ReduceScatterBlock:
-		err = c.reduceBlocks(ctx)
-	case operation.ReduceScatter:
-		at := 0
-		for _, n := range a.RecvCounts[:c.rank] {
-			at += n
-		}
-		if err = c.Post(ctx, a.Send); err == nil {
-			err = c.fold(ctx, a.Recv, c.size, len(a.Send), at)
-		}
-	case operation.Scan:
-		err = c.scan(ctx, c.rank+1)
-	case operation.Exscan:
-		err = c.scan(ctx, c.rank)
-	}
-	if err != nil {
-		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", collective, sharedBufferName, c.rank, c.size, err)
+// runShared carries out a checked call that fits, and names the algorithm in the error.
+func (a *Algorithm) runShared(ctx context.Context, b SharedBuffer, p *Planner, args *Args) error {
+	c := posting{SharedBuffer: b, rank: p.rank, size: p.size, Args: *args}
+	if err := a.post(c, ctx); err != nil {
+		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", a.Collective, a.Name, c.rank, c.size, err)
 	}
 	return nil
 }
+
+func (c posting) barrier(ctx context.Context) error {
+	return c.place(ctx, nil, func(int) []byte { return nil })
+}
+
+func (c posting) gatherToRoot(ctx context.Context) error { return c.gather(ctx, c.rank == c.Root) }
+
+func (c posting) allgather(ctx context.Context) error { return c.gather(ctx, true) }
+
+func (c posting) allgatherv(ctx context.Context) error {
+	return c.place(ctx, c.Send, func(r int) []byte { return c.Recv[c.RecvDispls[r]:][:c.RecvCounts[r]] })
+}
+
+func (c posting) reduceToRoot(ctx context.Context) error {
+	return c.reduce(ctx, c.rank == c.Root, wholeReduce)
+}
+
+func (c posting) allreduce(ctx context.Context) error { return c.reduce(ctx, true, wholeAllreduce) }
+
+func (c posting) reduceScatter(ctx context.Context) error {
+	at := 0
+	for _, n := range c.RecvCounts[:c.rank] {
+		at += n
+	}
+	if err := c.Post(ctx, c.Send); err != nil {
+		return err
+	}
+	return c.fold(ctx, c.Recv, c.size, len(c.Send), at)
+}
+
+func (c posting) scan(ctx context.Context) error { return c.prefix(ctx, c.rank+1) }
+
+func (c posting) exscan(ctx context.Context) error { return c.prefix(ctx, c.rank) }
 
 // pieces calls f with the offset and the length of each piece of n bytes, each of at most piece
 // bytes and whole elements; once if n is 0.
@@ -152,7 +141,7 @@ func pieces(n, piece, elem int, f func(at, n int) error) error {
 	}
 }
 
-func (c *posting) bcast(ctx context.Context) error {
+func (c posting) bcast(ctx context.Context) error {
 	return pieces(len(c.Recv), min(bcastPiece, c.Posts()), 1, func(at, n int) error {
 		if c.rank == c.Root {
 			return c.Post(ctx, c.Recv[at:][:n])
@@ -185,7 +174,7 @@ func (c *posting) cut(b []byte, block, at, n int) [][]byte {
 	return c.parts
 }
 
-func (c *posting) scatter(ctx context.Context) error {
+func (c posting) scatter(ctx context.Context) error {
 	block := len(c.Recv)
 	return pieces(block, c.Posts()/c.size, 1, func(at, n int) error {
 		if c.rank == c.Root {
@@ -224,7 +213,7 @@ func (c *posting) place(ctx context.Context, own []byte, slot func(rank int) []b
 }
 
 // alltoall may have one buffer for both: all of a piece is posted before anything is received.
-func (c *posting) alltoall(ctx context.Context) error {
+func (c posting) alltoall(ctx context.Context) error {
 	block := len(c.Send) / c.size
 	return pieces(block, c.Posts()/c.size, 1, func(at, n int) error {
 		if err := c.PostParts(ctx, c.cut(c.Send, block, at, n)); err != nil {
@@ -241,8 +230,8 @@ func (c *posting) alltoall(ctx context.Context) error {
 	})
 }
 
-// reduceBlocks reduces each rank's own block.
-func (c *posting) reduceBlocks(ctx context.Context) error {
+// reduceScatterBlock reduces each rank's own block.
+func (c posting) reduceScatterBlock(ctx context.Context) error {
 	block, piece := len(c.Recv), c.Posts()/c.size
 	if block > piece && offsetIn(c.Send, c.Recv) >= 0 {
 		c.Send = bytes.Clone(c.Send) // results would overwrite data not yet posted
@@ -255,8 +244,8 @@ func (c *posting) reduceBlocks(ctx context.Context) error {
 	})
 }
 
-// scan reduces what the ranks below end have posted.
-func (c *posting) scan(ctx context.Context, end int) error {
+// prefix reduces what the ranks below end have posted.
+func (c *posting) prefix(ctx context.Context, end int) error {
 	return pieces(len(c.Send), c.Posts(), c.Op.Elem, func(at, n int) error {
 		if err := c.Post(ctx, c.Send[at:][:n]); err != nil {
 			return err

@@ -37,9 +37,15 @@ func TestSharedBufferSteps(t *testing.T) {
 	} {
 		for _, size := range []int{2, maxSharing} {
 			for _, elem := range []int{1, piece/size/2 + 1} {
-				s := Shape{Elem: elem}
-				for n := elem; n <= 1<<30 && fitsSharedBuffer(collective, Shape{Bytes: n, Elem: elem}, size, piece); n *= 2 {
-					s.Bytes = n
+				alg, err := Find(collective, sharedBuffer)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := Shape{Elem: elem, Posts: piece}
+				for n := elem; n <= 1<<30; n *= 2 { // also of lengths that are forced only
+					if longer := (Shape{Bytes: n, Elem: elem, Posts: piece}); alg.unmet(group{size: size}, longer) == 0 {
+						s.Bytes = n
+					}
 				}
 				a := most(s.Bytes, size)
 				a.Op = Op{Elem: elem, Apply: func(_, _ []byte) error { return nil }}
@@ -48,7 +54,7 @@ func TestSharedBufferSteps(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &counter{piece: piece, zeros: make([]byte, piece)}
-				if err := overSharedBuffer(ctx, c, p, &a, collective); err != nil || c.steps > MaxSteps {
+				if err := alg.runShared(ctx, c, p, &a); err != nil || c.steps > MaxSteps {
 					t.Errorf("%s of %d bytes, %d ranks, elements of %d: %d steps, %v", collective, s.Bytes, size, elem, c.steps, err)
 				}
 			}

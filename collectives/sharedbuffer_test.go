@@ -168,3 +168,150 @@ func TestSharedBufferForced(t *testing.T) {
 		t.Errorf("steps %v, %v", b.steps, err)
 	}
 }
+
+// sharedWorld makes a call on each of p ranks, placed as l says, that share memory on which each
+// posts piece bytes at a time, with an algorithm forced. It returns what was told, the steps and
+// the number of messages.
+func sharedWorld(t *testing.T, p, piece int, l collectives.Layout, forced string, call runner, args *collectives.Args) (told []string, steps, messages int, err error) {
+	t.Helper()
+	w, b := newWorld(p), newMemSharedBuffer(p)
+	w.layout = l
+	comms := w.comms()
+	errs := run(t, w, comms, func(ctx context.Context, _ collectives.Comm, rank int) error {
+		c := &sharedBufferComm{memComm: comms[rank], b: b, piece: piece}
+		if err := c.planner.ForceAll(forced); err != nil {
+			return err
+		}
+		if rank == 0 {
+			c.planner.Tell(func(_ operation.Operation, _ collectives.Shape, choices []collectives.Choice) {
+				told = append(told, choices[0].Algorithm.Name)
+			})
+		}
+		own := *args
+		own.Recv = bytes.Clone(args.Recv)
+		return call(ctx, c, &own)
+	})
+	return told, slices.Max(b.steps), len(w.sent), errors.Join(errs...)
+}
+
+// A shared-memory algorithm that is forced is used, also where it would not be chosen; if there is
+// no memory or no room, messages carry out the call; and among ranks of several nodes it fails, with
+// the reason.
+func TestSharedBufferIsForced(t *testing.T) {
+	vector := func(n int) *collectives.Args { return &collectives.Args{Recv: make([]byte, n)} }
+	nodes := sites(1, 4, false)
+	nodes[1] = []int{0, 0, 1, 1}
+	for name, tt := range map[string]struct {
+		piece  int
+		layout collectives.Layout
+		forced string
+		bytes  int
+		want   string // what is told
+		err    string
+	}{
+		"chosen":            {1 << 10, nil, "", 512 << 10, "shared-buffer", ""},
+		"not chosen":        {1 << 10, nil, "", 1 << 20, "binomial", ""},
+		"forced":            {1 << 10, nil, "bcast=shared-buffer", 1 << 20, "shared-buffer", ""},
+		"one node":          {1 << 10, sites(1, 4, false)[:1], "bcast=shared-buffer", 1 << 20, "shared-buffer", ""},
+		"others are forced": {1 << 10, nil, "bcast=binomial", 8, "binomial", ""},
+		"of another":        {1 << 10, nil, "reduce=binomial", 8, "shared-buffer", ""},
+		"no memory":         {0, nil, "bcast=shared-buffer", 8, "binomial", ""},
+		"no room":           {1 << 10, nil, "bcast=shared-buffer", 64<<20 + 1, "binomial", ""},
+		"several sites":     {1 << 10, sites(2, 2, false), "bcast=shared-buffer", 8, "", "shared-buffer needs ranks that are all on one node"},
+		"several nodes":     {1 << 10, nodes, "bcast=shared-buffer", 8, "", "shared-buffer needs ranks that are all on one node"},
+		"no memory there":   {0, nodes, "bcast=shared-buffer", 8, "", "shared-buffer needs ranks that are all on one node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told, steps, messages, err := sharedWorld(t, 4, tt.piece, tt.layout, tt.forced, calls[operation.Bcast], vector(tt.bytes))
+			if tt.err != "" {
+				if !errors.Is(err, collectives.ErrSharedMemory) || !strings.Contains(err.Error(), tt.err) || steps+messages+len(told) > 0 {
+					t.Errorf("%v; %d steps, %d messages, told %v", err, steps, messages, told)
+				}
+				return
+			}
+			shared := tt.want == "shared-buffer"
+			if err != nil || !slices.Equal(told, []string{tt.want}) || (steps > 0) != shared || (messages > 0) == shared {
+				t.Errorf("%v; %d steps, %d messages, told %v, want %s", err, steps, messages, told, tt.want)
+			}
+		})
+	}
+	// Run names what is missing.
+	alg, err := collectives.Find(operation.Bcast, "shared-buffer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, tt := range map[string]struct{ piece, bytes int }{
+		"needs memory that all ranks share": {0, 8}, "has no room for 67108865 bytes of each of 2 ranks": {1 << 10, 64<<20 + 1},
+	} {
+		_, _, messages, err := sharedWorld(t, 2, tt.piece, nil, "", alg.Run, vector(tt.bytes))
+		if !errors.Is(err, collectives.ErrSharedMemory) || !strings.Contains(err.Error(), want) || messages > 0 {
+			t.Errorf("%v, and %d messages; want %q", err, messages, want)
+		}
+	}
+}
+
+// wasChosen tells where calls used a shared buffer when there was no line for it in the table.
+func wasChosen(collective operation.Operation, s collectives.Shape, size, piece int) bool {
+	if size > 64 {
+		return false
+	}
+	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= 64<<20
+	switch collective {
+	case operation.Bcast:
+		return n <= 512<<10
+	case operation.Reduce, operation.Allreduce:
+		return cut
+	case operation.Scan, operation.Exscan:
+		return n <= piece || cut && size <= 8
+	case operation.Scatter:
+		return n <= 64<<10
+	case operation.Gather:
+		return n <= 512<<10
+	case operation.Allgather, operation.Alltoall:
+		return n <= 1<<20
+	case operation.ReduceScatterBlock:
+		return cut && n*size <= 64<<20
+	case operation.Gatherv, operation.Scatterv, operation.Alltoallv:
+		return false
+	}
+	return n <= piece
+}
+
+// Shared memory is chosen where it always was: for all calls for which it is the quickest.
+func TestSharedBufferIsChosen(t *testing.T) {
+	const piece = 64 << 10
+	for _, collective := range collectives.Operations() {
+		for _, size := range []int{2, 3, 4, 8, 9, 33, 64, 65, 100} {
+			p := planner(t, 0, size, nil)
+			for _, elem := range []int{1, 8, 1 << 10, 1<<10 + 1, 8 << 10, 32 << 10, 32<<10 + 1} {
+				for n := 1; n <= 128<<20; n *= 2 {
+					for _, bytes := range []int{n - 1, n, n + 1} {
+						for _, commutative := range []bool{false, true} {
+							s := collectives.Shape{Bytes: bytes, Elem: elem, Commutative: commutative, Posts: piece}
+							c, err := p.Choose(collective, s)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if got, want := c.Algorithm.Needs.Has(collectives.SharedMemory), wasChosen(collective, s, size, piece); got != want {
+								t.Fatalf("%s of %d ranks, %+v: %s; over shared memory is %v, want %v", collective, size, s, c.Algorithm.Name, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Every collective whose ranks all know the lengths has a line for shared memory, which comes first;
+// nothing else needs it.
+func TestSharedMemoryLines(t *testing.T) {
+	for _, collective := range collectives.Operations() {
+		without := collective == operation.Gatherv || collective == operation.Scatterv || collective == operation.Alltoallv
+		for i, a := range collectives.Algorithms(collective) {
+			if want := i == 0 && !without; a.Needs.Has(collectives.SharedMemory) != want || (a.Name == "shared-buffer") != want {
+				t.Errorf("line %d of %s is %s, and needs %v", i, collective, a.Name, a.Needs)
+			}
+		}
+	}
+}

@@ -55,6 +55,9 @@ func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
 	if len(names) != 16 {
 		t.Errorf("%d collectives: %v", len(names), names)
 	}
+	if all := operation.All(); !slices.Equal(append(names, operation.Alltoallw), all) {
+		t.Errorf("of %v there are algorithms for %v", all, names)
+	}
 	for _, collective := range names {
 		algs := collectives.Algorithms(collective)
 		seen := map[string]bool{}
@@ -76,7 +79,7 @@ func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
 }
 
 func TestUnknownNames(t *testing.T) {
-	if _, err := collectives.Find(operation.Allreduce, "tree"); err == nil || !strings.Contains(err.Error(), "have ring, rabenseifner, recursive-doubling, two-level") {
+	if _, err := collectives.Find(operation.Allreduce, "tree"); err == nil || !strings.Contains(err.Error(), "have shared-buffer, ring, rabenseifner, recursive-doubling, two-level") {
 		t.Errorf("unknown algorithm: %v", err)
 	}
 	if _, err := collectives.ParseForced("allreduse=ring"); err == nil || !strings.Contains(err.Error(), `no collective "allreduse"`) {

@@ -80,6 +80,7 @@ type collectiveCall struct {
 	begins       *plan.Plan     // which the call has to make; nil: none
 	planner      *collectives.Planner
 	waited       bool   // by the program, in its own goroutine
+	program      bool   // one of the program's; else one that serves another, as the making of a communicator
 	plan.Posting        // of a shared buffer, where it goes over one
 	number       uint64 // among the communicator's, from 1
 	mail         coll.Messages
@@ -119,6 +120,9 @@ func (c *collectiveCall) needs() *Comm {
 	}
 	return c.comm
 }
+
+// Internal implements collectives.Internal.
+func (c *collectiveCall) Internal() bool { return !c.program }
 
 // part notes that a request is a part of the call.
 func (c *collectiveCall) part(r *Request) *Request {

@@ -47,6 +47,7 @@ func (o *operation) do(ctx context.Context, r *round) error {
 	if o.err != nil {
 		return o.err
 	}
+	r.call.program = true
 	err := o.run(ctx, &r.Round)
 	if errors.Is(err, collectives.ErrArgument) { // of buffers: all else has been looked at
 		return mpi.CausedBy(err, ErrCount)

@@ -1,11 +1,15 @@
 package mpilib
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
@@ -172,4 +176,149 @@ func TestSharedBufferGivenUp(t *testing.T) {
 		}
 		return expect(Bcast(ctx, c, make([]int, 1+c.Rank()), 0), []error{nil, ErrCount}[c.Rank()])
 	})
+}
+
+// withForced gives the environment of one rank, or of all if that is -1, a list of algorithms.
+func withForced(list string, rank int) Option {
+	return func(cfg *config) {
+		lookup := cfg.lookup
+		cfg.lookup = func(key string) (string, bool) {
+			if key == EnvColl && (rank < 0 || cfg.place.Rank == rank) {
+				return list, true
+			}
+			return lookup(key)
+		}
+	}
+}
+
+// withExplain has rank 0 tell its choices.
+func withExplain(out *bytes.Buffer) Option {
+	return func(cfg *config) {
+		if cfg.place.Rank == 0 {
+			cfg.explain = out
+		}
+	}
+}
+
+// Every algorithm over shared memory carries out its collective right if it is forced, and is used
+// from the next call on.
+func TestEveryAlgorithmOverSharedMemory(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	var out bytes.Buffer
+	var want []string
+	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+		for _, collective := range collectives.Operations() {
+			for _, a := range collectives.Algorithms(collective) {
+				if !a.Needs.Has(collectives.SharedMemory) {
+					continue
+				}
+				if err := everyDeedWith(ctx, c, collective, a); err != nil {
+					return err
+				}
+				if sharedBufferOf(c) == nil {
+					return fmt.Errorf("%s is forced to %s, and there is no shared buffer", collective, a.Name)
+				}
+				if c.Rank() == 0 {
+					want = append(want, fmt.Sprintf("isthmus coll: world: %s of ", collective))
+				}
+			}
+		}
+		return nil
+	}, withExplain(&out))
+	lines := strings.Split(out.String(), "\n")
+	for _, prefix := range want {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) && strings.HasSuffix(l, ": shared-buffer") }) {
+			t.Errorf("no line of %q says that shared-buffer was used", prefix)
+		}
+	}
+	if len(want) != 13 {
+		t.Errorf("%d collectives have an algorithm over shared memory", len(want))
+	}
+}
+
+// An algorithm over shared memory that the environment or a hint forces is used in the first call, on
+// communicators that are made from others too.
+func TestSharedMemoryIsForced(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	const list = "allreduce=shared-buffer"
+	oneNode := WithPlaces(func(int) (site, node string) { return "s", "n" })
+	for name, opts := range map[string][]Option{
+		"environment":           {withForced(list, -1)},
+		"environment of rank 0": {withForced(list, 0), oneNode},
+	} {
+		var out bytes.Buffer
+		t.Run(name, func(t *testing.T) {
+			TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+				once := func(c *Comm) error {
+					got := []int{0}
+					if err := Allreduce(ctx, c, []int{c.Rank()}, got, Sum[int]); err != nil || got[0] != 3 {
+						return fmt.Errorf("%s: Allreduce gives %d: %w", c.Name(), got[0], err)
+					}
+					if sharedBufferOf(c) == nil {
+						return fmt.Errorf("%s has no shared buffer", c.Name())
+					}
+					return nil
+				}
+				if err := once(c); err != nil {
+					return err
+				}
+				d, err := c.Dup(ctx)
+				if err != nil {
+					return err
+				}
+				d.SetName("duplicate")
+				return once(d)
+			}, append(opts, withExplain(&out))...)
+		})
+		for _, comm := range []string{"world", "duplicate"} {
+			if line := fmt.Sprintf("isthmus coll: %s: allreduce of 8 bytes, root 0: shared-buffer\n", comm); !strings.Contains(out.String(), line) {
+				t.Errorf("%s: it tells %q, without %q", name, out.String(), line)
+			}
+		}
+	}
+	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		info, err := NewInfo(HintColl, list)
+		if err != nil {
+			return err
+		}
+		d, err := c.DupWithInfo(ctx, info)
+		if err != nil {
+			return err
+		}
+		if err := Barrier(ctx, d); err != nil {
+			return err
+		}
+		if sharedBufferOf(d) == nil || sharedBufferOf(c) != nil {
+			return fmt.Errorf("shared buffers: %v with the hint, %v without", sharedBufferOf(d), sharedBufferOf(c))
+		}
+		return nil
+	}, oneNode)
+}
+
+// On several nodes a call for which an algorithm over shared memory is forced fails on every rank and
+// says why; other calls do not, nor do those of ranks of one node.
+func TestSharedMemoryIsRefused(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+		err := Allreduce(ctx, c, []int{1}, []int{0}, Sum[int])
+		const want = "allreduce: what is forced, shared-buffer needs ranks that are all on one node, and these are on several"
+		if !errors.Is(err, collectives.ErrSharedMemory) || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("an allreduce of ranks on two nodes: %w", err)
+		}
+		if err := Barrier(ctx, c); err != nil {
+			return err
+		}
+		node, err := c.Split(ctx, c.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		got := []int{0}
+		if err := Allreduce(ctx, node, []int{1}, got, Sum[int]); err != nil || got[0] != 2 {
+			return fmt.Errorf("Allreduce on a node gives %d: %w", got[0], err)
+		}
+		if sharedBufferOf(node) == nil {
+			return errors.New("the ranks of a node have no shared buffer")
+		}
+		return nil
+	}, WithPlaces(layouts[4].place), withForced("allreduce=shared-buffer", 0))
 }

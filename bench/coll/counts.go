@@ -24,10 +24,11 @@ func (s *scenario) layout() collectives.Layout {
 	return l
 }
 
-// scheduled is what an algorithm's schedules have cross in a call of f.
+// scheduled is what an algorithm's schedules have cross in a call of f. One over shared memory has
+// none, and nothing crosses.
 func (s *scenario) scheduled(f figure, algorithm string, root int) (crossing, error) {
 	a, err := collectives.Find(f.collective, algorithm)
-	if err != nil {
+	if err != nil || a.Needs.Has(collectives.SharedMemory) {
 		return crossing{}, err
 	}
 	layout := s.layout()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/isthmus-grid/isthmus/collectives"
 )
 
 // Explain measures nothing: it writes what package collectives expects of each algorithm
@@ -58,6 +60,10 @@ func (s *scenario) explain(w io.Writer, f figure, root int) error {
 		return err
 	}
 	a := choices[0].Algorithm
+	if a.Needs.Has(collectives.SharedMemory) {
+		_, err = fmt.Fprintf(w, "\n%s: no messages; every rank posts to memory that all share, and reads there\n\n", a.Name)
+		return err
+	}
 	places := s.places()
 	for rank, place := range places {
 		fmt.Fprintf(w, "\n%s, at %s: %v", a.Name, place, a.Schedule(rank, len(places), s.layout(), arguments(f, rank, len(places), root)))

@@ -118,7 +118,28 @@ func (v variant) concerns(collective operation.Operation) bool {
 // chosen anew. What we reduce is commutative.
 func (s *scenario) right(v variant, collective operation.Operation) bool {
 	a, err := collectives.Find(collective, v.forced[collective])
-	return err != nil || a.Needs != collectives.Ordered || s.layout().Ordered()
+	switch {
+	case err != nil:
+		return true
+	case a.Needs.Has(collectives.SharedMemory):
+		return s.oneNode()
+	}
+	return !a.Needs.Has(collectives.Ordered) || s.layout().Ordered()
+}
+
+// allowed returns a variant without the algorithms over shared memory, which ranks on several nodes
+// refuse; as it is where all are on one.
+func (s *scenario) allowed(v variant) variant {
+	if s.oneNode() {
+		return v
+	}
+	some := variant{flits: v.flits, forced: map[operation.Operation]string{}}
+	for collective, name := range v.forced {
+		if a, err := collectives.Find(collective, name); err != nil || !a.Needs.Has(collectives.SharedMemory) {
+			some.forced[collective] = name
+		}
+	}
+	return some
 }
 
 // implementation is the name of ours in keys and reports.

@@ -109,13 +109,36 @@ func TestVariants(t *testing.T) {
 		told = append(told, strings.Join(v.environment(), " "))
 	}
 	want := []string{
-		"", "ISTHMUS_COLL=barrier=dissemination,gather=binomial", "ISTHMUS_COLL=barrier=two-level,gather=linear", "ISTHMUS_COLL=gather=two-level",
+		"", "ISTHMUS_COLL=barrier=shared-buffer,gather=shared-buffer", "ISTHMUS_COLL=barrier=dissemination,gather=binomial", "ISTHMUS_COLL=barrier=two-level,gather=linear", "ISTHMUS_COLL=gather=two-level",
 		"ISTHMUS_COLL=gather=two-level:1", "ISTHMUS_COLL=gather=two-level:8",
 	}
 	for _, w := range want {
 		if !slices.Contains(told, w) {
 			t.Errorf("no variant %q in %q", w, told)
 		}
+	}
+}
+
+// Shared memory is forced where all ranks are on one node, and nowhere else.
+func TestAllowed(t *testing.T) {
+	v := variant{forced: map[operation.Operation]string{operation.Barrier: "shared-buffer", operation.Bcast: "binomial"}}
+	for name, tc := range map[string]struct {
+		s    scenario
+		want string
+	}{
+		"node":  {near()[0], "ISTHMUS_COLL=barrier=shared-buffer,bcast=binomial"},
+		"site":  {near()[1], "ISTHMUS_COLL=bcast=binomial"},
+		"sites": {scenario{sites: 2, ranks: 2, nodes: 1, order: blocked}, "ISTHMUS_COLL=bcast=binomial"},
+	} {
+		if got := strings.Join(tc.s.allowed(v).environment(), " "); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		if tc.s.right(v, operation.Barrier) != (name == "node") || !tc.s.right(v, operation.Bcast) {
+			t.Errorf("%s: a barrier over shared memory is right: %v", name, tc.s.right(v, operation.Barrier))
+		}
+	}
+	if v.forced[operation.Barrier] == "" {
+		t.Error("the variant itself has changed")
 	}
 }
 

@@ -4,11 +4,12 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
 // predicted is what package collectives makes of a call in the scenario, as it is and not as
 // ranks measure it: its choice, and then the others, the best first. Those of which it
-// expects nothing are missing.
+// expects nothing are missing. On one node ranks share memory, as they do after their first calls.
 func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	layout := s.layout()
 	p, err := collectives.NewPlanner(0, len(layout[0]), layout)
@@ -21,6 +22,9 @@ func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	shape := collectives.Shape{Bytes: f.size, Root: root}
 	if f.collective.Reduces() {
 		shape.Elem, shape.Commutative = number, true
+	}
+	if s.oneNode() {
+		shape.Posts = shm.SharedBufferPiece
 	}
 	return p.Choices(f.collective, shape)
 }

@@ -123,8 +123,11 @@ const maxTogether = 6
 
 func (r *run) passes(t task) (all []pass) {
 	variants := r.variants()
+	for i := range variants[1:] {
+		variants[1+i] = t.scenario.allowed(variants[1+i])
+	}
 	choice, rest := variants[:1], slices.DeleteFunc(variants[1:], func(v variant) bool {
-		return !slices.ContainsFunc(t.figures, func(f figure) bool {
+		return len(v.forced) == 0 || !slices.ContainsFunc(t.figures, func(f figure) bool {
 			return v.concerns(f.collective) && r.wanted(t.scenario, f, v.implementation(f.collective))
 		})
 	})

@@ -93,6 +93,9 @@ func rateName(rate int64) string {
 // far reports whether there are several sites, so that there is a bound.
 func (s *scenario) far() bool { return s.sites > 1 }
 
+// oneNode reports whether all ranks are on one host.
+func (s *scenario) oneNode() bool { return s.sites*s.nodes == 1 }
+
 // sameLab reports whether both scenarios can run in one lab.
 func (s *scenario) sameLab(t *scenario) bool {
 	other := *t

@@ -23,18 +23,25 @@ type opening struct {
 // maxOrders bounds those, in bytes.
 const maxOrders = 1 << 20
 
-// agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
-// for a shared buffer if that is due. All make the call.
-func agree(ctx context.Context, c Call, comm Comm, before *snapshot, b *SharedBuffer) (*snapshot, *SharedBuffer, error) {
+// agree has all ranks know what p is to say, going on from before or, if it is nil, from nothing,
+// and has them look for a shared buffer if that is due. All make the call.
+func agree(ctx context.Context, c Call, p *Plan, before *snapshot, b *SharedBuffer) (*snapshot, *SharedBuffer, error) {
+	comm := p.comm
 	o, err := before, error(nil)
-	if o == nil {
-		o, err = meet(ctx, c, comm)
+	switch {
+	case o != nil:
+	case comm.Config().Here().Name == "":
+		o = unplaced(comm, p.hint)
+	default:
+		if o, err = meet(ctx, c, comm); err == nil {
+			o = o.forcing(p.hint)
+		}
 	}
 	switch {
 	case err != nil:
 	case o.apart():
 		o, err = compare(ctx, c, comm, o)
-	case b == nil && c.Number() > SharedBufferAfter:
+	case b == nil && (c.Number() > SharedBufferAfter || seeks(comm, o)):
 		b, err = findSharedBuffer(ctx, c, comm, o)
 	}
 	return o, b, err

@@ -63,6 +63,7 @@ type Call interface {
 //   - calls 64, 4096 and 262144, if they are: links know more by then;
 //   - SetInfo: the same, but for the algorithms that are forced;
 //   - call 16, if it is: those that are all on one node have a shared buffer from then on;
+//   - the next call, where an algorithm over shared memory is forced: the same;
 //   - a communicator that all of another have made: as that one's.
 //
 // What ranks tell each other is a part of the call that begins the plan, and the calls
@@ -70,6 +71,7 @@ type Call interface {
 type Plan struct {
 	comm   Comm
 	derive func(*snapshot) *snapshot // makes it of the one before; nil: the ranks agree on it
+	hint   string                    // algorithms that the communicator's hints force, if nothing is before
 	once   sync.Once
 	done   chan struct{} // closed when the rest is set
 
@@ -92,6 +94,7 @@ const FirstComparison = 64
 type Sequence struct {
 	last   *Plan  // of the next call; nil: that makes one
 	forced string // algorithms that hints force
+	seeks  bool   // the next call makes one: a shared buffer is due because an algorithm over it is forced
 }
 
 // Forced returns the algorithms that hints force.
@@ -104,16 +107,15 @@ func (s *Sequence) Last() *Plan { return s.last }
 func (s *Sequence) Of(c Comm, number int32) (p, begins *Plan) {
 	switch {
 	case s.last == nil:
-		cfg := c.Config()
-		first := &Plan{comm: c, done: make(chan struct{})}
-		if c.Size() == 1 || cfg.Here().Name == "" { // all are at one place
-			first.derive = func(*snapshot) *snapshot { return &snapshot{orders: cfg.Orders} }
+		first := &Plan{comm: c, hint: s.forced, done: make(chan struct{})}
+		if alone := unplaced(c, s.forced); c.Size() == 1 || c.Config().Here().Name == "" && !seeks(c, alone) {
+			first.derive = func(*snapshot) *snapshot { return alone }
 		} else {
 			begins = first
 		}
 		s.last = first
-		s.forceAnew(c)
-	case begin(c, number):
+	case s.seeks || begin(c, number):
+		s.seeks = false
 		begins = &Plan{comm: c, before: s.last, done: make(chan struct{})}
 		s.last = begins
 	}
@@ -123,6 +125,16 @@ func (s *Sequence) Of(c Comm, number int32) (p, begins *Plan) {
 // begin reports whether a call makes a plan because of its number.
 func begin(c Comm, number int32) bool {
 	return (number == SharedBufferAfter && c.Size() <= shm.MaxSharedBufferRanks || slices.Contains(comparisons, number)) && c.Size() > 1
+}
+
+// unplaced returns what is known where nobody says where ranks are, and all have the same
+// environment: they are at one place.
+func unplaced(c Comm, hint string) *snapshot { return &snapshot{orders: c.Config().Orders, hint: hint} }
+
+// seeks reports whether ranks that know this look for a shared buffer without waiting for the call
+// after which others do: an algorithm is forced that needs one.
+func seeks(c Comm, o *snapshot) bool {
+	return c.Size() > 1 && c.Size() <= shm.MaxSharedBufferRanks && o.forcesSharedMemory()
 }
 
 // goOn has c's calls go by what a plan makes known.
@@ -137,12 +149,9 @@ func (s *Sequence) Force(c Comm, list string) {
 		return
 	}
 	s.forced = list
-	s.forceAnew(c)
-}
-
-func (s *Sequence) forceAnew(c Comm) {
-	if list := s.forced; s.last != nil {
+	if s.last != nil {
 		s.goOn(c, s.last, func(o *snapshot) *snapshot { return o.forcing(list) })
+		s.seeks = seeks(c, &snapshot{hint: list})
 	}
 }
 
@@ -150,6 +159,11 @@ func (s *Sequence) forceAnew(c Comm) {
 // some of the processes of whole.
 func (s *Sequence) GoOnFrom(c Comm, from *Plan, whole, some *group.Group) {
 	s.goOn(c, from, func(o *snapshot) *snapshot { return o.among(whole, some) })
+	select {
+	case <-from.done: // always: the call has had it
+		s.seeks = from.err == nil && seeks(c, &snapshot{orders: from.snapshot.orders})
+	default:
+	}
 }
 
 // Get returns when the plan is made; by call, if begins is this plan.
@@ -176,7 +190,7 @@ func (p *Plan) Get(ctx context.Context, call Call, begins *Plan) error {
 	case p.derive != nil:
 		p.once.Do(func() { p.set(p.derive(o), known, nil) })
 	case begins == p:
-		p.once.Do(func() { p.set(agree(ctx, call, p.comm, o, known)) })
+		p.once.Do(func() { p.set(agree(ctx, call, p, o, known)) })
 	}
 	select {
 	case <-p.done:

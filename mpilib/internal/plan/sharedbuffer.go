@@ -13,7 +13,8 @@ import (
 )
 
 // SharedBufferAfter is how many collective calls a communicator has made before its ranks, if they are all
-// on one node, look for a shared buffer: one that makes few needs none.
+// on one node, look for a shared buffer: one that makes few needs none. Where an algorithm over it is
+// forced they look at once.
 const SharedBufferAfter = 16
 
 // A SharedBuffer is the memory over which a communicator's ranks, all on one node, make the collective calls

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -131,6 +132,21 @@ func (o *snapshot) planner(c Comm) (*collectives.Planner, error) {
 		})
 	}
 	return p, nil
+}
+
+// forcesSharedMemory reports whether a collective is forced to an algorithm that needs it.
+func (o *snapshot) forcesSharedMemory() bool {
+	forced := map[operation.Operation]string{}
+	for _, list := range []string{o.orders.Forced, o.hint} {
+		names, _ := collectives.ParseForced(list) // an error is the planner's to report
+		maps.Copy(forced, names)
+	}
+	for collective, name := range forced {
+		if a, err := collectives.Find(collective, name); err == nil && a.Needs.Has(collectives.SharedMemory) {
+			return true
+		}
+	}
+	return false
 }
 
 // explained says in a line what was chosen.
