@@ -73,7 +73,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 			if errors.Is(err, overlay.ErrForbidden) {
 				d.b.registry.Refused(point.Process, err)
 			}
-		} else if point.Public.IsValid() {
+		} else if point.Public.IsValid() || point.Public6.IsValid() {
 			if elsewhere == nil {
 				elsewhere = d.otherSites(s)
 			}
@@ -101,24 +101,36 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	return resp, nil
 }
 
-// checkPublic refuses a public address that does not demonstrably belong to the site: the frontal's
+// checkPublic refuses public addresses that do not demonstrably belong to the site: the frontal's
 // session comes from another address and its settings do not declare this one, or another site's
 // session comes from it. Other sites' nodes would dial it.
 func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, elsewhere map[netip.Addr]control.Identity) error {
+	for _, public := range []netip.AddrPort{point.Public, point.Public6} {
+		if !public.IsValid() {
+			continue
+		}
+		if err := d.checkPublicAddress(s, point, public, elsewhere); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d directory) checkPublicAddress(s *control.Session, point overlay.AccessPoint, public netip.AddrPort, elsewhere map[netip.Addr]control.Identity) error {
 	what := fmt.Sprintf("public address of %v", point.Process)
-	if err := checkTarget(what, point.Public, d.b.cfg.AllowLoopback); err != nil {
+	if err := checkTarget(what, public, d.b.cfg.AllowLoopback); err != nil {
 		return err
 	}
-	ip := point.Public.Addr().Unmap()
+	ip := public.Addr().Unmap()
 	if ip == s.RemoteAddr().Addr().Unmap() {
 		return nil
 	}
 	if site, err := d.b.registry.Site(point.Node.Site); err == nil && !site.Profile.Declares(ip) {
 		return fmt.Errorf("%w: %s %v: the session of %v comes from %v, and %s does not declare another address there (profile.networks)",
-			overlay.ErrForbidden, what, point.Public, s.Peer(), s.RemoteAddr().Addr(), point.Node.Site)
+			overlay.ErrForbidden, what, public, s.Peer(), s.RemoteAddr().Addr(), point.Node.Site)
 	}
 	if other, ok := elsewhere[ip]; ok {
-		return fmt.Errorf("%w: %s %v: that is where %v comes from", overlay.ErrForbidden, what, point.Public, other)
+		return fmt.Errorf("%w: %s %v: that is where %v comes from", overlay.ErrForbidden, what, public, other)
 	}
 	return nil
 }

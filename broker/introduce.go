@@ -243,8 +243,11 @@ func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoi
 		return malformed(fmt.Errorf("connect address: %w", err))
 	}
 	registered := asker.Public
-	if in.entry.Point.Node.Site == asker.Node.Site {
+	switch {
+	case in.entry.Point.Node.Site == asker.Node.Site:
 		registered = asker.Local
+	case addr.Addr().Unmap().Is6() && asker.Public6.IsValid():
+		registered = asker.Public6
 	}
 	if !registered.IsValid() {
 		return fmt.Errorf("%w: the connect address %v of %v: %s registered no address of it for other sites; one counts only in the networks that the site declares (profile.networks in its frontal.yaml)",

@@ -127,13 +127,15 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 		return p, err
 	}
 	if f.profile().GatewayOnly {
-		p.Public = f.gateway.PublicAddr
+		p.Public, p.Public6 = f.gateway.PublicAddr, netip.AddrPort{}
 	}
-	if p.Public.IsValid() && !f.declared().Declares(p.Public.Addr()) {
-		err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, p.Public)
-		f.log.Warn("public address refused", "node", id.Node().String(), "error", err)
-		f.auditRefusal(id.String(), "public-address", err)
-		p.Public = netip.AddrPort{}
+	for _, public := range []*netip.AddrPort{&p.Public, &p.Public6} {
+		if public.IsValid() && !f.declared().Declares(public.Addr()) {
+			err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, *public)
+			f.log.Warn("public address refused", "node", id.Node().String(), "error", err)
+			f.auditRefusal(id.String(), "public-address", err)
+			*public = netip.AddrPort{}
+		}
 	}
 	if err := f.registry.Register(p, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", f.who, err)
@@ -214,8 +216,12 @@ func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 	if a.Err != nil {
 		return &controlpb.Answer{Fault: control.Fault(a.Err)}
 	}
-	if f.profile().GatewayOnly && a.Point.Public != "" && a.Plan != nil {
-		f.gateway.Allow(a.Point.Public)
+	if f.profile().GatewayOnly && a.Plan != nil {
+		for _, public := range []string{a.Point.Public, a.Point.Public6} {
+			if public != "" {
+				f.gateway.Allow(public)
+			}
+		}
 	}
 	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(a.Plan)}
 }

@@ -177,6 +177,7 @@ type AccessPoint struct {
 	Node       NodeID
 	Local      netip.AddrPort // for processes of the same site; invalid when the site's port range was full
 	Public     netip.AddrPort // for other sites; invalid when none can connect
+	Public6    netip.AddrPort // the same over IPv6, where Public is of IPv4 or invalid
 	Principal  Principal      // on whose behalf the process works
 
 	// Grant is what the process presented to prove that it works for a user of the grid (package

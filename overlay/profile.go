@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -40,12 +41,16 @@ type SiteProfile struct {
 
 	// IPv6 says that nodes, or with GatewayOnly the gateway, have in addition to the IPv4 that all
 	// other fields describe addresses that other sites' IPv6 hosts can reach: not translated, and
-	// with stateful filtering.
+	// filtered as IPv6Rules says.
 	IPv6 bool `json:"ipv6,omitempty" yaml:"ipv6,omitempty"`
 
+	// IPv6Rules is what the site's firewall does to IPv6, where the site also has IPv4. Read it by
+	// OverIPv6.
+	IPv6Rules IPv6Rules `json:"ipv6_rules,omitzero" yaml:"ipv6_rules,omitempty"`
+
 	// IPv6Only says that the site has no IPv4 route out, so that other sites are reached over IPv6,
-	// or through a proxy that has both. The admin's declaration of inbound connections is about
-	// IPv6 then; none of it is measured. Read it by OverIPv6.
+	// or through a proxy that has both. Inbound, Ports, Filter, Refusal, Egress and UDP are about
+	// IPv6 then. Read it by OverIPv6.
 	IPv6Only bool `json:"ipv6_only,omitempty" yaml:"ipv6_only,omitempty"`
 
 	// GatewayOnly says that compute nodes have no route out at all: the frontal
@@ -80,18 +85,25 @@ func (p SiteProfile) DatagramNAT() NAT {
 	return p.NAT
 }
 
-// OverIPv6 returns the profile of the site over IPv6. There is no translation, and the filter is
-// not measured: it counts as a stateful one that lets no connections in, unless the profile is
-// about IPv6 only.
+// OverIPv6 returns the profile of the site over IPv6. There is no translation. Where nothing is
+// known of the filter, it counts as a stateful one that lets no connection and no datagram in.
 func (p SiteProfile) OverIPv6() SiteProfile {
 	six := SiteProfile{
-		Site: p.Site, Filter: FilterStateful, Egress: p.Egress, IPv6: p.IPv6, IPv6Only: p.IPv6Only,
-		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
+		Site: p.Site, Filter: FilterStateful, Egress: p.Egress, IPv6: p.IPv6, IPv6Only: p.IPv6Only, IPv6Rules: p.IPv6Rules,
+		UDPRate: p.UDPRate, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Networks: p.Networks, Forbidden: p.Forbidden,
 	}
-	if p.IPv6Only {
-		six.Inbound, six.Ports, six.Filter, six.Refusal = p.Inbound, p.Ports, p.Filter, p.Refusal
+	switch r := p.IPv6Rules; {
+	case p.IPv6Only:
+		six.Inbound, six.Ports, six.Filter, six.Refusal, six.UDP = p.Inbound, p.Ports, p.Filter, p.Refusal, p.UDP
+	case r.Known:
+		six.Inbound, six.Filter, six.Refusal, six.Egress, six.UDP = r.Inbound, r.Filter, r.Refusal, r.Egress, r.UDP
 	}
 	return six
+}
+
+// DeclaresIPv6 reports whether some of the site's networks are of IPv6.
+func (p SiteProfile) DeclaresIPv6() bool {
+	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Addr().Is6() })
 }
 
 // Forbids reports whether the site's admin forbids t.
@@ -134,6 +146,12 @@ func (p SiteProfile) Check() error {
 	if p.NATUDP != (NAT{}) && !p.NAT.Translates() {
 		return fmt.Errorf("nat_udp mapping is %v but nat mapping is %v: a NAT for UDP alone is not known here", p.NATUDP.Mapping, p.NAT.Mapping)
 	}
+	if p.IPv6Rules.Inbound == InboundPorts {
+		return fmt.Errorf("ipv6_rules inbound is %v: a range of ports is known for IPv4 only; say %v or %v", p.IPv6Rules.Inbound, InboundNone, InboundOpen)
+	}
+	if !p.IPv6Rules.Known && p.IPv6Rules != (IPv6Rules{}) {
+		return errors.New("ipv6_rules are given, and not said to be known")
+	}
 	return p.NATUDP.check("nat_udp")
 }
 
@@ -142,6 +160,17 @@ func (n NAT) check(field string) error {
 		return fmt.Errorf("%s mapping is %v but filtering is %v: give both or neither", field, n.Mapping, n.Filtering)
 	}
 	return nil
+}
+
+// IPv6Rules is what a site's firewall does to IPv6, in the terms of the fields of SiteProfile that
+// have the same names. Inbound is not InboundPorts.
+type IPv6Rules struct {
+	Known   bool    `json:"known" yaml:"known"` // measured or declared; the other fields are zero otherwise
+	Inbound Inbound `json:"inbound" yaml:"inbound"`
+	Filter  Filter  `json:"filter" yaml:"filter"`
+	Refusal Refusal `json:"refusal" yaml:"refusal"`
+	Egress  Egress  `json:"egress" yaml:"egress"`
+	UDP     bool    `json:"udp" yaml:"udp"`
 }
 
 // Ports is a closed range of TCP ports.

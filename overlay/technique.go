@@ -190,8 +190,8 @@ type Step struct {
 	// 0: any.
 	Port uint16 `json:"port,omitempty"`
 
-	// IPv6 says that the two ends of a technique that needs both use their IPv6 addresses, whatever
-	// others they have.
+	// IPv6 says that the technique is carried out over IPv6, whatever other addresses the two ends
+	// have.
 	IPv6 bool `json:"ipv6,omitempty"`
 }
 

@@ -25,7 +25,7 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 			plan.Rejected = append(plan.Rejected, overlay.Rejection{Technique: t, Reason: v.reason})
 			continue
 		}
-		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t), IPv6: v.ipv6})
+		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t, v.ipv6), IPv6: v.ipv6})
 		p.dials = p.dials || t.Kind() == overlay.AskerDials
 		p.reached = p.reached || p.dials || t.Kind() == overlay.TargetDials
 	}
@@ -64,15 +64,10 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.judgeOnlyIPv6(t)
 	}
 	v := p.judgeOne(t)
-	if v.take || t.Kind() != overlay.BothDial || p.lacksIPv6() != "" {
+	if v.take || t == overlay.Relay {
 		return v
 	}
-	six := p.overIPv6().judgeOne(t)
-	if !six.take {
-		return v
-	}
-	six.ipv6, six.reason = true, fmt.Sprintf("over IPv6: %s (not over IPv4: %s)", six.reason, v.reason)
-	return six
+	return p.judgeOverIPv6(t, v)
 }
 
 // judgeOne is judge for the IP version that the profiles describe.
@@ -101,7 +96,10 @@ var judges = map[overlay.Technique]func(pair) verdict{
 
 // port returns the port from which the asker must dial, for a target that lets only port 443 out; 0
 // if any port will do.
-func (p pair) port(t overlay.Technique) uint16 {
+func (p pair) port(t overlay.Technique, ipv6 bool) uint16 {
+	if ipv6 {
+		p = p.overIPv6()
+	}
 	if t == overlay.SimultaneousOpen && p.target.Egress == overlay.Egress443 {
 		return relayPort
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file judges what two sites can do over IPv6, where addresses are not translated and little
-// is known of filters (overlay.SiteProfile.OverIPv6).
+// This file judges what two sites can do over IPv6, where addresses are not translated and a
+// firewall's rules may be others than over IPv4 (overlay.SiteProfile.OverIPv6).
 
 // onlyIPv6 reports whether one of the sites has only IPv6, so that a connection is over IPv6 or
 // impossible.
@@ -19,11 +19,14 @@ func (p pair) overIPv6() pair {
 	return p
 }
 
+// rulesKnown reports whether the profile says what the site's firewall does to IPv6.
+func rulesKnown(s overlay.SiteProfile) bool { return s.IPv6Only || s.IPv6Rules.Known }
+
 // lacksIPv6 returns why nodes or gateways of the two sites cannot connect over IPv6, or "".
 func (p pair) lacksIPv6() string {
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		switch {
-		case s.IPv6 && (s.IPv6Only || s.Egress == overlay.EgressAny):
+		case s.IPv6 && (rulesKnown(s) || s.Egress == overlay.EgressAny):
 		case s.IPv6:
 			return fmt.Sprintf("%s, and what it lets out over IPv6 is not known", egressLimit(s))
 		case s.IPv6Only:
@@ -35,32 +38,79 @@ func (p pair) lacksIPv6() string {
 	return ""
 }
 
-// judgeOnlyIPv6 is judge where one of the sites has only IPv6, except for the relay. The profile of
-// a site with both versions describes its IPv4 firewall, so its inbound rules over IPv6 are not
-// known.
+// listens returns the site whose listener a technique dials, if it does that.
+func (p pair) listens(t overlay.Technique) overlay.SiteProfile {
+	if t.Kind() == overlay.TargetDials {
+		return p.asker
+	}
+	return p.target
+}
+
+// unknownOverIPv6 returns why it is not known whether two sites that have IPv6 can use the
+// technique over it, or "".
+func (p pair) unknownOverIPv6(t overlay.Technique) string {
+	l := p.listens(t)
+	switch {
+	case t.Kind() == overlay.BothDial || l.IPv6Only:
+		return ""
+	case t.Kind() == overlay.BothSend:
+		for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+			if !rulesKnown(s) {
+				return fmt.Sprintf("it is not known whether datagrams leave %s over IPv6", s.Site)
+			}
+		}
+	case !l.IPv6Rules.Known:
+		return fmt.Sprintf("it is not known what %s lets in over IPv6", l.Site)
+	case l.GatewayOnly:
+		return fmt.Sprintf("the gateway of %s listens on one address, of IPv4", l.Site)
+	case l.IPv6Rules.Inbound == overlay.InboundOpen && !l.DeclaresIPv6():
+		return fmt.Sprintf("%s lets every connection in over IPv6, but its profile.networks declares no network of IPv6 where its nodes are reached", l.Site)
+	}
+	return ""
+}
+
+// judgeOverIPv6 is judge over IPv6, for sites that have IPv4 as well and cannot use the technique
+// over it because of four. It is four's verdict where IPv6 does no better.
+func (p pair) judgeOverIPv6(t overlay.Technique, four verdict) verdict {
+	if p.lacksIPv6() != "" {
+		return four
+	}
+	six := p.overIPv6().judgeOne(t)
+	if !six.take {
+		return four
+	}
+	if why := p.unknownOverIPv6(t); why != "" {
+		if p.listens(t).IPv6Rules.Known && t.Kind() != overlay.BothSend { // something can be done about it
+			four.reason += "; " + why
+		}
+		return four
+	}
+	six.ipv6, six.reason = true, fmt.Sprintf("over IPv6: %s (not over IPv4: %s)", six.reason, four.reason)
+	return six
+}
+
+// judgeOnlyIPv6 is judge where one of the sites has only IPv6, except for the relay.
 func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
 	six, other := p.asker, p.target
 	if !six.IPv6Only {
 		six, other = other, six
 	}
-	listener := p.target
-	if t == overlay.Reversed {
-		listener = p.asker
-	}
-	lacks := p.lacksIPv6()
-	switch {
-	case !other.IPv6 && !other.IPv6Only:
+	if !other.IPv6 && !other.IPv6Only {
 		return reject("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
-	case t == overlay.HolePunching:
-		return reject("%s has nothing but IPv6, over which holes are not punched", six.Site)
-	case t.Kind().Negotiated() && lacks != "":
+	}
+	lacks := ""
+	if t.Kind().Negotiated() || !p.listens(t).IPv6Only {
+		lacks = p.lacksIPv6()
+	}
+	if lacks == "" {
+		lacks = p.unknownOverIPv6(t)
+	}
+	if lacks != "" {
 		return reject("%s has nothing but IPv6, and %s", six.Site, lacks)
-	case !t.Kind().Negotiated() && !listener.IPv6Only:
-		return reject("%s has nothing but IPv6, over which it is not known what %s lets in", six.Site, listener.Site)
 	}
 	v := p.overIPv6().judgeOne(t)
 	if v.take {
-		v.ipv6, v.reason = t.Kind().Negotiated(), "over IPv6: "+v.reason
+		v.ipv6, v.reason = t.Kind().Negotiated() || !p.listens(t).IPv6Only, "over IPv6: "+v.reason
 	}
 	return v
 }

@@ -50,6 +50,7 @@ type process struct {
 	node       unique.Handle[string]
 	local      netip.AddrPort
 	public     netip.AddrPort
+	public6    netip.AddrPort
 	principal  unique.Handle[overlay.Principal]
 	until      int64 // Unix time in seconds; 0: unlimited
 	site       *siteState
@@ -157,7 +158,7 @@ func (m *Registry) register(site *siteState, point overlay.AccessPoint) error {
 	}
 	*p = process{
 		generation: point.Generation, node: unique.Make(point.Node.Name),
-		local: point.Local, public: point.Public,
+		local: point.Local, public: point.Public, public6: point.Public6,
 		principal: unique.Make(point.Principal), until: untilOf(point), site: site, holder: site.now.Holder,
 	}
 	site.processes++
@@ -264,7 +265,7 @@ func (m *Registry) entry(name overlay.ProcessName) Entry {
 	}
 	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
 		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
-		Node: overlay.NodeID{Site: p.site.now.Profile.Site, Name: p.node.Value()}, Local: p.local, Public: p.public,
+		Node: overlay.NodeID{Site: p.site.now.Profile.Site, Name: p.node.Value()}, Local: p.local, Public: p.public, Public6: p.public6,
 		Principal: p.principal.Value(), Until: p.ends(),
 	}}
 }

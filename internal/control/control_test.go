@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -510,6 +511,7 @@ func TestConversionsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	point.Public6 = netip.MustParseAddrPort("[2001:db8::2]:444")
 	if back, err := control.PointFromPB(control.PointToPB(point)); err != nil || back != point {
 		t.Errorf("%+v became %+v, %v", point, back, err)
 	}
@@ -519,6 +521,7 @@ func TestConversionsAreChecked(t *testing.T) {
 		"site":       func(m *controlpb.AccessPoint) { m.Site = "A site" },
 		"local":      func(m *controlpb.AccessPoint) { m.Local = "a1" },
 		"public":     func(m *controlpb.AccessPoint) { m.Public = "host:1" },
+		"public6":    func(m *controlpb.AccessPoint) { m.Public6 = "192.0.2.1:443" },
 	} {
 		m := good()
 		spoil(m)
@@ -531,11 +534,12 @@ func TestConversionsAreChecked(t *testing.T) {
 		NAT:     overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true},
 		NATUDP:  overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true},
 		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true, IPv6Only: true,
+		IPv6Rules: overlay.IPv6Rules{Known: true, Inbound: overlay.InboundOpen, Filter: overlay.FilterStateless, Refusal: overlay.RefuseReset, Egress: overlay.EgressNone, UDP: true},
 		Forbidden: []overlay.Technique{overlay.Direct}}
 	if back, err := control.ProfileFromPB("sitea", control.ProfileToPB(profile)); err != nil || fmt.Sprint(back) != fmt.Sprint(profile) {
 		t.Errorf("%+v became %+v, %v", profile, back, err)
 	}
-	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 6}, {Mtu: 1 << 16}} {
+	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 6}, {Mtu: 1 << 16}, {Ipv6Rules: &controlpb.Rules{Inbound: 1}}, {Ipv6Rules: &controlpb.Rules{Filter: 4}}} {
 		if _, err := control.ProfileFromPB("sitea", bad); err == nil {
 			t.Errorf("%v: accepted", bad)
 		}

@@ -65,6 +65,9 @@ func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	if a.Public.IsValid() {
 		m.Public = a.Public.String()
 	}
+	if a.Public6.IsValid() {
+		m.Public6 = a.Public6.String()
+	}
 	return m
 }
 
@@ -103,6 +106,14 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	if m.GetPublic() != "" {
 		if a.Public, err = netip.ParseAddrPort(m.GetPublic()); err != nil {
 			return a, fmt.Errorf("public address of %v: %w", a.Process, err)
+		}
+	}
+	if m.GetPublic6() != "" {
+		if a.Public6, err = netip.ParseAddrPort(m.GetPublic6()); err != nil {
+			return a, fmt.Errorf("public IPv6 address of %v: %w", a.Process, err)
+		}
+		if !a.Public6.Addr().Is6() || a.Public6.Addr().Is4In6() {
+			return a, fmt.Errorf("public IPv6 address of %v: %v is none", a.Process, a.Public6)
 		}
 	}
 	return a, a.Check()
@@ -242,6 +253,9 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
 		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
 	}
+	if r := p.IPv6Rules; r.Known {
+		m.Ipv6Rules = &controlpb.Rules{Inbound: uint32(r.Inbound), Filter: uint32(r.Filter), Refusal: uint32(r.Refusal), Egress: uint32(r.Egress), Udp: r.UDP}
+	}
 	for _, n := range p.Networks {
 		m.Networks = append(m.Networks, n.String())
 	}
@@ -277,6 +291,15 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 	p.NATUDP.Mapping = overlay.NATBehaviour(enum("NAT mapping", m.GetNatUdpMapping(), uint8(overlay.AddressAndPortDependent)))
 	p.NATUDP.Filtering = overlay.NATBehaviour(enum("NAT filtering", m.GetNatUdpFiltering(), uint8(overlay.AddressAndPortDependent)))
 	p.Egress = overlay.Egress(enum("egress rule", m.GetEgress(), uint8(overlay.EgressHTTPProxyTLS)))
+	if r := m.GetIpv6Rules(); r != nil {
+		p.IPv6Rules = overlay.IPv6Rules{
+			Known: true, UDP: r.GetUdp(),
+			Inbound: overlay.Inbound(enum("inbound rule of IPv6", r.GetInbound(), uint8(overlay.InboundOpen))),
+			Filter:  overlay.Filter(enum("filter of IPv6", r.GetFilter(), uint8(overlay.FilterStrict))),
+			Refusal: overlay.Refusal(enum("refusal of IPv6", r.GetRefusal(), uint8(overlay.RefuseReset))),
+			Egress:  overlay.Egress(enum("egress rule of IPv6", r.GetEgress(), uint8(overlay.EgressHTTPProxyTLS))),
+		}
+	}
 	if m.GetFirstPort() > 65535 || m.GetLastPort() > 65535 {
 		return p, fmt.Errorf("profile of %s: ports %d-%d", site, m.GetFirstPort(), m.GetLastPort())
 	}

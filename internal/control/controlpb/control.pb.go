@@ -187,7 +187,7 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59, 0}
+	return file_control_proto_rawDescGZIP(), []int{60, 0}
 }
 
 type Process struct {
@@ -250,6 +250,7 @@ type AccessPoint struct {
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`         // address:port for processes of the same site; empty: none can connect
 	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"`       // address:port for other sites; empty: none can connect
+	Public6       string                 `protobuf:"bytes,10,opt,name=public6,proto3" json:"public6,omitempty"`    // the same over IPv6, where public is of IPv4 or empty
 	Principal     *Principal             `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"` // on whose behalf the process works; absent: unknown
 	Grant         []byte                 `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`         // Register: what proves that it works for a user of the grid, at most 4000 bytes
 	Proof         []byte                 `protobuf:"bytes,9,opt,name=proof,proto3" json:"proof,omitempty"`         // Register: key[32] signature[64], by which the job's key says where the process is
@@ -325,6 +326,13 @@ func (x *AccessPoint) GetLocal() string {
 func (x *AccessPoint) GetPublic() string {
 	if x != nil {
 		return x.Public
+	}
+	return ""
+}
+
+func (x *AccessPoint) GetPublic6() string {
+	if x != nil {
+		return x.Public6
 	}
 	return ""
 }
@@ -2280,7 +2288,8 @@ type BearingsResponse struct {
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`  // Unix time of the broker in nanoseconds
 	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`     // address:port of two or more vantage points that answer an observe frame
 	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`   // address:port of two or more STUN servers; they answer observe frames over TCP, too
-	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`   // other addresses of those in tcp, over IPv6: to see whether that works at all
+	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`   // other addresses of those in tcp, over IPv6, the broker's first if it has one: to see what works over IPv6
+	Stun6         []string               `protobuf:"bytes,6,rep,name=stun6,proto3" json:"stun6,omitempty"` // STUN servers over IPv6, of the hosts in tcp6; an older version asks those in stun only
 	Clock         string                 `protobuf:"bytes,5,opt,name=clock,proto3" json:"clock,omitempty"` // name of the broker, the first in tcp, which other sites may know by another address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2340,6 +2349,13 @@ func (x *BearingsResponse) GetStun() []string {
 func (x *BearingsResponse) GetTcp6() []string {
 	if x != nil {
 		return x.Tcp6
+	}
+	return nil
+}
+
+func (x *BearingsResponse) GetStun6() []string {
+	if x != nil {
+		return x.Stun6
 	}
 	return nil
 }
@@ -2655,7 +2671,8 @@ type Profile struct {
 	NatUdpMapping   uint32                 `protobuf:"varint,20,opt,name=nat_udp_mapping,json=natUdpMapping,proto3" json:"nat_udp_mapping,omitempty"` // what the NAT does to UDP; 0: what it does to TCP
 	NatUdpFiltering uint32                 `protobuf:"varint,21,opt,name=nat_udp_filtering,json=natUdpFiltering,proto3" json:"nat_udp_filtering,omitempty"`
 	NatUdpKeepsPort bool                   `protobuf:"varint,22,opt,name=nat_udp_keeps_port,json=natUdpKeepsPort,proto3" json:"nat_udp_keeps_port,omitempty"`
-	Ipv6Only        bool                   `protobuf:"varint,23,opt,name=ipv6_only,json=ipv6Only,proto3" json:"ipv6_only,omitempty"` // IPv4 leads nowhere from the site
+	Ipv6Only        bool                   `protobuf:"varint,23,opt,name=ipv6_only,json=ipv6Only,proto3" json:"ipv6_only,omitempty"`   // IPv4 leads nowhere from the site
+	Ipv6Rules       *Rules                 `protobuf:"bytes,24,opt,name=ipv6_rules,json=ipv6Rules,proto3" json:"ipv6_rules,omitempty"` // what the firewall does to IPv6, of a site with IPv4; absent: not known
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2851,6 +2868,90 @@ func (x *Profile) GetIpv6Only() bool {
 	return false
 }
 
+func (x *Profile) GetIpv6Rules() *Rules {
+	if x != nil {
+		return x.Ipv6Rules
+	}
+	return nil
+}
+
+// Rules is what a firewall does to one version of IP, as the fields of Profile.
+type Rules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inbound       uint32                 `protobuf:"varint,1,opt,name=inbound,proto3" json:"inbound,omitempty"`
+	Filter        uint32                 `protobuf:"varint,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	Refusal       uint32                 `protobuf:"varint,3,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Egress        uint32                 `protobuf:"varint,4,opt,name=egress,proto3" json:"egress,omitempty"`
+	Udp           bool                   `protobuf:"varint,5,opt,name=udp,proto3" json:"udp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rules) Reset() {
+	*x = Rules{}
+	mi := &file_control_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rules) ProtoMessage() {}
+
+func (x *Rules) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rules.ProtoReflect.Descriptor instead.
+func (*Rules) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Rules) GetInbound() uint32 {
+	if x != nil {
+		return x.Inbound
+	}
+	return 0
+}
+
+func (x *Rules) GetFilter() uint32 {
+	if x != nil {
+		return x.Filter
+	}
+	return 0
+}
+
+func (x *Rules) GetRefusal() uint32 {
+	if x != nil {
+		return x.Refusal
+	}
+	return 0
+}
+
+func (x *Rules) GetEgress() uint32 {
+	if x != nil {
+		return x.Egress
+	}
+	return 0
+}
+
+func (x *Rules) GetUdp() bool {
+	if x != nil {
+		return x.Udp
+	}
+	return false
+}
+
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`   // by which the broker decides
@@ -2863,7 +2964,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2976,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2989,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -2930,7 +3031,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3043,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3056,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MeasureRequest) GetFirstPort() uint32 {
@@ -2993,7 +3094,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3106,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3119,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -3067,7 +3168,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3180,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3193,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Finding) GetField() string {
@@ -3128,7 +3229,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3241,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3254,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -3204,7 +3305,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3216,7 +3317,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3229,7 +3330,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -3328,7 +3429,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3441,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3454,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RateLimit) GetRule() string {
@@ -3379,7 +3480,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3492,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3505,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OfferResponse) GetOthers() uint32 {
@@ -3424,7 +3525,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3537,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3550,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -3479,7 +3580,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3592,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3605,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -3554,7 +3655,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3667,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3680,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -3616,7 +3717,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3729,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3742,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -3690,7 +3791,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3803,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3816,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -3749,7 +3850,7 @@ type AccountRequest struct {
 
 func (x *AccountRequest) Reset() {
 	*x = AccountRequest{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +3862,7 @@ func (x *AccountRequest) String() string {
 func (*AccountRequest) ProtoMessage() {}
 
 func (x *AccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +3875,7 @@ func (x *AccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRequest.ProtoReflect.Descriptor instead.
 func (*AccountRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AccountRequest) GetProcess() *Process {
@@ -3799,7 +3900,7 @@ type AccountResponse struct {
 
 func (x *AccountResponse) Reset() {
 	*x = AccountResponse{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3912,7 @@ func (x *AccountResponse) String() string {
 func (*AccountResponse) ProtoMessage() {}
 
 func (x *AccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3925,7 @@ func (x *AccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResponse.ProtoReflect.Descriptor instead.
 func (*AccountResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 // What one link has moved, by the word of one of its processes.
@@ -3844,7 +3945,7 @@ type LinkAccount struct {
 
 func (x *LinkAccount) Reset() {
 	*x = LinkAccount{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +3957,7 @@ func (x *LinkAccount) String() string {
 func (*LinkAccount) ProtoMessage() {}
 
 func (x *LinkAccount) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +3970,7 @@ func (x *LinkAccount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkAccount.ProtoReflect.Descriptor instead.
 func (*LinkAccount) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LinkAccount) GetLink() []byte {
@@ -3936,7 +4037,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4049,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4062,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 type StatusResponse struct {
@@ -3973,7 +4074,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4086,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4099,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56}
+	return file_control_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -4021,7 +4122,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4134,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4147,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57}
+	return file_control_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -4097,7 +4198,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4210,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4223,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{58}
+	return file_control_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -4167,7 +4268,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4280,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4293,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59}
+	return file_control_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Host) GetSite() string {
@@ -4240,7 +4341,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4353,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4366,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60}
+	return file_control_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -4283,7 +4384,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4396,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4409,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{61}
+	return file_control_proto_rawDescGZIP(), []int{62}
 }
 
 type HostsTaken struct {
@@ -4319,7 +4420,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4432,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4445,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{62}
+	return file_control_proto_rawDescGZIP(), []int{63}
 }
 
 // RevocationList is an X.509 revocation list in DER, signed by the root of the
@@ -4358,7 +4459,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4471,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4484,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{63}
+	return file_control_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RevocationList) GetDer() []byte {
@@ -4402,7 +4503,7 @@ type RevocationTaken struct {
 
 func (x *RevocationTaken) Reset() {
 	*x = RevocationTaken{}
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4515,7 @@ func (x *RevocationTaken) String() string {
 func (*RevocationTaken) ProtoMessage() {}
 
 func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4528,7 @@ func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
 func (*RevocationTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{64}
+	return file_control_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RevocationTaken) GetNumber() uint64 {
@@ -4448,7 +4549,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4561,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4574,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{65}
+	return file_control_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RevokeResponse) GetNumber() uint64 {
@@ -4506,7 +4607,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4619,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4632,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{66}
+	return file_control_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RenewRequest) GetChain() [][]byte {
@@ -4550,7 +4651,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4663,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4676,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{67}
+	return file_control_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RenewResponse) GetChain() [][]byte {
@@ -4595,7 +4696,7 @@ type CutRequest struct {
 
 func (x *CutRequest) Reset() {
 	*x = CutRequest{}
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4708,7 @@ func (x *CutRequest) String() string {
 func (*CutRequest) ProtoMessage() {}
 
 func (x *CutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4721,7 @@ func (x *CutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
 func (*CutRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{68}
+	return file_control_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CutRequest) GetProcesses() []*Process {
@@ -4646,7 +4747,7 @@ type CutResponse struct {
 
 func (x *CutResponse) Reset() {
 	*x = CutResponse{}
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4658,7 +4759,7 @@ func (x *CutResponse) String() string {
 func (*CutResponse) ProtoMessage() {}
 
 func (x *CutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4671,7 +4772,7 @@ func (x *CutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
 func (*CutResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{69}
+	return file_control_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CutResponse) GetLinks() uint32 {
@@ -4692,7 +4793,7 @@ type CarriedRequest struct {
 
 func (x *CarriedRequest) Reset() {
 	*x = CarriedRequest{}
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +4805,7 @@ func (x *CarriedRequest) String() string {
 func (*CarriedRequest) ProtoMessage() {}
 
 func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4818,7 @@ func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedRequest.ProtoReflect.Descriptor instead.
 func (*CarriedRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{70}
+	return file_control_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CarriedRequest) GetLife() uint64 {
@@ -4756,7 +4857,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +4869,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4882,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{71}
+	return file_control_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Carried) GetFrom() string {
@@ -4844,7 +4945,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4957,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4970,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{72}
+	return file_control_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Ends) GetJob() string {
@@ -4902,7 +5003,7 @@ type CarriedResponse struct {
 
 func (x *CarriedResponse) Reset() {
 	*x = CarriedResponse{}
-	mi := &file_control_proto_msgTypes[73]
+	mi := &file_control_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5015,7 @@ func (x *CarriedResponse) String() string {
 func (*CarriedResponse) ProtoMessage() {}
 
 func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[73]
+	mi := &file_control_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5028,7 @@ func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedResponse.ProtoReflect.Descriptor instead.
 func (*CarriedResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{73}
+	return file_control_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CarriedResponse) GetSites() []*SitePair {
@@ -4947,7 +5048,7 @@ type SitePair struct {
 
 func (x *SitePair) Reset() {
 	*x = SitePair{}
-	mi := &file_control_proto_msgTypes[74]
+	mi := &file_control_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +5060,7 @@ func (x *SitePair) String() string {
 func (*SitePair) ProtoMessage() {}
 
 func (x *SitePair) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[74]
+	mi := &file_control_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +5073,7 @@ func (x *SitePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SitePair.ProtoReflect.Descriptor instead.
 func (*SitePair) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{74}
+	return file_control_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SitePair) GetAsker() string {
@@ -4996,7 +5097,7 @@ const file_control_proto_rawDesc = "" +
 	"\rcontrol.proto\x12\x12isthmus.control.v1\"/\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
-	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xa3\x02\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xbd\x02\n" +
 	"\vAccessPoint\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
 	"\n" +
@@ -5005,7 +5106,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04site\x18\x03 \x01(\tR\x04site\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
 	"\x05local\x18\x05 \x01(\tR\x05local\x12\x16\n" +
-	"\x06public\x18\x06 \x01(\tR\x06public\x12;\n" +
+	"\x06public\x18\x06 \x01(\tR\x06public\x12\x18\n" +
+	"\apublic6\x18\n" +
+	" \x01(\tR\apublic6\x12;\n" +
 	"\tprincipal\x18\a \x01(\v2\x1d.isthmus.control.v1.PrincipalR\tprincipal\x12\x14\n" +
 	"\x05grant\x18\b \x01(\fR\x05grant\x12\x14\n" +
 	"\x05proof\x18\t \x01(\fR\x05proof\"9\n" +
@@ -5164,12 +5267,13 @@ const file_control_proto_rawDesc = "" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x04\"\x11\n" +
-	"\x0fBearingsRequest\"v\n" +
+	"\x0fBearingsRequest\"\x8c\x01\n" +
 	"\x10BearingsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
 	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
 	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\x12\x14\n" +
+	"\x05stun6\x18\x06 \x03(\tR\x05stun6\x12\x14\n" +
 	"\x05clock\x18\x05 \x01(\tR\x05clock\"\xa9\x01\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
@@ -5202,7 +5306,7 @@ const file_control_proto_rawDesc = "" +
 	"targetSite\x12\x19\n" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\"\x10\n" +
-	"\x0eReportResponse\"\xb9\x05\n" +
+	"\x0eReportResponse\"\xf3\x05\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
 	"\n" +
@@ -5231,7 +5335,15 @@ const file_control_proto_rawDesc = "" +
 	"\x0fnat_udp_mapping\x18\x14 \x01(\rR\rnatUdpMapping\x12*\n" +
 	"\x11nat_udp_filtering\x18\x15 \x01(\rR\x0fnatUdpFiltering\x12+\n" +
 	"\x12nat_udp_keeps_port\x18\x16 \x01(\bR\x0fnatUdpKeepsPort\x12\x1b\n" +
-	"\tipv6_only\x18\x17 \x01(\bR\bipv6Only\"\xaf\x01\n" +
+	"\tipv6_only\x18\x17 \x01(\bR\bipv6Only\x128\n" +
+	"\n" +
+	"ipv6_rules\x18\x18 \x01(\v2\x19.isthmus.control.v1.RulesR\tipv6Rules\"}\n" +
+	"\x05Rules\x12\x18\n" +
+	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\rR\x06filter\x12\x18\n" +
+	"\arefusal\x18\x03 \x01(\rR\arefusal\x12\x16\n" +
+	"\x06egress\x18\x04 \x01(\rR\x06egress\x12\x10\n" +
+	"\x03udp\x18\x05 \x01(\bR\x03udp\"\xaf\x01\n" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
@@ -5443,7 +5555,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -5487,42 +5599,43 @@ var file_control_proto_goTypes = []any{
 	(*ReportRequest)(nil),         // 39: isthmus.control.v1.ReportRequest
 	(*ReportResponse)(nil),        // 40: isthmus.control.v1.ReportResponse
 	(*Profile)(nil),               // 41: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),           // 42: isthmus.control.v1.JoinRequest
-	(*MeasureRequest)(nil),        // 43: isthmus.control.v1.MeasureRequest
-	(*Measurement)(nil),           // 44: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 45: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 46: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 47: isthmus.control.v1.OfferRequest
-	(*RateLimit)(nil),             // 48: isthmus.control.v1.RateLimit
-	(*OfferResponse)(nil),         // 49: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 50: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 51: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 52: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 53: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 54: isthmus.control.v1.CarryResponse
-	(*AccountRequest)(nil),        // 55: isthmus.control.v1.AccountRequest
-	(*AccountResponse)(nil),       // 56: isthmus.control.v1.AccountResponse
-	(*LinkAccount)(nil),           // 57: isthmus.control.v1.LinkAccount
-	(*StatusRequest)(nil),         // 58: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 59: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 60: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 61: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 62: isthmus.control.v1.Host
-	(*HostList)(nil),              // 63: isthmus.control.v1.HostList
-	(*HostsRequest)(nil),          // 64: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 65: isthmus.control.v1.HostsTaken
-	(*RevocationList)(nil),        // 66: isthmus.control.v1.RevocationList
-	(*RevocationTaken)(nil),       // 67: isthmus.control.v1.RevocationTaken
-	(*RevokeResponse)(nil),        // 68: isthmus.control.v1.RevokeResponse
-	(*RenewRequest)(nil),          // 69: isthmus.control.v1.RenewRequest
-	(*RenewResponse)(nil),         // 70: isthmus.control.v1.RenewResponse
-	(*CutRequest)(nil),            // 71: isthmus.control.v1.CutRequest
-	(*CutResponse)(nil),           // 72: isthmus.control.v1.CutResponse
-	(*CarriedRequest)(nil),        // 73: isthmus.control.v1.CarriedRequest
-	(*Carried)(nil),               // 74: isthmus.control.v1.Carried
-	(*Ends)(nil),                  // 75: isthmus.control.v1.Ends
-	(*CarriedResponse)(nil),       // 76: isthmus.control.v1.CarriedResponse
-	(*SitePair)(nil),              // 77: isthmus.control.v1.SitePair
+	(*Rules)(nil),                 // 42: isthmus.control.v1.Rules
+	(*JoinRequest)(nil),           // 43: isthmus.control.v1.JoinRequest
+	(*MeasureRequest)(nil),        // 44: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 45: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 46: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 47: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 48: isthmus.control.v1.OfferRequest
+	(*RateLimit)(nil),             // 49: isthmus.control.v1.RateLimit
+	(*OfferResponse)(nil),         // 50: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 51: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 52: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 53: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 54: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 55: isthmus.control.v1.CarryResponse
+	(*AccountRequest)(nil),        // 56: isthmus.control.v1.AccountRequest
+	(*AccountResponse)(nil),       // 57: isthmus.control.v1.AccountResponse
+	(*LinkAccount)(nil),           // 58: isthmus.control.v1.LinkAccount
+	(*StatusRequest)(nil),         // 59: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 60: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 61: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 62: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 63: isthmus.control.v1.Host
+	(*HostList)(nil),              // 64: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 65: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 66: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 67: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 68: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 69: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 70: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 71: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 72: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 73: isthmus.control.v1.CutResponse
+	(*CarriedRequest)(nil),        // 74: isthmus.control.v1.CarriedRequest
+	(*Carried)(nil),               // 75: isthmus.control.v1.Carried
+	(*Ends)(nil),                  // 76: isthmus.control.v1.Ends
+	(*CarriedResponse)(nil),       // 77: isthmus.control.v1.CarriedResponse
+	(*SitePair)(nil),              // 78: isthmus.control.v1.SitePair
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -5558,99 +5671,100 @@ var file_control_proto_depIdxs = []int32{
 	5,  // 30: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
 	5,  // 31: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
 	33, // 32: isthmus.control.v1.Reserved.relay:type_name -> isthmus.control.v1.Assignment
-	48, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
+	49, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
 	0,  // 34: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
 	33, // 35: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
 	6,  // 36: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
 	1,  // 37: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
 	3,  // 38: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
 	6,  // 39: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	41, // 40: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	44, // 41: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	45, // 42: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	48, // 43: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
-	48, // 44: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
-	61, // 45: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	41, // 46: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	52, // 47: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 48: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 49: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	48, // 50: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
-	3,  // 51: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
-	57, // 52: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
-	5,  // 53: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
-	2,  // 54: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	61, // 55: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	62, // 56: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	3,  // 57: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	74, // 58: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
-	75, // 59: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
-	77, // 60: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
-	7,  // 61: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 62: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 63: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 64: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 65: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	29, // 66: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.IntroduceRequest
-	35, // 67: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	37, // 68: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 69: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 70: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 71: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	39, // 72: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	64, // 73: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	42, // 74: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	63, // 75: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	47, // 76: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	73, // 77: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
-	37, // 78: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	50, // 79: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	53, // 80: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	55, // 81: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 82: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	30, // 83: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Introduction
-	43, // 84: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	58, // 85: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	60, // 86: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	66, // 87: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	66, // 88: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	69, // 89: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	71, // 90: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 91: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 92: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 93: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 94: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	34, // 95: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	31, // 96: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
-	36, // 97: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	38, // 98: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 99: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 100: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 101: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	40, // 102: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	63, // 103: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	46, // 104: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	65, // 105: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	49, // 106: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	76, // 107: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
-	38, // 108: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	51, // 109: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	54, // 110: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	56, // 111: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	34, // 112: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	32, // 113: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
-	44, // 114: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	59, // 115: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 116: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	68, // 117: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	67, // 118: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	70, // 119: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	72, // 120: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	91, // [91:121] is the sub-list for method output_type
-	61, // [61:91] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	42, // 40: isthmus.control.v1.Profile.ipv6_rules:type_name -> isthmus.control.v1.Rules
+	41, // 41: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	45, // 42: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	46, // 43: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	49, // 44: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
+	49, // 45: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
+	62, // 46: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	41, // 47: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	53, // 48: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 49: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 50: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	49, // 51: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
+	3,  // 52: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
+	58, // 53: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
+	5,  // 54: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 55: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	62, // 56: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	63, // 57: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	3,  // 58: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	75, // 59: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
+	76, // 60: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
+	78, // 61: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
+	7,  // 62: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 63: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 64: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 65: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 66: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	29, // 67: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.IntroduceRequest
+	35, // 68: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	37, // 69: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 70: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 71: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 72: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	39, // 73: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	65, // 74: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	43, // 75: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	64, // 76: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	48, // 77: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	74, // 78: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
+	37, // 79: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	51, // 80: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	54, // 81: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	56, // 82: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	30, // 83: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	30, // 84: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Introduction
+	44, // 85: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	59, // 86: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	61, // 87: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	67, // 88: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	67, // 89: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	70, // 90: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	72, // 91: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 92: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 93: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 94: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 95: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	34, // 96: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	31, // 97: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
+	36, // 98: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	38, // 99: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 100: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 101: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 102: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	40, // 103: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	64, // 104: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	47, // 105: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	66, // 106: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	50, // 107: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	77, // 108: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
+	38, // 109: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	52, // 110: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	55, // 111: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	57, // 112: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	34, // 113: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	32, // 114: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
+	45, // 115: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	60, // 116: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 117: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	69, // 118: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	68, // 119: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	71, // 120: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	73, // 121: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	92, // [92:122] is the sub-list for method output_type
+	62, // [62:92] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -5664,7 +5778,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   75,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   9,
 		},
