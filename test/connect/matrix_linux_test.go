@@ -153,10 +153,13 @@ func TestRandomNetworks(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	for _, seed := range []string{"2", "3", "5"} { // the first has a site that lets few connections through
-		stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, "-lab"), "random", "--seed", seed, "--count", "1"))
-		if status != 0 || strings.Count(stdout, "messages in") != 1 {
-			t.Errorf("seed %s: status %d:\n%s%s", seed, status, stdout, stderr)
-		}
+		t.Run("seed "+seed, func(t *testing.T) {
+			t.Parallel()
+			stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, "-lab"), "random", "--seed", seed, "--count", "1"))
+			if status != 0 || strings.Count(stdout, "messages in") != 1 {
+				t.Errorf("status %d:\n%s%s", status, stdout, stderr)
+			}
+		})
 	}
 }
 

@@ -99,6 +99,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 	}
 	for part := range slices.Chunk(presets, 6) { // few processes at a time
 		t.Run(part[0], func(t *testing.T) {
+			t.Parallel()
 			var sites strings.Builder
 			for _, p := range part {
 				fmt.Fprintf(&sites, "  - {name: %s, preset: %s, nodes: 1}\n  - {name: %s, preset: no-route/%s, nodes: 1}\n", siteOf(p), p, siteOf("no-route/"+p), p)
@@ -188,6 +189,7 @@ func (w *world) changed(daemon string, values map[string]any) string {
 // TestDoctorOnABrokenGrid breaks one thing at a time: the doctor names the
 // layer and the class of each, on the node and on the gateway.
 func TestDoctorOnABrokenGrid(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
 	with := func(daemon string, values map[string]any, want doctor.Class, evidence string) {
 		t.Helper()
@@ -244,6 +246,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 
 // TestDoctorForAPair asks the broker about two sites, from a node and from a host outside the grid.
 func TestDoctorForAPair(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
 	files, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
 	if err != nil {
@@ -325,6 +328,7 @@ func (w *world) interceptor(host string) string {
 // TestDoctorFindsABlackHole: behind a gateway whose uplink carries 1400 bytes and whose ICMP errors
 // are lost, small packets pass and large ones are dropped.
 func TestDoctorFindsABlackHole(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed, grid.Config{})
 	w.DoctorFinds("helper closed/n1", "inbound-dropped")
 	err := w.Lab.Host("closed/gw").Do(func() error { return errors.Join(lab.SetMTU("wan0", 1400), dropFragNeeded()) })

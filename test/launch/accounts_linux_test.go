@@ -53,6 +53,7 @@ echo over`
 // that nobody has. None reads another's files, environment, job key, memory or shared
 // memory, nor the keys of the node.
 func TestAccountsOfJobs(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	if !labtest.IsRoot(t) {
 		t.Skip("there is one account only")
 	}

@@ -21,6 +21,7 @@ import (
 // grid with the token that the site's scheduler made for it, for that user's processes
 // and jobs alone, and leaves nothing behind.
 func TestAllocationByToken(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	if !labtest.IsRoot(t) {
 		t.Skip("there is no other user here")

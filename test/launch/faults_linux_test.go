@@ -353,6 +353,7 @@ func impatient() grid.Config {
 // started anew: a frontal or the broker does not matter to the job, a helper not once the
 // job was committed; what fails leaves nothing.
 func TestFaultsAtEachStep(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, impatient())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 6*time.Minute, errors.New("not done after 6 minutes"))
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 // The broker lists what stands at three sites, sees helpers and frontals come
 // and go, and is told anew by all when it has forgotten everything.
 func TestHostsComeAndGo(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteHidden, grid.Config{
 		Settings: map[string]map[string]any{"broker": {"lease": "1s"}},
 	})
@@ -61,6 +62,7 @@ func TestHostsComeAndGo(t *testing.T) {
 // Whoever asks a helper, wherever, is told of all hosts, how far they are, and
 // who is away; a host that offers nothing is listed, too.
 func TestHostsFromEverywhere(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteHidden, grid.Config{Profile: labtest.NoTraversalProfile, Settings: map[string]map[string]any{
 		"broker":           {"lease": "1s"},
 		"helper closed/n1": {"offer": map[string]any{"jobs": 3, "processes": 7, "memory": "1GiB", "cpu": 1.5}},

@@ -99,6 +99,7 @@ func smallDisk(t *testing.T) string {
 // A job over three sites, of which two take no connections: placed, brought there,
 // started, and its output, exit status and files come back.
 func TestRunOverSites(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	cfg, disk := threeSites(), smallDisk(t)
 	cfg.Settings["helper open/n2"] = map[string]any{"gate": map[string]any{"store": disk}}
@@ -273,6 +274,7 @@ func TestRunOverSites(t *testing.T) {
 // The end of a job comes from outside: by a signal, by isthmus kill, and by the death of
 // a helper; but not by that of the submitter's own.
 func TestJobsThatAreEnded(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, threeSites())
 	w.AwaitHosts(5)
 	sleepers := func() *exec.Cmd {

@@ -77,6 +77,7 @@ func rounds() error {
 // running: the next one takes it over, no rank dies, all messages and all output come
 // once.
 func TestHelperRestartsUnderAJob(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	cfg := threeSites()
 	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false}
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, cfg)
@@ -213,6 +214,7 @@ func (w *world) parentOf(pid string) string {
 // Who ends a job agent ends its job: the submitter hears why, and neither processes are
 // left, wherever they moved, nor files. The same without a helper, by and by.
 func TestJobAgentKilled(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
 	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false, "orphan": "2s"}
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)

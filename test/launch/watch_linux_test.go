@@ -90,6 +90,7 @@ func (w *world) pings(from, to string) {
 // stands still for 3 s is taken for well; and for neither a broker nor a frontal is
 // needed.
 func TestNodesOfAJobWatchEachOther(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 4}))
 	key := labtest.NewKey(t, "mourn")
 	self := enterableSelf(t)

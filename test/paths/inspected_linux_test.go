@@ -34,6 +34,7 @@ func undeclared(sites ...string) map[string]map[string]any {
 }
 
 func TestOnlyTLSGetsOut(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	settings := undeclared("inspected", "tunnelled", "inner", "closed")
 	settings["frontal deceived"] = map[string]any{"profile": map[string]any{"egress": "any"}} // as its admin believes
 	w := newWorld(t, sitesInspected, grid.Config{

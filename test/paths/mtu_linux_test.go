@@ -36,6 +36,7 @@ func TestPathNarrowsUnderWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for _, bytes := range []int{1300, 600} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, grid.Config{})
 			j := w.LinkPair("closed/n1", "open/n1")
 			var lift []func() error
@@ -87,6 +88,7 @@ func TestPathIsNarrowFromTheStart(t *testing.T) {
 		{"closed/n1", "narrow/n1", siteNarrow + labtest.SiteClosed, nil},
 	} {
 		t.Run(c.from+" to "+c.to, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, c.sites, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
 				if site == "narrow" {
 					p.Filter, p.UDP, p.MTU = overlay.FilterStateful, true, 0

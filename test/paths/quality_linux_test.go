@@ -202,6 +202,7 @@ func TestPoorUDP(t *testing.T) {
 // A firewall that forgets idle connections after 20 s sees none idle for so long: a link that was
 // not used for 45 s continues on the same carriers.
 func TestIdleFor20Seconds(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newMeasured(t, "idle-20s", 1)
 	j := w.LinkPair("a/n1", "b/n1")
 	before := settledCarriers(t, j)
@@ -215,6 +216,7 @@ func TestIdleFor20Seconds(t *testing.T) {
 // Although a site may open only five connections per second, an all-to-all of eight ranks is
 // connected.
 func TestFewSYNs(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const size = 8
 	w := newMeasured(t, "syn-rate-5", size/2)
 	key := labtest.NewKey(t, "few")
