@@ -177,11 +177,46 @@ func (w *world) find(id overlay.NodeID) *host {
 	return w.hosts[slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == id })]
 }
 
+// period is the time between two messages of a host, of the default settings.
+const period = 500 * time.Millisecond
+
+// bounds are how long after its last heartbeat a host is declared failed among up to so many hosts,
+// by the default settings. News takes 1, 2, 3 ... periods of half a second to reach 2, 4, 8 ...
+// hosts. Its age is two such times with the pattern Single and three with Double, and 5 s more.
+var bounds = []struct {
+	hosts          int
+	single, double time.Duration
+}{
+	{2, 6000 * time.Millisecond, 6500 * time.Millisecond},
+	{4, 7000 * time.Millisecond, 8000 * time.Millisecond},
+	{8, 8000 * time.Millisecond, 9500 * time.Millisecond},
+	{16, 9000 * time.Millisecond, 11000 * time.Millisecond},
+	{32, 10000 * time.Millisecond, 12500 * time.Millisecond},
+	{64, 11000 * time.Millisecond, 14000 * time.Millisecond},
+	{256, 13000 * time.Millisecond, 17000 * time.Millisecond},
+}
+
+// bound returns the entry of bounds for the world's pattern and n hosts.
+func (w *world) bound(n int) time.Duration {
+	w.t.Helper()
+	for _, b := range bounds {
+		switch {
+		case n > b.hosts:
+		case w.cfg.Pattern == Single:
+			return b.single
+		default:
+			return b.double
+		}
+	}
+	w.t.Fatalf("no bound is known for %d hosts", n)
+	return 0
+}
+
 // survivors checks that all living hosts were told once that the dead failed, within the bound and
 // a period after the death, and of no other failure. It returns how long that took.
 func (w *world) survivors(died map[overlay.NodeID]time.Duration) (waits []time.Duration) {
 	w.t.Helper()
-	bound := w.cfg.Bound(len(w.hosts))
+	bound := w.bound(len(w.hosts))
 	for _, h := range w.hosts {
 		if h.dead {
 			continue
@@ -195,7 +230,7 @@ func (w *world) survivors(died map[overlay.NodeID]time.Duration) (waits []time.D
 			}
 			failed[v.ID] = true
 			// By the host's own clock, as Bound is.
-			if wait := time.Duration(float64(v.at-death) * h.rate); wait > bound+w.cfg.Period {
+			if wait := time.Duration(float64(v.at-death) * h.rate); wait > bound+period {
 				w.t.Errorf("%v was told %v after the death of %v; the bound is %v and a period", h.id, wait, v.ID, bound)
 			}
 			waits = append(waits, v.at-death)
