@@ -54,7 +54,7 @@ const (
 // algorithms, and with its hierarchical ones, and MPICH.
 func PeerNames() []string { return []string{nameTuned, nameHAN, nameMPICH} }
 
-// The orders of ranks: those of a site follow one another, or are dealt out.
+// The orders of ranks: blocked by site, or round-robin over the sites.
 const (
 	blocked    = "blocked"
 	roundRobin = "round-robin"

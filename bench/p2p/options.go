@@ -41,7 +41,7 @@ func ParsePeers(text string) ([]string, error) {
 	var peers []string
 	for name := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(PeerNames(), name) || slices.Contains(peers, name) {
-			return nil, fmt.Errorf("%q: want some of %s, each once and with commas between them, or none", text, strings.Join(PeerNames(), ", "))
+			return nil, fmt.Errorf("%q: want some of %s, each once, separated by commas, or none", text, strings.Join(PeerNames(), ", "))
 		}
 		peers = append(peers, name)
 	}

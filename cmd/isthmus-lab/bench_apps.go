@@ -42,13 +42,13 @@ func benchTSQRCommand() *cli.Command {
 	s := new(apps.TSQR)
 	return &cli.Command{
 		Name:  "tsqr",
-		Usage: "factor tall matrices on one to four closed sites: by a tree that crosses once for each site, and column by column (about five minutes)",
+		Usage: "factor tall matrices on one to four closed sites: by a tree with one inter-site message per site, and column by column (about five minutes)",
 		Flags: append(bedFlags(&s.Bed, "stateful"),
 			&cli.IntSliceFlag{Name: "sites", Usage: "`NUMBERS` of sites", Value: cli.NewIntSlice(1, 2, 4)},
 			&cli.IntFlag{Name: "ranks", Usage: "`NUMBER` of ranks in each site", Value: 1, Destination: &s.RanksPerSite},
 			&cli.IntFlag{Name: "cols", Usage: "`NUMBER` of columns", Value: 64, Destination: &s.Cols},
-			&cli.IntFlag{Name: "least", Usage: "`NUMBER` of rows to begin with", Value: 256, Destination: &s.Least},
-			&cli.IntFlag{Name: "most", Usage: "`NUMBER` of rows up to which they are doubled", Value: 65536, Destination: &s.Most},
+			&cli.IntFlag{Name: "least", Usage: "`NUMBER` of rows of the smallest matrix", Value: 256, Destination: &s.Least},
+			&cli.IntFlag{Name: "most", Usage: "`NUMBER` of rows of the largest matrix; each has twice the rows of the one before", Value: 65536, Destination: &s.Most},
 			&cli.Float64Flag{Name: "mflops", Usage: "emulated `SPEED` of each rank's processor, in million operations a second", Value: 80, Destination: &s.Mflops},
 			&cli.IntFlag{Name: "repeat", Usage: "factor each matrix `N` times", Value: 1, Destination: &s.Repeat},
 		),
@@ -64,17 +64,17 @@ func benchRay2meshCommand() *cli.Command {
 	s := new(apps.Ray2mesh)
 	return &cli.Command{
 		Name:  "ray2mesh",
-		Usage: "trace rays on three sites, dealt by one master, and by a boss in each site (about five minutes)",
+		Usage: "trace rays on three sites, distributed by one master, and by a boss in each site (about five minutes)",
 		// With 51 processes there are a thousand links; if each is a race of techniques, starting
 		// takes longer than the measurement.
 		Flags: append(bedFlags(&s.Bed, "port-range"),
 			&cli.IntFlag{Name: "sites", Usage: "`NUMBER` of sites", Value: 3, Destination: &s.Sites},
 			&cli.IntSliceFlag{Name: "processes", Usage: "`NUMBERS` of processes", Value: cli.NewIntSlice(12, 18, 24, 30, 36, 48)},
 			&cli.IntFlag{Name: "rays", Usage: "`NUMBER` of rays", Value: 2000, Destination: &s.Rays},
-			&cli.IntFlag{Name: "chunk", Usage: "`RAYS` that a worker is dealt at once", Value: 2, Destination: &s.Chunk},
-			&cli.IntFlag{Name: "credit", Usage: "`CHUNKS` that a worker has at most: with 2, one is on its way while it traces the other", Value: 1, Destination: &s.Credit},
+			&cli.IntFlag{Name: "chunk", Usage: "`RAYS` in one chunk of work", Value: 2, Destination: &s.Chunk},
+			&cli.IntFlag{Name: "credit", Usage: "maximum number of `CHUNKS` per worker: with 2, one is in transit while the worker traces the other", Value: 1, Destination: &s.Credit},
 			&cli.Float64Flag{Name: "speed", Usage: "emulated speed of each processor, in `RAYS` a second", Value: 20, Destination: &s.Speed},
-			&cli.Float64Flag{Name: "handling", Usage: "`RAYS` that a processor could trace in the time that it takes to deal a chunk", Value: 0.02, Destination: &s.Handling},
+			&cli.Float64Flag{Name: "handling", Usage: "`RAYS` that a processor could trace in the time it takes to hand out a chunk", Value: 0.02, Destination: &s.Handling},
 			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1, Destination: &s.Repeat},
 		),
 		Action: bedAction("bench ray2mesh", &s.Bed, func(c *cli.Context) error {

@@ -14,7 +14,7 @@ func benchBrokerCommand() *cli.Command {
 	var o broker.Options
 	return &cli.Command{
 		Name:  "broker",
-		Usage: "measure questions answered on one core, and memory per registered process",
+		Usage: "measure requests answered on one core, and memory per registered process",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.IntFlag{Name: "repeat", Usage: "measure each rate `N` times", Value: 5, Destination: &o.Repeat},

@@ -20,9 +20,9 @@ import (
 func benchCollCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "coll",
-		Usage: "measure collective calls between sites beside their lower bounds, Open MPI and MPICH (an hour or more; less with flags)",
+		Usage: "measure collective calls between sites against their lower bounds, Open MPI and MPICH (an hour or more; less with flags)",
 		Description: "Without --sites, --rtt, --rate and --near it measures the standard scenarios: 2 and 4 sites, 8 and 20 ms, 136 Mbit/s and 1 Gbit/s;\n" +
-			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists have commas between their parts.",
+			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists are separated by commas.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
 			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION, such as 4x4/20ms/1gbit/blocked/bcast/"},
@@ -31,18 +31,18 @@ func benchCollCommand() *cli.Command {
 			&cli.IntFlag{Name: "nodes", Usage: "on `N` hosts of each site", Value: 1},
 			&cli.StringFlag{Name: "rtt", Usage: "`TIMES` of a round trip between any two sites, such as 8ms,20ms, or 0s for no delay"},
 			&cli.StringFlag{Name: "rate", Usage: "`RATES` of each site's link, such as 136mbit,1gbit"},
-			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: those of a site follow one another, or are dealt out", Value: strings.Join(coll.Orders(), ",")},
+			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: blocked by site, or round-robin over the sites", Value: strings.Join(coll.Orders(), ",")},
 			&cli.BoolFlag{Name: "near", Usage: "also within one host, and one site of two"},
 			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: collectiveNames(coll.Standard())},
-			&cli.StringFlag{Name: "sizes", Usage: "`SIZES` of what a rank has (for one other, in an alltoall)", Value: "8B,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB"},
-			&cli.IntFlag{Name: "root", Usage: "`RANK` of the root, where there is one"},
-			&cli.BoolFlag{Name: "algorithms", Usage: "also with each of our algorithms"},
-			&cli.StringFlag{Name: "flits", Usage: "also with each of our algorithms that cuts messages into pieces, with `NUMBERS` of pieces"},
-			&cli.BoolFlag{Name: "counts", Usage: "instead of times, tell how much of ours crosses between sites"},
-			&cli.BoolFlag{Name: "explain", Usage: "measure nothing, but print what is expected of each algorithm, and the steps of the one that would be chosen"},
+			&cli.StringFlag{Name: "sizes", Usage: "`SIZES` of a rank's data (per destination, in an alltoall)", Value: "8B,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB"},
+			&cli.IntFlag{Name: "root", Usage: "`RANK` of the root, for rooted collectives"},
+			&cli.BoolFlag{Name: "algorithms", Usage: "also measure each of our algorithms"},
+			&cli.StringFlag{Name: "flits", Usage: "also measure each of our algorithms that segments messages, with `NUMBERS` of segments"},
+			&cli.BoolFlag{Name: "counts", Usage: "instead of times, print how much of our traffic crosses between sites"},
+			&cli.BoolFlag{Name: "explain", Usage: "measure nothing; print the predicted cost of each algorithm, and the steps of the one that would be chosen"},
 			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(coll.PeerNames(), ",")},
 			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all implementations make a call up to five times", Value: 3},
-			&cli.DurationFlag{Name: "longest", Usage: "leave out what must take longer than `TIME` for its bytes", Value: time.Second},
+			&cli.DurationFlag{Name: "longest", Usage: "skip measurements whose bytes alone must take longer than `TIME`", Value: time.Second},
 			&cli.BoolFlag{Name: "part", Hidden: true},
 		},
 		Action: func(c *cli.Context) error {

@@ -15,7 +15,7 @@ func benchCrowdCommand() *cli.Command {
 	o := crowd.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "crowd",
-		Usage: "have all ranks of one site dial those of another at once; time it, and count what the broker is asked",
+		Usage: "have all ranks of one site dial those of another at once; measure the time and count the requests to the broker",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.StringFlag{Name: "from", Usage: "`KIND` of the site that dials", Value: "stateful", Destination: &o.From},

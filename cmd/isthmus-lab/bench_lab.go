@@ -11,7 +11,7 @@ import (
 func benchLabCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "lab",
-		Usage: "measure how exactly the lab's WAN emulator keeps delay, jitter, loss and rate, and what it carries (about two minutes)",
+		Usage: "measure how precisely the lab's WAN emulator keeps delay, jitter, loss and rate, and its capacity (about two minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
 		},

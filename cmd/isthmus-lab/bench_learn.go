@@ -14,11 +14,11 @@ import (
 func benchLearnCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "learn",
-		Usage:     "print by how much bench coll --algorithms --json found predictions wrong: a file for ISTHMUS_COLL_LEARNED",
+		Usage:     "print the prediction errors found by bench coll --algorithms --json: a file for ISTHMUS_COLL_LEARNED",
 		ArgsUsage: "FILE...",
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return cmdline.Usage("bench learn: name a file that bench coll --algorithms --json filled")
+				return cmdline.Usage("bench learn: name an output file of bench coll --algorithms --json")
 			}
 			rows, err := plot.ReadFiles(c.Args().Slice())
 			if err == nil {

@@ -18,7 +18,7 @@ func benchLinkCommand() *cli.Command {
 	o := link.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "link",
-		Usage: "measure latency, message rate and bandwidth of links beside raw TCP in C and in Go (about five minutes)",
+		Usage: "measure latency, message rate and bandwidth of links against raw TCP in C and in Go (about five minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/IMPLEMENTATION, such as unlimited/half_round_trip/1/", Destination: &only},
@@ -30,7 +30,7 @@ func benchLinkCommand() *cli.Command {
 				return link.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
 			if o.Repeat < 1 {
-				return cmdline.Usage(fmt.Sprintf("bench link: --repeat %d: want 1 or more, 5 for figures to rely on", o.Repeat))
+				return cmdline.Usage(fmt.Sprintf("bench link: --repeat %d: want 1 or more, 5 for reliable figures", o.Repeat))
 			}
 			if only != "" {
 				var err error

@@ -15,13 +15,13 @@ func benchOverlapCommand() *cli.Command {
 	var o overlap.Options
 	return &cli.Command{
 		Name:  "overlap",
-		Usage: "measure what a computation costs more while a large message is sent to another site",
+		Usage: "measure how much a computation slows down while a large message is sent to another site",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.IntFlag{Name: "size", Usage: "`BYTES` of the message", Value: 16 << 20, Destination: &o.Size},
 			&cli.DurationFlag{Name: "rtt", Usage: "round-trip time between the sites", Value: 10 * time.Millisecond, Destination: &o.RTT},
 			&cli.IntFlag{Name: "repeat", Usage: "compute, send, and do both at once `N` times in turn", Value: 15, Destination: &o.Repeat},
-			&cli.BoolFlag{Name: "part", Usage: "be a rank of the measurement", Destination: &part, Hidden: true},
+			&cli.BoolFlag{Name: "part", Usage: "run one rank of the measurement", Destination: &part, Hidden: true},
 		},
 		Action: func(c *cli.Context) error {
 			if err := o.Check(); err != nil {

@@ -19,7 +19,7 @@ func benchP2PCommand() *cli.Command {
 	o := p2p.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "p2p",
-		Usage: "measure latency, bandwidth and rate of messages beside Open MPI and MPICH (about four minutes)",
+		Usage: "measure latency, bandwidth and rate of messages against Open MPI and MPICH (about four minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/IMPLEMENTATION, such as two-nodes/half_round_trip/1/", Destination: &only},
@@ -32,7 +32,7 @@ func benchP2PCommand() *cli.Command {
 				return p2p.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
 			if o.Repeat < 1 {
-				return cmdline.Usage(fmt.Sprintf("bench p2p: --repeat %d: want 1 or more, 5 for figures to rely on", o.Repeat))
+				return cmdline.Usage(fmt.Sprintf("bench p2p: --repeat %d: want 1 or more, 5 for reliable figures", o.Repeat))
 			}
 			if only != "" {
 				if o.Only, err = regexp.Compile(only); err != nil {

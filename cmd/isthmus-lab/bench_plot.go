@@ -11,14 +11,14 @@ import (
 func benchPlotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plot",
-		Usage:     "draw what other benchmarks printed with --json: a PNG file per figure, with a line for each implementation and algorithm",
+		Usage:     "plot the --json output of other benchmarks: a PNG file per figure, with a line for each implementation and algorithm",
 		ArgsUsage: "FILE...",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "o", Usage: "`FOLDER` for the pictures, made if it is not there", Value: "."},
+			&cli.StringFlag{Name: "o", Usage: "`FOLDER` for the pictures, created if missing", Value: "."},
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return cmdline.Usage("bench plot: name a file that a benchmark's --json filled")
+				return cmdline.Usage("bench plot: name an output file of a benchmark's --json")
 			}
 			return plot.Run(c.Args().Slice(), c.String("o"), c.App.Writer)
 		},

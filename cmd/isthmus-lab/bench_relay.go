@@ -15,7 +15,7 @@ func benchRelayCommand() *cli.Command {
 	var o relay.Options
 	return &cli.Command{
 		Name:  "relay",
-		Usage: "measure throughput and latency through a proxy beside direct TCP",
+		Usage: "measure throughput and latency through a proxy against direct TCP",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.IntFlag{Name: "repeat", Usage: "measure each comparison `N` times", Value: 7, Destination: &o.Repeat},

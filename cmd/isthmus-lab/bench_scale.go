@@ -16,12 +16,12 @@ func benchScaleCommand() *cli.Command {
 	var part, rate string
 	return &cli.Command{
 		Name:  "scale",
-		Usage: "fill a proxy with links that share its rate and a frontal with helpers and processes; fairness, memory, descriptors",
+		Usage: "load a proxy with links that share its rate, and a frontal with helpers and processes; measure fairness, memory, descriptors",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
 			&cli.IntFlag{Name: "links", Usage: "`N` links through the proxy; 0 leaves it out", Value: 2000, Destination: &o.Links},
-			&cli.StringFlag{Name: "rate", Usage: "`RATE` of the proxy that they share", Value: "400Mbit/s", Destination: &rate},
-			&cli.DurationFlag{Name: "for", Usage: "count what they move for so long", Value: 10 * time.Second, Destination: &o.For},
+			&cli.StringFlag{Name: "rate", Usage: "`RATE` of the proxy, which the links share", Value: "400Mbit/s", Destination: &rate},
+			&cli.DurationFlag{Name: "for", Usage: "how long to count the bytes they move", Value: 10 * time.Second, Destination: &o.For},
 			&cli.IntFlag{Name: "helpers", Usage: "`N` helpers of the frontal; 0 leaves it out", Value: 1000, Destination: &o.Helpers},
 			&cli.IntFlag{Name: "processes", Usage: "`N` processes of all helpers together", Value: 10000, Destination: &o.Processes},
 			&cli.StringFlag{Name: "part", Hidden: true, Destination: &part},

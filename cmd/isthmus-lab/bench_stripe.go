@@ -16,13 +16,13 @@ import (
 func benchStripeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "stripe",
-		Usage: "measure what a link over several carriers gains on a long, lossy path and by two proxies (about twenty minutes)",
+		Usage: "measure what a link gains from several carriers on a long, lossy path and through two proxies (about twenty minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
 			&cli.IntFlag{Name: "repeat", Value: 5, Usage: "measure each figure `N` times, in turn"},
-			&cli.DurationFlag{Name: "rtt", Value: 50 * time.Millisecond, Usage: "round-trip time; 200ms where not said with --only lossy"},
-			&cli.Float64Flag{Name: "loss", Value: 0.0001, Usage: "`PART` of the packets that the path loses; 0.01 where not said with --only lossy"},
-			&cli.StringFlag{Name: "only", Usage: "measure only over a `path`, only by \"proxies\", or, beside TCP, a long \"lossy\" path: direct, by a relay, with eight carriers and after a move"},
+			&cli.DurationFlag{Name: "rtt", Value: 50 * time.Millisecond, Usage: "round-trip time (default 200ms with --only lossy)"},
+			&cli.Float64Flag{Name: "loss", Value: 0.0001, Usage: "`FRACTION` of the packets that the path loses (default 0.01 with --only lossy)"},
+			&cli.StringFlag{Name: "only", Usage: "measure only a `path`, only \"proxies\", or, against TCP, a long \"lossy\" path: direct, relayed, with eight carriers and after a move"},
 			&cli.IntFlag{Name: "rate", Usage: "with --only path or lossy: `MBIT` a second that the path carries (1000; lossy: 100 and 1000)"},
 			&cli.StringFlag{Name: "control", Usage: "with --only lossy: only this congestion `CONTROL`, cubic or bbr"},
 		},

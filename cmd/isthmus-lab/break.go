@@ -19,17 +19,17 @@ import (
 func breakCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "break",
-		Usage: "cut a busy link's carrier in every way, for every technique, and see what the stream makes of it",
+		Usage: "cut a busy link's carrier in every way, for every technique, and check that the stream survives",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "technique", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(faults.Techniques(), ", ")},
 			&cli.StringFlag{Name: "cut", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(faults.Cuts(), ", ")},
-			&cli.StringFlag{Name: "size", Value: "1GiB", Usage: "`SIZE` of the stream at least; it is cut at half of it"},
+			&cli.StringFlag{Name: "size", Value: "1GiB", Usage: "minimum `SIZE` of the stream; it is cut at half of it"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
-			&cli.DurationFlag{Name: "away", Value: 20 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
+			&cli.DurationFlag{Name: "away", Value: 20 * time.Second, Usage: "how long a killed daemon or a dropped path stays down"},
 			&cli.IntFlag{Name: "repeat", Value: 1, Usage: "do everything `N` times"},
-			&cli.DurationFlag{Name: "soak", Usage: "cut nothing; leave a link of the first technique nearly idle for `TIME` and count how often it changes its carrier"},
-			&cli.PathFlag{Name: "logs", Usage: "keep what the daemons wrote where a target was missed, in `FOLDER`"},
+			&cli.DurationFlag{Name: "soak", Usage: "cut nothing; leave a link of the first technique nearly idle for `TIME` and count its changes of carrier"},
+			&cli.PathFlag{Name: "logs", Usage: "save the daemons' logs of runs that missed a target to `FOLDER`"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
 		},
 		Action: func(c *cli.Context) error {
@@ -65,7 +65,7 @@ func breakCommand() *cli.Command {
 func breakEndCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "break-end",
-		Usage:  "be one end of a link that is to be broken",
+		Usage:  "run one end of a link that the test breaks",
 		Hidden: true,
 		Action: func(c *cli.Context) error { return faults.RunEnd(c.Context, os.Stdin, os.Stdout) },
 	}

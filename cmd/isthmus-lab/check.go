@@ -27,7 +27,7 @@ func checkCommand() *cli.Command {
 		Name:        "check",
 		Usage:       "find mistakes in files for up and run",
 		ArgsUsage:   "FILE...",
-		Description: "It prints the file, the line, the key, and what is wrong. The status is 0 when all is well, and 2 with errors.",
+		Description: "It prints the file, the line, the key and the mistake. The status is 0 without errors, and 2 with errors.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one object for each file, with its findings"}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {

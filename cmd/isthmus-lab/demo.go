@@ -14,10 +14,10 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "run one job over two closed sites, all on this machine",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print objects, one a line, in place of tables"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print objects, one per line, instead of tables"}},
 		Action: func(c *cli.Context) error {
 			if err := lab.Enter(); err != nil {
-				return fmt.Errorf("the demo needs namespaces of its own: %w", err)
+				return fmt.Errorf("the demo needs its own namespaces: %w", err)
 			}
 			program, err := self()
 			if err != nil {

@@ -22,8 +22,8 @@ func helpersCommand() *cli.Command {
 		Name:  "helpers",
 		Usage: "run the helpers of several nodes in one process",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "config", Usage: "settings `FILE` of one of them; once for each"},
-			&cli.IntFlag{Name: "ready-fd", Usage: "descriptor to write a line to when all are ready"},
+			&cli.StringSliceFlag{Name: "config", Usage: "settings `FILE` of one helper; repeat for each"},
+			&cli.IntFlag{Name: "ready-fd", Usage: "file descriptor that gets a line when all are ready"},
 		},
 		Action: func(c *cli.Context) error {
 			if len(c.StringSlice("config")) == 0 {

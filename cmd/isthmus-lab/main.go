@@ -17,7 +17,7 @@ func main() {
 	jobagent.Main()
 	os.Exit(cmdline.Run(&cli.App{
 		Name:  "isthmus-lab",
-		Usage: "sites with their firewalls on this machine, to rehearse, try and measure with",
+		Usage: "sites with their firewalls on this machine, for rehearsals, tests and measurements",
 		Description: "FILE is YAML:\n\n" + `  wan: {rtt: 10ms, loss: 0.1%, rate: 1Gbit}
   sites:
     - {name: alpha, preset: stateful, nodes: 2}
@@ -36,7 +36,7 @@ no-route/ in front, nodes have no route out but their gateway has. Public hosts 
 func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "bench",
-		Usage:       "measure, against what it is to be compared with",
+		Usage:       "measure performance against a baseline",
 		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
 	}
 }

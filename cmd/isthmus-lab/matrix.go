@@ -19,12 +19,12 @@ import (
 func matrixCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "matrix",
-		Usage: "connect every ordered pair of kinds of site, and compare with what the broker predicts and what was measured",
+		Usage: "connect every ordered pair of kinds of site, and compare the result with the broker's prediction and with the measurement",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both, unforeseen for kinds without a profile, which need --measured"},
-			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site, and others after commas"},
-			&cli.BoolFlag{Name: "ipv6", Usage: "use IPv6 alone, among those of the kinds of site that have it"},
-			&cli.BoolFlag{Name: "measured", Usage: "declare nothing of the firewalls: every site measures its own; links may then move to a better path"},
+			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site; several pairs are separated by commas"},
+			&cli.BoolFlag{Name: "ipv6", Usage: "use IPv6 only, among the kinds of site that have it"},
+			&cli.BoolFlag{Name: "measured", Usage: "do not declare the firewalls: every site measures its own; links may then move to a better path"},
 			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
@@ -48,7 +48,7 @@ func matrixCommand() *cli.Command {
 				all = append(all, p.From, p.To)
 			}
 			if i := slices.IndexFunc(all, undeclared); i >= 0 && !c.Bool("measured") {
-				return cmdline.Usage(fmt.Sprintf("matrix: preset %q declares nothing; add --measured", all[i]))
+				return cmdline.Usage(fmt.Sprintf("matrix: preset %q has no declared firewall; add --measured", all[i]))
 			}
 			if c.Bool("ipv6") {
 				if presets, err = havingIPv6(presets, pairs); err != nil {
@@ -76,7 +76,7 @@ func havingIPv6(presets []string, pairs []matrix.Pair) ([]string, error) {
 	for _, p := range pairs {
 		for _, name := range []string{p.From, p.To} {
 			if !matrix.HasIPv6(name) {
-				return nil, fmt.Errorf("preset %q has a NAT and no IPv6", name)
+				return nil, fmt.Errorf("preset %q has a NAT and therefore no IPv6", name)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func TestMatrixMistakes(t *testing.T) {
 		{[]string{"matrix", "--presets", ""}, `matrix: unknown preset ""`},
 		{[]string{"matrix", "--pairs", "open"}, `matrix: pair "open": want FROM:TO`},
 		{[]string{"matrix", "--pairs", "open:moat"}, `matrix: unknown preset "moat"`},
-		{[]string{"matrix", "--ipv6", "--pairs", "open:nat"}, `matrix: preset "nat" has a NAT and no IPv6`},
+		{[]string{"matrix", "--ipv6", "--pairs", "open:nat"}, `matrix: preset "nat" has a NAT and therefore no IPv6`},
 		{[]string{"matrix", "--ipv6", "--presets", "nat,nat-1to1"}, "matrix: none of these presets has IPv6: all have a NAT"},
 		{[]string{"matrix", "now"}, `matrix: "now" is not expected here`},
 		{[]string{"bench", "crowd", "--ranks", "3"}, "bench crowd: 3 ranks at a site of 4 nodes"},

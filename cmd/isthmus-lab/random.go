@@ -11,7 +11,7 @@ import (
 func randomCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "random",
-		Usage: "compose networks of all kinds of site, path and fault at random, and run a job across each that checks every byte",
+		Usage: "compose random networks of all kinds of site, path and fault, and run a job across each that checks every byte",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`NUMBER` of the first network; the same number is always the same network"},
 			&cli.Uint64Flag{Name: "count", Value: 10, Usage: "`HOW-MANY` networks"},

@@ -28,7 +28,7 @@ func suiteCommand() *cli.Command {
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus-lab "+suiteName+" ", 1)
 		all = append(all, d)
 	}
-	return &cli.Command{Name: suiteName, Usage: "be a daemon, or start ranks, as isthmus does: one file is enough for a laboratory", Hidden: true, Subcommands: all}
+	return &cli.Command{Name: suiteName, Usage: "run a daemon, or start ranks, as isthmus does: a lab needs only this one executable", Hidden: true, Subcommands: all}
 }
 
 // suite returns a function for the command line of a daemon.

@@ -21,7 +21,7 @@ import (
 func auditCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "audit",
-		Usage:       "check the daemons' audit logs, and answer questions from them",
+		Usage:       "verify and query the daemons' audit logs",
 		Subcommands: []*cli.Command{auditVerifyCommand(), auditQueryCommand()},
 	}
 }
@@ -30,10 +30,10 @@ func auditCommand() *cli.Command {
 func auditVerifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "verify",
-		Usage:     "say whether anything in audit logs was changed, removed or put in: status 0 when not, 1 when it was",
+		Usage:     "check whether records in audit logs were changed, removed or inserted: status 0 if not, 1 if so",
 		ArgsUsage: "FILE|FOLDER...",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "head", Usage: "what must be in the log, as the daemon's own log showed it: `SEQ:HASH`; without it the end of a log may be missing"},
+			&cli.StringFlag{Name: "head", Usage: "a record that the log must contain, `SEQ:HASH`, as the daemon's own log printed it; without it, a truncated log is not detected"},
 			&cli.BoolFlag{Name: "json", Usage: "print one object per line and log"},
 		},
 		Action: func(c *cli.Context) error {
@@ -52,7 +52,7 @@ func auditVerifyCommand() *cli.Command {
 				return fmt.Errorf("audit verify: %w", err)
 			}
 			if head.Seq != 0 && len(chains) != 1 {
-				return cmdline.Usage(fmt.Sprintf("audit verify: --head is of one log, and these are %d; name the files of that one", len(chains)))
+				return cmdline.Usage(fmt.Sprintf("audit verify: --head is for one log, but these are %d; name the files of one log", len(chains)))
 			}
 			bad := 0
 			for _, chain := range chains {
@@ -68,7 +68,7 @@ func auditVerifyCommand() *cli.Command {
 				}
 			}
 			if bad > 0 {
-				return cli.Exit(fmt.Sprintf("audit verify: %d of %d logs are not as they were written", bad, len(chains)), 1)
+				return cli.Exit(fmt.Sprintf("audit verify: %d of %d logs were modified", bad, len(chains)), 1)
 			}
 			return nil
 		},
@@ -91,7 +91,7 @@ func printReport(w io.Writer, r audit.Report, asJSON bool) error {
 		fmt.Fprintf(w, "  note: %s\n", text)
 	}
 	if r.Lost > 0 {
-		fmt.Fprintf(w, "  note: the daemon could not write %d records, and says so\n", r.Lost)
+		fmt.Fprintf(w, "  note: the daemon recorded that it could not write %d records\n", r.Lost)
 	}
 	return nil
 }
@@ -107,27 +107,27 @@ func auditQueryCommand() *cli.Command {
 
 A proxy counts the links through it, a frontal those that its gateway carried. Give the
 broker's log as well: it knows the sites and users of a proxy's links. A link that is in
-several logs is counted once. Bytes of connections that two nodes make directly pass no
-daemon: the frontals' and helpers' logs have what the processes say of them, under rule
-own-word.`,
+several logs is counted once. Direct connections between nodes do not pass through a
+daemon: for those, the logs of frontals and helpers have what the processes report, under
+rule own-word.`,
 		ArgsUsage: "FILE|FOLDER...",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "only records from `TIME` on: 2026-11-17, \"2026-11-17 09:30\" (of this host's time zone), or RFC 3339"},
 			&cli.StringFlag{Name: "to", Usage: "only records before `TIME`"},
-			&cli.StringFlag{Name: "on", Usage: "only records of one `DAY`, in place of --from and --to"},
+			&cli.StringFlag{Name: "on", Usage: "only records of one `DAY`, instead of --from and --to"},
 			&cli.StringFlag{Name: "user", Usage: "only this `USER`; * and ? stand for other characters, here and below"},
 			&cli.StringFlag{Name: "project", Usage: "only this `PROJECT`"},
 			&cli.StringFlag{Name: "job", Usage: "only this job: its `ID` or the beginning of it"},
-			&cli.StringFlag{Name: "site", Usage: "only what a `SITE` has a part in"},
-			&cli.StringFlag{Name: "node", Usage: "only what a `NODE` has a part in"},
+			&cli.StringFlag{Name: "site", Usage: "only records that involve a `SITE`"},
+			&cli.StringFlag{Name: "node", Usage: "only records that involve a `NODE`"},
 			&cli.StringFlag{Name: "event", Usage: "only this `EVENT`: decision, link-start, link-end, refusal, session, process, job-start, job-end, ..."},
 			&cli.StringFlag{Name: "effect", Usage: "only decisions that were `EFFECT`: permitted, refused or failed"},
 			&cli.StringFlag{Name: "technique", Usage: "only connections by `TECHNIQUE`"},
-			&cli.StringFlag{Name: "daemon", Usage: "only what `DAEMON` wrote, as \"proxy p1\""},
+			&cli.StringFlag{Name: "daemon", Usage: "only records written by `DAEMON`, such as \"proxy p1\""},
 			&cli.StringFlag{Name: "link", Usage: "only the connection with this `ID`"},
-			&cli.StringFlag{Name: "sum", Usage: "in place of records, sums: `WHAT` is bytes (of link-end records), records or seconds"},
+			&cli.StringFlag{Name: "sum", Usage: "print sums instead of records: `WHAT` is bytes (of link-end records), records or seconds"},
 			&cli.StringFlag{Name: "by", Usage: "a sum for each of `KEYS`, separated by commas: " + strings.Join(audit.Keys, ", ")},
-			&cli.StringFlag{Name: "over", Usage: "only sums of `SIZE` or more, as 2TB or, of records or seconds, a number"},
+			&cli.StringFlag{Name: "over", Usage: "only sums of `SIZE` or more, such as 2TB; for records or seconds, a plain number"},
 			&cli.BoolFlag{Name: "json", Usage: "print one object per line and record or sum"},
 		},
 		Action: func(c *cli.Context) error {
@@ -187,12 +187,12 @@ func questionOf(c *cli.Context) (q question, err error) {
 	}
 	if q.what == "" {
 		if c.IsSet("by") || c.IsSet("over") {
-			return q, fmt.Errorf("--by and --over are for sums; add --sum bytes")
+			return q, fmt.Errorf("--by and --over apply to sums; add --sum bytes")
 		}
 		return q, nil
 	}
 	if measures[q.what] == nil {
-		return q, fmt.Errorf("--sum %s: there are %s", q.what, strings.Join(slices.Sorted(maps.Keys(measures)), ", "))
+		return q, fmt.Errorf("--sum %s: want one of %s", q.what, strings.Join(slices.Sorted(maps.Keys(measures)), ", "))
 	}
 	if c.IsSet("by") {
 		q.sum.By = strings.Split(c.String("by"), ",")
@@ -246,7 +246,7 @@ func (q *question) answer(out, notes io.Writer) error {
 		return err
 	}
 	if bad > 0 {
-		fmt.Fprintf(notes, "%d lines are no records; see isthmus audit verify\n", bad)
+		fmt.Fprintf(notes, "%d lines are not records; see isthmus audit verify\n", bad)
 	}
 	show, done := q.records(out)
 	if q.what != "" {
@@ -322,7 +322,7 @@ func (q *question) sums(w, notes io.Writer) error {
 	of := measures[q.what]
 	slices.SortStableFunc(groups, func(a, b *audit.Group) int { return int(min(max(of(b)-of(a), -1), 1)) })
 	if len(q.sum.Unnamed) > 1 {
-		fmt.Fprintf(notes, "several daemons tell of links without an id (%s): such a link may be counted twice; choose one with --daemon\n",
+		fmt.Fprintf(notes, "several daemons have records of links without an id (%s): such a link may be counted twice; choose one daemon with --daemon\n",
 			plain(strings.Join(slices.Sorted(maps.Keys(q.sum.Unnamed)), ", ")))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

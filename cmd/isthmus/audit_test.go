@@ -77,14 +77,14 @@ func TestAuditAnswersWhoMovedWhat(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"name the files":     {"query"},
-		"there are bytes":    {"query", "--sum", "byte", folder},
+		"want one of bytes":  {"query", "--sum", "byte", folder},
 		"cannot group by":    {"query", "--sum", "bytes", "--by", "usr", folder},
 		"is not a size":      {"query", "--sum", "bytes", "--over", "many", folder},
 		"want a day":         {"query", "--on", "Tuesday", folder},
 		"want a time":        {"query", "--from", "Tuesday", folder},
-		"are for sums":       {"query", "--by", "user", folder},
+		"apply to sums":      {"query", "--by", "user", folder},
 		"no head":            {"verify", "--head", "x", folder},
-		"is of one log":      {"verify", "--head", "1:" + strings.Repeat("a", 64), folder},
+		"is for one log":     {"verify", "--head", "1:" + strings.Repeat("a", 64), folder},
 		"syntax error":       {"query", "--user", "[", folder},
 		"either --on or":     {"query", "--on", "2026-11-17", "--to", "2026-11-18", folder},
 		"name the files of ": {"verify"},
@@ -111,7 +111,7 @@ func TestAuditVerify(t *testing.T) {
 	os.WriteFile(files[0], bytes.Replace(text, []byte("alice"), []byte("bob"), 1), 0o600)
 	out, notes, status = runAudit("verify", "--json", files[0])
 	var report audit.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || status != 1 || len(report.Faults) != 1 || !strings.Contains(notes, "not as they were written") {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || status != 1 || len(report.Faults) != 1 || !strings.Contains(notes, "logs were modified") {
 		t.Errorf("changed: status %d, %s\n%s", status, notes, out)
 	}
 	if _, _, status := runAudit("verify", t.TempDir()); status != 1 {

@@ -42,20 +42,20 @@ const settingsDir = "/etc/isthmus"
 func bundleCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "bundle",
-		Usage: "collect what a developer needs to see into one file, without names",
-		Description: "Takes the settings of this host's daemons (" + settingsDir + ", or --config), what the doctor says, the daemons' figures\n" +
+		Usage: "collect diagnostics for a developer into one file, without names",
+		Description: "It collects the settings of this host's daemons (" + settingsDir + ", or --config), the doctor's report, the daemons' metrics\n" +
 			"(metrics_listen), the ends of their logs, facts about the kernel, and, with an admin's certificate, the status of the\n" +
 			"brokers and frontals that the settings name, or --broker and --frontal. A daemon that does not answer is noted.\n\n" +
-			"Names of sites, users, projects, jobs and hosts, and addresses, become pseudonyms that are the same within one bundle\n" +
-			"only; keys, tokens and passwords are taken out. What can be known to be a name is replaced everywhere; a word that only\n" +
-			"a person can tell from others may stay in a log line, so look at the file before it leaves the site. manifest.json in\n" +
-			"it says of each file what was replaced.",
+			"Names of sites, users, projects, jobs and hosts, and addresses, become pseudonyms that are consistent within one bundle\n" +
+			"only; keys, tokens and passwords are removed. Every known name is replaced everywhere; a name that only\n" +
+			"a person can recognize may stay in a log line, so inspect the file before it leaves the site. manifest.json in\n" +
+			"it lists what was replaced in each file.",
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "config", Usage: "settings `FILE` of a daemon of this host; may be repeated"},
-			&cli.StringSliceFlag{Name: "log", Usage: "`FILE` that a daemon's log goes to, where that is not the journal; may be repeated"},
-			&cli.StringFlag{Name: "out", Usage: "`FILE` to write, which must not be there yet (default: isthmus-bundle-TIME.tar.gz)"},
-			&cli.BoolFlag{Name: "list", Usage: "write nothing; print what would go in, and what would be replaced"},
-			&cli.BoolFlag{Name: "keep-names", Usage: "replace no names and addresses: for use inside"},
+			&cli.StringSliceFlag{Name: "log", Usage: "log `FILE` of a daemon that does not log to the journal; may be repeated"},
+			&cli.StringFlag{Name: "out", Usage: "`FILE` to write, which must not exist yet (default: isthmus-bundle-TIME.tar.gz)"},
+			&cli.BoolFlag{Name: "list", Usage: "write nothing; print what the bundle would contain and what would be replaced"},
+			&cli.BoolFlag{Name: "keep-names", Usage: "do not replace names and addresses: for use inside the site"},
 			&cli.BoolFlag{Name: "json", Usage: "print the manifest"},
 		}, adminFlags()...),
 		Action: runBundle,
@@ -81,7 +81,7 @@ func runBundle(c *cli.Context) error {
 	// Collecting takes a while: check first that the file can be written.
 	if !c.Bool("list") {
 		if _, err := os.Lstat(out); err == nil {
-			return fmt.Errorf("bundle: %s is there already; choose another name with --out", out)
+			return fmt.Errorf("bundle: %s exists; choose another name with --out", out)
 		}
 		if err := takesFiles(filepath.Dir(out)); err != nil {
 			return fmt.Errorf("bundle: %w; choose another folder with --out FILE", err)
@@ -114,7 +114,7 @@ func runBundle(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, "without %s: %s\n", g.What, g.Why)
 	}
 	if !c.Bool("list") {
-		fmt.Fprintf(c.App.Writer, "\n%s is written. Names are %s.\nLook at it before it leaves the site: tar xzf %s\n", out, b.Manifest.Names, out)
+		fmt.Fprintf(c.App.Writer, "\n%s is written. Names are %s.\nInspect it before it leaves the site: tar xzf %s\n", out, b.Manifest.Names, out)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (l *collector) credentials() (*control.Credentials, error) {
 		}
 		return creds, err
 	case given > 0 || l.c.IsSet("broker") || l.c.IsSet("frontal"):
-		return nil, cmdline.Usage("bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)")
+		return nil, cmdline.Usage("bundle: to request a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)")
 	}
 	return nil, nil
 }
@@ -359,7 +359,7 @@ func hostAddress(a netip.AddrPort) netip.AddrPort {
 // statuses queries the brokers and frontals named by flags and settings, each once.
 func (l *collector) statuses(ctx context.Context, asked *sync.WaitGroup, creds *control.Credentials, all []settingsOf) {
 	if creds == nil {
-		l.gap("status", errors.New("it takes an admin's certificate (--cert, --tls-key, --ca)"))
+		l.gap("status", errors.New("it needs an admin's certificate (--cert, --tls-key, --ca)"))
 		return
 	}
 	brokers, frontals := []string{l.c.String("broker")}, []string{l.c.String("frontal")}

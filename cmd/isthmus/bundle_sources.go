@@ -180,7 +180,7 @@ func (l *collector) certificate(s settingsOf) {
 	}
 	creds, err := control.LoadCredentials(s.tls[0], s.tls[1], s.tls[2])
 	if err != nil {
-		fmt.Fprintf(&b, "not usable by who made this bundle: %v\n", err)
+		fmt.Fprintf(&b, "not usable by the user who made this bundle: %v\n", err)
 	} else {
 		fmt.Fprintf(&b, "identity: %v\n", creds.Identity())
 		l.mu.Lock()
@@ -272,7 +272,7 @@ func (l *collector) logs(ctx context.Context, all []settingsOf) {
 		case err != nil:
 			l.gap("journal of isthmus-"+s.kind, err)
 		case len(out.kept) == 0:
-			l.gap("journal of isthmus-"+s.kind, errors.New("nothing in it that this user may read"))
+			l.gap("journal of isthmus-"+s.kind, errors.New("it has nothing that this user may read"))
 		default:
 			l.add("log/"+s.kind+".log", "journal of isthmus-"+s.kind, bundle.Plain, fromLine(out.kept, out.cut))
 		}

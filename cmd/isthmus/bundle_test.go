@@ -261,11 +261,11 @@ func TestBundleMistakes(t *testing.T) {
 	}{
 		{[]string{"now"}, 2, `bundle: "now" is not expected here; see --help`},
 		{[]string{"--lst"}, 2, "bundle: unknown flag --lst; did you mean --list? (--help lists the flags)"},
-		{[]string{"--broker", "b:443"}, 2, "bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
-		{[]string{"--cert", "certs/admin-adalovelace.pem"}, 2, "bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
+		{[]string{"--broker", "b:443"}, 2, "bundle: to request a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
+		{[]string{"--cert", "certs/admin-adalovelace.pem"}, 2, "bundle: to request a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)"},
 		{[]string{"--broker", "b"}, 2, "bundle: --broker b: want HOST:PORT"},
 		{[]string{"--frontal", "gw"}, 2, "bundle: --frontal gw: want HOST:PORT"},
-		{[]string{"--out", "mallory.log"}, 1, "bundle: mallory.log is there already; choose another name with --out"},
+		{[]string{"--out", "mallory.log"}, 1, "bundle: mallory.log exists; choose another name with --out"},
 		{[]string{"--out", "nowhere/b.tar.gz"}, 1, "no such file or directory; choose another folder with --out FILE"},
 		{append(slices.Clone(bundleOf[1:]), "--cert", "certs/none.pem"), 1, "certs/none.pem: no such file"},
 	} {
@@ -280,7 +280,7 @@ func TestBundleMistakes(t *testing.T) {
 
 	// Missing parts of the host are not mistakes: the bundle reports them.
 	got := isthmus(t, dir, "bundle", "--list", "--config", "none.yaml", "--config", "mallory.log", "--log", "none.log")
-	for _, says := range []string{"without settings ", "without log ", "without status: it takes an admin's certificate"} {
+	for _, says := range []string{"without settings ", "without log ", "without status: it needs an admin's certificate"} {
 		if got.status != 0 || strings.Count(got.stdout, says) == 0 {
 			t.Errorf("want %q: %+v", says, got)
 		}

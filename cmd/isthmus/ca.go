@@ -17,7 +17,7 @@ func caCommand() *cli.Command {
 	dir := &cli.StringFlag{Name: "dir", Value: "ca", Usage: "the CA's `FOLDER`"}
 	return &cli.Command{
 		Name:  "ca",
-		Usage: "make the grid's certificate authority and its certificates",
+		Usage: "create the grid's certificate authority and its certificates",
 		Subcommands: []*cli.Command{
 			{
 				Name:      "init",
@@ -44,7 +44,7 @@ func caCommand() *cli.Command {
 				ArgsUsage: "ROLE NAME",
 				Flags: []cli.Flag{dir,
 					&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
-					&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
+					&cli.StringFlag{Name: "project", Usage: "the projects of a user: `NAMES` separated by commas"},
 					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"}},
 				Action: func(c *cli.Context) error {
 					if err := cmdline.Words(c, "ca issue", 2); err != nil {
@@ -87,7 +87,7 @@ func holder(c *cli.Context, what, role, name string) (id control.Identity, proje
 		return id, nil, cmdline.Usage(what + ": --project: " + err.Error())
 	}
 	if len(projects) > 0 && id.Role != control.RoleUser {
-		return id, nil, cmdline.Usage(fmt.Sprintf("%s: --project: %v has no projects, only users have", what, id))
+		return id, nil, cmdline.Usage(fmt.Sprintf("%s: --project: %v has no projects; only users have", what, id))
 	}
 	return id, projects, nil
 }

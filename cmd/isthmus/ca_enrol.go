@@ -31,12 +31,12 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "issuer",
-		Usage: "make the certificate with which one broker issues others",
-		Description: "The broker then gives certificates to whoever shows it a token (isthmus ca token), while the CA's own key stays\n" +
+		Usage: "create the certificate with which a broker issues others",
+		Description: "The broker then issues a certificate to any client that presents a token (isthmus ca token), while the CA's own key stays\n" +
 			"offline. Give it to one broker, or to brokers that share a store: each token works once for each store.",
 		Flags: []cli.Flag{dir,
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
-			&cli.StringFlag{Name: "roles", Value: strings.Join(online, ","), Usage: "for whom it may issue: `ROLES` with commas between them"},
+			&cli.StringFlag{Name: "roles", Value: strings.Join(online, ","), Usage: "the `ROLES` it may issue certificates for, separated by commas"},
 			&cli.DurationFlag{Name: "valid", Value: 365 * 24 * time.Hour, Usage: "how long it is valid, in hours: `TIME`", DefaultText: "one year"}},
 		Action: func(c *cli.Context) error {
 			var roles []control.Role
@@ -68,13 +68,13 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 func caTokenCommand(dir cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "token",
-		Usage:     "print a token with which a daemon, an admin or a user enrols",
+		Usage:     "print a token for the enrolment of a daemon, an admin or a user",
 		ArgsUsage: "ROLE NAME",
-		Description: "ROLE NAME is as for ca issue; \"helper SITE/*\" lets each new node of the site say its own name. Treat the token as a\n" +
-			"password until it is used or has expired. --json prints what it says besides.\n\n" +
-			"With --allocation the token is for the nodes of a batch job: \"helper SITE\", each of --nodes once, until --until, for one\n" +
-			"--account. The helpers' names and certificates are the allocation's and end with it. Besides the CA's administrator, whoever has a\n" +
-			"certificate \"scheduler SITE\" may make such tokens, for that site only; the CA is not needed then:\n\n" +
+		Description: "ROLE NAME is as for ca issue; \"helper SITE/*\" lets each new node of the site choose its own name. Treat the token as a\n" +
+			"password until it is used or has expired. --json also prints its contents.\n\n" +
+			"With --allocation the token is for the nodes of a batch job: \"helper SITE\", once for each of --nodes, until --until, for one\n" +
+			"--account. The helpers' names and certificates belong to the allocation and expire with it. Besides the CA's administrator, a holder of a\n" +
+			"certificate \"scheduler SITE\" may create such tokens, for that site only, without the CA:\n\n" +
 			"  isthmus ca token --scheduler scheduler.pem --scheduler-key scheduler.key --ca ca.pem \\\n" +
 			"    --allocation 4711 --nodes 'n[1-4]' --account alice --until @1790000000 helper sitea",
 		Flags: []cli.Flag{dir,
@@ -82,13 +82,13 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			&cli.StringFlag{Name: "nodes", Usage: "its nodes, as Slurm lists them: `LIST`, such as n[1-4],gpu3"},
 			&cli.StringFlag{Name: "account", Usage: "`NAME` of the job's user at the site"},
 			&cli.StringFlag{Name: "until", Usage: "the allocation's end: `TIME` as 2026-11-23T20:00:00Z, or @ and the seconds since 1970"},
-			&cli.StringFlag{Name: "scheduler", Usage: "`FILE` with a scheduler's certificate, which signs in place of the CA"},
+			&cli.StringFlag{Name: "scheduler", Usage: "`FILE` with a scheduler's certificate, which signs instead of the CA"},
 			&cli.StringFlag{Name: "scheduler-key", Usage: "`FILE` with its key"},
 			&cli.StringFlag{Name: "ca", Usage: "with --scheduler: `FILE` with the certificate of the grid's CA"},
 			&cli.DurationFlag{Name: "valid", Value: time.Hour, Usage: "how long the token works: `TIME`"},
 			&cli.DurationFlag{Name: "cert-valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
-			&cli.IntFlag{Name: "uses", Value: 1, Usage: "how often the token works"},
-			&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
+			&cli.IntFlag{Name: "uses", Value: 1, Usage: "how many times the token works"},
+			&cli.StringFlag{Name: "project", Usage: "the projects of a user: `NAMES` separated by commas"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
 			if err := cmdline.Words(c, "ca token", 2); err != nil {
@@ -166,7 +166,7 @@ func allocationToken(c *cli.Context) (string, error) {
 		return "", cmdline.Usage("ca token: --until: " + err.Error())
 	}
 	if c.Args().Get(0) != "helper" || overlay.CheckName("site", c.Args().Get(1)) != nil {
-		return "", cmdline.Usage("ca token: a token for an allocation is for: helper SITE")
+		return "", cmdline.Usage("ca token: a token for an allocation must name: helper SITE")
 	}
 	site := overlay.SiteID(c.Args().Get(1))
 	a := ca.Allocation{ID: c.String("allocation"), Nodes: strings.ToLower(c.String("nodes")), Account: c.String("account")}
@@ -193,7 +193,7 @@ func byScheduler(c *cli.Context, site overlay.SiteID, a ca.Allocation, ends time
 		return "", err
 	}
 	if s.Site() != site {
-		return "", fmt.Errorf("the scheduler is that of %s, and signs nothing for %s", s.Site(), site)
+		return "", fmt.Errorf("this is the scheduler of %s, which may not sign for %s", s.Site(), site)
 	}
 	return s.Token(a, ends, time.Now())
 }
@@ -218,22 +218,22 @@ func untilTime(text string) (time.Time, error) {
 func caEnrollCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "enroll",
-		Usage: "get the certificate that a token is for, or a user's by an identity provider's word",
-		Description: "The key is made here and stays here. The broker is believed only if it is of the grid that the token names, so\n" +
-			"nothing else need be known of it. The certificate, its key and the CA's certificate are written into the folder --out,\n" +
-			"or with --config to where a daemon's settings want them, for that daemon's user. Without either a user's go to the\n" +
+		Usage: "get the certificate that a token is for, or a user's with an identity provider's token",
+		Description: "The key is created here and stays here. The broker is trusted only if it belongs to the grid that the token names, so\n" +
+			"no other setup is needed. The certificate, its key and the CA's certificate are written to the folder --out,\n" +
+			"or with --config to the paths that a daemon's settings name, owned by that daemon's user. Without either, a user's go to the\n" +
 			"user's folder for settings, where isthmus run looks for them.\n\n" +
-			"With --oidc-token a user shows what an identity provider said: an ID token of OpenID Connect, a WLCG token or a\n" +
-			"SciToken, as the broker's settings allow. --ca says which grid's broker may see it. With --config\n" +
-			"the broker and the CA are those that a daemon's settings name, and the daemon's own files stay as they are. The\n" +
-			"certificate is for some hours, and is not renewed: show a new token.",
+			"With --oidc-token a user presents a token of an identity provider: an ID token of OpenID Connect, a WLCG token or a\n" +
+			"SciToken, as the broker's settings allow. --ca names the grid whose broker may see it. With --config\n" +
+			"the broker and the CA are those that a daemon's settings name; the daemon's own files do not change. The\n" +
+			"certificate is valid for some hours and is not renewed: present a new token.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`", DefaultText: "the first of --config"},
-			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols, or whose grid a user asks"},
-			&cli.StringFlag{Name: "oidc-token", Usage: "in place of --token: `FILE` with an identity provider's token, or -"},
+			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols, or of a daemon of the grid that a user enrols with"},
+			&cli.StringFlag{Name: "oidc-token", Usage: "instead of --token: `FILE` with an identity provider's token, or -"},
 			&cli.StringFlag{Name: "ca", Usage: "with --oidc-token: `FILE` with the certificate of the grid's CA", DefaultText: "that of --config"},
-			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, with a token for any node", DefaultText: "the host's"},
+			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, for a token that is valid for any node", DefaultText: "the host's"},
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"}},
 		Action: func(c *cli.Context) error {
 			if c.IsSet("oidc-token") {
@@ -295,7 +295,7 @@ func caEnrollCommand() *cli.Command {
 				if err := ca.InstallAs(where.files, got.Chain, got.Key, got.Root); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.App.Writer, "%v has its certificate: %s\n", got.ID, where.files.Cert)
+				fmt.Fprintf(c.App.Writer, "issued the certificate of %v: %s\n", got.ID, where.files.Cert)
 				return nil
 			}
 			files, err := ca.Install(where.out, got.ID, got.Chain, got.Key, got.Root)
@@ -380,7 +380,7 @@ func brokerFor(c *cli.Context) (broker, rootFile string, err error) {
 		rootFile = known.files.CA
 	}
 	if rootFile == "" {
-		return "", "", cmdline.Usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
+		return "", "", cmdline.Usage("ca enroll: give --ca, the certificate of the grid's CA: the token is sent only to a broker of that grid")
 	}
 	if c.IsSet("broker") || known.broker == "" {
 		return c.String("broker"), rootFile, hostPort(c, "ca enroll", "broker")
@@ -439,13 +439,13 @@ func ownCredentials(c *cli.Context, what string) (*control.Credentials, error) {
 func caRenewCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "renew",
-		Usage: "get a new certificate in place of one that runs out",
-		Description: "The old one must still be valid. The key stays the same; the file --cert is replaced, and a daemon that uses it takes\n" +
-			"the new one over. Daemons do this by themselves unless their settings say tls.renew: false. A helper that cannot\n" +
+		Usage: "renew a certificate that is about to expire",
+		Description: "The old one must still be valid. The key stays the same; the file --cert is replaced, and a daemon that uses it loads\n" +
+			"the new one. Daemons renew automatically unless their settings say tls.renew: false. A helper that cannot\n" +
 			"reach the broker asks its frontal (--frontal).",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`"},
-			&cli.StringFlag{Name: "frontal", Usage: "in place of --broker, for a helper: address of its frontal, `HOST:PORT`"},
+			&cli.StringFlag{Name: "frontal", Usage: "instead of --broker, for a helper: address of its frontal, `HOST:PORT`"},
 		}, ownFlags("the old")...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("broker") == c.IsSet("frontal") {
@@ -497,15 +497,15 @@ func renewAt(ctx context.Context, addr string, creds *control.Credentials) ([][]
 func caRevokeCommand(dir cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "revoke",
-		Usage:     "have certificates count no more, and end what their holders have open",
+		Usage:     "revoke certificates, and end the sessions of their holders",
 		ArgsUsage: "ROLE NAME | SERIAL",
-		Description: "ROLE NAME revokes all certificates of a holder, and all tokens for it, up to now; one that enrols with a new token\n" +
-			"takes part again. SERIAL, in hexadecimal, revokes one certificate. The list of all that is revoked is written beside\n" +
-			"the CA, as " + ca.RevocationsFile + ", and with --broker handed over by an admin; the broker passes it on. Where the CA is not connected,\n" +
-			"carry that file to a machine that is and hand it over there with --list.",
+		Description: "ROLE NAME revokes all certificates of a holder, and all tokens for it, issued up to now; a holder that enrols with a new token\n" +
+			"is accepted again. SERIAL, in hexadecimal, revokes one certificate. The revocation list is written beside\n" +
+			"the CA, as " + ca.RevocationsFile + ", and with --broker an admin uploads it; the broker distributes it. If the CA is offline,\n" +
+			"copy that file to a machine with network access and upload it there with --list.",
 		Flags: append([]cli.Flag{dir,
-			&cli.StringFlag{Name: "list", Usage: "hand over the revocation list in `FILE` as it is"},
-			&cli.StringSliceFlag{Name: "broker", Usage: "address of a broker to hand the list to, `HOST:PORT`; may be repeated"},
+			&cli.StringFlag{Name: "list", Usage: "upload the revocation list in `FILE` unchanged"},
+			&cli.StringSliceFlag{Name: "broker", Usage: "address of a broker to upload the list to, `HOST:PORT`; may be repeated"},
 		}, ownFlags("an admin's")...),
 		Action: func(c *cli.Context) error {
 			der, err := revocations(c)
@@ -526,7 +526,7 @@ func caRevokeCommand(dir cli.Flag) *cli.Command {
 func revocations(c *cli.Context) ([]byte, error) {
 	if c.IsSet("list") {
 		if c.NArg() > 0 || !c.IsSet("broker") {
-			return nil, cmdline.Usage("ca revoke: --list goes with --broker, and with nobody to revoke")
+			return nil, cmdline.Usage("ca revoke: --list needs --broker, and takes no ROLE NAME or SERIAL")
 		}
 		text, err := os.ReadFile(c.String("ca"))
 		if err != nil {
@@ -573,7 +573,7 @@ func revocations(c *cli.Context) ([]byte, error) {
 	}
 	fmt.Fprintf(c.App.Writer, "revoked; list %d is in %s\n", list.Number, filepath.Join(c.String("dir"), ca.RevocationsFile))
 	if !c.IsSet("broker") {
-		fmt.Fprintln(c.App.Writer, "nobody knows yet: hand it over with isthmus ca revoke --list FILE --broker HOST:PORT")
+		fmt.Fprintln(c.App.Writer, "no broker has it yet: upload it with isthmus ca revoke --list FILE --broker HOST:PORT")
 	}
 	return der, nil
 }
@@ -600,10 +600,10 @@ func handOver(c *cli.Context, addr string, der []byte) error {
 	if err != nil {
 		return control.FromStatus(err)
 	}
-	kept := "keeps it in " + r.GetKept()
+	kept := "stores it in " + r.GetKept()
 	if r.GetKept() == "" {
-		kept = "forgets it when it ends: set tls.revoked in its settings"
+		kept = "loses it when it restarts: set tls.revoked in its settings"
 	}
-	fmt.Fprintf(c.App.Writer, "broker at %s: judges by list %d now, and %s\n", addr, r.GetNumber(), kept)
+	fmt.Fprintf(c.App.Writer, "broker at %s: now uses list %d, and %s\n", addr, r.GetNumber(), kept)
 	return nil
 }

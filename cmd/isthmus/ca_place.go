@@ -94,7 +94,7 @@ func placeIn(file string) (place, error) {
 		}
 		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
 	default:
-		return p, fmt.Errorf("%s: settings of a frontal, proxy or helper are wanted, and this is for a %s; a broker's certificate is made offline (isthmus ca issue)", file, kind.name)
+		return p, fmt.Errorf("%s: want settings of a frontal, proxy or helper, but these are for a %s; a broker's certificate is created offline (isthmus ca issue)", file, kind.name)
 	}
 	return p, nil
 }
@@ -106,7 +106,7 @@ func (p place) accepts(identity string) error {
 		if p.site != "" {
 			want += " " + p.site
 		}
-		return fmt.Errorf("the token is for %s, and the settings are for %s; it was not used", identity, want)
+		return fmt.Errorf("the token is for %s, but the settings are for %s; the token was not used", identity, want)
 	}
 	return nil
 }

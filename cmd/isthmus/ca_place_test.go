@@ -33,11 +33,11 @@ func TestPlaceInShippedSettings(t *testing.T) {
 				t.Errorf("%s: %v", tc.file, err)
 			}
 		}
-		if err := got.accepts(tc.foreign); err == nil || !strings.Contains(err.Error(), "the token is for "+tc.foreign+", and the settings are for "+tc.file) {
+		if err := got.accepts(tc.foreign); err == nil || !strings.Contains(err.Error(), "the token is for "+tc.foreign+", but the settings are for "+tc.file) {
 			t.Errorf("%s: a token for %s: %v", tc.file, tc.foreign, err)
 		}
 	}
-	if _, err := placeIn("../../deploy/config/broker.yaml"); err == nil || !strings.Contains(err.Error(), "a broker's certificate is made offline") {
+	if _, err := placeIn("../../deploy/config/broker.yaml"); err == nil || !strings.Contains(err.Error(), "a broker's certificate is created offline") {
 		t.Errorf("broker: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "frontal.yaml")

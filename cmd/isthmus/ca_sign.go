@@ -20,10 +20,10 @@ import (
 func caRequestCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "request",
-		Usage: "make a key here, and a request for its certificate",
-		Description: "For a site whose keys must not travel, and that asks no broker. The request goes to the administrator of the grid's CA, who\n" +
-			"signs it (isthmus ca sign); the key stays. Tell the administrator the fingerprint on another way, so that nobody\n" +
-			"puts another request in its place. ROLE NAME is as for ca issue.",
+		Usage: "create a key here, and a request for its certificate",
+		Description: "For a site whose keys must not leave it and that does not enrol at a broker. Send the request to the administrator of the grid's CA, who\n" +
+			"signs it (isthmus ca sign); the key stays here. Tell the administrator the fingerprint through another channel, so that\n" +
+			"the request cannot be replaced on the way. ROLE NAME is as for ca issue.",
 		ArgsUsage: "ROLE NAME",
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"}},
 		Action: func(c *cli.Context) error {
@@ -77,16 +77,16 @@ func caRequestCommand() *cli.Command {
 func caSignCommand(dir cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:  "sign",
-		Usage: "sign a request for a certificate, for a key that was made elsewhere",
+		Usage: "sign a certificate request, for a key that was created elsewhere",
 		Description: "REQUEST is a file, PEM, as isthmus ca request or another program makes it, or - for standard input, such as\n\n" +
 			"  openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout my.key -out my.csr -subj '/CN=frontal sitea'\n\n" +
-			"It must name ROLE NAME, which are as for ca issue, and nothing else. Refused are keys other than ECDSA of 256 bits or\n" +
-			"more, further names, and wishes to be an authority. The certificate and the CA's are written into the folder --out.",
+			"It must name ROLE NAME, as for ca issue, and nothing else. It is refused for keys other than ECDSA of 256 bits or\n" +
+			"more, for further names, and if it asks to be an authority. The certificate and the CA's are written to the folder --out.",
 		ArgsUsage: "REQUEST ROLE NAME",
 		Flags: []cli.Flag{dir,
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
 			&cli.StringFlag{Name: "fingerprint", Usage: "sign for this key only: the `SHA-256`, as isthmus ca request prints it"},
-			&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
+			&cli.StringFlag{Name: "project", Usage: "the projects of a user: `NAMES` separated by commas"},
 			&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
@@ -111,7 +111,7 @@ func caSignCommand(dir cli.Flag) *cli.Command {
 				return err
 			}
 			if want := c.String("fingerprint"); want != "" && !strings.EqualFold(strings.ReplaceAll(want, ":", ""), fingerprint) {
-				return fmt.Errorf("ca sign: %s: its key has the fingerprint %s, not %s: this is another request", file, fingerprint, want)
+				return fmt.Errorf("ca sign: %s: its key has the fingerprint %s, not %s: this is a different request", file, fingerprint, want)
 			}
 			authority, err := ca.Load(c.String("dir"))
 			if err != nil {

@@ -80,10 +80,10 @@ func checkCommand() *cli.Command {
 		Name:      "check",
 		Usage:     "find mistakes in settings, policies and systemd socket units",
 		ArgsUsage: "FILE...",
-		Description: "Each line names file, line and key, what is wrong and what may stand there. What kind of file it is is\n" +
-			"seen from its keys, or from the name's end, .socket. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
-			"machine are warned of. A note says what the settings deny, and the line that permits it. The status is 0 when\n" +
-			"all is well, notes or none, 1 with warnings, and 2 with errors.",
+		Description: "Each line names file, line and key, the mistake and the permitted values. The kind of file is\n" +
+			"recognized by its keys, or by the suffix .socket. Nothing is changed and no daemon is contacted; settings that name files missing on this\n" +
+			"machine cause a warning. A note says what the settings deny, and the line that would permit it. The status is 0\n" +
+			"without errors and warnings (notes do not count), 1 with warnings, and 2 with errors.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "what the files are: `KIND` is one of " + kindNames()},
 			&cli.BoolFlag{Name: "json", Usage: "print one object for each file, with its findings"},
@@ -214,7 +214,7 @@ func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
 			return k, nil
 		}
 	}
-	return fileKind{}, fmt.Errorf("its keys do not say what it is; say it with --as: %s", kindNames())
+	return fileKind{}, fmt.Errorf("cannot tell from its keys which kind of file it is; name the kind with --as: %s", kindNames())
 }
 
 // checkSettings checks the settings of a daemon.

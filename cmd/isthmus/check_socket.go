@@ -51,10 +51,10 @@ func checkSocketUnit(file string, text []byte) []finding {
 				note(severe, i+1, key, "%q is neither ADDRESS:PORT nor a port; the daemons listen on TCP only", value)
 			}
 		case "ListenDatagram", "ListenSequentialPacket", "ListenFIFO", "ListenNetlink", "ListenSpecial", "ListenMessageQueue":
-			note(severe, i+1, key, "no daemon takes such a socket; want ListenStream")
+			note(severe, i+1, key, "no daemon accepts such a socket; want ListenStream")
 		case "Accept":
 			if slices.Contains([]string{"yes", "true", "on", "1"}, strings.ToLower(value)) {
-				note(severe, i+1, key, "one daemon serves all connections; want no, or leave it out")
+				note(severe, i+1, key, "one daemon serves all connections; want no, or omit it")
 			}
 		case "FileDescriptorName":
 			name, nameLine = value, i+1

@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 		{[]string{"policy.yaml"}, 2, "policy.yaml:3:28: error: rules[0].tecniques: unknown key; did you mean techniques?"},
 		{[]string{"doubtful.yml"}, 1, `doubtful.yml:4:3: warning: rules[1]: rule "b" is never reached`},
 		{[]string{"lab.yaml"}, 2, "lab.yaml: error: this describes the sites of a laboratory; check it with: isthmus-lab check lab.yaml"},
-		{[]string{"what.yaml"}, 2, "what.yaml: error: its keys do not say what it is; say it with --as: broker, frontal"},
+		{[]string{"what.yaml"}, 2, "what.yaml: error: cannot tell from its keys which kind of file it is; name the kind with --as: broker, frontal"},
 		{[]string{"--as", "proxy", "what.yaml"}, 2, "what.yaml:1:1: error: colour: unknown key"},
 		{[]string{"isthmus-frontal.socket", "m.socket"}, 0, "isthmus-frontal.socket: ok (socket)\nm.socket: ok (socket)"},
 		{[]string{"isthmus-proxy.socket"}, 2, `isthmus-proxy.socket:2: error: ListenStream: "/run/x" is neither`},

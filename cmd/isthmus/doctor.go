@@ -28,11 +28,11 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
-		Usage:     "find what keeps this node or gateway from the grid: which layer, which device, which rule",
+		Usage:     "find what prevents this node or gateway from reaching the grid: which layer, which device, which rule",
 		ArgsUsage: "[SITE-A SITE-B]",
 		Description: "Give --config with the settings of this host's helper or frontal. With two sites (or nodes,\n" +
-			"site/node) and an admin's certificate it also asks the broker how they connect, and says what\n" +
-			"is to be tested at the other end.\n\nExit status:\n" + exitTable(),
+			"site/node) and an admin's certificate it also asks the broker how they connect, and prints what\n" +
+			"to test at the other end.\n\nExit status:\n" + exitTable(),
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of this host's helper or frontal"},
 			&cli.StringSliceFlag{Name: "proxy", Usage: "another public address to try, `ADDRESS:PORT`: a proxy, or a listener of a peer"},
@@ -48,7 +48,7 @@ func exitTable() string {
 	var b strings.Builder
 	rows := doctor.ClassTable()
 	slices.SortStableFunc(rows, func(a, b doctor.ClassRow) int { return a.Exit - b.Exit })
-	fmt.Fprintf(&b, "   0  nothing stops the grid here (notes do not count)\n   1  the doctor itself failed\n   2  a mistake on the command line\n")
+	fmt.Fprintf(&b, "   0  no problem found (notes do not count)\n   1  the doctor itself failed\n   2  a mistake on the command line\n")
 	for _, r := range rows {
 		if r.Exit != 0 {
 			fmt.Fprintf(&b, "  %2d  %-14s %s\n", r.Exit, r.Class, r.What)
@@ -111,8 +111,8 @@ func finish(c *cli.Context, r doctor.Report) error {
 func settingsReport(file string, cause error) doctor.Report {
 	return doctor.Report{Class: doctor.Settings, Exit: doctor.Settings.ExitCode(), Findings: []doctor.Finding{{
 		Layer: "local", Target: file, Status: doctor.Failed, Class: doctor.Settings, Evidence: cause.Error(),
-		Meaning: "the daemon does not start with these settings, and where it should connect to is not known",
-		Device:  "this host", Fix: "correct the file; the daemon's --check tells the rest",
+		Meaning: "the daemon does not start with these settings, so the addresses to test are unknown",
+		Device:  "this host", Fix: "correct the file; the daemon's --check prints the details",
 	}}}
 }
 
@@ -197,7 +197,7 @@ func httpProxy(address, user string, passwordFile daemon.Path) (carrier.HTTPProx
 // both. A node stands for its site.
 func askPair(c *cli.Context) (*doctor.Pair, error) {
 	if c.IsSet("frontal") {
-		return nil, cmdline.Usage("doctor: only the broker knows pairs; give --broker in place of --frontal")
+		return nil, cmdline.Usage("doctor: only the broker knows how sites connect; give --broker instead of --frontal")
 	}
 	a, _, _ := strings.Cut(c.Args().Get(0), "/")
 	b, _, _ := strings.Cut(c.Args().Get(1), "/")

@@ -18,9 +18,9 @@ func TestDoctorMistakes(t *testing.T) {
 		{[]string{"doctor"}, "doctor: give --config with the settings of this host's helper or frontal"},
 		{[]string{"doctor", "sitea"}, "doctor: want [SITE-A SITE-B]"},
 		{[]string{"doctor", "--config", "x", "--proxy", "here", "a", "b"}, "doctor: --proxy here: want ADDRESS:PORT"},
-		{append(append([]string{"doctor", "--frontal", "h:1"}, admin...), "a", "b"), "doctor: only the broker knows pairs; give --broker in place of --frontal"},
+		{append(append([]string{"doctor", "--frontal", "h:1"}, admin...), "a", "b"), "doctor: only the broker knows how sites connect; give --broker instead of --frontal"},
 		{append(append([]string{"doctor"}, admin...), "a", "b"), "doctor: give either --broker or --frontal"},
-		{[]string{"doctor", "--broker", "h:1", "a", "b"}, "doctor: give --cert: who asks must show an admin's certificate (isthmus ca issue admin NAME)"},
+		{[]string{"doctor", "--broker", "h:1", "a", "b"}, "doctor: give --cert: this request needs an admin's certificate (isthmus ca issue admin NAME)"},
 	} {
 		r := isthmus(t, t.TempDir(), tc.words...)
 		if want := "isthmus: " + tc.text + "\n"; r.stderr != want || r.status != 2 {

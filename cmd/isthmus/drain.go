@@ -26,16 +26,16 @@ func drainCommand() *cli.Command {
 	daemons := []string{"broker", "frontal", "proxy", "helper"}
 	return &cli.Command{
 		Name:      "drain",
-		Usage:     "have a daemon of this host take no new work, and wait until it has ended",
+		Usage:     "stop a daemon of this host from accepting new work, and wait until it has ended",
 		ArgsUsage: strings.Join(daemons, "|"),
-		Description: "A proxy hands its links to other proxies, a frontal carries what it has to the end; both cut what is left\n" +
-			"after drain_grace, and what is cut finds another way. Brokers and helpers have nothing to drain and end at\n" +
-			"once. For root and the daemon's own user. The daemon goes on draining when this command is interrupted.\n" +
-			"The status is 0 when the daemon has ended, and 1 when it has not or nobody knows.",
+		Description: "A proxy hands its links to other proxies, a frontal carries its links until they end; both cut the remaining ones\n" +
+			"after drain_grace; a link that is cut finds another path. Brokers and helpers have nothing to drain and end at\n" +
+			"once. Only root and the daemon's own user may drain it. Interrupting this command does not stop the drain.\n" +
+			"The status is 0 when the daemon has ended, and 1 when it has not or that is unknown.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "socket", Usage: "in place of a daemon's name: its admin `SOCKET` (the setting admin_socket)"},
-			&cli.DurationFlag{Name: "wait", Value: 15 * time.Minute, Usage: "how long to wait for the end; 0s only gives the order"},
-			&cli.BoolFlag{Name: "json", Usage: "print one object for each look at what is left, about two a second"},
+			&cli.StringFlag{Name: "socket", Usage: "instead of a daemon's name: its admin `SOCKET` (the setting admin_socket)"},
+			&cli.DurationFlag{Name: "wait", Value: 15 * time.Minute, Usage: "how long to wait for the daemon to end; 0s returns as soon as it drains"},
+			&cli.BoolFlag{Name: "json", Usage: "print the remaining links as one object, about twice a second"},
 		},
 		Action: func(c *cli.Context) error {
 			socket := c.String("socket")
@@ -48,7 +48,7 @@ func drainCommand() *cli.Command {
 				socket = filepath.Join(stateFolder, name, daemon.AdminSocketName)
 			}
 			if c.Duration("wait") < 0 {
-				return cmdline.Usage("drain: --wait: less than nothing")
+				return cmdline.Usage("drain: --wait: want 0s or more")
 			}
 			return drain(c.Context, c.App.Writer, socket, c.Duration("wait"), c.Bool("json"))
 		},
@@ -56,7 +56,7 @@ func drainCommand() *cli.Command {
 }
 
 // errWaited says that the wait is over.
-var errWaited = errors.New("the daemon still drains, and goes on")
+var errWaited = errors.New("the daemon is still draining and will continue")
 
 // drain gives the order and reports what is left until the daemon has ended.
 func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, asJSON bool) error {
@@ -71,7 +71,7 @@ func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, 
 		defer bound.Stop()
 	}
 	var last daemon.Progress
-	ordered := errors.New("the order is given")
+	ordered := errors.New("the daemon drains")
 	err := daemon.Drain(ctx, socket, func(p daemon.Progress) {
 		first, changed := last.Daemon == "", last.Left != p.Left || last.State != p.State
 		last = p
@@ -106,7 +106,7 @@ func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, 
 	}
 	took := time.Since(start).Round(100 * time.Millisecond)
 	if last.Cut > 0 {
-		fmt.Fprintf(w, "%s has ended after %v; %d %s were cut, and find another way\n", last.Daemon, took, last.Cut, last.What)
+		fmt.Fprintf(w, "%s has ended after %v; %d %s were cut, and find another path\n", last.Daemon, took, last.Cut, last.What)
 		return nil
 	}
 	fmt.Fprintf(w, "%s has ended after %v; nothing was cut\n", last.Daemon, took)

@@ -25,12 +25,12 @@ import (
 func hostsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "hosts",
-		Usage: "list the grid's nodes, nearest first, and what their owners offer",
-		Description: "The order is that in which isthmus run books hosts, and does not change with the noise of a measurement: sites by their distance\n" +
-			"from this node, and the hosts of a site by name. Those whose latency is not known come last, as do those that take no jobs.",
+		Usage: "list the grid's nodes, nearest first, and their offers",
+		Description: "The order is that in which isthmus run books hosts, and does not change with measurement noise: sites by their distance\n" +
+			"from this node, and the hosts of a site by name. Hosts of unknown latency and hosts that accept no jobs come last.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper"},
-			&cli.DurationFlag{Name: "wait", Value: 3 * time.Second, Usage: "how long to wait until the latency of every node that takes jobs is known"},
+			&cli.DurationFlag{Name: "wait", Value: 3 * time.Second, Usage: "how long to wait until the latency of every node that accepts jobs is known"},
 			&cli.BoolFlag{Name: "json", Usage: "print one object per line and node"},
 		},
 		Action: func(c *cli.Context) error {

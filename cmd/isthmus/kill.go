@@ -13,7 +13,7 @@ func killCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "kill",
 		Usage:       "end a job on all its hosts",
-		Description: "JOB is its id, as isthmus ps shows it, or the beginning of it. Who submitted a job may end it; on a node, root and the helper's user may.",
+		Description: "JOB is its id, as isthmus ps shows it, or a prefix of it. The user who submitted a job may end it; on a node, root and the helper's user may too.",
 		ArgsUsage:   "JOB",
 		Flags:       []cli.Flag{helperFlag()},
 		Action: func(c *cli.Context) error {

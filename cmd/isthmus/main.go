@@ -25,7 +25,7 @@ func main() {
 	jobagent.Main()
 	app := &cli.App{
 		Name:  "isthmus",
-		Usage: "one message-passing job over sites that firewalls keep apart",
+		Usage: "run a message-passing job across sites separated by firewalls",
 		Commands: []*cli.Command{
 			runjob.Command(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), runjob.KeyCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
 			example.Command(), movedCommand("demo"), movedCommand("lab"), movedCommand("bench"),
@@ -46,6 +46,6 @@ func movedCommand(name string) *cli.Command {
 		if name == "lab" {
 			words = slices.Delete(words, 1, 2)
 		}
-		return cmdline.Usage("that is now: " + strings.Join(words, " "))
+		return cmdline.Usage("this command is now: " + strings.Join(words, " "))
 	}}
 }

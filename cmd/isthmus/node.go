@@ -30,26 +30,26 @@ import (
 func nodeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "node",
-		Usage: "make this node of a Slurm allocation a node of the grid, until the allocation ends",
+		Usage: "make this node of a Slurm allocation a node of the grid until the allocation ends",
 		Description: "One task on each node of the allocation runs the node's helper, for the processes of its own user only:\n\n" +
 			"  export ISTHMUS_JOB_KEY=$(cat myjob.key)\n" +
 			"  eval $(isthmus node --env)\n" +
 			"  srun --overlap --ntasks-per-node=1 isthmus node --frontal gateway:7440 --broker broker.example.org:443 \\\n" +
 			"    --token /run/isthmus-alloc-$SLURM_JOB_ID/token &\n" +
 			"  srun --overlap ./program\n\n" +
-			"The programs that srun starts take their ranks and their number from Slurm. They wait for the helper.\n" +
+			"The programs that srun starts take their rank and the number of ranks from Slurm. They wait for the helper.\n" +
 			"The token is that of the allocation (isthmus ca token --allocation), as the site's prolog left it for the job's user. Each node\n" +
-			"enrols with it once, as SITE/alloc-JOB.NODE, until the allocation ends; the key stays in the job's own folder and goes with it.\n" +
-			"In place of a token, --certs names a folder with what `isthmus ca issue --out FOLDER helper SITE/NODE` writes, for each node as\n" +
+			"enrols with it once, as SITE/alloc-JOB.NODE, until the allocation ends; the key stays in the job's own folder and is deleted with it.\n" +
+			"Instead of a token, --certs names a folder with the files that `isthmus ca issue --out FOLDER helper SITE/NODE` writes, for each node as\n" +
 			"Slurm names it. Without --config the node offers the cores that the allocation has of it, to jobs that the same user\n" +
 			"launches from the site's other nodes, and keeps their files for as long as the allocation lasts.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "env", Usage: "print, for a shell, what programs of the allocation need in their environment, and end"},
-			&cli.StringFlag{Name: "site", Usage: "`NAME` of the site; a token says it, too"},
+			&cli.BoolFlag{Name: "env", Usage: "print, for a shell, the environment that programs of the allocation need, and exit"},
+			&cli.StringFlag{Name: "site", Usage: "`NAME` of the site; not needed with a token"},
 			&cli.StringFlag{Name: "frontal", Usage: "`HOST:PORT` where the site's frontal listens for helpers"},
-			&cli.StringFlag{Name: "token", Usage: "`FILE` with the allocation's token, for nobody but the job's user to read", EnvVars: []string{"ISTHMUS_TOKEN_FILE"}},
-			&cli.StringFlag{Name: "broker", Usage: "with --token: `HOST:PORT` of the broker, which enrols", EnvVars: []string{"ISTHMUS_BROKER"}},
-			&cli.StringFlag{Name: "certs", Usage: "in place of --token: `FOLDER` with the certificates of the site's helpers"},
+			&cli.StringFlag{Name: "token", Usage: "`FILE` with the allocation's token, readable by the job's user only", EnvVars: []string{"ISTHMUS_TOKEN_FILE"}},
+			&cli.StringFlag{Name: "broker", Usage: "with --token: `HOST:PORT` of the broker that issues the certificate", EnvVars: []string{"ISTHMUS_BROKER"}},
+			&cli.StringFlag{Name: "certs", Usage: "instead of --token: `FOLDER` with the certificates of the site's helpers"},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with further settings of the helper, such as its offer"},
 		},
 		Action: func(c *cli.Context) error {
@@ -103,13 +103,13 @@ func allocationFrom(lookup func(string) (string, bool), temp string, uid int) (a
 		}
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return 0, fmt.Errorf("%s=%q is no number", name, text)
+			return 0, fmt.Errorf("%s=%q is not a number", name, text)
 		}
 		return int(n), nil
 	}
 	a := allocation{job: get("SLURM_JOB_ID"), node: strings.ToLower(get("SLURMD_NODENAME"))}
 	if _, err := strconv.ParseUint(a.job, 10, 64); err != nil {
-		return a, fmt.Errorf("SLURM_JOB_ID=%q: this is no allocation of Slurm; start it with srun", a.job)
+		return a, fmt.Errorf("SLURM_JOB_ID=%q: this is not a Slurm allocation; start the command with srun", a.job)
 	}
 	var errs [2]error
 	a.task, errs[0] = number("SLURM_LOCALID")
@@ -140,7 +140,7 @@ func (a allocation) helper(o nodeOptions) (h allocationHelper, err error) {
 	case o.frontal+o.config == "":
 		return h, errors.New("give --frontal, where the site's frontal listens for helpers")
 	case a.node == "":
-		return h, errors.New("SLURMD_NODENAME is not set; start it with srun, which runs it on the nodes")
+		return h, errors.New("SLURMD_NODENAME is not set; start the command with srun, which runs it on the nodes")
 	}
 	if o.token != "" {
 		err = a.byToken(&h, o)
@@ -171,7 +171,7 @@ func (a allocation) byCertificate(h *allocationHelper, o nodeOptions) (err error
 	}
 	h.files = ca.FilesFor(o.certs, control.Identity{Role: control.RoleHelper, Site: h.node.Site, Name: h.node.Name})
 	if _, err := os.Stat(h.files.Cert); err != nil {
-		return fmt.Errorf("node %v has no certificate: %w; make it with: isthmus ca issue --out %s helper %v, or use --token", h.node, err, o.certs, h.node)
+		return fmt.Errorf("node %v has no certificate: %w; create it with: isthmus ca issue --out %s helper %v, or use --token", h.node, err, o.certs, h.node)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (a allocation) byCertificate(h *allocationHelper, o nodeOptions) (err error
 // byToken completes a helper that is to enrol.
 func (a allocation) byToken(h *allocationHelper, o nodeOptions) error {
 	if _, _, err := net.SplitHostPort(o.broker); err != nil {
-		return errors.New("give --broker, HOST:PORT of the broker, which enrols")
+		return errors.New("give --broker, HOST:PORT of the broker that issues the certificate")
 	}
 	text, err := ca.ReadTokenFile(o.token)
 	if err != nil {
@@ -190,7 +190,7 @@ func (a allocation) byToken(h *allocationHelper, o nodeOptions) error {
 		return fmt.Errorf("--token %s: %w", o.token, err)
 	}
 	if t.Allocation == nil || t.Allocation.ID != a.job {
-		return fmt.Errorf("--token %s: the token is for %s, and this is allocation %s", o.token, t.Identity, a.job)
+		return fmt.Errorf("--token %s: the token is for %s, but this is allocation %s", o.token, t.Identity, a.job)
 	}
 	id, err := t.For(a.node)
 	if err != nil {
@@ -267,7 +267,7 @@ func privateFolder(dir string) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm() != 0o700 || !ok || int(owner.Uid) != os.Getuid() {
-		return fmt.Errorf("%s is there and is no folder of this user alone (%v); remove it, or set TMPDIR, the same on all nodes", dir, info.Mode())
+		return fmt.Errorf("%s exists and is not a private folder of this user (%v); remove it, or set TMPDIR to the same value on all nodes", dir, info.Mode())
 	}
 	return nil
 }

@@ -19,10 +19,10 @@ func TestAllocation(t *testing.T) {
 	}{
 		{"SLURM_JOB_ID=71 SLURMD_NODENAME=Node07 SLURM_LOCALID=2 SLURM_CPUS_ON_NODE=16", allocation{job: "71", node: "node07", task: 2, cores: 16, dir: "/t/isthmus-1000-71"}, ""},
 		{"SLURM_JOB_ID=71", allocation{job: "71", dir: "/t/isthmus-1000-71"}, ""}, // in a batch script
-		{"", allocation{}, "this is no allocation of Slurm"},
-		{"SLURM_JOB_ID=../x", allocation{}, "this is no allocation of Slurm"},
-		{"SLURM_JOB_ID=71 SLURM_LOCALID=x", allocation{}, `SLURM_LOCALID="x" is no number`},
-		{"SLURM_JOB_ID=71 SLURM_CPUS_ON_NODE=-1", allocation{}, `SLURM_CPUS_ON_NODE="-1" is no number`},
+		{"", allocation{}, "this is not a Slurm allocation"},
+		{"SLURM_JOB_ID=../x", allocation{}, "this is not a Slurm allocation"},
+		{"SLURM_JOB_ID=71 SLURM_LOCALID=x", allocation{}, `SLURM_LOCALID="x" is not a number`},
+		{"SLURM_JOB_ID=71 SLURM_CPUS_ON_NODE=-1", allocation{}, `SLURM_CPUS_ON_NODE="-1" is not a number`},
 	} {
 		env := map[string]string{}
 		for _, pair := range strings.Fields(tc.env) {
@@ -86,7 +86,7 @@ func TestHelperOfAnAllocation(t *testing.T) {
 		{nodeOptions{"sitea", "gw:7440", certs, "", good, ""}, nil, "give either --token or --certs"},
 		{nodeOptions{"sitea", "gw:7440", "", "", good, ""}, nil, "give --broker"},
 		{nodeOptions{"siteb", "gw:7440", "", "", good, "b:443"}, nil, "the token is for a node of sitea, not of siteb"},
-		{nodeOptions{"sitea", "gw:7440", "", "", other, "b:443"}, nil, "the token is for helper sitea/alloc-72.*, and this is allocation 71"},
+		{nodeOptions{"sitea", "gw:7440", "", "", other, "b:443"}, nil, "the token is for helper sitea/alloc-72.*, but this is allocation 71"},
 		{nodeOptions{"sitea", "gw:7440", "", "", elsewhere, "b:443"}, nil, "host node07 is not one of allocation 71 (node[08-09])"},
 		{nodeOptions{"sitea", "gw:7440", "", "", open, "b:443"}, nil, "lets others read the token"},
 		{nodeOptions{"Site", "gw:7440", certs, "", "", ""}, nil, `site name "Site"`},
@@ -116,7 +116,7 @@ func TestPrivateFolder(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := privateFolder(dir); err == nil || !strings.Contains(err.Error(), "no folder of this user alone") {
+	if err := privateFolder(dir); err == nil || !strings.Contains(err.Error(), "not a private folder of this user") {
 		t.Errorf("one that others may enter: %v", err)
 	}
 	link := dir + "2"

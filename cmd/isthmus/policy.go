@@ -21,7 +21,7 @@ import (
 func policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "policy",
-		Usage:       "see what sites' policies make of a link",
+		Usage:       "evaluate sites' policies for a link",
 		Subcommands: []*cli.Command{policyExplainCommand()},
 	}
 }
@@ -29,19 +29,19 @@ func policyCommand() *cli.Command {
 func policyExplainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "explain",
-		Usage: "say which rule decides about a link, and what it allows",
-		Description: "With --policy, and --peer-policy for the other site's, the files are asked and nobody else; with --broker and an\n" +
-			"admin's certificate, the policies that hold in the grid. The status is 0 for a link that is permitted and 1 for\n" +
+		Usage: "print which rule decides about a link, and what it allows",
+		Description: "With --policy, and --peer-policy for the other site's, only the files are evaluated; with --broker and an\n" +
+			"admin's certificate, the policies in effect in the grid. The status is 0 for a link that is permitted and 1 for\n" +
 			"one that is refused.\n\n" +
 			"  isthmus policy explain --policy policy.yaml --user alice --project climate --to siteb",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`FILE` with this site's policy"},
-			&cli.StringFlag{Name: "peer-policy", Usage: "`FILE` with the other site's; without it, that site is not asked"},
+			&cli.StringFlag{Name: "peer-policy", Usage: "`FILE` with the other site's policy; without it, that site's policy is not evaluated"},
 			&cli.StringFlag{Name: "from", Value: "here", Usage: "this `SITE`"},
 			&cli.StringFlag{Name: "to", Usage: "the other `SITE`"},
 			&cli.StringFlag{Name: "user", Usage: "on whose behalf: `NAME` of a grid user, or NAME@SITE without a grant"},
 			&cli.StringFlag{Name: "project", Usage: "the `PROJECT` of the user's grant"},
-			&cli.StringFlag{Name: "peer-user", Usage: "`NAME` at the other end, if it is another"},
+			&cli.StringFlag{Name: "peer-user", Usage: "`NAME` at the other end, if different"},
 			&cli.StringFlag{Name: "peer-project", Usage: "the `PROJECT` at the other end, with --peer-user"},
 			&cli.StringFlag{Name: "job", Value: "job", Usage: "the job's `NAME`"},
 			&cli.StringFlag{Name: "at", Usage: "`TIME` as 2026-11-21T20:00, in the policy's zone, or with a zone of its own as in RFC 3339 (default: now)"},
@@ -60,7 +60,7 @@ func policyExplainCommand() *cli.Command {
 				return cmdline.Usage("policy explain: give either --policy or --broker")
 			}
 			if c.String("from") == c.String("to") {
-				return cmdline.Usage("policy explain: policies say nothing of links within a site; --from and --to must differ")
+				return cmdline.Usage("policy explain: policies do not apply to links within a site; --from and --to must differ")
 			}
 			who := []policy.Who{{User: c.String("user"), Project: c.String("project")}}
 			if c.IsSet("peer-user") {

@@ -33,7 +33,7 @@ func gridOf(c *cli.Context) (*submit.Grid, error) {
 func psCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ps",
-		Usage: "list the jobs that run on the grid's hosts or are being started there",
+		Usage: "list the jobs that are starting or running on the grid's hosts",
 		Flags: []cli.Flag{helperFlag(), &cli.BoolFlag{Name: "json", Usage: "print one object per line and job"}},
 		Action: func(c *cli.Context) error {
 			grid, err := gridOf(c)

@@ -21,7 +21,7 @@ import (
 func adminFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "broker", Usage: "address of the broker to ask, `HOST:PORT`"},
-		&cli.StringFlag{Name: "frontal", Usage: "in place of --broker: address of a frontal, `HOST:PORT`"},
+		&cli.StringFlag{Name: "frontal", Usage: "instead of --broker: address of a frontal, `HOST:PORT`"},
 		&cli.StringFlag{Name: "cert", Usage: "`FILE` with the certificate of an admin (isthmus ca issue admin NAME)"},
 		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its key"},
 		&cli.StringFlag{Name: "ca", Usage: "`FILE` with the certificate of the grid's CA"},
@@ -42,7 +42,7 @@ func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) 
 	}
 	for _, name := range []string{"cert", "tls-key", "ca"} {
 		if !c.IsSet(name) {
-			return cmdline.Usage(fmt.Sprintf("%s: give --%s: who asks must show an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
+			return cmdline.Usage(fmt.Sprintf("%s: give --%s: this request needs an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
 		}
 	}
 	creds, err := control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
@@ -67,8 +67,8 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show what a broker or frontal knows",
 		Description: "A broker's status is shown as tables: sites, how each pair connects and why, proxies, jobs. With --json it is one\n" +
-			"object with all counters. A frontal's is JSON always.",
-		Flags: append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print one object in place of tables"}),
+			"object with all counters. A frontal's status is always JSON.",
+		Flags: append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print one object instead of tables"}),
 		Action: func(c *cli.Context) error {
 			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
 				r, err := admin.Status(ctx, &controlpb.StatusRequest{})
@@ -78,7 +78,7 @@ func statusCommand() *cli.Command {
 				if c.IsSet("broker") && !c.Bool("json") {
 					var s broker.Status
 					if err := json.Unmarshal(r.Json, &s); err != nil {
-						return fmt.Errorf("the broker's answer is not as this version knows it (%w); use --json", err)
+						return fmt.Errorf("this version does not understand the broker's answer (%w); use --json", err)
 					}
 					return s.WriteTable(c.App.Writer, time.Now())
 				}

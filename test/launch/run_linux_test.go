@@ -25,7 +25,7 @@ func TestRunWithoutDaemons(t *testing.T) {
 		{"pingpong", []string{"run", "-n", "4", "--label", "here", bin, "example", "pingpong", "--max", "1024", "--reps", "3"}, 0, "[here:0] ", ""},
 		{"is", []string{"run", "-n", "4", "--label", "", bin, "example", "is", "--class", "S"}, 0, "SUCCESSFUL", ""},
 		{"groups", []string{"run", "-n", "3", "--label", "", "--groups", "master:1,workers:2", "sh", "-c", "echo $ISTHMUS_GROUPS"}, 0, "master:1,workers:2\nmaster:1,workers:2\nmaster:1,workers:2\n", ""},
-		{"map", []string{"run", "-n", "3", "--show-map", bin, "example", "is", "--class", "S"}, 0, "SUCCESSFUL", "unknown where there never was for long enough.\n"},
+		{"map", []string{"run", "-n", "3", "--show-map", bin, "example", "is", "--class", "S"}, 0, "SUCCESSFUL", "unknown where that was never so for long enough.\n"},
 		{"status of a rank", []string{"run", "-n", "4", "sh", "-c", "[ $ISTHMUS_RANK != 2 ] || exit 9; exec sleep 100"}, 9, "", "isthmus: rank 2: exit status 9\n"},
 		{"signal to a rank", []string{"run", "-n", "2", "sh", "-c", "[ $ISTHMUS_RANK != 1 ] || kill -9 $$; exec sleep 100"}, 128 + 9, "", "isthmus: rank 1: signal: killed\n"},
 		{"no such program", []string{"run", "-n", "2", "./no-such-program"}, 127, "", "no-such-program: no such file or directory\n"},

@@ -77,7 +77,7 @@ func TestEnrolRenewRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := must("revoke", "--broker", broker, "--cert", "admin-ada.pem", "--tls-key", "admin-ada.key", "--ca", "ca.pem", "proxy", "p1")
-	if !strings.Contains(said, "judges by list 1 now, and keeps it in "+at("broker.db")) {
+	if !strings.Contains(said, "now uses list 1, and stores it in "+at("broker.db")) {
 		t.Errorf("revoke printed:\n%s", said)
 	}
 	select {

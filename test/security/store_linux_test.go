@@ -531,7 +531,7 @@ func TestBrokerTakesOverOldFiles(t *testing.T) {
 	b.kill()
 	b.start()
 	b.refuses("a token of before, after a restart", used, "used already")
-	if out, complaint, _ := b.admin("ca", "revoke", "--list", "ca/crl.pem", "--as-admin"); !strings.Contains(out, "keeps it in "+filepath.Join(old, "broker.db")) {
+	if out, complaint, _ := b.admin("ca", "revoke", "--list", "ca/crl.pem", "--as-admin"); !strings.Contains(out, "stores it in "+filepath.Join(old, "broker.db")) {
 		t.Errorf("the list after the restart: %s%s", out, complaint)
 	}
 

@@ -32,8 +32,8 @@ func asksForEnd(words []string) bool {
 func completionCommand(program string) *cli.Command {
 	return &cli.Command{
 		Name:        "completion",
-		Usage:       "print what has a shell complete these commands and their flags",
-		Description: "For this shell:\n\n  source <(" + program + " completion bash)\n\nCommands and flags are completed, and else files.",
+		Usage:       "print a script for shell completion of these commands and their flags",
+		Description: "For this shell:\n\n  source <(" + program + " completion bash)\n\nIt completes commands and flags, and file names elsewhere.",
 		ArgsUsage:   "bash | zsh | fish",
 		Action: func(c *cli.Context) error {
 			if err := Words(c, "completion", 1); err != nil {
@@ -50,7 +50,7 @@ func completionCommand(program string) *cli.Command {
 			case "fish":
 				text, err = c.App.ToFishCompletion()
 			default:
-				return Usage(fmt.Sprintf("completion: shell %q: known are bash, zsh and fish", shell))
+				return Usage(fmt.Sprintf("completion: unknown shell %q: want bash, zsh or fish", shell))
 			}
 			if err == nil {
 				_, err = fmt.Fprint(c.App.Writer, text)
@@ -65,7 +65,7 @@ func manCommand(program string) *cli.Command {
 	return &cli.Command{
 		Name:        "man",
 		Usage:       "print the manual page of these commands",
-		Description: "To read it, where no package has installed it:\n\n  " + program + " man | man -l -",
+		Description: "To read it when no package has installed it:\n\n  " + program + " man | man -l -",
 		Action: func(c *cli.Context) error {
 			page, err := c.App.ToMarkdown()
 			if err != nil {

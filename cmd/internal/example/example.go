@@ -41,14 +41,14 @@ func Command() *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "example",
-		Usage: "be a process of an example job, as isthmus run starts it",
-		Description: "For instance, with flags of the example behind its name (--help lists them):\n\n" +
+		Usage: "run one process of an example job; isthmus run starts it",
+		Description: "For instance, with the flags of the example after its name (--help lists them):\n\n" +
 			"  isthmus run -n 4 isthmus example is --class W",
 		Subcommands: []*cli.Command{
 			example("pingpong", "measure round trips between two ranks", measure.Main),
-			example("traffic", "send from every rank to every rank for a while, and check every byte", storm.Main),
-			example("ray2mesh", "trace seismic rays through the Earth, dealt by one master or by a boss in each site", farm.Main),
-			example("rendezvous", "connect two jobs that were started apart, by a name", meet.Main),
+			example("traffic", "send between all ranks for a while and check every byte", storm.Main),
+			example("ray2mesh", "trace seismic rays through the Earth, distributed by one master or by a boss in each site", farm.Main),
+			example("rendezvous", "connect two separately started jobs through a published name", meet.Main),
 			example("tsqr", "QR factorization of a tall and skinny matrix, by a tree and column by column", factor.Main),
 			nas("is", "sort integers", is.Classes, is.Run),
 			nas("ep", "random pairs", ep.Classes, ep.Run),

@@ -46,7 +46,7 @@ func (w wish) granted(job overlay.JobID, now time.Time) (string, error) {
 		return "", fmt.Errorf("%s: %w", w.cert, err)
 	}
 	if id.Role != control.RoleUser {
-		return "", fmt.Errorf("%s is the certificate of %v; a grant is a user's (isthmus ca issue user NAME)", w.cert, id)
+		return "", fmt.Errorf("%s is the certificate of %v; a grant needs a user's certificate (isthmus ca issue user NAME)", w.cert, id)
 	}
 	projects, err := control.ProjectsOf(leaf)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w wish) granted(job overlay.JobID, now time.Time) (string, error) {
 	ends := now.Add(w.valid)
 	if ends.After(leaf.NotAfter) {
 		if w.exactly || !now.Before(leaf.NotAfter) {
-			return "", fmt.Errorf("%s: the certificate ends at %s, before the grant would; ask for less time, or for a new certificate", w.cert, leaf.NotAfter.UTC().Format(time.RFC3339))
+			return "", fmt.Errorf("%s: the certificate expires at %s, before the grant would; ask for a shorter grant or get a new certificate", w.cert, leaf.NotAfter.UTC().Format(time.RFC3339))
 		}
 		ends = leaf.NotAfter
 	}
@@ -81,17 +81,17 @@ func (w wish) granted(job overlay.JobID, now time.Time) (string, error) {
 func jobGrantCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "grant",
-		Usage: "print a grant: a user's word that a job works for them",
+		Usage: "print a grant: a signed statement that a job runs on behalf of a user",
 		Description: "JOB is a FILE with the job's key, or the job's id. The processes of the job carry the grant in their environment:\n\n" +
 			"  export " + grant.Env + "=$(isthmus job grant --cert alice.pem --tls-key alice.key --project climate myjob.key)\n" +
 			"  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n\n" +
-			"It is good for that job only, and of no use to who has not the job's key. `isthmus run` makes one by itself; see its --user-cert.",
+			"A grant is valid for that job only and is useless without the job's key. `isthmus run` creates one automatically; see its --user-cert.",
 		ArgsUsage: "JOB",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "cert", Usage: "`FILE` with the user's certificate (isthmus ca issue user NAME)", DefaultText: "user.pem in the user's folder for settings"},
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its key", DefaultText: "user.key beside it"},
-			&cli.StringFlag{Name: "project", Usage: "`NAME` of the project that the job works for, one of the certificate's", DefaultText: "the certificate's, if it names one"},
-			&cli.DurationFlag{Name: "valid", Value: grantLife, Usage: "`HOW-LONG`; afterwards the job gets no new links"},
+			&cli.StringFlag{Name: "project", Usage: "`NAME` of the project that the job runs for, one that the certificate names", DefaultText: "the certificate's, if it names one"},
+			&cli.DurationFlag{Name: "valid", Value: grantLife, Usage: "`HOW-LONG` the grant is valid; afterwards the job gets no new links"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := cmdline.Words(c, "job grant", 1); err != nil {
@@ -102,7 +102,7 @@ func jobGrantCommand() *cli.Command {
 				return err
 			}
 			if w == nil {
-				return cmdline.Usage("job grant: give --cert and --tls-key: who grants must show a user's certificate (isthmus ca issue user NAME)")
+				return cmdline.Usage("job grant: give --cert and --tls-key: a grant is signed with a user's certificate (isthmus ca issue user NAME)")
 			}
 			job := overlay.JobID(c.Args().First())
 			if overlay.CheckJobID(job) != nil {
@@ -126,10 +126,10 @@ func jobGrantCommand() *cli.Command {
 func grantFlags() []cli.Flag {
 	const category = "for whom"
 	return []cli.Flag{
-		&cli.StringFlag{Category: category, Name: "user-cert", Usage: "`FILE` with your certificate as a user of the grid: the job works for you", DefaultText: "user.pem in your folder for settings, if it is there"},
+		&cli.StringFlag{Category: category, Name: "user-cert", Usage: "`FILE` with your certificate as a user of the grid; the job runs on your behalf", DefaultText: "user.pem in your folder for settings, if it is there"},
 		&cli.StringFlag{Category: category, Name: "user-key", Usage: "`FILE` with its key", DefaultText: "user.key beside it"},
-		&cli.StringFlag{Category: category, Name: "project", Usage: "`NAME` of the project that the job works for, one of your certificate's", DefaultText: "the certificate's, if it names one"},
-		&cli.DurationFlag{Category: category, Name: "valid", Value: grantLife, Usage: "`HOW-LONG` it does; afterwards it gets no new links"},
+		&cli.StringFlag{Category: category, Name: "project", Usage: "`NAME` of the project that the job runs for, one that your certificate names", DefaultText: "the certificate's, if it names one"},
+		&cli.DurationFlag{Category: category, Name: "valid", Value: grantLife, Usage: "`HOW-LONG` the job may run on your behalf; afterwards it gets no new links"},
 	}
 }
 
@@ -152,7 +152,7 @@ func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 		what = "job " + c.Command.Name
 	}
 	if w.valid <= 0 || w.valid > grant.MaxLife {
-		return nil, cmdline.Usage(fmt.Sprintf("%s: --%s %v: want more than none and at most %v", what, valid, w.valid, grant.MaxLife))
+		return nil, cmdline.Usage(fmt.Sprintf("%s: --%s %v: want more than 0 and at most %v", what, valid, w.valid, grant.MaxLife))
 	}
 	if (w.cert == "") != (w.key == "") {
 		return nil, cmdline.Usage(fmt.Sprintf("%s: give both --%s and --%s, or neither", what, cert, key))
@@ -167,7 +167,7 @@ func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 		}
 	}
 	if w.project != "" || w.exactly {
-		return nil, cmdline.Usage(fmt.Sprintf("%s: --project and --%s are of a grant, which needs a user's certificate: give --%s and --%s", what, valid, cert, key))
+		return nil, cmdline.Usage(fmt.Sprintf("%s: --project and --%s apply to a grant, which needs a user's certificate: give --%s and --%s", what, valid, cert, key))
 	}
 	return nil, nil
 }

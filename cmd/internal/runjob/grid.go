@@ -37,24 +37,24 @@ func gridFlags() []cli.Flag {
 	const category = "over the grid"
 	return []cli.Flag{
 		&cli.StringFlag{Category: category, Name: "strategy", Aliases: []string{"a"}, Usage: "how hosts are chosen: `" + strings.Join(allocate.Strategies, "|") + "`", Value: allocate.Strategies[0]},
-		&cli.StringFlag{Category: category, Name: "hosts", Usage: "run on these hosts: `NODE@SITE:RANKS,...`, ranks numbered in this order; without :RANKS the strategy shares them out"},
-		&cli.StringFlag{Category: category, Name: "profile", Usage: "`FILE` that says which groups of processes there are and what they need"},
+		&cli.StringFlag{Category: category, Name: "hosts", Usage: "run on these hosts: `NODE@SITE:RANKS,...`, ranks are numbered in this order; without :RANKS the strategy distributes them"},
+		&cli.StringFlag{Category: category, Name: "profile", Usage: "`FILE` that describes the groups of processes and what they need"},
 		&cli.IntFlag{Category: category, Name: "copies", Aliases: []string{"r"}, Value: 1, Usage: "`NUMBER` of copies of each rank, on different hosts; more than 1 with --dry-run or --independent only"},
 		&cli.BoolFlag{Category: category, Name: "independent", Usage: "the processes do not use the message library, so that copies of a rank may run"},
-		&cli.StringFlag{Category: category, Name: "pattern", Value: allocate.Dense.String(), Usage: "for auto: who talks to whom, `dense|neighbour|master`"},
-		&cli.StringFlag{Category: category, Name: "message", Usage: "for auto: `SIZE` of the job's messages, such as 1MiB, so that the bandwidth between sites counts too; without it, latency alone does"},
+		&cli.StringFlag{Category: category, Name: "pattern", Value: allocate.Dense.String(), Usage: "for auto: which ranks communicate, `dense|neighbour|master`"},
+		&cli.StringFlag{Category: category, Name: "message", Usage: "for auto: `SIZE` of the job's messages, such as 1MiB, so that the bandwidth between sites counts too; without it, only latency counts"},
 		&cli.StringFlag{Category: category, Name: "memory", Usage: "`SIZE` that each process needs, such as 2GiB"},
 		&cli.Float64Flag{Category: category, Name: "cores", Usage: "`NUMBER` that each process needs"},
-		&cli.StringSliceFlag{Category: category, Name: "limit", Usage: "`NAME=VALUE`: a limit for each process, as ulimit has them: as, core, cpu, data, fsize, memlock, nofile, nproc or stack"},
+		&cli.StringSliceFlag{Category: category, Name: "limit", Usage: "`NAME=VALUE`: a resource limit for each process, as in setrlimit(2): as, core, cpu, data, fsize, memlock, nofile, nproc or stack"},
 		&cli.DurationFlag{Category: category, Name: "wait", Usage: "`HOW-LONG` to wait for hosts when there are too few"},
-		&cli.DurationFlag{Category: category, Name: "hang", Usage: "`HOW-LONG` a host, or the way to it, may be silent before its processes are taken for dead; up to 1h", DefaultText: "5s"},
-		&cli.BoolFlag{Category: category, Name: "installed", Usage: "the program is on the hosts already, by the same name: do not bring it there"},
-		&cli.StringSliceFlag{Category: category, Name: "input", Usage: "`FILE` or folder to bring to the hosts, into the folder in which the processes run"},
-		&cli.StringSliceFlag{Category: category, Name: "fetch", Usage: "`FILES` to bring back from each host at the end; a pattern such as 'out.*'"},
+		&cli.DurationFlag{Category: category, Name: "hang", Usage: "`HOW-LONG` a host, or the path to it, may be silent before its processes are considered dead; at most 1h", DefaultText: "5s"},
+		&cli.BoolFlag{Category: category, Name: "installed", Usage: "the program is already on the hosts under the same name: do not copy it"},
+		&cli.StringSliceFlag{Category: category, Name: "input", Usage: "`FILE` or folder to copy to each host, into the working folder of the processes"},
+		&cli.StringSliceFlag{Category: category, Name: "fetch", Usage: "`FILES` to copy back from each host at the end; a pattern such as 'out.*'"},
 		&cli.StringFlag{Category: category, Name: "fetch-to", Value: ".", Usage: "`FOLDER` for them; they become SITE/NODE/FILE in it"},
-		&cli.StringSliceFlag{Category: category, Name: "env", Usage: "`NAME[=VALUE]` for the environment of the processes; without =VALUE, as it is here"},
-		&cli.BoolFlag{Category: category, Name: "dry-run", Usage: "show where the job would run, and leave it at that"},
-		&cli.BoolFlag{Category: category, Name: "verbose", Aliases: []string{"v"}, Usage: "tell each step"},
+		&cli.StringSliceFlag{Category: category, Name: "env", Usage: "`NAME[=VALUE]` for the environment of the processes; without =VALUE, the value of the variable here"},
+		&cli.BoolFlag{Category: category, Name: "dry-run", Usage: "show where the job would run, without starting it"},
+		&cli.BoolFlag{Category: category, Name: "verbose", Aliases: []string{"v"}, Usage: "log each step"},
 	}
 }
 
@@ -82,7 +82,7 @@ func runOverGrid(c *cli.Context) error {
 		return dryRun(c, grid, job)
 	}
 	if job.Place.Copies > 1 && !c.Bool("independent") {
-		return cmdline.Usage(fmt.Sprintf("run: --copies %d: the message library has no replicas, so this is for programs that do not use it: say so with --independent, or look where copies would go with --dry-run", job.Place.Copies))
+		return cmdline.Usage(fmt.Sprintf("run: --copies %d: the message library has no replicas, so copies are only for programs that do not use it: give --independent if yours does not, or --dry-run to see where copies would run", job.Place.Copies))
 	}
 	if err := fetchFiles(c, job); err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -131,7 +131,7 @@ func submitJob(c *cli.Context, grid *submit.Grid, job *submit.Job) (*submit.Resu
 		return r, fmt.Errorf("run: --fetch: %w", fetchErr)
 	}
 	if c.Bool("verbose") {
-		fmt.Fprintf(os.Stderr, "isthmus: all processes ended well; %d bytes of files were sent to %d hosts\n", r.Staged, len(r.Places))
+		fmt.Fprintf(os.Stderr, "isthmus: the job succeeded; %d bytes of files were sent to %d hosts\n", r.Staged, len(r.Places))
 	}
 	return r, nil
 }
@@ -210,7 +210,7 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	j := &submit.Job{Argv: c.Args().Slice(), Strategy: c.String("strategy"), Survive: c.Bool("survive"), Wait: c.Duration("wait"), Hang: c.Duration("hang"), Fetch: c.StringSlice("fetch"),
 		Place: allocate.Job{Ranks: c.Int("n"), Copies: c.Int("copies"), CPU: int(c.Float64("cores") * 1000)}}
 	if c.IsSet("size") {
-		return wrong("--size is for --ranks; over the grid, -n says how many ranks there are")
+		return wrong("--size goes with --ranks; over the grid, give the number of ranks with -n")
 	}
 	if !slices.Contains(allocate.Strategies, j.Strategy) {
 		return wrong("--strategy %s: want one of %s", j.Strategy, strings.Join(allocate.Strategies, ", "))
@@ -297,9 +297,9 @@ func countRanks(c *cli.Context, j *submit.Job) error {
 	}
 	switch {
 	case named == 0 && !c.IsSet("n"):
-		return cmdline.Usage("run: say with -n how many ranks there are")
+		return cmdline.Usage("run: give the number of ranks with -n")
 	case named > 0 && c.IsSet("n") && named != j.Place.Processes():
-		return cmdline.Usage(fmt.Sprintf("run: %s has %d ranks, and -n %d says otherwise", what, named, j.Place.Ranks))
+		return cmdline.Usage(fmt.Sprintf("run: %s has %d ranks, which contradicts -n %d", what, named, j.Place.Ranks))
 	case named > 0 && !c.IsSet("n"):
 		j.Place.Ranks = named
 	}

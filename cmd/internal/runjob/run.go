@@ -23,7 +23,7 @@ import (
 func KeyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "job",
-		Usage: "make the key of a job, and grants for it",
+		Usage: "create the key of a job, and grants for it",
 		Subcommands: []*cli.Command{{
 			Name:        "new",
 			Usage:       "print a new key for the job NAME",
@@ -51,48 +51,48 @@ func Command() *cli.Command {
 		Name:  "run",
 		Usage: "start a job",
 		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
-			"Over the grid, by this node's helper, which ISTHMUS_HELPER or --helper names: hosts are booked, get the program and --input files, and start their ranks:\n\n" +
+			"Over the grid, through this node's helper, which ISTHMUS_HELPER or --helper names: it books hosts, copies the program and the --input files there, and starts the ranks:\n\n" +
 			"  isthmus run -n 40 ./program\n" +
 			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
-			"  isthmus run -n 40 --dry-run ./program       shows only where it would run\n\n" +
-			"A program with a slash in its name is brought to the hosts, others are sought there. Hosts are chosen by --strategy, nearest first: spread gives\n" +
-			"each one process, then a second; concentrate fills each; auto looks for what is near each other and, with --message 1MiB, for ways that carry much.\n\n" +
+			"  isthmus run -n 40 --dry-run ./program       only shows where it would run\n\n" +
+			"A program with a slash in its name is copied to the hosts; any other is looked up in PATH there. --strategy chooses the hosts, nearest first: spread gives\n" +
+			"each one process, then a second; concentrate fills each; auto looks for hosts near each other and, with --message 1MiB, for paths with high bandwidth.\n\n" +
 			"By hand, on nodes that each have a helper, with the same key and the same size everywhere:\n\n" +
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
-			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
-			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
-			"a second signal is passed on as SIGKILL at once.\n" +
-			"With --survive the others go on instead, for programs that go on without a process (see the library's documentation, \"Failures\"):\n" +
-			"the exit status is then that of the first that ended with one of its own, and 0 if processes were only killed and one ended well.\n\n" +
-			"With --show-map it writes to the standard error, at the end, where the ranks ran and which paths their messages took.",
+			"Rank 0 reads standard input. When a process fails, the others are ended, and the exit status is that of the first that failed: its own,\n" +
+			"128 + signal, or 126 or 127 when it could not be started. A signal is forwarded as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
+			"a second signal is forwarded as SIGKILL at once.\n" +
+			"With --survive the others continue, for programs that tolerate the failure of a process (see the library's documentation, \"Failures\"):\n" +
+			"the exit status is then that of the first process that exited with a status other than 0, or 0 if processes were only killed and one exited with 0.\n\n" +
+			"With --show-map it prints to standard error, at the end, where the ranks ran and which paths their messages took.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
 		Flags: append([]cli.Flag{
 			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of ranks", DefaultText: "none"},
-			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, `FIRST-LAST`"},
-			&cli.IntFlag{Name: "size", Usage: "with --ranks: `NUMBER` of ranks of the whole job", DefaultText: "up to the last of this node"},
+			&cli.StringFlag{Name: "ranks", Usage: "instead of -n: the ranks that run on this node, `FIRST-LAST`"},
+			&cli.IntFlag{Name: "size", Usage: "with --ranks: `NUMBER` of ranks of the whole job", DefaultText: "the last rank of this node + 1"},
 			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); the job is started by hand, and -n or --ranks are the ranks of this node"},
-			&cli.StringFlag{Name: "groups", Usage: "what the ranks are, in their order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
+			&cli.StringFlag{Name: "groups", Usage: "the groups of the ranks, in rank order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
 			&cli.StringFlag{Name: "label", Value: hostname(), DefaultText: "this host's name", Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
-			&cli.StringFlag{Name: "output", Usage: "in place of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
+			&cli.StringFlag{Name: "output", Usage: "instead of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
 			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
-			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects in place of tables"},
+			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects instead of tables"},
 		}, append(grantFlags(), gridFlags()...)...),
 		Action: func(c *cli.Context) error {
 			if c.Bool("json") && !c.Bool("show-map") && !c.Bool("dry-run") {
-				return cmdline.Usage("run: --json is for --show-map and --dry-run; for the output there is --output json")
+				return cmdline.Usage("run: --json goes with --show-map or --dry-run; for the output of the processes use --output json")
 			}
 			if v := os.Getenv(mpilib.EnvReport); v != "" && c.Bool("show-map") {
-				return cmdline.Usage(fmt.Sprintf("run: --show-map needs %s for itself, and it is set to %s; unset it, or leave --show-map", mpilib.EnvReport, v))
+				return cmdline.Usage(fmt.Sprintf("run: --show-map sets %s itself, but it is already set to %s; unset it, or omit --show-map", mpilib.EnvReport, v))
 			}
 			if c.String("helper") != "" && !c.IsSet("ranks") && !c.IsSet("key") {
 				return runOverGrid(c)
 			}
 			for _, name := range gridFlagNames() {
 				if c.IsSet(name) {
-					return cmdline.Usage(fmt.Sprintf("run: --%s is for jobs over the grid: name this node's helper with --helper or %s, and leave --ranks and --key", name, ranks.EnvHelper))
+					return cmdline.Usage(fmt.Sprintf("run: --%s is for jobs over the grid: name this node's helper with --helper or %s, and omit --ranks and --key", name, ranks.EnvHelper))
 				}
 			}
 			job, err := jobOf(c)
@@ -164,7 +164,7 @@ func jobOf(c *cli.Context) (ranks.Job, error) {
 	if c.IsSet("key") {
 		j.Key, err = jobkey.Load(c.String("key"))
 	} else if j.Count < j.Size {
-		return j, cmdline.Usage("run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME")
+		return j, cmdline.Usage("run: the job spans several nodes, which all need the same --key; create one with: isthmus job new NAME")
 	} else {
 		j.Key, err = jobkey.New("local")
 	}
@@ -183,7 +183,7 @@ func jobOf(c *cli.Context) (ranks.Job, error) {
 	}
 	for _, f := range grantFlags() {
 		if c.IsSet(f.Names()[0]) {
-			return j, cmdline.Usage(fmt.Sprintf("run: --%s is for jobs with a helper: without one nobody asks for whom a job works", f.Names()[0]))
+			return j, cmdline.Usage(fmt.Sprintf("run: --%s is for jobs with a helper: without a helper, nothing checks on whose behalf a job runs", f.Names()[0]))
 		}
 	}
 	return j, nil

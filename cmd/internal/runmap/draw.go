@@ -57,7 +57,7 @@ func (m *Map) drawPlaces(out *strings.Builder) {
 	}
 	table.Flush()
 	if unknown := m.unknown(); len(unknown) > 0 {
-		fmt.Fprintf(out, "  unknown: ranks %s; no rank here exchanged messages with them\n", ranges(unknown))
+		fmt.Fprintf(out, "  unknown: ranks %s; no local rank exchanged messages with them\n", ranges(unknown))
 	}
 }
 
@@ -84,10 +84,10 @@ func (m *Map) drawPaths(out *strings.Builder) {
 		lines[at] = append(lines[at], l)
 	}
 	if len(lines) == 0 {
-		out.WriteString("\nno messages went between ranks\n")
+		out.WriteString("\nranks exchanged no messages\n")
 		return
 	}
-	out.WriteString("\npaths that were used, seen from the ranks that ran here\n")
+	out.WriteString("\npaths used, as seen by the ranks that ran here\n")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  from\tto\ttechnique\tlinks\tRTT ms\tMB/s\tmessages out, in\tMB out, in")
 	order := slices.SortedFunc(maps.Keys(lines), func(a, b way) int {
@@ -106,10 +106,10 @@ func (m *Map) drawPaths(out *strings.Builder) {
 	table.Flush()
 	for _, at := range order {
 		for _, limit := range limitsOf(lines[at]) {
-			fmt.Fprintf(out, "  %s to %s, %s: %s, with all else under that rule\n", at.from, at.to, at.technique, limit)
+			fmt.Fprintf(out, "  %s to %s, %s: %s, shared with all other traffic under that rule\n", at.from, at.to, at.technique, limit)
 		}
 	}
-	out.WriteString("  MB/s is what links took while there was more to send; unknown where there never was for long enough.\n")
+	out.WriteString("  MB/s is the rate of links while more data was waiting to be sent; unknown where that was never so for long enough.\n")
 }
 
 // limitsOf returns the limits that proxies and gateways apply to the links, which the helpers wrote
@@ -128,10 +128,10 @@ func limitsOf(links []mpilib.LinkInfo) []string {
 
 func (m *Map) drawUnknown(out *strings.Builder) {
 	if len(m.mute) > 0 {
-		fmt.Fprintf(out, "\nranks %s left no report, so their paths are missing: they ended without Finalize, or are no programs of this library\n", ranges(m.mute))
+		fmt.Fprintf(out, "\nranks %s left no report, so their paths are missing: they exited without Finalize, or do not use this library\n", ranges(m.mute))
 	}
 	if m.count < m.size {
-		fmt.Fprintf(out, "\nThis is what ranks %d-%d know; the launchers of the others show theirs.\n", m.first, m.first+m.count-1)
+		fmt.Fprintf(out, "\nThis covers ranks %d-%d; the launchers of the other ranks show theirs.\n", m.first, m.first+m.count-1)
 	}
 }
 

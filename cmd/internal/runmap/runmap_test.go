@@ -45,19 +45,19 @@ const drawn = `
 where the 8 ranks ran
   alpha  n1  ranks 0-3
   beta   n1  ranks 4-5
-  unknown: ranks 6-7; no rank here exchanged messages with them
+  unknown: ranks 6-7; no local rank exchanged messages with them
 
-paths that were used, seen from the ranks that ran here
+paths used, as seen by the ranks that ran here
   from   to     technique                                 links  RTT ms         MB/s     messages out, in  MB out, in
   alpha  alpha  local                                     2      0.05 - 0.07    unknown  1, 1              <0.01, <0.01
   alpha  beta   direct                                    2      10.00 - 12.00  unknown  0, 0              0, 0
   alpha  beta   relay through p1, 2 carriers, encrypted   1      20.00          11       7, 0              3.00, 0
-  alpha to beta, relay through p1, 2 carriers, encrypted: held to 16Mbit/s by quota.per_job.rate of proxy p1, with all else under that rule
-  MB/s is what links took while there was more to send; unknown where there never was for long enough.
+  alpha to beta, relay through p1, 2 carriers, encrypted: held to 16Mbit/s by quota.per_job.rate of proxy p1, shared with all other traffic under that rule
+  MB/s is the rate of links while more data was waiting to be sent; unknown where that was never so for long enough.
 
-ranks 3 left no report, so their paths are missing: they ended without Finalize, or are no programs of this library
+ranks 3 left no report, so their paths are missing: they exited without Finalize, or do not use this library
 
-This is what ranks 0-3 know; the launchers of the others show theirs.
+This covers ranks 0-3; the launchers of the other ranks show theirs.
 `
 
 func TestDraw(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOneMachine(t *testing.T) {
 		want         string
 	}{
 		{0, 2, "this machine ranks 0-1"},
-		{1, 1, "no messages went between ranks"},
+		{1, 1, "ranks exchanged no messages"},
 	} {
 		m, err := Read(dir, tc.first, tc.count, 2)
 		if err != nil {

@@ -150,7 +150,7 @@ func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKe
 		return nil, err
 	}
 	if len(g.Projects) > 0 && g.ID.Role != control.RoleUser {
-		return nil, fmt.Errorf("%v has no projects, only users have", g.ID)
+		return nil, fmt.Errorf("%v has no projects; only users have", g.ID)
 	}
 	switch _, ofAllocation := overlay.AllocationOf(g.ID.Name); {
 	case g.Account != "":

@@ -102,7 +102,7 @@ func (t Token) check() error {
 	}
 	switch nonce, err := hex.DecodeString(t.Nonce); {
 	case len(t.Projects) > 0 && id.Role != control.RoleUser:
-		return fmt.Errorf("%v has no projects, only users have", id)
+		return fmt.Errorf("%v has no projects; only users have", id)
 	case t.Uses < 1 || t.Uses > MaxUses:
 		return fmt.Errorf("%d uses, want 1 to %d", t.Uses, MaxUses)
 	case t.Expires <= t.Made:

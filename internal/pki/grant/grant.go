@@ -64,7 +64,7 @@ func (c Claims) Check() error {
 		}
 	}
 	if life := c.Expires.Sub(c.Issued); life <= 0 || life > MaxLife {
-		return fmt.Errorf("a grant for %v; want more than none and at most %v", life, MaxLife)
+		return fmt.Errorf("a grant for %v; want more than 0 and at most %v", life, MaxLife)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func TestIssueRefuses(t *testing.T) {
 	}{
 		{change(func(c *Claims) { c.Job = "demo" }), chain, key, "job id"},
 		{change(func(c *Claims) { c.Project = "a b" }), chain, key, "project name"},
-		{change(func(c *Claims) { c.Expires = now }), chain, key, "want more than none"},
+		{change(func(c *Claims) { c.Expires = now }), chain, key, "want more than 0"},
 		{change(func(c *Claims) { c.Expires = now.Add(MaxLife + time.Second) }), chain, key, "at most 744h0m0s"},
 		{claims(), nil, key, "a chain of 0 certificates"},
 		{claims(), [][]byte{make([]byte, wire.MaxGrant)}, key, "at most 4000 fit"},
