@@ -1,7 +1,6 @@
-// Package agreement has the processes of communicators agree although some of them die: it
-// carries the notes of package agree's members over the engine, and has both know who has
-// failed. It knows communicators by their contexts and the processes in them. Its state
-// is in a world's Agreements.
+// Package agreement lets the processes of communicators agree despite failures of some of them: it
+// carries the notes of package agree's members over the engine, and passes failures to both. It
+// identifies communicators by their contexts and processes. Its state is in a world's Agreements.
 package agreement
 
 import (
@@ -16,39 +15,38 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Agreements are those of a world's communicators, by context. They last as
-// long as the world: whoever is behind may ask for the last decision at any time.
+// Agreements are those of a world's communicators, by context. They live as long as the world: a
+// slower process may ask for the last decision at any time.
 type Agreements struct {
-	Engine *engine.Engine // set before all else
+	Engine *engine.Engine // set before all other fields
 
 	mu    sync.Mutex
 	of    map[uint32]*agreement
-	early map[int]int // how many notes of each process are kept in all
+	early map[int]int // number of stored notes of each process, in total
 }
 
-// maxEarly is how many notes are kept of agreements that this process has not
-// called yet, for each process of the world. More than a few come only where many
-// processes fail meanwhile.
+// maxEarly bounds the stored notes of agreements that this process has not called yet, for each
+// process of the world. More than a few arrive only if many processes fail at that time.
 const maxEarly = 64
 
 // maxEarlyOfOne bounds those of one process, over all agreements: a note has 32 KiB at most.
 const maxEarlyOfOne = 1024
 
-// agreement makes the agreements of one communicator, one after the other: it
-// has package agree's member do so by the notes that processes send each other.
+// agreement runs the agreements of one communicator, one after the other: it connects package
+// agree's member to the other processes.
 type agreement struct {
 	all     *Agreements
 	context uint32
 
-	mu       sync.Mutex // never held while the program is called; the engine may be
+	mu       sync.Mutex // never held while calling the program; calls to the engine are permitted
 	parties  *group.Group
 	member   *agree.Member // nil before the first call here
 	early    []engine.News
-	waiting  map[uint64]chan agree.Decision // by number, for the call that waits
+	waiting  map[uint64]chan agree.Decision // by number, for the waiting call
 	expelled error
 }
 
-// get returns what makes the agreements of the communicator whose first context is given.
+// get returns the agreement of the communicator with the given first context.
 func (all *Agreements) get(context uint32) *agreement {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -63,7 +61,7 @@ func (all *Agreements) get(context uint32) *agreement {
 	return a
 }
 
-// Told is told what the engine has to say.
+// Told handles an event of the engine.
 func (all *Agreements) Told(n engine.News) {
 	if n.Kind == engine.Note {
 		all.get(n.Context).note(n)
@@ -84,9 +82,9 @@ func (all *Agreements) Told(n engine.News) {
 	}
 }
 
-// Start contributes v to the next agreement of the communicator whose first context and
-// processes are given, and returns what waits for its decision. acknowledged says whether
-// the failure of a process is.
+// Start contributes v to the next agreement of the communicator with the given first context and
+// processes, and returns a handle that waits for its decision. acknowledged reports whether the
+// failure of a process is acknowledged.
 func (all *Agreements) Start(ctxID uint32, parties func() *group.Group, acknowledged func(world int) bool, v agree.Value) (func(context.Context) (agree.Value, error), error) {
 	a := all.get(ctxID)
 	a.mu.Lock()
@@ -119,7 +117,7 @@ func (all *Agreements) Start(ctxID uint32, parties func() *group.Group, acknowle
 	}, nil
 }
 
-// join makes the member at the first call. mu is held.
+// join creates the member at the first call. mu is held.
 func (a *agreement) join(parties func() *group.Group) {
 	if a.member != nil {
 		return
@@ -129,7 +127,7 @@ func (a *agreement) join(parties func() *group.Group) {
 	}
 	a.parties = parties()
 	a.member = agree.New(a.parties.Rank(a.all.Engine.Rank()), a.parties.Size())
-	for _, world := range a.all.Engine.Lost() { // who is lost later, told says
+	for _, world := range a.all.Engine.Lost() { // later losses are reported by told
 		a.fail(world)
 	}
 	for _, n := range a.early {
@@ -139,7 +137,7 @@ func (a *agreement) join(parties func() *group.Group) {
 	a.early = nil
 }
 
-// note takes a note of another process.
+// note handles a note of another process.
 func (a *agreement) note(n engine.News) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,12 +146,12 @@ func (a *agreement) note(n engine.News) {
 		a.receive(n)
 	case len(a.early) < maxEarly*a.all.Engine.Size() && a.all.countEarly(n.Rank, 1):
 		a.early = append(a.early, n)
-	default: // it says more than the protocol has it say
+	default: // it has more than the protocol defines
 		a.all.Engine.Fail(n.Rank, fmt.Errorf("it sent too many notes of agreements that have not begun here, %d of this one", len(a.early)))
 	}
 }
 
-// countEarly counts notes of a process that are kept, and reports whether one more may be.
+// countEarly counts the stored notes of a process, and reports whether one more may be stored.
 func (all *Agreements) countEarly(rank, more int) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -167,7 +165,7 @@ func (all *Agreements) countEarly(rank, more int) bool {
 	return true
 }
 
-// receive hands a note to the member. mu is held.
+// receive passes a note to the member. mu is held.
 func (a *agreement) receive(n engine.News) {
 	m, err := agree.Parse(n.Note, a.parties.Size())
 	var out agree.Out
@@ -183,20 +181,20 @@ func (a *agreement) receive(n engine.News) {
 	a.do(out)
 }
 
-// outcast is told that others take this process for failed. They go on without it, and
-// what it would agree on with those who have not told it so yet would be something else.
+// outcast handles the news that others consider this process failed. They continue without it, and
+// a decision with the others that have not reported it yet could differ from theirs.
 func (a *agreement) outcast() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leave(agree.ErrExpelled)
 }
 
-// leave ends all agreements here because this process is no member any more. mu is held.
+// leave ends all agreements here because this process is no longer a member. mu is held.
 func (a *agreement) leave(err error) {
 	a.expel(fmt.Errorf("rank %d of the world: %w: %w", a.all.Engine.Rank(), mpi.ErrProcFailed, err))
 }
 
-// lost is told that nothing comes from a process any more.
+// lost handles the end of the connection to a process.
 func (a *agreement) lost(world int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,9 +203,9 @@ func (a *agreement) lost(world int) {
 	}
 }
 
-// fail has the member do without a process. One that could not be reached is none
-// that others know of, and they would wait for it: it counts as failed from now on,
-// for everybody. mu is held.
+// fail removes a process from the member. The others may not know of the failure of a process that
+// only this one could not reach, and would wait for it: so it counts as failed from now on for all
+// processes. mu is held.
 func (a *agreement) fail(world int) {
 	if a.parties.Rank(world) >= 0 {
 		a.all.Engine.Fail(world, errors.New("it could not be reached for an agreement"))
@@ -217,7 +215,7 @@ func (a *agreement) fail(world int) {
 	}
 }
 
-// do carries out what the member wants, as long as it is one. mu is held.
+// do carries out the member's actions, as long as it is a member. mu is held.
 func (a *agreement) do(out agree.Out) {
 	if a.expelled != nil {
 		return
@@ -228,11 +226,11 @@ func (a *agreement) do(out agree.Out) {
 			a.expel(fmt.Errorf("to rank %d of the world: %w", to, err))
 		}
 	}
-	for rank := range a.member.WaitsFor().Ranks() { // nobody else may find out that it has failed
+	for rank := range a.member.WaitsFor().Ranks() { // the others may not detect its failure
 		a.all.Engine.Expect(a.parties.WorldRank(rank))
 	}
 	for _, d := range out.Decided {
-		for rank := range d.Value.Failed.Ranks() { // some may have been told only here
+		for rank := range d.Value.Failed.Ranks() { // some may have learned it only here
 			a.all.Engine.Fail(a.parties.WorldRank(rank), errors.New("the others have agreed that it has failed"))
 		}
 		if c := a.waiting[d.Seq]; c != nil {

@@ -1,6 +1,6 @@
-// Package attribute keeps what programs cache with an object (MPI-4.1, section 7.7): values
-// of kinds, each of which says what becomes of its values. It knows neither what the
-// object is nor what values mean; they are in a List.
+// Package attribute implements attribute caching (MPI-4.1, section 7.7): values of kinds, each of
+// which defines how its values are copied and deleted. It knows neither the object nor the meaning
+// of values; they are in a List.
 package attribute
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Kind says what becomes of values when a C that has them is duplicated, and when they are
-// deleted; nil is nothing. Both are called without locks held.
+// Kind defines what happens to values when a C that has them is duplicated, and when they are
+// deleted; nil means nothing. Both functions are called without locks held.
 type Kind[C any] struct {
 	Copy   func(of C, value any) (kept any, keep bool, err error)
 	Remove func(of C, value any) error
@@ -23,21 +23,20 @@ type Value[C any] struct {
 	value any
 }
 
-// List is what is cached with a C. Safe for concurrent use.
+// List holds the values cached with a C. Safe for concurrent use.
 type List[C any] struct {
 	mu     sync.Mutex
 	values []Value[C]
 }
 
-// Init gives a list what Copies returned.
+// Init initializes a list with the result of Copies.
 func (l *List[C]) Init(values []Value[C]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.values = values
 }
 
-// Set caches a value. One of its kind that is there already is deleted first, and when that
-// fails it stays.
+// Set caches a value. An existing value of its kind is deleted first; if that fails, it stays.
 func (l *List[C]) Set(of C, kind *Kind[C], value any) error {
 	if err := l.Delete(of, kind); err != nil {
 		return err
@@ -83,9 +82,9 @@ func (l *List[C]) Delete(of C, kind *Kind[C]) error {
 	return nil
 }
 
-// DeleteAll deletes all, the last one set first, as the standard has it
-// for MPI_COMM_SELF (MPI-4.1, section 11.2.4) and leaves it open elsewhere.
-// What fails is deleted all the same.
+// DeleteAll deletes all values, the last one set first, as the standard requires for MPI_COMM_SELF
+// (MPI-4.1, section 11.2.4) and leaves open elsewhere. Values whose Remove fails are deleted
+// nevertheless.
 func (l *List[C]) DeleteAll(of C) error {
 	var errs []error
 	for {

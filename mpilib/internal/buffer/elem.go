@@ -1,10 +1,10 @@
-// Package buffer knows the memory of a program that messages are taken from and put
-// into: Go slices as they lie in memory, and Parts, which a datatype may have in pieces.
-// It copies between that memory and messages, compares types by their signatures, and
-// tells whether two buffers share memory.
+// Package buffer handles the program's memory that messages are taken from and put into: Go slices
+// as they lie in memory, and Parts, which a datatype may describe in pieces. It copies between that
+// memory and messages, compares types by their signatures, and detects whether two buffers share
+// memory.
 //
-// It knows neither communicators nor how messages travel. It has no state but what Go
-// types were found to be.
+// It knows neither communicators nor the transport of messages. Its only state is a cache of
+// properties of Go types.
 package buffer
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// elemSizes caches what judge found of every type but those that Size names: its size, or an error.
+// elemSizes caches the result for every type except those that Size names: its size, or an error.
 var elemSizes sync.Map // reflect.Type -> int or error
 
-// Size returns the size of a T in bytes, at least 1. It is asked for each message, so
-// the types that most messages are of are told by one comparison, without reflection.
+// Size returns the size of a T in bytes, at least 1. It is called for each message:
+// the usual types are recognized by one comparison, without reflection.
 func Size[T any]() (int, error) {
 	switch any((*T)(nil)).(type) {
 	case *byte, *int, *float64, *float32, *int64, *int32, *uint64, *uint32,
@@ -74,7 +74,7 @@ func pointerIn(t reflect.Type) string {
 	return "a " + t.Kind().String()
 }
 
-// View returns buf's memory as bytes, without a copy.
+// View returns buf's memory as bytes, without copying.
 func View[T any](buf []T) ([]byte, error) {
 	size, err := Size[T]()
 	if err != nil {
@@ -88,7 +88,7 @@ func Typed[T any](b []byte, size int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/size)
 }
 
-// Views is View of two slices of one type, of whose elements each has size bytes.
+// Views is View for two slices of one type, whose elements have size bytes.
 func Views[T any](send, recv []T) (s, r []byte, size int, err error) {
 	if size, err = Size[T](); err != nil {
 		return nil, nil, 0, err
@@ -98,12 +98,12 @@ func Views[T any](send, recv []T) (s, r []byte, size int, err error) {
 	return s, r, size, nil
 }
 
-// Times converts counts of elements to counts of bytes. What would overflow
-// stays negative, and is refused for that.
+// Times converts counts of elements to counts of bytes. A product that overflows becomes negative,
+// and is therefore refused.
 func Times[T any](counts []int) []int {
 	size, err := Size[T]()
 	if err != nil {
-		return nil // who asks is told
+		return nil // it is negative, and refused later
 	}
 	out := make([]int, len(counts))
 	for i, n := range counts {

@@ -11,7 +11,7 @@ func Apart(a, b []byte) bool {
 	return first+uintptr(len(a)) <= second || second+uintptr(len(b)) <= first
 }
 
-// Shares reports whether what arrives at q may lie where p's message is.
+// Shares reports whether data received at q may overlap p's message.
 func (p *Part) Shares(q *Part) bool {
 	if p.Pieces || q.Pieces {
 		return !Apart(p.Memory, q.Memory)

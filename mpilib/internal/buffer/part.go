@@ -9,18 +9,18 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Part is a piece of memory that a message is taken from or put into. It refers to the
-// memory and copies nothing. What is wrong with its arguments is in Err, which whoever
-// uses it looks at first. The zero Part has no bytes.
+// Part is a piece of memory that a message is taken from or put into. It refers to the memory and
+// copies nothing. An error in its arguments is in Err, which every user checks first. The zero Part
+// has no bytes.
 type Part struct {
 	Memory  []byte
-	Origin  int64          // the byte of memory that displacements are from
+	Origin  int64          // the byte of memory that displacements are relative to
 	Count   int64          // of elements
 	Layout  *datatype.Type // of one; nil: a Go type's, as they lie in memory
 	Elem    reflect.Type   // that Go type; nil in the zero Part
 	Size    int            // bytes of the message
 	Pieces  bool           // the message is not one piece of memory
-	Message []byte         // what it is otherwise
+	Message []byte         // the error, if any
 	Err     error
 }
 
@@ -30,8 +30,7 @@ func PartOf[T any](buf []T) Part {
 	return Part{Memory: b, Count: int64(len(buf)), Elem: reflect.TypeFor[T](), Size: len(b), Message: b, Err: err}
 }
 
-// Lay returns count elements of t, which errors call name, over memory, from its byte
-// origin on.
+// Lay returns count elements of t, which errors call name, over memory, starting at byte origin.
 func Lay(memory []byte, origin, count int64, t *datatype.Type, name fmt.Stringer) Part {
 	if !t.Committed() {
 		return Part{Err: fmt.Errorf("%w: %v; call its Commit before it is used in messages", datatype.ErrUncommitted, name)}
@@ -57,7 +56,7 @@ func Lay(memory []byte, origin, count int64, t *datatype.Type, name fmt.Stringer
 	return p
 }
 
-// Packed returns the message's bytes, in place where they lie in one piece.
+// Packed returns the message's bytes, without copying if they are contiguous.
 func (p *Part) Packed() []byte {
 	if !p.Pieces {
 		return p.Message
@@ -73,7 +72,7 @@ func (p *Part) Gather(out []byte, pos int) {
 		copy(out, p.Message[pos:])
 		return
 	}
-	// Committed, in range and within memory: Lay has made sure.
+	// Committed, in range and within memory: ensured by Lay.
 	if _, err := p.Layout.PackSlice(out, p.Memory, p.Origin, p.Count, int64(pos)); err != nil {
 		panic(err)
 	}
@@ -90,8 +89,8 @@ func (p *Part) Scatter(in []byte, pos int) {
 	}
 }
 
-// Landing returns where a message for p may arrive: p's own memory, or other,
-// which Land then copies from.
+// Landing returns the memory in which to receive a message for p: p's own memory, or a temporary
+// buffer, from which Land then copies.
 func (p *Part) Landing() []byte {
 	if !p.Pieces {
 		return p.Message
@@ -99,20 +98,20 @@ func (p *Part) Landing() []byte {
 	return make([]byte, p.Size)
 }
 
-// Land copies what arrived at p's Landing to where it belongs.
+// Land copies what was received at p's Landing to its place in p.
 func (p *Part) Land(b []byte) {
 	if p.Pieces {
 		p.Scatter(b, 0)
 	}
 }
 
-// Counted returns how many of p's elements n bytes are, or Undefined. It is an
-// error where a slice's would end within an element.
+// Counted returns how many of p's elements n bytes are, or Undefined. For a slice, it is an error
+// if the bytes end within an element.
 func (p *Part) Counted(n int) (int, error) {
 	if p.Layout != nil {
 		return WholeElements(p.Layout, n), nil
 	}
-	if p.Elem == nil { // it has no room for anything
+	if p.Elem == nil { // it has no space for anything
 		return 0, nil
 	}
 	return n / int(p.Elem.Size()), WholeError(n, int(p.Elem.Size()))
@@ -126,8 +125,7 @@ func WholeError(n, size int) error {
 	return nil
 }
 
-// WholeElements returns how many elements of t n bytes are, or Undefined if they
-// end within one.
+// WholeElements returns how many elements of t n bytes are, or Undefined if they end within one.
 func WholeElements(t *datatype.Type, n int) int {
 	switch size := int(t.Size()); {
 	case n == 0:
@@ -139,7 +137,7 @@ func WholeElements(t *datatype.Type, n int) int {
 	}
 }
 
-// External returns p's type and how many bytes it has in external32.
+// External returns p's type and its size in external32.
 func (p *Part) External() (*datatype.Type, int, error) {
 	t := p.Layout
 	if p.Err == nil && t == nil && p.Elem != nil {
@@ -152,20 +150,19 @@ func (p *Part) External() (*datatype.Type, int, error) {
 	return t, int(size), err
 }
 
-// Arrival is a message's way into a Part: what is left to do once it is here.
+// Arrival is the reception of a message into a Part: the steps left once it has arrived.
 type Arrival struct {
-	Buf []byte // where it arrives: the Part's own memory, or other
+	Buf []byte // where it is received: the Part's own memory, or a temporary buffer
 
 	part Part
 	head int // bytes of the signature before the message
 
-	once  sync.Once // guards the rest
+	once  sync.Once // guards the fields below
 	count int
 	err   error
 }
 
-// ArrivalAt returns that of a message which begins with head bytes of a signature, or
-// none.
+// ArrivalAt returns the Arrival of a message that begins with head bytes of a signature, or none.
 func ArrivalAt(p Part, head int) *Arrival {
 	a := &Arrival{part: p, head: head}
 	if a.head > 0 {
@@ -176,11 +173,10 @@ func ArrivalAt(p Part, head int) *Arrival {
 	return a
 }
 
-// Room is how many bytes of a message the Part takes.
+// Room is the number of bytes of a message that fit the Part.
 func (a *Arrival) Room() int { return a.part.Size }
 
-// Land puts a message of n bytes that has arrived where it belongs, the first
-// time, and counts its elements.
+// Land copies a received message of n bytes to its place, once, and counts its elements.
 func (a *Arrival) Land(n int) (int, error) {
 	a.once.Do(func() {
 		if a.head > 0 {

@@ -8,14 +8,14 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// What a signature is in a message: a mark, the number of elements, their hash.
+// The layout of a signature in a message: a mark, the number of elements, their hash.
 const (
 	signatureMark = "types 1:"
 	SignatureSize = len(signatureMark) + 8 + 8
 )
 
-// typed returns p's type, and how many elements of it. Where the padding of a Go
-// struct travels too they are nothing but bytes.
+// typed returns p's type and the number of its elements. If the padding of a Go struct is
+// transferred too, the elements are just bytes.
 func (p *Part) typed() (*datatype.Type, int64, error) {
 	if p.Layout != nil {
 		return p.Layout, p.Count, nil
@@ -30,7 +30,7 @@ func (p *Part) typed() (*datatype.Type, int64, error) {
 	return t, p.Count, err
 }
 
-// Signed returns p's message behind its signature.
+// Signed returns p's message with its signature in front.
 func (p *Part) Signed() ([]byte, error) {
 	s, err := p.Signature()
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *Part) Signed() ([]byte, error) {
 	return b, nil
 }
 
-// Signature is datatype.Signature as it travels.
+// Signature is datatype.Signature as transferred.
 type Signature datatype.Signature
 
 // Signature returns that of p.
@@ -61,7 +61,7 @@ func (s Signature) put(b []byte) {
 	binary.LittleEndian.PutUint64(b[len(signatureMark)+8:], s.Hash)
 }
 
-// Accepts says why a message with the signature at the front of b is none for p.
+// Accepts returns why a message with the signature at the front of b does not match p, or nil.
 func (p *Part) Accepts(b []byte) error {
 	if string(b[:len(signatureMark)]) != signatureMark {
 		return fmt.Errorf("%w, maybe: the message has no signature; have all processes check types, or none", mpi.ErrSignature)
@@ -73,7 +73,7 @@ func (p *Part) Accepts(b []byte) error {
 	return p.Matches(sent)
 }
 
-// Matches says why a message of what was sent is none for p.
+// Matches returns why a message of the sent type does not match p, or nil.
 func (p *Part) Matches(sent datatype.Signature) error {
 	t, n, err := p.typed()
 	if err != nil {

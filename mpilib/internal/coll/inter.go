@@ -9,14 +9,13 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Collective calls of intercommunicators (MPI-4.1, section 6.2.3), on bytes: each
-// group does its part among itself, rank 0 of it, the leader, talks to the other
-// group, and tells its own. So data cross between the groups once. Where ranks have
-// different amounts they go to and from the root directly, for the leader does not
-// know them.
+// Collective calls of intercommunicators (MPI-4.1, section 6.2.3), on bytes: each group does its
+// part internally; its rank 0, the leader, exchanges data with the other group's leader and passes
+// the data on to its own group. So data cross between the groups once. If ranks have different
+// amounts, these go directly to and from the root, because the leader does not know the amounts.
 
-// direct leads to the ranks that those of messages name: this group's, or the other
-// group's of an intercommunicator.
+// direct connects to the ranks that messages name: this group's, or the other group's of an
+// intercommunicator.
 func (r *Round) direct() Call {
 	if r.Inter {
 		return r.Line()
@@ -26,7 +25,7 @@ func (r *Round) direct() Call {
 
 func (r *Round) leading() bool { return r.Rank == 0 }
 
-// part is what a rank of an intercommunicator does in a call with a root.
+// part is the role of a rank of an intercommunicator in a call with a root.
 type rootPart int
 
 const (
@@ -48,7 +47,7 @@ func (r *Round) rootPart(root int) (rootPart, error) {
 	return 0, fmt.Errorf("%w: root %d; it gives Root, the others of its group ProcNull, and the other group its rank, 0 to %d", mpi.ErrRank, root, n-1)
 }
 
-// interBarrier: when the leaders have met, all of both groups are there.
+// interBarrier: once the leaders have exchanged messages, all ranks of both groups have entered.
 func (r *Round) interBarrier(ctx context.Context) error {
 	err := collectives.Barrier(ctx, r.Call)
 	if err == nil && r.leading() {
@@ -111,8 +110,8 @@ func (r *Round) interAllreduce(ctx context.Context, s, to []byte, op collectives
 	return r.swapAndTell(ctx, sum, to)
 }
 
-// swapAndTell gives the other group the leader's out, and all of this group what
-// the other one gives.
+// swapAndTell sends the leader's out to the other group, and the other group's data to all of this
+// group.
 func (r *Round) swapAndTell(ctx context.Context, out, in []byte) error {
 	if r.leading() {
 		if err := Swap(ctx, r.Line(), 0, out, in); err != nil {
@@ -151,8 +150,7 @@ func (r *Round) interGather(ctx context.Context, s, to []byte, root int) error {
 	return send(ctx, r.Line(), root, all)
 }
 
-// collect returns, at the leader, what this group's ranks have; all have equally
-// much.
+// collect returns, at the leader, the data of this group's ranks; all have equally much.
 func (r *Round) collect(ctx context.Context, s []byte) ([]byte, error) {
 	var all []byte
 	if r.leading() {
@@ -184,8 +182,8 @@ func (r *Round) interAllgather(ctx context.Context, s, to []byte) error {
 	return r.swapAndTell(ctx, all, to)
 }
 
-// interAllgatherv fills all with what the ranks of the other group have. The
-// leader asks how much its own have: counts are those of the others.
+// interAllgatherv fills all with the data of the other group's ranks. The leader asks its own ranks
+// for their sizes: counts are those of the others.
 func (r *Round) interAllgatherv(ctx context.Context, s, all []byte) error {
 	size := binary.LittleEndian.AppendUint64(nil, uint64(len(s)))
 	sizes, err := r.collect(ctx, size)

@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// A Message is one of a collective call, of exactly the bytes of its buffer.
+// A Message is one message of a collective call, of exactly the bytes of its buffer.
 type Message struct {
-	Handle engine.Handle // which whoever had it from Messages starts
+	Handle engine.Handle // started by the caller of Messages.Next
 	n      int
 	send   bool
 }
@@ -32,13 +32,13 @@ func (m *Message) Wait(ctx context.Context) error {
 	return err
 }
 
-// WrongLength is the error of a message of have bytes where want were to come.
+// WrongLength is the error for a message of have bytes where want bytes were expected.
 func WrongLength(have, want int) error {
 	return fmt.Errorf("%w: the message has %d bytes, the buffer %d; do all ranks give the same counts?", mpi.ErrCount, have, want)
 }
 
-// Messages are those of one call after another; they stay where they are, so that small
-// calls need no memory.
+// Messages are those of one call after another; they are reused, so that small calls allocate no
+// memory.
 type Messages struct {
 	slabs []*[messageSlab]Message
 	used  int
@@ -47,10 +47,10 @@ type Messages struct {
 
 const messageSlab = 16
 
-// Reset is for the next call: nobody uses any message.
+// Reset prepares for the next call: no message is in use any more.
 func (p *Messages) Reset() { p.used = 0 }
 
-// Next returns one of n bytes.
+// Next returns a message of n bytes.
 func (p *Messages) Next(n int, send bool) *Message {
 	if p.used == len(p.slabs)*messageSlab {
 		p.slabs = append(p.slabs, new([messageSlab]Message))
@@ -61,7 +61,7 @@ func (p *Messages) Next(n int, send bool) *Message {
 	return q
 }
 
-// WaitAny is that of several requests, which all are Messages.
+// WaitAny waits for any of several requests, all of which are Messages.
 func (p *Messages) WaitAny(ctx context.Context, requests []collectives.Request, first int) (int, error) {
 	p.any = p.any[:0]
 	for _, q := range requests {

@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// The calls between neighbours, each written down once.
+// The neighborhood collectives, each defined once.
 
-// NeighborAllgather returns what it sends to, and receives from, each neighbour.
+// NeighborAllgather returns the data to send to, and receive from, each neighbor.
 func NeighborAllgather[T any](n topology.Neighbourhood, send, recv []T) (out, in []buffer.Part, err error) {
 	if in, err = blocks("recv", recv, len(n.In)); err != nil {
 		return nil, nil, err
@@ -26,13 +26,13 @@ func NeighborAllgather[T any](n topology.Neighbourhood, send, recv []T) (out, in
 	return slices.Repeat([]buffer.Part{buffer.PartOf(send)}, len(n.Out)), in, nil
 }
 
-// NeighborAllgatherv returns what it sends to, and receives from, each neighbour.
+// NeighborAllgatherv returns the data to send to, and receive from, each neighbor.
 func NeighborAllgatherv[T any](n topology.Neighbourhood, send, recv []T, counts, displs []int) (out, in []buffer.Part, err error) {
 	in, err = pieces("recv", recv, counts, displs, len(n.In))
 	return slices.Repeat([]buffer.Part{buffer.PartOf(send)}, len(n.Out)), in, err
 }
 
-// NeighborAlltoall returns what it sends to, and receives from, each neighbour.
+// NeighborAlltoall returns the data to send to, and receive from, each neighbor.
 func NeighborAlltoall[T any](n topology.Neighbourhood, send, recv []T) (out, in []buffer.Part, err error) {
 	if out, err = blocks("send", send, len(n.Out)); err == nil {
 		in, err = blocks("recv", recv, len(n.In))
@@ -40,7 +40,7 @@ func NeighborAlltoall[T any](n topology.Neighbourhood, send, recv []T) (out, in 
 	return out, in, err
 }
 
-// NeighborAlltoallv returns what it sends to, and receives from, each neighbour.
+// NeighborAlltoallv returns the data to send to, and receive from, each neighbor.
 func NeighborAlltoallv[T any](n topology.Neighbourhood, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) (out, in []buffer.Part, err error) {
 	if out, err = pieces("send", send, scounts, sdispls, len(n.Out)); err == nil {
 		in, err = pieces("recv", recv, rcounts, rdispls, len(n.In))
@@ -48,7 +48,7 @@ func NeighborAlltoallv[T any](n topology.Neighbourhood, send []T, scounts, sdisp
 	return out, in, err
 }
 
-// NeighborAlltoallw checks that there is a Part for each neighbour.
+// NeighborAlltoallw checks that there is a Part for each neighbor.
 func NeighborAlltoallw(n topology.Neighbourhood, send, recv []buffer.Part) (out, in []buffer.Part, err error) {
 	if len(send) != len(n.Out) || len(recv) != len(n.In) {
 		return nil, nil, fmt.Errorf("%w: %d parts to send and %d to receive, for %d and %d neighbours", mpi.ErrCount, len(send), len(recv), len(n.Out), len(n.In))
@@ -88,7 +88,7 @@ func pieces[T any](name string, buf []T, counts, displs []int, n int) ([]buffer.
 	return parts, nil
 }
 
-// Neighbors moves a Part to and from every neighbour.
+// Neighbors transfers a Part to and from every neighbor.
 func Neighbors(n topology.Neighbourhood, out, in []buffer.Part) Run {
 	return func(ctx context.Context, r *Round) error {
 		call := r.Call.(Call)
@@ -102,9 +102,8 @@ func Neighbors(n topology.Neighbourhood, out, in []buffer.Part) Run {
 	}
 }
 
-// post starts a transfer with each neighbour, between two processes in the
-// order of their slots: messages of one tag match in order, which pairs those
-// of one slot.
+// post starts a transfer with each neighbor. Transfers between two processes start in the order of
+// their slots: messages with one tag match in order, which pairs those of one slot.
 func post(neighbours []topology.Neighbour, start func(i, rank int) collectives.Request) []collectives.Request {
 	order := make([]int, 0, len(neighbours))
 	for i, n := range neighbours {

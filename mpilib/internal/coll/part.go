@@ -113,8 +113,8 @@ func (r *Round) rooted(root int) bool {
 	return root == mpi.Root || root == r.Rank && !r.Inter
 }
 
-// movePart has f move packed bytes from one Part to another; receives tells whether
-// this rank gets any.
+// movePart lets f move packed bytes from one Part to another; receives reports whether this rank
+// receives any.
 func (r *Round) movePart(send, recv buffer.Part, receives bool, f func(s, to []byte) error) error {
 	if send.Err != nil {
 		return send.Err
@@ -133,8 +133,8 @@ func (r *Round) movePart(send, recv buffer.Part, receives bool, f func(s, to []b
 	return err
 }
 
-// rootedParts is a call in which the root has a Part for every rank and each of
-// them has one for the root. What a rank has for itself goes the same way.
+// rootedParts is a call in which the root has a Part for every rank and each of them has one for
+// the root. A rank's data for itself takes the same path.
 func (r *Round) rootedParts(ctx context.Context, one buffer.Part, each []buffer.Part, root int,
 	start func(Call, *buffer.Part) collectives.Request, finish func(context.Context, Call, []move) error) error {
 	part := across

@@ -1,10 +1,10 @@
-// Package coll carries out the collective calls of communicators of either kind: on bytes,
-// on Parts, and between the neighbours of a topology. What is of one group package
-// collectives does; what crosses between the groups of an intercommunicator is done here.
+// Package coll carries out the collective calls of intra- and intercommunicators: on bytes, on
+// Parts, and between the neighbors of a topology. Package collectives implements what is within one
+// group; what crosses between the groups of an intercommunicator is implemented here.
 //
-// It checks what a call is given, but does not compare it with what other ranks give. It
-// knows neither communicators nor how messages travel: it is given a Call, and has no
-// state of its own.
+// It checks the arguments of a call, but does not compare them with those of other ranks. It knows
+// neither communicators nor the transport of messages: the caller passes a Call. It has no state of
+// its own.
 package coll
 
 import (
@@ -18,35 +18,35 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Call is what carries out a collective call of one group, or leads to the other:
-// package collectives' Comm, which can receive into a Part, too.
+// Call carries out a collective call of one group, or connects to the other: package collectives'
+// Comm, which can also receive into a Part.
 type Call interface {
 	collectives.Comm
 	IrecvPart(src int, p *buffer.Part) collectives.Request
-	Global(rank int) int // in the world, of a rank that its messages name
+	Global(rank int) int // world rank of a rank that its messages name
 }
 
-// Round is one collective call, also of an intercommunicator: then Call is on this side's
-// group. It belongs to whoever made it, and none of its methods keeps it.
+// Round is one collective call, also of an intercommunicator: then Call is for this side's group.
+// The caller owns it, and none of its methods retains it.
 type Round struct {
-	Call  collectives.Comm // a Call; as it is for package collectives, to which it is handed on
+	Call  collectives.Comm // a Call; has the type of package collectives, to which it is passed on
 	Rank  int              // in this side's group
 	Size  int              // of this side's group
-	Peers int              // how many ranks those of messages name: Size, or the size of the other side's group
+	Peers int              // number of ranks that messages can name: Size, or the size of the other side's group
 	Inter bool
 	Comm  interface{ Name() string } // for errors
-	Line  func() Call                // leads to the other side; nil but for intercommunicators
+	Line  func() Call                // connects to the other side; nil except for intercommunicators
 }
 
-// Intra is the error of a call that is not for intercommunicators.
+// Intra is the error of a call that does not support intercommunicators.
 func Intra() error {
 	return fmt.Errorf("%w: call Merge for one communicator of both groups, or use Local for this group's", mpi.ErrIntercomm)
 }
 
-// The collective calls on bytes, of communicators of either kind: those of package
-// collectives, or, of intercommunicators, what inter.go makes of them.
+// The collective calls on bytes, of intra- and intercommunicators: those of package collectives or,
+// for intercommunicators, those of inter.go.
 
-// Barrier carries out the call of that name.
+// Barrier implements Barrier.
 func (r *Round) Barrier(ctx context.Context) error {
 	if r.Inter {
 		return r.interBarrier(ctx)
@@ -54,7 +54,7 @@ func (r *Round) Barrier(ctx context.Context) error {
 	return collectives.Barrier(ctx, r.Call)
 }
 
-// Bcast carries out the call of that name, of b.
+// Bcast implements Bcast of b.
 func (r *Round) Bcast(ctx context.Context, b []byte, root int) error {
 	if err := r.atRoot(root, nil, nil, false); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *Round) Bcast(ctx context.Context, b []byte, root int) error {
 	return collectives.Bcast(ctx, r.Call, b, root)
 }
 
-// Reduce carries out the call of that name, of s into to.
+// Reduce implements Reduce of s into to.
 func (r *Round) Reduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
 	if err := r.atRoot(root, s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *Round) Reduce(ctx context.Context, s, to []byte, op collectives.Op, roo
 	return collectives.Reduce(ctx, r.Call, s, to, op, root)
 }
 
-// Allreduce carries out the call of that name.
+// Allreduce implements Allreduce.
 func (r *Round) Allreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
 	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *Round) Allreduce(ctx context.Context, s, to []byte, op collectives.Op) 
 	return collectives.Allreduce(ctx, r.Call, s, to, op)
 }
 
-// ReduceScatter carries out the call of that name; counts are in bytes.
+// ReduceScatter implements Reduce_scatter; counts are in bytes.
 func (r *Round) ReduceScatter(ctx context.Context, s, to []byte, counts []int, op collectives.Op) error {
 	blocks, total, err := rowOf(counts, r.Size)
 	if err == nil {
@@ -108,7 +108,7 @@ func (r *Round) ReduceScatter(ctx context.Context, s, to []byte, counts []int, o
 	return collectives.ReduceScatter(ctx, r.Call, s, to, counts, op)
 }
 
-// ReduceScatterBlock carries out the call of that name.
+// ReduceScatterBlock implements Reduce_scatter_block.
 func (r *Round) ReduceScatterBlock(ctx context.Context, s, to []byte, op collectives.Op) error {
 	if r.Inter {
 		return r.ReduceScatter(ctx, s, to, slices.Repeat([]int{len(to)}, r.Size), op)
@@ -123,7 +123,7 @@ func (r *Round) ReduceScatterBlock(ctx context.Context, s, to []byte, op collect
 	return collectives.ReduceScatterBlock(ctx, r.Call, s, to, op)
 }
 
-// Scan is Scan, or Exscan.
+// Scan implements Scan and Exscan.
 func (r *Round) Scan(ctx context.Context, s, to []byte, op collectives.Op, scan func(context.Context, collectives.Comm, []byte, []byte, collectives.Op) error) error {
 	if r.Inter {
 		return Intra()
@@ -134,7 +134,7 @@ func (r *Round) Scan(ctx context.Context, s, to []byte, op collectives.Op, scan 
 	return scan(ctx, r.Call, s, to, op)
 }
 
-// Gather carries out the call of that name.
+// Gather implements Gather.
 func (r *Round) Gather(ctx context.Context, s, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, buffer.SameBlock(s, to, root*len(s))); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (r *Round) Gather(ctx context.Context, s, to []byte, root int) error {
 	return collectives.Gather(ctx, r.Call, s, to, root)
 }
 
-// Gatherv carries out the call of that name; counts and displacements are in bytes.
+// Gatherv implements Gatherv; counts and displacements are in bytes.
 func (r *Round) Gatherv(ctx context.Context, s, to []byte, counts, displs []int, root int) error {
 	if err := r.atRoot(root, s, to, r.ownBlock(s, to, displs)); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (r *Round) Gatherv(ctx context.Context, s, to []byte, counts, displs []int,
 	return collectives.Gatherv(ctx, r.Call, s, to, counts, displs, root)
 }
 
-// Allgather carries out the call of that name.
+// Allgather implements Allgather.
 func (r *Round) Allgather(ctx context.Context, s, to []byte) error {
 	if err := r.overlap(s, to, buffer.SameBlock(s, to, r.Rank*len(s))); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (r *Round) Allgather(ctx context.Context, s, to []byte) error {
 	return collectives.Allgather(ctx, r.Call, s, to)
 }
 
-// Allgatherv carries out the call of that name; counts and displacements are in bytes.
+// Allgatherv implements Allgatherv; counts and displacements are in bytes.
 func (r *Round) Allgatherv(ctx context.Context, s, to []byte, counts, displs []int) error {
 	blocks, err := cut("recv", to, counts, displs, r.Peers)
 	if err == nil {
@@ -201,7 +201,7 @@ func (r *Round) ownBlock(b, whole []byte, displs []int) bool {
 	return len(displs) == r.Size && buffer.SameBlock(b, whole, displs[r.Rank])
 }
 
-// Scatter carries out the call of that name.
+// Scatter implements Scatter.
 func (r *Round) Scatter(ctx context.Context, s, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, buffer.SameBlock(to, s, root*len(to))); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (r *Round) Scatter(ctx context.Context, s, to []byte, root int) error {
 	return collectives.Scatter(ctx, r.Call, s, to, root)
 }
 
-// Scatterv carries out the call of that name; counts and displacements are in bytes.
+// Scatterv implements Scatterv; counts and displacements are in bytes.
 func (r *Round) Scatterv(ctx context.Context, s []byte, counts, displs []int, to []byte, root int) error {
 	if err := r.atRoot(root, s, to, r.ownBlock(to, s, displs)); err != nil {
 		return err
@@ -228,7 +228,7 @@ func (r *Round) Scatterv(ctx context.Context, s []byte, counts, displs []int, to
 	return collectives.Scatterv(ctx, r.Call, s, counts, displs, to, root)
 }
 
-// Alltoall carries out the call of that name.
+// Alltoall implements Alltoall.
 func (r *Round) Alltoall(ctx context.Context, s, to []byte) error {
 	if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (r *Round) Alltoall(ctx context.Context, s, to []byte) error {
 	return collectives.Alltoall(ctx, r.Call, s, to)
 }
 
-// Alltoallv carries out the call of that name; counts and displacements are in bytes.
+// Alltoallv implements Alltoallv; counts and displacements are in bytes.
 func (r *Round) Alltoallv(ctx context.Context, s []byte, scounts, sdispls []int, to []byte, rcounts, rdispls []int) error {
 	if !r.Inter {
 		if err := r.overlap(s, to, buffer.Same(s, to)); err != nil {
@@ -263,7 +263,7 @@ func (r *Round) Alltoallv(ctx context.Context, s []byte, scounts, sdispls []int,
 	return r.Alltoallw(ctx, partsOf(out), partsOf(in))
 }
 
-// Alltoallw has every rank exchange with every other directly.
+// Alltoallw exchanges data between all pairs of ranks directly.
 func (r *Round) Alltoallw(ctx context.Context, send, recv []buffer.Part) error {
 	n := r.Peers
 	if len(send) != n || len(recv) != n {
@@ -278,13 +278,13 @@ func (r *Round) Alltoallw(ctx context.Context, send, recv []buffer.Part) error {
 	return exchange(ctx, r.direct(), out, moves(recv))
 }
 
-// move is a Part for, or from, a rank.
+// move is a Part to send to, or receive from, a rank.
 type move struct {
 	rank int
 	part buffer.Part
 }
 
-// moves are one for each rank.
+// moves has one move for each rank.
 func moves(parts []buffer.Part) []move {
 	all := make([]move, len(parts))
 	for i, p := range parts {
@@ -293,8 +293,7 @@ func moves(parts []buffer.Part) []move {
 	return all
 }
 
-// exchange sends and receives all at once. Arguments are checked before anything
-// is sent.
+// exchange starts all sends and receives at once. Arguments are checked before anything is sent.
 func exchange(ctx context.Context, c Call, out, in []move) error {
 	for _, list := range [][]move{out, in} {
 		for _, m := range list {
@@ -326,7 +325,7 @@ func partsOf(blocks [][]byte) []buffer.Part {
 	return parts
 }
 
-// equalParts cuts b, which is n blocks.
+// equalParts divides b into n equal blocks.
 func equalParts(b []byte, n int) []buffer.Part {
 	parts := make([]buffer.Part, n)
 	for i := range parts {
@@ -335,8 +334,8 @@ func equalParts(b []byte, n int) []buffer.Part {
 	return parts
 }
 
-// cut returns the blocks of buf, one for each of n ranks. Counts and displacements
-// are in bytes and may be anything.
+// cut returns the blocks of buf, one for each of n ranks. Counts and displacements are in bytes and
+// not checked yet.
 func cut(what string, buf []byte, counts, displs []int, n int) ([][]byte, error) {
 	if len(counts) != n || len(displs) != n {
 		return nil, fmt.Errorf("%w: %d counts and %d displacements of %s, for %d ranks", mpi.ErrCount, len(counts), len(displs), what, n)
@@ -352,7 +351,7 @@ func cut(what string, buf []byte, counts, displs []int, n int) ([][]byte, error)
 	return blocks, nil
 }
 
-// rowOf returns the displacements of blocks in a row, and where they end.
+// rowOf returns the displacements of contiguous blocks, and their end.
 func rowOf(counts []int, n int) (displs []int, total int, err error) {
 	if len(counts) != n {
 		return nil, 0, fmt.Errorf("%w: %d counts for %d ranks", mpi.ErrCount, len(counts), n)
@@ -375,7 +374,7 @@ func wantBytes(what string, have, want int) error {
 	return nil
 }
 
-// checkRoot says that an intracommunicator has no such root, or returns nil.
+// checkRoot returns an error if an intracommunicator has no such root, or nil.
 func (r *Round) checkRoot(root int) error {
 	if root < 0 || root >= r.Size {
 		return fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", mpi.ErrRank, root, r.Comm.Name(), r.Size-1)
@@ -383,9 +382,9 @@ func (r *Round) checkRoot(root int) error {
 	return nil
 }
 
-// overlap says why s and to cannot be the buffers of one call, unless they share no memory
-// or are in place: what would come of buffers that share memory otherwise depends on the
-// algorithm (MPI-4.1, section 6.2.2).
+// overlap returns why s and to cannot be the buffers of one call, or nil if they share no memory or
+// are in place: with other shared memory, the result would depend on the algorithm (MPI-4.1,
+// section 6.2.2).
 func (r *Round) overlap(s, to []byte, inPlace bool) error {
 	switch {
 	case buffer.Apart(s, to) || inPlace && !r.Inter:

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// This file has what the library itself says in collective calls: values of Go types, the
-// same on all ranks of one group.
+// This file has the library's own collective calls: values of Go types, the same on all ranks of
+// one group.
 
 // Allreduce is collectives.Allreduce of elements.
 func Allreduce[T any](ctx context.Context, call collectives.Comm, in, out []T, op collectives.Op) error {
@@ -22,7 +22,7 @@ func Allreduce[T any](ctx context.Context, call collectives.Comm, in, out []T, o
 	return collectives.Allreduce(ctx, call, s, r, op)
 }
 
-// Allgather returns what each of size ranks gives, by rank.
+// Allgather returns the values of all ranks, by rank.
 func Allgather[T any](ctx context.Context, call collectives.Comm, size int, mine T) ([]T, error) {
 	all := make([]T, size)
 	s, r, _, err := buffer.Views([]T{mine}, all)
@@ -32,7 +32,7 @@ func Allgather[T any](ctx context.Context, call collectives.Comm, size int, mine
 	return all, collectives.Allgather(ctx, call, s, r)
 }
 
-// Bcast sends root's values to all.
+// Bcast sends root's values to all ranks.
 func Bcast[T any](ctx context.Context, call collectives.Comm, values []T, root int) error {
 	b, err := buffer.View(values)
 	if err != nil {
@@ -41,8 +41,7 @@ func Bcast[T any](ctx context.Context, call collectives.Comm, values []T, root i
 	return collectives.Bcast(ctx, call, b, root)
 }
 
-// Distribute sends bound[r] to each rank r, and returns what came for this one, by the
-// rank that sent it.
+// Distribute sends bound[r] to each rank r, and returns the values received, by sender.
 func Distribute[T any](ctx context.Context, call collectives.Comm, bound [][]T) ([]T, error) {
 	p := len(bound)
 	var out []T
@@ -72,7 +71,7 @@ func Distribute[T any](ctx context.Context, call collectives.Comm, bound [][]T) 
 	return in, collectives.Alltoallv(ctx, call, s, buffer.Times[T](scounts), buffer.Times[T](sdispls), r, buffer.Times[T](rcounts), buffer.Times[T](rdispls))
 }
 
-// GatherBytes returns, at root, what each of size ranks gives, by rank; nil elsewhere.
+// GatherBytes returns, at root, the bytes of all ranks, by rank; nil elsewhere.
 func GatherBytes(ctx context.Context, call collectives.Comm, rank, size int, mine []byte, root int) ([][]byte, error) {
 	lengths, err := Allgather(ctx, call, size, int64(len(mine)))
 	if err != nil {
@@ -109,7 +108,7 @@ func BcastBytes(ctx context.Context, call collectives.Comm, rank int, b []byte, 
 	return b, Bcast(ctx, call, b, root)
 }
 
-// Swap sends out to rank to of line, the other group's leader, and fills in with what comes from there.
+// Swap sends out to rank to of line, the other group's leader, and receives into in from it.
 func Swap[T any](ctx context.Context, line Call, to int, out, in []T) error {
 	o, i, _, err := buffer.Views(out, in)
 	if err != nil {
@@ -152,8 +151,8 @@ func Op[T any](name string, commutative bool, apply func(inout, in []T)) (collec
 	return op(name, commutative, size, apply), nil
 }
 
-// op is for elements of size bytes. Vectors that an algorithm cut out of its own scratch
-// space may lie unaligned for T; those are copied.
+// op is for elements of size bytes. Vectors within an algorithm's scratch space may be unaligned
+// for T; those are copied.
 func op[T any](name string, commutative bool, size int, apply func(inout, in []T)) collectives.Op {
 	return collectives.Op{Name: name, Elem: size, Commutative: commutative, Apply: func(inout, in []byte) error {
 		a, aCopied := aligned[T](inout, size)
@@ -174,7 +173,7 @@ func aligned[T any](b []byte, size int) (elems []T, copied bool) {
 		return buffer.Typed[T](b, size), false
 	}
 	elems = make([]T, len(b)/size)
-	v, _ := buffer.View(elems) // T was judged before
+	v, _ := buffer.View(elems) // T was checked before
 	copy(v, b)
 	return elems, true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Every communicator owns ContextsPerComm contexts in a row, so that its
-// different kinds of messages cannot match each other.
+// Every communicator owns ContextsPerComm consecutive contexts, so that its different kinds of
+// messages cannot match each other.
 const (
 	PointToPoint = iota
 	Collective
@@ -29,35 +29,33 @@ const (
 	first   = 3 * ContextsPerComm
 )
 
-// Contexts hands out the contexts of communicators to be. Init it before all else.
+// Contexts allocates the contexts of new communicators. Call Init first.
 type Contexts struct {
 	rank, size int
 
 	mu   sync.Mutex
-	made uint32 // that this process has handed out
+	made uint32 // allocated by this process
 }
 
-// Init is for the process of a rank in a world of a size.
+// Init is for the process of the given rank in a world of the given size.
 func (c *Contexts) Init(rank, size int) { c.rank, c.size = rank, size }
 
-// Skip has the next n contexts be handed out to nobody.
+// Skip leaves the next n contexts unused.
 func (c *Contexts) Skip(n uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made += n
 }
 
-// New returns the context of a communicator to be, which no other
-// communicator of the job has or will have. One process asks and tells the
-// members.
+// New returns the context of a new communicator, which no other communicator of the job has or will
+// have. One process calls it and sends the result to the members.
 //
-// Why it is unique: each process hands out its own numbers, those that leave
-// its world rank as the remainder, each once, under a lock. So no two calls
-// anywhere give the same, whichever goroutines and communicators they are for,
-// and whoever is told of them. Nothing is agreed upon but who asks; compare
-// the customary maximum of everyone's next free number, where two goroutines
-// of one process can be told the same number on two communicators. Numbers are
-// not used again: a late message finds no other communicator.
+// It is unique because each process allocates its own numbers, those whose remainder is its world
+// rank, each once, under a lock. So no two calls anywhere return the same number, regardless of the
+// goroutines and communicators involved and of the processes that learn it. Only the calling
+// process has to be agreed on; compare the usual maximum of all processes' next free numbers, where
+// two goroutines of one process can get the same number on two communicators. Numbers are not
+// reused: a late message finds no other communicator.
 func (c *Contexts) New() (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,14 +68,13 @@ func (c *Contexts) New() (uint32, error) {
 	return uint32(id), nil
 }
 
-// Context is the context that a rank of a world of size ranks hands out after made
-// others.
+// Context is the context that a rank of a world of size ranks allocates after made others.
 func Context(made uint32, rank, size int) uint64 {
 	return first + (uint64(made)*uint64(size)+uint64(rank))*ContextsPerComm
 }
 
-// Unmade reports whether a context is one that only this process could have handed out,
-// and has not: then nobody can send in it.
+// Unmade reports whether a context is one that only this process could have allocated, and has not:
+// then no process can send in it.
 func (c *Contexts) Unmade(context uint32) bool {
 	if context < first {
 		return false

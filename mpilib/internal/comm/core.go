@@ -1,9 +1,9 @@
-// Package comm has what a communicator is to messages: which processes it is of, in which
-// contexts its messages travel, what its program has promised not to do, and whose failure
-// is acknowledged. Contexts hands out numbers that no two communicators share.
+// Package comm holds the part of a communicator that matters for messages: its processes, the
+// contexts of its messages, the program's assertions, and the acknowledged failures. Contexts
+// allocates numbers that no two communicators share.
 //
-// It makes no communicators and sends nothing. A Core lies in the communicator that it is
-// of; so nothing of it is looked for elsewhere when a message is sent.
+// It creates no communicators and sends nothing. A Core is embedded in its communicator, so sending
+// a message needs no lookup elsewhere.
 package comm
 
 import (
@@ -16,27 +16,26 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Core is a communicator's. Init it before all else; what is exported and is not atomic
-// does not change then.
+// Core is the core of a communicator. Call Init first; exported fields that are not atomic do not
+// change after that.
 type Core struct {
 	Engine  *engine.Engine
 	Rank    int          // of this process in Group
 	Group   *group.Group // the processes on this side
-	Peers   *group.Group // whom the ranks of messages name: Group, or the remote group
+	Peers   *group.Group // the processes that message ranks refer to: Group, or the remote group
 	Context uint32       // of point-to-point messages, the first of ContextsPerComm
 	aligned bool         // ranks of Peers are world ranks
 
 	Freed atomic.Bool
 	Hints atomic.Uint32 // of type Hints
-	Calls func() int32  // how many collective calls were begun, as messages count them
+	Calls func() int32  // number of collective calls begun, as used to match their messages
 	label atomic.Pointer[string]
 
-	mu    sync.Mutex                   // held while acked is changed
+	mu    sync.Mutex                   // held while acked is modified
 	acked atomic.Pointer[map[int]bool] // processes, by world rank, whose failure is acknowledged
 }
 
-// Init makes c that of an intracommunicator of the processes of g, of which this one is a
-// member.
+// Init initializes c for an intracommunicator of the processes of g, of which this one is a member.
 func (c *Core) Init(e *engine.Engine, name string, g *group.Group, ctxID uint32) {
 	c.Engine, c.Rank, c.Group, c.Context = e, g.Rank(e.Rank()), g, ctxID
 	c.SetPeers(g)
@@ -44,8 +43,7 @@ func (c *Core) Init(e *engine.Engine, name string, g *group.Group, ctxID uint32)
 	e.Open(ctxID-ctxID%ContextsPerComm, ContextsPerComm)
 }
 
-// SetPeers makes c that of an intercommunicator, if g is another group. Nobody else knows
-// of c yet.
+// SetPeers makes c an intercommunicator's core if g is another group. c is not shared yet.
 func (c *Core) SetPeers(g *group.Group) { c.Peers, c.aligned = g, isAligned(g) }
 
 // isAligned reports whether every rank of g is its world rank.
@@ -58,14 +56,14 @@ func isAligned(g *group.Group) bool {
 	return true
 }
 
-// Name returns the communicator's name for people.
+// Name returns the communicator's name for messages to users.
 func (c *Core) Name() string { return *c.label.Load() }
 
-// SetName sets it.
+// SetName sets the name.
 func (c *Core) SetName(name string) { c.label.Store(&name) }
 
-// Global is rank r of a message in terms of the world; AnySource and ProcNull
-// stay what they are. r was checked.
+// Global converts rank r of a message to a world rank; AnySource and ProcNull are returned
+// unchanged. r was checked.
 func (c *Core) Global(r int) int {
 	if c.aligned || r < 0 {
 		return r
@@ -81,7 +79,7 @@ func (c *Core) Local(world int) int {
 	return c.Peers.Rank(world)
 }
 
-// Member reports whether a world rank is one that messages of c come from.
+// Member reports whether messages of c can come from a world rank.
 func (c *Core) Member(world int) bool {
 	return c.aligned && world >= 0 && world < c.Peers.Size() || !c.aligned && c.Peers.Rank(world) >= 0
 }
@@ -94,8 +92,8 @@ func (c *Core) Contains(world int) bool {
 	return c.Group.Rank(world) >= 0 || c.IsInter() && c.Peers.Rank(world) >= 0
 }
 
-// Everyone returns both sides of an intercommunicator, in an order that is the
-// same on both, or c's group.
+// Everyone returns both sides of an intercommunicator, in an order that is the same on both, or c's
+// group.
 func (c *Core) Everyone() *group.Group {
 	switch {
 	case !c.IsInter():
@@ -106,7 +104,7 @@ func (c *Core) Everyone() *group.Group {
 	return group.Union(c.Peers, c.Group)
 }
 
-// Usable says why nothing can be done with c, or returns nil.
+// Usable returns why c cannot be used, or nil.
 func (c *Core) Usable() error {
 	if c.Freed.Load() {
 		return freed()
@@ -115,10 +113,10 @@ func (c *Core) Usable() error {
 }
 
 func freed() error {
-	return fmt.Errorf("%w; make it last longer, or Dup it for whom outlives it", mpi.ErrFreed)
+	return fmt.Errorf("%w; free it later, or give a Dup of it to what outlives it", mpi.ErrFreed)
 }
 
-// CheckSend says why nothing can be sent to rank dst with a tag, or returns nil. It and
+// CheckSend returns why a message to rank dst with a tag cannot be sent, or nil. It and
 // CheckRecv are called for each message: they decide the usual case without a further call,
 // and checkSend and checkRecv know all cases.
 func (c *Core) CheckSend(dst, tag int) error {
@@ -138,7 +136,7 @@ func (c *Core) checkSend(dst, tag int) error {
 	return CheckTag(tag)
 }
 
-// CheckTag says that there is no such tag, or returns nil.
+// CheckTag returns an error if the tag is invalid, or nil.
 func CheckTag(tag int) error {
 	if tag < 0 || tag > mpi.MaxTag {
 		return fmt.Errorf("%w: %d, tags are 0 to %d", mpi.ErrTag, tag, mpi.MaxTag)
@@ -146,8 +144,8 @@ func CheckTag(tag int) error {
 	return nil
 }
 
-// CheckRecv says why nothing can be received from rank src with a tag, which may be
-// wildcards, or returns nil.
+// CheckRecv returns why a message from rank src with a tag, which may be wildcards, cannot be
+// received, or nil.
 func (c *Core) CheckRecv(src, tag int) error {
 	if uint(src) < uint(c.Peers.Size()) && uint(tag) <= mpi.MaxTag && !c.Freed.Load() {
 		return nil // no wildcard, so no hint speaks of it

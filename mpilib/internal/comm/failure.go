@@ -12,7 +12,7 @@ func (c *Core) Failed() []int {
 	return slices.DeleteFunc(c.Engine.Dead(), func(world int) bool { return !c.Contains(world) })
 }
 
-// FailedPeers returns the ranks of those that messages name, rising.
+// FailedPeers returns the ranks of the failed processes that messages can name, ascending.
 func (c *Core) FailedPeers() []int {
 	var ranks []int
 	for _, world := range c.Engine.Dead() {
@@ -24,8 +24,8 @@ func (c *Core) FailedPeers() []int {
 	return ranks
 }
 
-// Acknowledge acknowledges the first n of Failed, at least those that were before, and
-// returns how many are.
+// Acknowledge acknowledges the first n of Failed, but at least those acknowledged before, and
+// returns their number.
 func (c *Core) Acknowledge(n int) int {
 	failed := c.Failed()
 	c.mu.Lock()
@@ -46,13 +46,13 @@ func (c *Core) Acknowledge(n int) int {
 	return n
 }
 
-// Acknowledged reports whether the failure of a process, by world rank, is.
+// Acknowledged reports whether the failure of a process, by world rank, is acknowledged.
 func (c *Core) Acknowledged(world int) bool {
 	acked := c.acked.Load()
 	return acked != nil && (*acked)[world]
 }
 
-// Senders are those of whom point-to-point messages come.
+// Senders are the processes that point-to-point messages come from.
 func (c *Core) Senders() engine.Group { return (*senders)(c) }
 
 type senders Core
@@ -61,7 +61,7 @@ func (s *senders) Member(world int) bool       { return (*Core)(s).Member(world)
 func (s *senders) Whole() bool                 { return false }
 func (s *senders) Acknowledged(world int) bool { return (*Core)(s).Acknowledged(world) }
 
-// Everybody are those whom a collective call needs.
+// Everybody are the processes that a collective call needs.
 func (c *Core) Everybody() engine.Group { return (*everybody)(c) }
 
 type everybody Core

@@ -6,8 +6,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The keys of the hints by which a program promises not to do something (MPI-4.1, section
-// 7.4.4). Their values are "true" and "false", the default.
+// The keys of the hints by which a program asserts not to do something (MPI-4.1, section 7.4.4).
+// Their values are "true" and "false", the default.
 const (
 	AssertNoAnyTag        = "mpi_assert_no_any_tag"
 	AssertNoAnySource     = "mpi_assert_no_any_source"
@@ -20,7 +20,7 @@ func KnownHints() []string {
 	return []string{AssertNoAnyTag, AssertNoAnySource, AssertExactLength, AssertAllowOvertaking}
 }
 
-// Hints are a communicator's, as bits.
+// Hints are the hints of a communicator, as bits.
 type Hints uint32
 
 const (
@@ -28,7 +28,7 @@ const (
 	hintNoAnySource
 )
 
-// With returns h with what get has for the keys.
+// With returns h with the values that get has for the keys.
 func (h Hints) With(get func(key string) (value string, ok bool)) (Hints, error) {
 	for bit, key := range KnownHints() {
 		switch value, ok := get(key); {

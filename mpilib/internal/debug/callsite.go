@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Callsite is where the program called the library: "Recv" at "ring/main.go:17". The
-// line is empty for what the library does by itself.
+// Callsite is where the program called the library: "Recv" at "ring/main.go:17". The line is empty
+// for the library's own operations.
 type Callsite struct {
 	name string
 	line string
@@ -23,14 +23,14 @@ func (s Callsite) At() string {
 	return " at " + s.line
 }
 
-// depth is how many frames of the library, and of what the compiler adds, may lie above
-// the program's.
+// depth is the maximum number of frames of the library, and of compiler wrappers, above the
+// program's.
 const callDepth = 16
 
-// callsites remembers what stacks mean: there are few, and they come again and again.
+// callsites caches the meaning of stacks: there are few, and they repeat.
 var callsites sync.Map // [callDepth]uintptr -> Callsite
 
-// Here returns where the program called the library, from inside of it.
+// Here returns where the program called the library, for use inside it.
 func Here() Callsite {
 	var stack [callDepth]uintptr
 	n := runtime.Callers(2, stack[:])
@@ -47,8 +47,8 @@ const (
 	below   = "github.com/isthmus-grid/isthmus/mpilib/internal/" // what the library calls
 )
 
-// findCall looks for the outermost function of the library, and who called that. A
-// test of the library is a program like others.
+// findCall finds the outermost function of the library, and its caller. A test of the library
+// counts as a program.
 func findCall(frames *runtime.Frames) (s Callsite) {
 	for {
 		f, more := frames.Next()

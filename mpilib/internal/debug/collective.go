@@ -12,100 +12,100 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// This file finds ranks that are not in the same collective call. Each rank tells the
-// first one of the communicator what it calls, and waits for that rank's verdict when
-// it first waits for a message of the call.
+// This file finds ranks that are not in the same collective call. Each rank reports its call to the
+// first one of the communicator, and waits for that rank's verdict when it first waits for a
+// message of the call.
 
-// Args are the arguments of a collective call that all ranks must give alike, as
-// far as the call has them.
+// Args are the arguments of a collective call that must be equal on all ranks, as far as the call
+// has them.
 type Args struct {
 	Root  int    // + 1; 0: the call has none
 	Count int    // + 1; 0: ranks may differ
 	Elem  any    // a nil pointer to an element
 	Op    string // its name, for a reduction
 
-	Loose bool // this rank moves Parts, whose counts and types say nothing of others'
-	Alone bool // the program does not wait for it yet; ranks may differ in nothing else
+	Loose bool // this rank transfers Parts, whose counts and types imply nothing about other ranks
+	Alone bool // a nonblocking call; ranks may differ in nothing else
 }
 
-// Rooted are the arguments of a call with a root.
+// Rooted returns the arguments of a call with a root.
 func Rooted[T any](root, count int) Args {
 	return Args{Root: root + 1, Count: count + 1, Elem: (*T)(nil)}
 }
 
-// Counted are those of a call without.
+// Counted returns those of a call without a root.
 func Counted[T any](count int) Args { return Args{Count: count + 1, Elem: (*T)(nil)} }
 
-// RootOnly are those of a call with a root of which ranks may give different counts,
-// and TypeOnly those of one without.
+// RootOnly returns those of a call with a root in which ranks may give different counts, and
+// TypeOnly those of one without a root.
 func RootOnly[T any](root int) Args { return Args{Root: root + 1, Elem: (*T)(nil)} }
 
-// TypeOnly is explained with RootOnly.
+// TypeOnly is described at RootOnly.
 func TypeOnly[T any]() Args { return Args{Elem: (*T)(nil)} }
 
-// Loose are those of a call with a root that moves Parts.
+// Loose returns those of a call with a root that transfers Parts.
 func Loose(root int) Args { return Args{Root: root + 1, Loose: true} }
 
-// Detached are those of a call that the program does not wait for yet.
+// Detached returns those of a nonblocking call.
 func (a Args) Detached() Args { a.Alone = true; return a }
 
-// Calling is a collective call under way.
+// Calling is a pending collective call.
 type Calling struct {
 	w       *Watcher
 	comm    *comm.Core
 	key     callKey
 	call    Callsite
 	span    span // in the timeline
-	alone   bool // it goes on by itself: that its messages wait for others is not the program's waiting
+	alone   bool // nonblocking: while its messages wait for others, the program does not
 	verdict *judgement
 }
 
-// judgement is whether all ranks are in the same call.
+// judgement is the verdict on whether all ranks are in the same call.
 type judgement struct {
-	told chan struct{} // closed when there is one
-	err  error         // then
+	told chan struct{} // closed when it is there
+	err  error         // valid then
 }
 
-// callKey says which call.
+// callKey identifies a call.
 type callKey struct {
 	Context uint32 `json:"context"` // of the communicator
 	Call    int32  `json:"call"`
 }
 
-// entry is what a rank says of its call.
+// entry is a rank's report of its call.
 type entry struct {
 	Key   callKey `json:"key"`
 	Comm  string  `json:"comm"` // the communicator's name
 	Size  int     `json:"size"` // and how many processes it has
 	Rank  int     `json:"rank"` // in it
 	What  string  `json:"what"` // "Bcast(root 0, 4 float64)"
-	Call  string  `json:"call"` // "Bcast(root 0)": what ranks agree in also where one of them is loose
+	Call  string  `json:"call"` // "Bcast(root 0)": the part that must be equal even if one of them is loose
 	Loose bool    `json:"loose,omitempty"`
 	Line  string  `json:"line"`
 	from  int     // world rank
 }
 
-// ruling is what becomes of a call; Fault is empty when all is well.
+// ruling is the verdict on a call; Fault is empty if all ranks agree.
 type ruling struct {
 	Key   callKey `json:"key"`
 	Fault string  `json:"fault,omitempty"`
 }
 
-// checks is what the Watcher knows of collective calls; its mu guards them.
+// checks is the Watcher's state about collective calls; its mu guards it.
 type checks struct {
 	open   map[callKey]*Calling // of this rank, without a verdict
-	coming map[callKey][]entry  // at the first rank of a communicator: who has come so far
+	coming map[callKey][]entry  // at the first rank of a communicator: the ranks that have reported
 }
 
-// maxComing bounds how many calls of all communicators a rank compares at a time.
-// Beyond it calls are not checked.
+// maxComing bounds the calls, over all communicators, that a rank compares at a time. Calls beyond
+// it are not checked.
 const maxComing = 4096
 
 func (c *checks) init() {
 	c.open, c.coming = map[callKey]*Calling{}, map[callKey][]entry{}
 }
 
-// Entered is told that this rank begins a collective call.
+// Entered records that this rank begins a collective call.
 func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
 	w.acts.Add(1)
 	call := &Calling{w: w, comm: c, key: callKey{c.Context, number}, call: Here(), verdict: &judgement{told: make(chan struct{})}}
@@ -127,13 +127,12 @@ func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
 		e.Loose = args[0].Loose
 	}
 	if err := w.tell(c.Group.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
-		w.decided(ruling{Key: call.key}) // nobody compares any more
+		w.decided(ruling{Key: call.key}) // comparing has stopped
 	}
 	return call
 }
 
-// EnteredAgain is told that this rank starts a call again that it made before, and that
-// the ranks have compared.
+// EnteredAgain records that this rank restarts a call that the ranks have already compared.
 func (w *Watcher) EnteredAgain(first *Calling) *Calling {
 	w.acts.Add(1)
 	again := &Calling{w: w, comm: first.comm, key: first.key, call: Here(), alone: true, verdict: first.verdict}
@@ -163,8 +162,8 @@ func describeArgs(a Args) string {
 	return "(" + strings.Join(words, ", ") + ")"
 }
 
-// elemName names the type that a nil pointer points to: types that are the same in
-// memory and in what they stand for have one name.
+// elemName names the type that a nil pointer points to: types with the same memory layout and
+// meaning have one name.
 func elemName(pointer any) string {
 	if pointer == nil {
 		return ""
@@ -176,7 +175,7 @@ func elemName(pointer any) string {
 	return t.Kind().String()
 }
 
-// compare takes what a rank says, and judges when all have.
+// compare handles a rank's report, and decides when all have reported.
 func (w *Watcher) compare(from int, e entry) {
 	e.from = from
 	w.mu.Lock()
@@ -197,12 +196,12 @@ func (w *Watcher) compare(from int, e entry) {
 	if v.Fault != "" {
 		w.report("the ranks of %s are not in the same collective call\n%s", e.Comm, indent(v.Fault))
 	}
-	for _, e := range slices.Backward(coming) { // this rank, the first, last: then it may end
+	for _, e := range slices.Backward(coming) { // this rank, the first, comes last: then it may end
 		w.tell(e.from, note{Kind: noteVerdict, Verdict: &v})
 	}
 }
 
-// judgeEntries returns who does what, if they do not all do the same.
+// judgeEntries describes the ranks' calls if they are not all the same.
 func judgeEntries(entries []entry) string {
 	slices.SortFunc(entries, func(a, b entry) int { return a.Rank - b.Rank })
 	what := map[string][]int{}
@@ -251,7 +250,7 @@ func ranksText(ranks []int) string {
 
 func indent(parts string) string { return "  " + strings.ReplaceAll(parts, "; ", "\n  ") }
 
-// decided takes a verdict.
+// decided handles a verdict.
 func (w *Watcher) decided(v ruling) {
 	w.mu.Lock()
 	call := w.checks.open[v.Key]
@@ -266,7 +265,7 @@ func (w *Watcher) decided(v ruling) {
 	close(call.verdict.told)
 }
 
-// recheck gives up on verdicts from ranks that are there no more.
+// recheck stops waiting for verdicts from ranks that have left.
 func (w *Watcher) recheck() {
 	w.mu.Lock()
 	var open []*Calling

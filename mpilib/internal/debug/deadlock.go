@@ -11,18 +11,18 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
 )
 
-// This file finds ranks that wait for each other. A rank that has done nothing for a
-// while, though its goroutines wait for others, says so every tick to the first rank
-// that is there; that one decides (package waitfor).
+// This file finds ranks that wait for each other. A rank that has done nothing for a while,
+// although its goroutines wait for others, reports that at every tick to the first live rank, which
+// decides (package waitfor).
 
-// deadlocks is what the Watcher knows of ranks that wait; its mu guards them.
+// deadlocks is the Watcher's state about waiting ranks; its mu guards it.
 type deadlocks struct {
-	acts    uint64 // of the Watcher, at the last tick
+	acts    uint64 // state of the Watcher at the last tick
 	active  time.Time
-	reports map[int]said // at the rank that decides
-	found   []int        // at the last tick
-	times   int          // that it was the same
-	told    string       // what was reported last
+	reports map[int]said // at the deciding rank
+	found   []int        // found at the last tick
+	times   int          // in a row
+	told    string       // the last reported deadlock
 }
 
 type said struct {
@@ -32,10 +32,10 @@ type said struct {
 
 func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]said{} }
 
-// ticksOfPatience is how often a Watcher looks while it has patience.
+// ticksOfPatience is the number of a Watcher's checks within its patience.
 const ticksOfPatience = 5
 
-// look looks after what waits, until ctx ends.
+// look checks for waiting goroutines until ctx ends.
 func (w *Watcher) look(ctx context.Context) {
 	every := w.cfg.Patience / ticksOfPatience
 	t := time.NewTicker(every)
@@ -57,7 +57,7 @@ func (w *Watcher) look(ctx context.Context) {
 	}
 }
 
-// tellDecider tells the first rank that is there. It is this one at the latest.
+// tellDecider sends the report to the first live rank, which may be this one.
 func (w *Watcher) tellDecider(r waitfor.Report) {
 	for rank := range w.cfg.Engine.Size() {
 		if w.tell(rank, note{Kind: noteStuck, Stuck: &r}) == nil {
@@ -66,12 +66,10 @@ func (w *Watcher) tellDecider(r waitfor.Report) {
 	}
 }
 
-// maxCalls bounds how many communicators a report has calls of. A rank with more does
-// not report.
+// maxCalls bounds the communicators whose calls a report lists. A rank with more does not report.
 const maxCalls = 8192
 
-// stuck returns what this rank waits for, if it has done nothing for long and nothing
-// moves.
+// stuck returns what this rank waits for, if it has done nothing for a long time and no data moves.
 func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	moving := w.moving()
 	w.mu.Lock()
@@ -105,7 +103,7 @@ func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	return r, true
 }
 
-// moving reports whether bytes of this rank are on their way.
+// moving reports whether bytes of this rank are in transit.
 func (w *Watcher) moving() bool {
 	for _, l := range w.cfg.Engine.Links() {
 		for _, c := range l.Link.Carriers() {
@@ -122,7 +120,7 @@ func (x *waiting) blocked() bool {
 	return !slices.ContainsFunc(x.requests, func(r Request) bool { return !r.Handle().Unmatched() })
 }
 
-// describe says what is waited for.
+// describe returns a text for what is waited for.
 func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 	out := waitfor.Wait{Site: x.call.line, Seconds: now.Sub(x.since).Seconds()}
 	switch {
@@ -149,7 +147,7 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 	return out
 }
 
-// peers returns the world ranks any of which can do what the transfer waits for.
+// peers returns the world ranks any of which can complete the transfer.
 func (w *Watcher) peers(t Transfer) []int {
 	if t.Call {
 		self := w.cfg.Engine.Rank()
@@ -161,25 +159,25 @@ func (w *Watcher) peers(t Transfer) []int {
 	return slices.Collect(t.Comm.Peers.WorldRanks())
 }
 
-// collect takes what a rank waits for.
+// collect handles a rank's report of its waits.
 func (w *Watcher) collect(r waitfor.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadlock.reports[r.Rank] = said{r, time.Now()}
 }
 
-// steady is how often in a row a deadlock must be found: what ranks say may cross what
-// moves, and some say it later than others.
+// steady is how many times in a row a deadlock must be found: reports may cross data in transit,
+// and ranks report at different times.
 const steady = 3
 
-// decide looks for a deadlock in what is known, and reports it once.
+// decide looks for a deadlock in the reports, and reports it once.
 func (w *Watcher) decide(now time.Time, every time.Duration) {
 	w.mu.Lock()
 	d := &w.deadlock
 	reports := map[int]waitfor.Report{}
 	for rank, s := range d.reports {
 		if now.Sub(s.at) > 3*every {
-			delete(d.reports, rank) // it goes on, or is gone
+			delete(d.reports, rank) // it continues, or has left
 			continue
 		}
 		reports[rank] = s.report
@@ -192,7 +190,7 @@ func (w *Watcher) decide(now time.Time, every time.Duration) {
 		w.mu.Unlock()
 		return
 	}
-	what := signatureOf(reports, waitfor.Cycle(reports, found)) // others may yet come to wait for these
+	what := signatureOf(reports, waitfor.Cycle(reports, found)) // others may still begin to wait for these
 	if what == d.told {
 		w.mu.Unlock()
 		return
@@ -202,7 +200,7 @@ func (w *Watcher) decide(now time.Time, every time.Duration) {
 	w.report("deadlock: %s can never go on; nothing has moved for %v\n%s", ranksText(found), w.cfg.Patience, waitfor.Describe(reports, found))
 }
 
-// signatureOf tells deadlocks apart, whatever their age.
+// signatureOf identifies a deadlock, regardless of its age.
 func signatureOf(reports map[int]waitfor.Report, ranks []int) string {
 	s := ""
 	for _, rank := range ranks {

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// This file finds what a program leaves behind: requests that it never waited for,
-// communicators that it never freed, and messages that nobody received. For the last
-// all ranks meet in Finalize, so that nothing is sent any more; each has those it has
-// sent to look what they kept, for it alone knows the lines.
+// This file finds what a program leaves behind: requests that it never waited for, communicators
+// that it never freed, and messages that were never received. For the last, all ranks synchronize
+// in Finalize, so that nothing more is sent; each asks the ranks it has sent to what is left,
+// because only the sender knows the source lines.
 
 // leaks is what this rank's program started; the Watcher's mu guards it.
 type leaks struct {
-	open map[Request]struct{} // that the program has not heard of again
-	more int                  // that there was no room for
+	open map[Request]struct{} // whose completion the program has not seen
+	more int                  // not recorded for lack of space
 	sent map[sentTo]*sentFrom
 }
 
 const (
-	maxOpen  = 1 << 16 // requests that are remembered
-	maxSent  = 1 << 16 // ways of sending that are
+	maxOpen  = 1 << 16 // recorded requests
+	maxSent  = 1 << 16 // recorded destinations
 	lastSent = 4       // lines of each
 )
 
-// sentTo says where messages went. Those of one are received in their order, so that
-// those which were not are the last.
+// sentTo identifies a destination of messages. Messages to one are received in order, so unreceived
+// ones are the last.
 type sentTo struct {
 	context uint32
 	dst     int // world rank
@@ -79,7 +79,7 @@ func (l *leaks) started(w *Watcher, r Request) {
 	s.n++
 }
 
-// last returns the lines of the last n sends, each once, the latest first.
+// last returns the lines of the last n sends, without duplicates, the latest first.
 func (s *sentFrom) last(n int) []string {
 	var lines []string
 	for i := s.n - 1; i >= max(0, s.n-min(n, lastSent)); i-- {
@@ -92,13 +92,13 @@ func (s *sentFrom) last(n int) []string {
 
 // audit is the state of Finalize; the Watcher's mu guards it.
 type audit struct {
-	waiting bool // for other ranks to come to Finalize
+	waiting bool // for other ranks to enter Finalize
 	call    Callsite
 	since   time.Time
 	arrived map[noteKind]int // at rank 0
 	open    map[noteKind]chan struct{}
-	asked   map[int]struct{} // who has not said what it kept
-	answers chan struct{}    // closed when all have
+	asked   map[int]struct{} // ranks that have not reported yet
+	answers chan struct{}    // closed when all have reported
 	lost    map[int][]lost
 }
 
@@ -108,7 +108,7 @@ func (a *audit) init() {
 	a.asked, a.answers, a.lost = map[int]struct{}{}, make(chan struct{}), map[int][]lost{}
 }
 
-// Finalize reports what the program leaves behind. It is called before anything ends.
+// Finalize reports what the program leaves behind. It is called before anything is closed.
 func (w *Watcher) Finalize(ctx context.Context) {
 	if w.timeline != nil {
 		w.timeline.lookAtLinks() // while there are any
@@ -136,11 +136,11 @@ func (w *Watcher) Finalize(ctx context.Context) {
 	}
 }
 
-// finalPatience is how many times the patience Finalize waits for other ranks, so that
-// a deadlock of those is found while it does.
+// finalPatience is the factor on patience for which Finalize waits for other ranks, so that a
+// deadlock of those is found in the meantime.
 const finalPatience = 6
 
-// lookAfterMessages asks those this rank has sent to, once nobody sends any more.
+// lookAfterMessages queries the ranks that this rank has sent to, once no rank sends any more.
 func (w *Watcher) lookAfterMessages(ctx context.Context) error {
 	if err := w.meet(ctx, noteFinal, noteAllFinal); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (w *Watcher) lookAfterMessages(ctx context.Context) error {
 	return w.meet(ctx, noteLeaving, noteAllLeaves)
 }
 
-// meet waits until all ranks have.
+// meet waits until all ranks have entered Finalize.
 func (w *Watcher) meet(ctx context.Context, mine, all noteKind) error {
 	if err := w.tell(0, note{Kind: mine}); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (w *Watcher) meet(ctx context.Context, mine, all noteKind) error {
 	}
 }
 
-// arrive is told at rank 0 that a rank has come.
+// arrive records at rank 0 that a rank has entered.
 func (w *Watcher) arrive(kind noteKind) {
 	w.mu.Lock()
 	w.audit.arrived[kind]++
@@ -195,7 +195,7 @@ func (w *Watcher) arrive(kind noteKind) {
 			w.tell(rank, note{Kind: answer})
 		}
 	}
-	w.released(answer) // the last of all, since then this rank may end
+	w.released(answer) // last of all, since this rank may end after it
 }
 
 func (w *Watcher) released(kind noteKind) {
@@ -208,7 +208,7 @@ func (w *Watcher) released(kind noteKind) {
 	}
 }
 
-// lostFrom returns what came from a rank and was never received.
+// lostFrom returns the messages from a rank that were never received.
 func (w *Watcher) lostFrom(source int) []lost {
 	count := map[lost]lost{}
 	for _, m := range w.cfg.Engine.Kept() {
@@ -280,7 +280,7 @@ func (w *Watcher) lostMessages() []string {
 	return repeated(count)
 }
 
-// repeated returns each line once, those that are there several times with their number.
+// repeated returns each line once, with a count if it occurs several times.
 func repeated(count map[string]int) []string {
 	var lines []string
 	for _, line := range slices.SortedFunc(maps.Keys(count), cmp.Compare[string]) {

@@ -1,11 +1,11 @@
-// Package debug follows what a program does with its messages: it finds leaks, ranks that
-// are in different collective calls, and deadlocks, and writes timelines. A Watcher is
-// told of communicators, requests and collective calls as they begin and end, and talks
-// to those of other ranks over the engine, in a context of its own.
+// Package debug observes a program's use of messages: it finds leaks, ranks that are in different
+// collective calls, and deadlocks, and writes timelines. A Watcher is called when communicators,
+// requests and collective calls begin and end, and exchanges messages with those of other ranks
+// over the engine, in its own context.
 //
-// It sees communicators as their Cores and requests through Request, and neither makes nor
-// changes any. What it knows is in the Watcher, with bounds on everything that grows with
-// what the program does.
+// It accesses communicators through their Cores and requests through Request, and neither creates
+// nor changes any. Its state is in the Watcher, with bounds on everything that grows with the
+// program's activity.
 package debug
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Parts says what to look for.
+// Parts selects what to look for.
 type Parts uint8
 
 // The parts.
@@ -22,7 +22,7 @@ const (
 	Leaks Parts = 1 << iota
 	Collectives
 	Deadlocks
-	Types // no business of a Watcher's: the messages carry what tells
+	Types // not done by a Watcher: the messages carry the signatures
 	All   = Leaks | Collectives | Deadlocks | Types
 )
 
@@ -31,7 +31,7 @@ var words = map[string]Parts{
 	"all": All, "1": All, "0": 0, "": 0,
 }
 
-// DefaultPatience is after how long without a move ranks that wait say so.
+// DefaultPatience is how long ranks wait without progress before they report it.
 const DefaultPatience = 5 * time.Second
 
 // Parse reads a list of words, separated by commas.

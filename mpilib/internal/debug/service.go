@@ -10,10 +10,10 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
 )
 
-// The ranks' watchers talk to each other by messages of a context of their own. What
-// they say is JSON: there is little of it, and all processes run the same version.
+// The ranks' watchers exchange messages in their own context, encoded as JSON: there are few of
+// them, and all processes run the same version.
 
-// note is what a Watcher tells another.
+// note is a message from one Watcher to another.
 type note struct {
 	Kind    noteKind        `json:"kind"`
 	From    int             `json:"from"` // world rank
@@ -41,17 +41,17 @@ const (
 	noteTime      noteKind = "time"      // and says it
 )
 
-// maxNote bounds what a Watcher is told at a time, in bytes. Longer notes are lost.
+// maxNote bounds a message to a Watcher, in bytes. Longer ones are lost.
 const maxNote = 256 << 10
 
-// nobody is the group of the watchers' receives: whoever fails, there are others.
+// nobody is the group of the watchers' receives: a failure of one rank does not end them.
 type nobody struct{}
 
 func (nobody) Member(int) bool       { return false }
 func (nobody) Whole() bool           { return false }
 func (nobody) Acknowledged(int) bool { return false }
 
-// listen takes notes until the engine ends.
+// listen receives notes until the engine ends.
 func (w *Watcher) listen(ctx context.Context) {
 	buf := make([]byte, maxNote)
 	for {
@@ -72,7 +72,7 @@ func (w *Watcher) listen(ctx context.Context) {
 	}
 }
 
-// take does what a note asks for. It does not wait.
+// take handles a note. It does not block.
 func (w *Watcher) take(n note) {
 	switch {
 	case n.Kind == noteEntry && n.Entry != nil:
@@ -96,8 +96,7 @@ func (w *Watcher) take(n note) {
 	}
 }
 
-// tell sends a note, or returns an error if the other rank is there no more. It does
-// not wait.
+// tell sends a note, or returns an error if the other rank has left. It does not block.
 func (w *Watcher) tell(world int, n note) error {
 	if world == w.cfg.Engine.Rank() {
 		n.From = world

@@ -17,7 +17,7 @@ const (
 	clockBound  = 5 * time.Second // for all of them
 )
 
-// A timeline is the part of a Watcher that writes what it sees.
+// A timeline is the part of a Watcher that writes the observed events.
 type timeline struct {
 	w     *Watcher
 	out   *trace.Writer
@@ -31,20 +31,20 @@ type timeline struct {
 	linkState map[int]string          // by peer
 }
 
-// A ring holds spans that do not overlap: viewers want that of a thread, and a
-// goroutine has no name.
+// A ring holds spans that do not overlap: viewers require that for a thread, and a goroutine has no
+// name.
 type ring struct {
 	busy bool
 	end  time.Duration
 }
 
-// A span is a call under way.
+// A span is a pending call.
 type span struct {
 	ring  int
 	begun time.Duration
 }
 
-// clockNote asks for the time, and answers.
+// clockNote is a request for the time, or its answer.
 type clockNote struct {
 	Sent int64 `json:"sent"` // nanoseconds since 1970, by the clock of who asks
 	Time int64 `json:"time"` // by the clock of who answers
@@ -63,7 +63,7 @@ func newTimeline(w *Watcher, name string) (*timeline, error) {
 	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*comm.Core]*Calling{}, linkState: map[int]string{}}, nil
 }
 
-// serve aligns the clock and writes now and then, until ctx ends.
+// serve aligns the clock and flushes periodically, until ctx ends.
 func (t *timeline) serve(ctx context.Context) {
 	t.align(ctx)
 	tick := time.NewTicker(traceEvery)
@@ -79,10 +79,10 @@ func (t *timeline) serve(ctx context.Context) {
 	}
 }
 
-// clock is the time of this machine as the timeline has it.
+// clock is the time of this machine on the timeline's time scale.
 func (t *timeline) clock() int64 { return t.out.Start().Add(t.out.Now()).UnixNano() }
 
-// align asks rank 0 for the time, several times, and believes the quickest answer.
+// align asks rank 0 for the time several times, and uses the answer with the shortest round trip.
 func (t *timeline) align(ctx context.Context) {
 	if t.w.cfg.Engine.Rank() == 0 {
 		t.out.Align(0)
@@ -110,12 +110,12 @@ func (t *timeline) align(ctx context.Context) {
 		t.out.Add(trace.Event{Phase: trace.Instant, Name: "rank 0 did not tell the time: this rank's own clock is used", At: t.out.Now()})
 	}
 	if ahead.Abs() <= best/2 {
-		ahead = 0 // as far as anybody can tell
+		ahead = 0 // within the measurement error
 	}
 	t.out.Align(ahead)
 }
 
-// tellTime answers a question for the time, and timeTold takes an answer.
+// tellTime answers a request for the time, and timeTold handles an answer.
 func (t *timeline) tellTime(to int, asked clockNote) {
 	asked.Time = t.clock()
 	t.w.tell(to, note{Kind: noteTime, Clock: &asked})
@@ -124,11 +124,11 @@ func (t *timeline) tellTime(to int, asked clockNote) {
 func (t *timeline) timeTold(n clockNote) {
 	select {
 	case t.times <- n:
-	default: // more than were asked for
+	default: // more than were requested
 	}
 }
 
-// begin takes a free ring for a call.
+// begin reserves a free ring for a call.
 func (t *timeline) begin() span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *timeline) finish(s span, name string, args map[string]any) {
 	t.out.Add(trace.Event{Phase: trace.Complete, Name: name, Kind: "call", At: s.begun, For: end - s.begun, Thread: s.ring, Args: args})
 }
 
-// started is told of a request that is about to start.
+// started records a request that is about to start.
 func (t *timeline) started(r Request, n int) {
 	s := r.Sighting()
 	s.bytes = n
@@ -162,21 +162,21 @@ func (t *timeline) started(r Request, n int) {
 		s.id = t.name(&t.received, what.Comm.Global(what.Peer), t.w.cfg.Engine.Rank(), s.context, what.Tag)
 	}
 	if s.call.name == "" {
-		return // it is a part of a collective call, which tells when it knows that
+		return // it is part of a collective call, which reports it later
 	}
 	at := t.begin()
 	t.finish(at, s.call.name, map[string]any{"what": r.Transfer().String(), "bytes": n, "line": s.call.line})
-	if r.Transfer().Send { // behind its call, so that no file of a killed process ends between them
+	if r.Transfer().Send { // after its call, so that no file of a killed process ends between them
 		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.ring})
 	}
 }
 
-// partSent is told of a send that is a part of a collective call.
+// partSent records a send that is part of a collective call.
 func (t *timeline) partSent(s *Sighting) {
 	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
 }
 
-// ended is told, once, of a request that is over.
+// ended records, once, a request that has completed.
 func (t *timeline) ended(r Request) {
 	s := r.Sighting()
 	got, err := r.Handle().Result()
@@ -195,11 +195,11 @@ func (t *timeline) ended(r Request) {
 	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.Transfer().Comm.Name()})
 }
 
-// entered is told of a collective call.
+// entered records a collective call.
 func (t *timeline) entered(c *Calling) {
 	c.span = t.begin()
 	if c.alone {
-		return // over tells its end
+		return // over reports its end
 	}
 	t.mu.Lock()
 	before := t.colls[c.comm]
@@ -210,7 +210,7 @@ func (t *timeline) entered(c *Calling) {
 	}
 }
 
-// left is told that a call on a communicator is over, which may be none of those.
+// left records the end of a call on a communicator, which may not be a collective one.
 func (t *timeline) left(comm *comm.Core) {
 	t.mu.Lock()
 	c := t.colls[comm]
@@ -225,7 +225,7 @@ func (t *timeline) over(c *Calling) {
 	t.finish(c.span, c.call.name, map[string]any{"on": c.comm.Name(), "number": c.key.Call, "line": c.call.line})
 }
 
-// lookAtLinks writes what has become of them.
+// lookAtLinks writes changes of the links.
 func (t *timeline) lookAtLinks() {
 	for _, l := range t.w.cfg.Links() {
 		now := fmt.Sprintf("link to rank %d: %s", l.Peer, l.Technique)
@@ -246,16 +246,15 @@ func (t *timeline) lookAtLinks() {
 	}
 }
 
-// close writes the rest.
+// close flushes the timeline.
 func (t *timeline) close() error { return t.out.Close() }
 
-// numbers counts messages from one rank to another in a context with a tag: the first
-// that is sent is the first that is received. That makes names for arrows, which both
-// ends find without asking. Receives from any source or with any tag are counted when
-// their end is told, others when they start; where a program mixes them for messages
-// of one kind, arrows may be crossed.
+// numbers counts messages from one rank to another in a context with a tag: the first one sent is
+// the first one received. That gives names for arrows that both ends derive independently. Receives
+// from any source or with any tag are counted at their end, others at their start; if a program
+// mixes them for messages of one kind, arrows may be crossed.
 //
-// What was not counted for long is forgotten.
+// Counters that are unused for long are removed.
 type numbers struct{ young, old map[string]int }
 
 const maxNumbers = 1 << 15

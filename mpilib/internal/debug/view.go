@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Request is one of the program's, or a part of one of its collective calls. Two of the
+// Request is one of the program's, or a part of one of its collective calls. Two values for the
 // same request are equal.
 type Request interface {
 	Handle() *engine.Handle
@@ -19,13 +19,13 @@ type Request interface {
 	See(*Sighting) // before it is started: Sighting returns it from then on
 }
 
-// Transfer says what a request, or a probe, is about.
+// Transfer describes a request or a probe.
 type Transfer struct {
-	fmt.Stringer // in words: "send to rank 3 of world, tag 7"
+	fmt.Stringer // text: "send to rank 3 of world, tag 7"
 
 	Comm      *comm.Core
 	Send      bool
-	Call      bool // it is a collective call: then nothing below counts
+	Call      bool // it is a collective call: then the fields below are unused
 	Peer, Tag int  // may be wildcards
 }
 
@@ -41,18 +41,18 @@ type LinkState struct {
 	SetupMS   float64
 }
 
-// Config is what a watcher watches, and how.
+// Config is the configuration of a Watcher.
 type Config struct {
 	Engine   *engine.Engine
 	Parts    Parts
 	Out      io.Writer     // for reports, each in one Write
-	Patience time.Duration // after how long without a move ranks that wait say so
-	Trace    string        // where the timeline goes; empty: nowhere
-	Comms    []*comm.Core  // that there are from the beginning
+	Patience time.Duration // how long ranks wait without progress before they report it
+	Trace    string        // file of the timeline; empty for none
+	Comms    []*comm.Core  // that exist from the beginning
 
 	Context uint32                    // of the watchers' own messages
 	Program func(context uint32) bool // whether a context is one of the program's point-to-point messages
 	Head    int                       // bytes of each such message that are not the program's
-	Here    func() overlay.NodeID     // where this process is; zero: nobody says
+	Here    func() overlay.NodeID     // location of this process; zero if unknown
 	Links   func() []LinkState
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// A Watcher follows what the program does, for the debug mode and the timeline. Where
-// nobody watches it is nil, Requests have no Sighting, and that is all that is looked at:
-// the methods that say so may be called on a nil Watcher.
+// A Watcher observes the program for the debug mode and the timeline. Without one, it is nil and
+// Requests have no Sighting, which are the only checks needed: the methods that say so may be
+// called on a nil Watcher.
 //
-// Locks: mu is taken before the engine's and a communicator's, never while either is
-// held. Nothing is sent and nothing is written while it is.
+// Locks: mu is taken before the engine's and a communicator's, never while either is held. Nothing
+// is sent or written while it is held.
 type Watcher struct {
 	cfg      Config
-	timeline *timeline // nil where none is wanted
+	timeline *timeline // nil if not wanted
 
-	acts atomic.Uint64 // calls that began and that ended
+	acts atomic.Uint64 // number of calls that began and that ended
 	stop context.CancelFunc
 	work sync.WaitGroup
 
@@ -31,34 +31,34 @@ type Watcher struct {
 	audit    audit
 	deadlock deadlocks
 
-	mu    sync.Mutex // guards the rest, and the four
+	mu    sync.Mutex // guards the fields below, and the four above
 	waits map[*waiting]struct{}
-	comms map[uint32]seenComm // by context: those that are not freed
+	comms map[uint32]seenComm // by context: not freed yet
 }
 
-// seenComm is a communicator that can be used.
+// seenComm is a usable communicator.
 type seenComm struct {
 	comm *comm.Core
 	made Callsite
-	own  bool // the program made it, and frees it
+	own  bool // created by the program, which frees it
 }
 
-// Sighting is what a Watcher knows of a request.
+// Sighting is a Watcher's record of a request.
 type Sighting struct {
 	w    *Watcher
 	call Callsite
-	coll *Calling // the collective call that it is a part of; nil: the program's own
-	is   *Calling // the collective call that it is; else nil
+	coll *Calling // the collective call that it is part of; nil for the program's own
+	is   *Calling // the collective call that it is; otherwise nil
 
 	// For the timeline.
 	context uint32
 	bytes   int
-	id      string // of its message; empty: not known
+	id      string // of its message; empty if unknown
 	ended   atomic.Bool
 }
 
-// waiting is a goroutine that waits: for one or any of several requests, for a
-// message to probe, or for the other ranks to come to a collective call.
+// waiting is a goroutine that waits: for one or any of several requests, for a message to probe, or
+// for the other ranks to enter a collective call.
 type waiting struct {
 	call     Callsite
 	since    time.Time
@@ -68,7 +68,7 @@ type waiting struct {
 	span     span // in the timeline
 }
 
-// New returns a Watcher that watches nothing by itself yet (Serve).
+// New returns a Watcher that is not active yet (Serve).
 func New(cfg Config) (*Watcher, error) {
 	w := &Watcher{cfg: cfg, waits: map[*waiting]struct{}{}, comms: map[uint32]seenComm{}}
 	w.leaks.init()
@@ -87,7 +87,7 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Serve starts what a Watcher does besides the program's calls, until End. w may be nil.
+// Serve starts the Watcher's background work, until End. w may be nil.
 func (w *Watcher) Serve() {
 	if w == nil {
 		return
@@ -101,7 +101,7 @@ func (w *Watcher) Serve() {
 	}
 }
 
-// End stops watching; the engine is closed. w may be nil.
+// End stops the Watcher; the engine is closed. w may be nil.
 func (w *Watcher) End() error {
 	if w == nil {
 		return nil
@@ -116,24 +116,24 @@ func (w *Watcher) End() error {
 	return w.timeline.close()
 }
 
-// sees reports whether a part of the debug mode is on.
+// sees reports whether a part of the debug mode is enabled.
 func (w *Watcher) sees(part Parts) bool { return w.cfg.Parts&part != 0 }
 
-// report writes what a person is to know.
+// report writes a report for the user.
 func (w *Watcher) report(format string, args ...any) {
 	text := fmt.Sprintf("isthmus debug: "+format, args...)
 	if text[len(text)-1] != '\n' {
 		text += "\n"
 	}
-	io.WriteString(w.cfg.Out, text) // there is nobody to tell that it failed
+	io.WriteString(w.cfg.Out, text) // a failure of the report itself cannot be reported
 }
 
-// Started is told of a request for n bytes that is about to start.
+// Started records a request for n bytes that is about to start.
 func (w *Watcher) Started(r Request, context uint32, n int) {
 	w.acts.Add(1)
 	s := &Sighting{w: w, context: context}
 	r.See(s)
-	if context == r.Transfer().Comm.Context { // else the collective call says the rest
+	if context == r.Transfer().Comm.Context { // otherwise the collective call reports the rest
 		s.call = Here()
 		if w.sees(Leaks) {
 			w.leaks.started(w, r)
@@ -144,7 +144,7 @@ func (w *Watcher) Started(r Request, context uint32, n int) {
 	}
 }
 
-// PartOf is told of which collective call a request is a part.
+// PartOf records the collective call that a request is part of.
 func (s *Sighting) PartOf(c *Calling, send bool) {
 	s.coll = c
 	if t := s.w.timeline; t != nil && c != nil && send {
@@ -152,7 +152,7 @@ func (s *Sighting) PartOf(c *Calling, send bool) {
 	}
 }
 
-// Told is told that the program has learned how its request ended.
+// Told records that the program has seen the completion of its request.
 func (s *Sighting) Told(r Request) {
 	s.w.acts.Add(1)
 	if s.coll == nil && s.w.sees(Leaks) {
@@ -165,11 +165,11 @@ func (s *Sighting) Told(r Request) {
 	}
 }
 
-// Await is Request.Wait for one that is watched.
+// Await is Request.Wait for an observed request.
 func (s *Sighting) Await(ctx context.Context, r Request) error {
 	if s.coll != nil {
 		if err := s.coll.Agreed(ctx); err != nil {
-			r.Handle().Wait(gone) // gives the buffer back
+			r.Handle().Wait(gone) // releases the buffer
 			return err
 		}
 		if t := s.w.timeline; t != nil {
@@ -205,7 +205,7 @@ var gone = func() context.Context {
 	return ctx
 }()
 
-// begin is told that a goroutine waits.
+// begin records that a goroutine waits.
 func (w *Watcher) begin(x *waiting) {
 	w.acts.Add(1)
 	x.since = time.Now()
@@ -217,13 +217,12 @@ func (w *Watcher) begin(x *waiting) {
 	}
 }
 
-// inside reports whether the wait is a part of a collective call, which the timeline
-// has as one.
+// inside reports whether the wait is part of a collective call, which the timeline shows as one.
 func (x *waiting) inside() bool {
 	return x.coll != nil && !x.coll.alone || len(x.requests) > 0 && x.requests[0].Sighting().coll != nil
 }
 
-// finish is told that it does no more.
+// finish records the end of a wait.
 func (w *Watcher) finish(x *waiting) {
 	w.acts.Add(1)
 	w.mu.Lock()
@@ -234,7 +233,7 @@ func (w *Watcher) finish(x *waiting) {
 	}
 }
 
-// what is waited for, in words.
+// what returns a text for what is waited for.
 func (x *waiting) what() string {
 	switch {
 	case x.probe != nil:
@@ -249,14 +248,14 @@ func (x *waiting) what() string {
 	return s
 }
 
-// Left is told that a call on a communicator ends.
+// Left records the end of a call on a communicator.
 func (w *Watcher) Left(c *comm.Core) {
 	if w.timeline != nil {
 		w.timeline.left(c)
 	}
 }
 
-// Detached is told of a collective call that goes on by itself, as a request.
+// Detached records a nonblocking collective call, as a request.
 func (w *Watcher) Detached(r Request, is *Calling) {
 	r.See(&Sighting{w: w, is: is, call: is.call})
 	if w.sees(Leaks) {
@@ -264,7 +263,7 @@ func (w *Watcher) Detached(r Request, is *Calling) {
 	}
 }
 
-// LeftBehind is told that it has ended, or is only prepared.
+// LeftBehind records that it has ended, or is only prepared.
 func (w *Watcher) LeftBehind(is *Calling) {
 	w.acts.Add(1)
 	if w.timeline != nil {
@@ -272,7 +271,7 @@ func (w *Watcher) LeftBehind(is *Calling) {
 	}
 }
 
-// WaitAny is engine.WaitAnyHandle for requests, whose handles are given.
+// WaitAny is engine.WaitAnyHandle for requests with the given handles.
 func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*engine.Handle) (int, error) {
 	if s := requests[0].Sighting(); s != nil && s.coll != nil && s.coll.alone {
 		return engine.WaitAnyHandle(ctx, handles, -1)
@@ -283,35 +282,35 @@ func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*en
 	return engine.WaitAnyHandle(ctx, handles, -1)
 }
 
-// Probing is told that a probe waits; what it returns is to be called at its end.
+// Probing records a waiting probe; the caller calls the returned function at its end.
 func (w *Watcher) Probing(t Transfer) (over func()) {
 	x := &waiting{call: Here(), probe: &t}
 	w.begin(x)
 	return func() { w.finish(x) }
 }
 
-// Made is told of a communicator that the program has now, and which call made it.
+// Made records a new communicator of the program, and the call that created it.
 func (w *Watcher) Made(c *comm.Core, at Callsite) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.comms[c.Context] = seenComm{comm: c, made: at, own: true}
 }
 
-// Lent is told of an intercommunicator's local one.
+// Lent records an intercommunicator's local communicator.
 func (w *Watcher) Lent(inner *comm.Core) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.comms[inner.Context] = seenComm{comm: inner}
 }
 
-// Freed is told that the program has it no more, by its context.
+// Freed records that the program has freed it, by its context.
 func (w *Watcher) Freed(context uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.comms, context)
 }
 
-// Line says for an error where the program's call is, if somebody watches: w may be nil.
+// Line returns, for an error, the program's current call, if there is a Watcher: w may be nil.
 func (w *Watcher) Line() string {
 	if w == nil {
 		return ""
@@ -319,7 +318,7 @@ func (w *Watcher) Line() string {
 	return Here().At()
 }
 
-// Line says for an error where the call was, if that is known: s may be nil.
+// Line returns, for an error, where the call was made, if known: s may be nil.
 func (s *Sighting) Line() string {
 	if s == nil || s.call.line == "" {
 		return ""
