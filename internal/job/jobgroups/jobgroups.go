@@ -1,9 +1,9 @@
-// Package jobgroups is how a process learns the groups of its job: one line of
-// text in its environment, such as "master:1,workers:32". Ranks are numbered
-// group by group, so names and counts say which rank is in which group.
+// Package jobgroups encodes the groups of a job for its processes: one line of text in the
+// environment, such as "master:1,workers:32". Ranks are numbered group by group, so names and
+// counts determine the group of each rank.
 //
-// Who starts processes writes the line, and the message library reads it. The
-// package knows nothing of either and keeps no state.
+// Launchers write the line, and the message library reads it. The package depends on neither and
+// keeps no state.
 package jobgroups
 
 import (
@@ -17,10 +17,10 @@ import (
 // Env is the variable that holds the line. Without it a job has no groups.
 const Env = "ISTHMUS_GROUPS"
 
-// MaxGroups is the most groups that a job can have.
+// MaxGroups is the maximum number of groups of a job.
 const MaxGroups = 256
 
-// Group is a name, as overlay.CheckName allows, and how many ranks it has.
+// Group is a name, as overlay.CheckName allows, and its number of ranks.
 type Group struct {
 	Name  string
 	Count int
@@ -49,8 +49,8 @@ func (l Layout) Of(rank int) int {
 	return -1
 }
 
-// Parse reads the line for a world of size ranks; the groups must have as many.
-// Empty text is no groups.
+// Parse reads the line for a world of size ranks; the groups must have that many ranks. Empty text
+// means no groups.
 func Parse(text string, size int) (Layout, error) {
 	if text == "" {
 		return nil, nil
@@ -71,7 +71,7 @@ func Parse(text string, size int) (Layout, error) {
 			return nil, fmt.Errorf("groups %.200q: %w", text, err)
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("groups %.200q: group %s is there twice", text, name)
+			return nil, fmt.Errorf("groups %.200q: group %s is given twice", text, name)
 		}
 		seen[name] = true
 		sum += int(n)

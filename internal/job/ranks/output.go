@@ -11,28 +11,27 @@ import (
 	"sync"
 )
 
-// Place says which process of a job wrote something.
+// Place identifies the process of a job that wrote some output.
 type Place struct {
-	Host string // as output is tagged, such as "site/node"; empty: no tag
+	Host string // the tag of output, such as "site/node"; empty: no tag
 	Rank int
-	Copy int // which copy of the rank, from 0
+	Copy int // the copy of the rank, from 0
 }
 
-// Output takes what the processes of a job write. Lines, JSON and Folder make the ones
-// that users choose from. Of is called by one goroutine at a time; its writers may be
-// used at the same time by one goroutine each.
+// Output handles the output of a job's processes. Lines, JSON and Folder return the implementations
+// that users choose from. Of is called by one goroutine at a time; its writers may be used
+// concurrently by one goroutine each.
 type Output interface {
-	// Of returns what takes the standard output and the standard error of a process.
-	// A Write that fails, because nobody takes the output any more, is the process's to
-	// suffer.
+	// Of returns the writers for the standard output and standard error of a process. If a Write
+	// fails because the output is no longer read, the process gets the error.
 	Of(p Place) (stdout, stderr io.Writer, err error)
 
-	// Close writes what is held back, and closes what Of opened. Nobody writes any more.
+	// Close writes buffered data, and closes what Of opened. No writer is used afterwards.
 	Close() error
 }
 
-// NewOutput returns the Output of that form: "" for Lines, "json" for JSON, and
-// otherwise the folder for Folder, which it makes if need be.
+// NewOutput returns the Output of that form: "" for Lines, "json" for JSON, and otherwise the
+// folder for Folder, which it creates if needed.
 func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 	switch form {
 	case "":
@@ -43,8 +42,8 @@ func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 	return Folder(form)
 }
 
-// Lines merges output a line at a time, so that no two lines mix, each behind the tag
-// [host:rank]. A line of more than 64 KiB is cut. A nil writer discards.
+// Lines merges output line by line, so that lines do not mix, each after the tag [host:rank]. A
+// line of more than 64 KiB is split. A nil writer discards.
 func Lines(stdout, stderr io.Writer) Output {
 	m := &merged{}
 	m.form = func(out []byte, p Place, _ string, line []byte) []byte {
@@ -57,10 +56,10 @@ func Lines(stdout, stderr io.Writer) Output {
 	return m
 }
 
-// JSON writes one object for each line of each process, and one object a line, all to
-// out: rank, copy (if it is not the first), host (if known), stream ("stdout" or
-// "stderr") and text, which has no newline at its end. Bytes that are no UTF-8 become
-// U+FFFD; a line of more than 64 KiB becomes several objects.
+// JSON writes one object for each line of each process, one object per line, all to out: rank, copy
+// (if it is not the first), host (if known), stream ("stdout" or "stderr") and text, without a
+// newline at its end. Bytes that are not valid UTF-8 become U+FFFD; a line of more than 64 KiB
+// becomes several objects.
 func JSON(out io.Writer) Output {
 	m := &merged{}
 	m.form = func(b []byte, p Place, stream string, line []byte) []byte {
@@ -114,10 +113,10 @@ func (m *merged) Close() error {
 	return errors.Join(all...)
 }
 
-// maxLine bounds what is held back of a line that does not end.
+// maxLine bounds the buffered part of an unfinished line.
 const maxLine = 64 << 10
 
-// lineWriter passes whole lines on, in their form. One goroutine writes to it.
+// lineWriter passes on whole lines in their output form. One goroutine writes to it.
 type lineWriter struct {
 	to     io.Writer
 	form   func(out, line []byte) []byte
@@ -148,9 +147,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Folder writes what each process writes, as it is, to files of its own in a folder:
-// rank.N.out and rank.N.err, or rank.N.C.out for a copy C that is not the first. Files
-// that are there are replaced.
+// Folder writes the output of each process, unmodified, to separate files in a folder: rank.N.out
+// and rank.N.err, or rank.N.C.out for a copy C that is not the first. Existing files are replaced.
 func Folder(dir string) (Output, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err

@@ -20,44 +20,44 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// Spec says how one process starts.
+// Spec describes how to start one process.
 type Spec struct {
 	Argv []string
 	Dir  string   // its working directory; empty: this process's
-	Env  []string // all of it
+	Env  []string // the complete environment
 
-	// Stdin is what it reads; nil: nothing. A file is given to it; it belongs to the
-	// caller, who may close it after Start.
+	// Stdin is its standard input; nil for none. A file is passed to the process; it belongs to the
+	// caller, which may close it after Start.
 	Stdin io.Reader
 
-	// Stdout and Stderr take what it writes, each from one goroutine. Where a Write
-	// fails, the process learns so by SIGPIPE.
+	// Stdout and Stderr receive its output, each from one goroutine. If a Write fails, the process
+	// gets SIGPIPE.
 	Stdout, Stderr io.Writer
 
-	// Attr may say more of how it starts; nil: nothing. Start sets Setpgid in it.
+	// Attr holds further attributes for its start; nil for none. Start sets Setpgid in it.
 	Attr *syscall.SysProcAttr
 
 	// Extra files are its descriptors from 3 on; fewer than jobkey.KeyFD - 3.
 	Extra []*os.File
 
-	// Key, of jobkey.Key.File, is its descriptor jobkey.KeyFD; nil: it gets none. It
-	// stays the caller's.
+	// Key, of jobkey.Key.File, is its descriptor jobkey.KeyFD; nil for none. The caller keeps
+	// ownership.
 	Key *os.File
 }
 
-// Process is one that was started, in a process group of its own.
+// Process is a started process, in its own process group.
 type Process struct {
 	cmd     *exec.Cmd
-	outputs []*os.File // the ends of its pipes that are read here
+	outputs []*os.File // the read ends of its pipes
 	copying sync.WaitGroup
 }
 
-// Start starts a process. When ctx ends, its group gets SIGTERM and, 2 s later, the
-// process SIGKILL. Call Wait once.
+// Start starts a process. When ctx ends, its group gets SIGTERM and, 2 s later, the process
+// SIGKILL. Call Wait once.
 //
-// Output goes through pipes of our own rather than os/exec's, because what the
-// process leaves behind may hold them open: Wait can then end that first, and need
-// not take it for a failure of the process.
+// Output goes through our own pipes rather than os/exec's, because remaining children of the
+// process may hold them open: this way Wait can end those first, and need not treat them as a
+// failure of the process.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.ExtraFiles = s.Env, s.Dir, s.Stdin, s.files()
@@ -65,7 +65,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setpgid = true // so that a signal reaches what it starts, too
+	cmd.SysProcAttr.Setpgid = true // so that a signal also reaches its children
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 	p := &Process{cmd: cmd}
@@ -88,7 +88,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		p.outputs, theirs = append(p.outputs, r), append(theirs, w)
 		p.copying.Go(func() {
 			passOn(to.out, r)
-			r.Close() // when nobody takes its lines, it learns so by SIGPIPE
+			r.Close() // if its output is no longer read, it gets SIGPIPE
 		})
 	}
 	if err := cmd.Start(); err != nil {
@@ -109,8 +109,8 @@ func (s Spec) files() []*os.File {
 	return all
 }
 
-// passOn copies what comes out of a pipe until its end or, when its deadline has passed, what
-// is in it then: on a busy machine the copy may be later than that.
+// passOn copies the data of a pipe until its end or, after the pipe's deadline, what is in it then:
+// on a busy machine the copy may run later than that.
 func passOn(to io.Writer, r *os.File) {
 	if _, err := io.Copy(to, r); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return
@@ -137,8 +137,8 @@ func passOn(to io.Writer, r *os.File) {
 	}
 }
 
-// maxInPipe bounds what is read of a pipe in which others may still write: as much as the
-// system lets one hold by default.
+// maxInPipe bounds the data read from a pipe to which other processes may still write: the default
+// capacity of a pipe.
 const maxInPipe = 1 << 20
 
 // start starts a rank of a job.
@@ -157,15 +157,15 @@ func start(ctx context.Context, j Job, rank int, place string, key *os.File, out
 		if feed != nil {
 			defer func() {
 				stdin.(*os.File).Close()
-				go feed() // ends with the input, or when nobody reads it any more
+				go feed() // ends with the input, or when the pipe has no reader
 			}()
 		}
 	}
 	return Start(ctx, s)
 }
 
-// environment is the rank's. What says otherwise where its peers are and which
-// groups they form, and another key, goes: this process may be a rank of another job.
+// environment is the rank's environment. Variables that contradict the location of its peers, their
+// groups or the key are removed: this process may be a rank of another job.
 func environment(j Job, rank int, place string) []string {
 	env := slices.DeleteFunc(append(os.Environ(), j.Env...), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -174,8 +174,8 @@ func environment(j Job, rank int, place string) []string {
 	return append(append(env, place), Environment(j.Groups, rank, j.Size)...)
 }
 
-// Environment returns the variables by which a rank learns its place in the job, and that
-// it has the job's key as jobkey.KeyFD; what EnvHelper says of its node is not among them.
+// Environment returns the variables that tell a rank its place in the job, and that jobkey.KeyFD
+// has the job's key; EnvHelper, which depends on the node, is not among them.
 func Environment(groups jobgroups.Layout, rank, size int) []string {
 	env := []string{jobkey.EnvKeyFD + "=" + strconv.Itoa(jobkey.KeyFD), EnvRank + "=" + strconv.Itoa(rank), EnvSize + "=" + strconv.Itoa(size)}
 	if len(groups) > 0 {
@@ -184,11 +184,10 @@ func Environment(groups jobgroups.Layout, rank, size int) []string {
 	return env
 }
 
-// input is what rank 0 reads in place of r. A terminal is not given to it: the
-// rank is in a process group of its own, and the kernel stops those in the
-// background that read. So feed copies what is typed, as long as this process
-// itself is in the foreground. Where feed is not nil, the caller closes the
-// file once the rank has it.
+// input is what rank 0 reads instead of r. It does not get a terminal: the rank is in its own
+// process group, and the kernel stops background processes that read from a terminal. So feed
+// copies the terminal's input as long as this process itself is in the foreground. If feed is not
+// nil, the caller closes the file once the rank has it.
 func input(r io.Reader) (stdin io.Reader, feed func(), err error) {
 	if f, ok := r.(*os.File); ok {
 		foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
@@ -212,12 +211,12 @@ func input(r io.Reader) (stdin io.Reader, feed func(), err error) {
 	}, nil
 }
 
-// Wait returns when the process, what it started and the copying of its output
-// have ended. The error is the process's own, as of exec.Cmd.Wait.
+// Wait returns when the process, its children and the copying of its output have ended. The error
+// is the process's own, as of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	err := p.cmd.Wait()
-	signalGroup(p.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
-	// What moved to another group may hold the pipes; it is not waited for.
+	signalGroup(p.cmd.Process.Pid, syscall.SIGKILL) // its remaining children
+	// Children that moved to another group may hold the pipes; Wait does not wait for those.
 	late := time.AfterFunc(grace, func() {
 		for _, f := range p.outputs {
 			f.SetReadDeadline(time.Unix(1, 0))
@@ -235,11 +234,11 @@ func (p *Process) closeOutputs() {
 	p.copying.Wait()
 }
 
-// PID returns the number of the process, which is its group's, too.
+// PID returns the id of the process, which is also that of its group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process and what it started. Do not call it once Wait
-// has returned.
+// Signal sends a signal to the process and its children. It must not be called after Wait has
+// returned.
 func (p *Process) Signal(sig syscall.Signal) error { return signalGroup(p.cmd.Process.Pid, sig) }
 
 // Status returns how the process ended, as in shells: its exit status, or 128 + the
@@ -260,8 +259,8 @@ func (p *Process) Killer() syscall.Signal {
 	return 0
 }
 
-// StartStatus is the status of a program that could not be started, as in shells: 126
-// for one that is there, 127 for one that is not.
+// StartStatus is the exit status for a program that could not be started, as in shells: 126 if it
+// exists, 127 if it does not.
 func StartStatus(err error) int {
 	if errors.Is(err, fs.ErrPermission) {
 		return 126

@@ -1,10 +1,9 @@
-// Package ranks starts the processes of one job on this node and watches over
-// them: it tells each its rank and how to reach the others, tags its output,
-// passes signals on, and ends the whole lot when one fails. What starts the
-// other nodes' share of the job is somebody else's business.
+// Package ranks starts the processes of one job on this node and supervises them: it passes each
+// its rank and the location of the others, tags its output, forwards signals, and ends all
+// processes when one fails. It does not start the processes of other nodes.
 //
-// All state belongs to Run; when it returns no process of the job is left, but
-// for one that moved itself to another process group.
+// All state belongs to Run; when it returns no process of the job is left, except one that moved
+// itself to another process group.
 package ranks
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// The environment by which a process learns its place; package mpilib reads it.
+// The environment that describes a process's place in the job; package mpilib reads it.
 const (
 	EnvRank   = "ISTHMUS_RANK"   // rank in the job's world
 	EnvSize   = "ISTHMUS_SIZE"   // size of the world
@@ -36,7 +35,7 @@ const (
 // grace is how long a process has between SIGTERM and SIGKILL.
 const grace = 2 * time.Second
 
-// Job says what to start.
+// Job describes the processes to start.
 type Job struct {
 	Argv   []string
 	First  int // rank of the first process here
@@ -46,19 +45,19 @@ type Job struct {
 	Helper string           // the helper's socket; empty: all ranks are here and meet in a folder
 	Label  string           // tags output as [Label:rank]; empty: no tags
 	Env    []string         // added to the environment
-	Groups jobgroups.Layout // of the whole job; nil: it has none
+	Groups jobgroups.Layout // of the whole job; nil for none
 
-	// Survive has the others go on when a process fails. That one was killed by a
-	// signal does not fail the job then, as long as another ends well.
+	// Survive makes the other processes continue when one fails. A process killed by a signal then
+	// does not fail the job, as long as another one exits with status 0.
 	Survive bool
 
-	Stdin  io.Reader // goes to rank 0, if it is here; one that is no file may still be read when Run returns
+	Stdin  io.Reader // goes to rank 0, if it is here; may still be read when Run returns, unless it is a file
 	Stdout io.Writer // whole lines, from one process at a time; nil discards them
-	Stderr io.Writer // as Stdout, and not at the same time
-	Output Output    // in place of Stdout and Stderr; Run does not close it
+	Stderr io.Writer // like Stdout, and never concurrently with it
+	Output Output    // instead of Stdout and Stderr; Run does not close it
 }
 
-// Check says what is contradictory, or returns nil.
+// Check returns an error if the settings contradict each other.
 func (j Job) Check() error {
 	switch {
 	case len(j.Argv) == 0:
@@ -76,7 +75,7 @@ func (j Job) Check() error {
 	return err
 }
 
-// ExitError says which process ended the job, and how.
+// ExitError is the exit of the process that ended the job.
 type ExitError struct {
 	Rank   int
 	Status int // exit status, or 128 + signal; 126 and 127, as in shells, for a program that could not be started
@@ -86,22 +85,22 @@ type ExitError struct {
 func (e *ExitError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode returns the status with which a launcher ends for the job.
+// ExitCode returns the exit status of a launcher for the job.
 func (e *ExitError) ExitCode() int { return e.Status }
 
-// SignalError says which signal to this process ended the job.
+// SignalError is the signal to this process that ended the job.
 type SignalError struct{ Signal syscall.Signal }
 
 func (e *SignalError) Error() string { return fmt.Sprintf("the job was ended: %v", e.Signal) }
 
-// ExitCode returns 128 + signal, as shells do.
+// ExitCode returns 128 + signal, as in shells.
 func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
 
-// Run starts the processes and returns when all have ended. If one fails, or
-// ctx ends, or SIGINT, SIGTERM or SIGHUP comes, the others get SIGTERM and, 2 s
-// later, SIGKILL. The error is an *ExitError of the process that failed first,
-// a *SignalError, or wraps the cause of ctx's end. A signal that this process
-// was started to ignore, as by nohup, ends nothing. See also Job.Survive.
+// Run starts the processes and returns when all have ended. If one fails, or ctx ends, or this
+// process receives SIGINT, SIGTERM or SIGHUP, the others get SIGTERM and, 2 s later, SIGKILL. The
+// error is an *ExitError of the process that failed first, a *SignalError, or wraps the cause of
+// ctx's end. A signal that this process was started to ignore, as by nohup, ends nothing. See also
+// Job.Survive.
 func Run(ctx context.Context, j Job) error {
 	if err := j.Check(); err != nil {
 		return err
@@ -126,7 +125,7 @@ func Run(ctx context.Context, j Job) error {
 	output := j.Output
 	if output == nil {
 		lines := Lines(j.Stdout, j.Stderr)
-		defer lines.Close() // a failed write was the rank's to suffer
+		defer lines.Close() // the rank got the error of a failed write
 		output = lines
 	}
 	var running sync.WaitGroup
@@ -161,15 +160,15 @@ func Run(ctx context.Context, j Job) error {
 	return ended.verdict()
 }
 
-// endings is how processes ended.
+// endings records how processes ended.
 type endings struct {
 	survive bool
 	fail    func(error) // ends the job
 
 	mu     sync.Mutex
-	failed *ExitError // the first that ended with a status of its own
+	failed *ExitError // the first that exited with a status other than 0
 	killed *ExitError // the first that a signal ended
-	good   bool       // one ended well
+	good   bool       // one exited with status 0
 }
 
 func (e *endings) exitedOK() {
@@ -194,7 +193,7 @@ func (e *endings) exitedWithError(how *ExitError) {
 	}
 }
 
-// verdict is what a job's end means that nothing else has ended.
+// verdict returns the result of a job that nothing else has ended.
 func (e *endings) verdict() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,12 +206,12 @@ func (e *endings) verdict() error {
 	return nil
 }
 
-// failOnSignal calls fail at the first signal that is to end a job, until
-// the returned function is called.
+// failOnSignal calls fail at the first signal that must end a job, until the returned function is
+// called.
 func failOnSignal(fail func(error)) (stop func()) {
 	signals := make(chan os.Signal, 1)
-	// Where nobody takes our output any more, we outlive that (os/signal,
-	// "SIGPIPE"): the rank that wrote it meets the same, which ends the job.
+	// If our output is no longer read, this process survives it (os/signal, "SIGPIPE"): the rank
+	// that wrote the output gets the same signal, which ends the job.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	over := make(chan struct{})
