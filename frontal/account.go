@@ -17,9 +17,8 @@ import (
 // maxAccounts bounds the links of one Account call.
 const maxAccounts = 256
 
-// Account records what links have moved that no daemon carried. The helper speaks
-// for the processes of its node alone; what they moved is their own word, on whose
-// behalf is not.
+// Account records what links have moved that no daemon carried. The helper reports only for the
+// processes of its node; the amounts are self-reported, but on whose behalf they were moved is not.
 func (n *nodesServer) Account(ctx context.Context, req *controlpb.AccountRequest) (*controlpb.AccountResponse, error) {
 	id, err := n.f.helperOf(ctx, "Account")
 	if err != nil {
@@ -32,8 +31,8 @@ func (n *nodesServer) Account(ctx context.Context, req *controlpb.AccountRequest
 	return &controlpb.AccountResponse{}, nil
 }
 
-// account records all of the links or, where one of them cannot be, none. What is
-// too much to be written one by one is summed up.
+// account records all of the links or, if one of them is invalid, none. Links beyond the rate for
+// single records are summed up.
 func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) error {
 	name, err := control.ProcessFromPB(req.Process)
 	if err != nil {

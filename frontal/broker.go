@@ -10,21 +10,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// brokerJoined makes a new session with the broker fit for use: the site is
-// joined, everything that runs here registered and its names published. An error closes the
-// session, to be tried again.
+// brokerJoined prepares a new session with the broker: it joins the site, registers all processes
+// that run here and publishes their names. An error closes the session, which is then retried.
 func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *control.Session) error {
 	call, cancel := context.WithTimeout(ctx, uplink.CallTimeout)
 	defer cancel()
 	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, f.joinRequest())
 	if err != nil {
-		return fmt.Errorf("the broker does not let site %s join: %w", f.site, control.FromStatus(err))
+		return fmt.Errorf("the broker refused site %s: %w", f.site, control.FromStatus(err))
 	}
 	f.permit.CheckKept(resp)
-	// From here on a process that registers is told to the broker by itself;
-	// those before are in the registry that registerAll reads. None is missed.
+	// From here on, Register passes new processes to the broker itself; earlier ones are in the
+	// registry that registerAll reads. So none is missed.
 	f.up.Opened(to, s, resp.Broker, resp.Epoch)
-	f.hosts.Changed() // to the broker, which may have started anew
+	f.hosts.Changed() // to the broker, which may have restarted
 	context.AfterFunc(ctx, func() { f.up.Lost(s) })
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
@@ -39,7 +38,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink.Uplink, s *contro
 	return nil
 }
 
-// registerAll tells the broker of every process of the site.
+// registerAll registers every process of the site at the broker.
 func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, err error) {
 	points := f.registry.Points()
 	for rest := points; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
@@ -55,8 +54,8 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 			}
 		}
 	}
-	// A process may have left while its registration was under way, and its
-	// withdrawal may have come first.
+	// A process may have left while its registration was pending, and its withdrawal may have
+	// overtaken the registration.
 	var left []overlay.AccessPoint
 	for _, p := range points {
 		if _, ok := f.registry.Point(p.Process); !ok {
@@ -70,7 +69,7 @@ func (f *Frontal) forget(p overlay.AccessPoint) {
 	f.registry.Withdraw(p.Node.Name, p.Process, p.Generation)
 }
 
-// noteGranted remembers what the broker read in the grant of a process.
+// noteGranted records what the broker read in the grant of a process.
 func (f *Frontal) noteGranted(p overlay.AccessPoint, granted overlay.Principal) {
 	if p.Grant != "" {
 		f.registry.Grant(p.Process, p.Generation, granted)

@@ -32,20 +32,20 @@ profile:
 	for _, tc := range []struct{ old, new, want string }{
 		{"site: sitea", "site: Site A", `site: site name "Site A": byte 0 is 'S'`},
 		{"broker.example.org:443", "broker.example.org", "broker: want host:port"},
-		{"data_listen: 10.1.0.1:7441\n", "", "data_listen: profile.gateway_only says that the gateway carries the nodes' data; say on which address"},
+		{"data_listen: 10.1.0.1:7441\n", "", "data_listen: with profile.gateway_only the gateway carries the nodes' data; give the address to accept it on"},
 		{"data_listen: 10.1.0.1", "data_listen: 0.0.0.0", "data_listen: 0.0.0.0:7441 is not an address that nodes could dial"},
-		{"public_listen: 192.0.2.1:20000\n", "", "public_listen: profile.inbound is ports for a gateway_only site; say on which address"},
+		{"public_listen: 192.0.2.1:20000\n", "", "public_listen: profile.inbound is ports for a gateway_only site; give the address on which the gateway accepts inbound connections"},
 		{"192.0.2.1:20000", "192.0.2.1:443", "public_listen: port 443 is outside profile.ports 20000-20999"},
-		{"192.0.2.1:20000", "0.0.0.0:20000", "public_address: public_listen is 0.0.0.0:20000; say by which address other sites reach it"},
+		{"192.0.2.1:20000", "0.0.0.0:20000", "public_address: public_listen is 0.0.0.0:20000; give the address at which other sites reach it"},
 		{"gateway_only: true", "gateway_only: false", "data_listen: only a site with profile.gateway_only: true needs it"},
 		{"gateway_only: true", "gateway_only: false", "public_listen: only a site with profile.gateway_only: true and inbound connections needs it"},
 		{"inbound: ports", "inbound: open", "profile: ports 20000-20999 are given, but inbound is open"},
 		{"gateway_only: true", "gateway_only: true\n  egress: http-proxy", "http_proxy.address: profile.egress is http-proxy, so the proxy must be named"},
 		{"profile:", "encryption: {plain_with: [Site B]}\nprofile:", `encryption.plain_with: site name "Site B": byte 0 is 'S'`},
-		{"profile:", "encryption: {plain_with: [sitea]}\nprofile:", "encryption.plain_with: sitea is this site; encryption.inside says what is done within it"},
+		{"profile:", "encryption: {plain_with: [sitea]}\nprofile:", "encryption.plain_with: sitea is this site; use encryption.inside for traffic within it"},
 		{"profile:", "encryption: {between: true}\nprofile:", "between"},
 		{"profile:", "http_proxy: {address: proxy}\nprofile:", "http_proxy.address: want host:port"},
-		{"public_listen: 192.0.2.1:20000\nprofile:\n  inbound: ports\n  ports: {first: 20000, last: 20999}", "public_address: 192.0.2.1:20000\nprofile:", "public_address: there is no public_listen that it could lead to"},
+		{"public_listen: 192.0.2.1:20000\nprofile:\n  inbound: ports\n  ports: {first: 20000, last: 20999}", "public_address: 192.0.2.1:20000\nprofile:", "public_address: it needs public_listen, which is not set"},
 	} {
 		_, err := daemon.Parse[Config]("f.yaml", []byte(strings.Replace(good, tc.old, tc.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

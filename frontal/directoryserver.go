@@ -29,14 +29,13 @@ const (
 	maxQuestions = 16 << 10
 )
 
-// directoryServer is what helpers ask of their frontal.
+// directoryServer serves the directory calls of helpers.
 type directoryServer struct {
 	controlpb.UnimplementedDirectoryServer
 	f *Frontal
 }
 
-// helperOf returns the helper whose call ctx belongs to, or says that
-// somebody else called.
+// helperOf returns the helper whose call ctx belongs to, or an error if the caller is not a helper.
 func (f *Frontal) helperOf(ctx context.Context, call string) (control.Identity, error) {
 	s := control.SessionOf(ctx)
 	if id := s.Peer(); id.Role != control.RoleHelper || id.Site != f.site {
@@ -49,8 +48,8 @@ func (f *Frontal) forbidden(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s", f.who, overlay.ErrForbidden, fmt.Sprintf(format, args...))
 }
 
-// Register notes a node's processes and passes them on to the broker. While
-// the broker is away it succeeds: the next session registers all.
+// Register records a node's processes and registers them at the broker. While the broker is
+// unreachable it succeeds: the next session registers all processes.
 func (d *directoryServer) Register(ctx context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
 	id, err := d.f.helperOf(ctx, "Register")
 	if err != nil {
@@ -58,7 +57,7 @@ func (d *directoryServer) Register(ctx context.Context, req *controlpb.RegisterR
 	}
 	faults := make([]error, len(req.Points))
 	var taken []overlay.AccessPoint
-	var index []int // of taken in faults
+	var index []int // index in faults of each element of taken
 	for i, m := range req.Points {
 		p, err := d.f.takePoint(id, control.SessionOf(ctx).Account(), control.SessionOf(ctx).RemoteAddr().Addr(), m)
 		if err != nil {
@@ -95,8 +94,8 @@ func (f *Frontal) logRegistered(id control.Identity, points []*controlpb.AccessP
 	return faults
 }
 
-// vouchedFor says why the word of a helper that speaks for one account alone is not
-// enough for a principal, or returns nil. "" is a helper that speaks for all of its node.
+// vouchedFor returns why a helper that speaks for a single account cannot vouch for a principal, or
+// nil. An account of "" means a helper that speaks for all accounts of its node.
 func vouchedFor(account string, p overlay.Principal) error {
 	if name, _, _ := strings.Cut(p.User, "@"); account == "" || name == account {
 		return nil
@@ -104,8 +103,8 @@ func vouchedFor(account string, p overlay.Principal) error {
 	return fmt.Errorf("%w: this helper is of an allocation of %s's, and speaks for no other account, and not for %q", overlay.ErrForbidden, account, p.User)
 }
 
-// takePoint checks an access point of a helper and puts it into the registry.
-// A public address of a gateway_only site is this gateway's.
+// takePoint checks an access point of a helper and adds it to the registry. The public address of a
+// gateway_only site is this gateway's.
 func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr, m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	p, err := control.PointFromPB(m)
 	if err != nil {
@@ -143,7 +142,8 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 	return p, nil
 }
 
-// proven says why a process is not believed to be who and where the point says.
+// proven returns why the identity or location that the point claims for a process is not accepted,
+// or nil.
 func proven(p overlay.AccessPoint, now time.Time) error {
 	if err := p.Generation.Check(now); err != nil {
 		return fmt.Errorf("%v: %w", p.Process, err)
@@ -151,7 +151,7 @@ func proven(p overlay.AccessPoint, now time.Time) error {
 	return jobkey.CheckPoint(p)
 }
 
-// Withdraw forgets processes of a node, here and at the broker.
+// Withdraw removes processes of a node, here and at the broker.
 func (d *directoryServer) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
 	id, err := d.f.helperOf(ctx, "Withdraw")
 	if err != nil {
@@ -184,7 +184,7 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 	}
 	answers := make([]directory.Answer, len(req.Questions))
 	var open []directory.Question
-	var index []int // of open in answers
+	var index []int // index in answers of each element of open
 	for i, q := range req.Questions {
 		name, err := control.ProcessFromPB(q.Process)
 		if err != nil {
@@ -207,8 +207,8 @@ func (d *directoryServer) Resolve(ctx context.Context, req *controlpb.ResolveReq
 	return resp, nil
 }
 
-// tell gives an answer its message form for a helper, with the plan itself,
-// and allows the address in it to be dialled.
+// tell converts an answer to a message for a helper, including the plan itself, and permits
+// dialling the address in it.
 func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 	if a.Err == nil {
 		a.Err = f.permit.Inside(a.Point)
@@ -226,7 +226,7 @@ func (f *Frontal) tell(a directory.Answer) *controlpb.Answer {
 	return &controlpb.Answer{Point: f.insideOf(a.Point), Plan: a.Plan.GetDigest(), PlanIfNew: a.Plan, Memory: f.advice(a.Plan)}
 }
 
-// advice is what the site has learned of a plan's techniques.
+// advice returns what the site has learned about a plan's techniques.
 func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 	if plan == nil {
 		return nil
@@ -259,8 +259,8 @@ func (d *directoryServer) Await(ctx context.Context, req *controlpb.AwaitRequest
 	return d.f.tell(d.f.awaits.Await(ctx, name)), nil
 }
 
-// Report drops what was learned of a process, if a connection made from it
-// failed, and lets the broker know.
+// Report drops the cached answer if a connection made from it failed, and reports the attempt to
+// the broker.
 func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
 	id, err := d.f.helperOf(ctx, "Report")
 	if err != nil {
@@ -282,7 +282,7 @@ func (d *directoryServer) Report(ctx context.Context, req *controlpb.ReportReque
 	return &controlpb.ReportResponse{}, nil
 }
 
-// remember notes how a technique did between this site and another.
+// remember records the outcome of a technique between this site and another.
 func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	technique, err := control.TechniqueFromPB(req.Technique)
 	if err != nil {
@@ -290,7 +290,7 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	}
 	site := overlay.SiteID(req.TargetSite)
 	if req.Plan == 0 || site == f.site {
-		return nil // inside the site there is nothing to choose
+		return nil // inside the site there is no choice
 	}
 	if err := overlay.CheckName("site", string(site)); err != nil {
 		return err
@@ -300,19 +300,18 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 		f.memory.Connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
 		f.memory.Inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
-		f.measure.Doubt() // it may hold datagrams to less than it did
+		f.measure.Doubt() // it may limit datagrams to less than before
 	default:
 		f.memory.Failed(site, req.Plan, technique, req.Fault.Text, time.Now())
-		if technique != overlay.Relay { // which fails for other reasons than profiles
+		if technique != overlay.Relay { // which fails for reasons other than profiles
 			f.measure.Doubt()
 		}
 	}
 	return nil
 }
 
-// Introduce passes an introduction to the broker and its events back. Where it
-// comes without an offer for a technique that needs one, this gateway is the
-// asker's end.
+// Introduce passes an introduction to the broker and its events back. If the request has no offer
+// for a technique that needs one, this gateway is the asker's end.
 func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
@@ -339,7 +338,7 @@ func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.Se
 	return control.Status(d.f.passEvents(in, out, func(err error) error { return d.f.up.CallError(s, err) }))
 }
 
-// passEvents copies events until the stream ends, allowing what they name.
+// passEvents copies events until the stream ends, and permits dialling the addresses in them.
 func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEvent], out grpc.ServerStreamingServer[controlpb.IntroduceEvent], callError func(error) error) error {
 	for {
 		event, err := in.Recv()
@@ -359,8 +358,8 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 	}
 }
 
-// completeIntroduce checks a helper's request and fills in what only the
-// frontal knows. release ends what it set up.
+// completeIntroduce checks a helper's request and adds what only the frontal knows. release undoes
+// its setup.
 func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.IntroduceRequest) (release func(), err error) {
 	asker, err := control.ProcessFromPB(req.Asker)
 	if err != nil {
@@ -390,7 +389,7 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 	return f.gateway.ExpectReturn(wire.ID(req.ConnectId), asker, id.Name, maxIntroduction)
 }
 
-// runsAt says that a helper may not speak for a process, or returns nil.
+// runsAt returns an error if a helper may not act for a process, or nil.
 func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
 	if !f.registry.RunsAt(id.Node(), name) {
 		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)

@@ -34,9 +34,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Frontal is one site's gateway. Its methods are its own; peers reach it
-// through Serve. It has no lock: what it consists of does not change while it
-// serves, and each of the rooms sees to its own.
+// Frontal is one site's gateway. Peers call it through Serve. It has no lock: its fields do not
+// change while it serves, and each of its packages synchronizes itself.
 type Frontal struct {
 	site  overlay.SiteID
 	who   string // "frontal sitea", for errors and refusals
@@ -44,9 +43,9 @@ type Frontal struct {
 	start time.Time
 	live  atomic.Pointer[Config] // see config
 	log   *slog.Logger
-	audit *audit.Log // nil is none; set before Serve
+	audit *audit.Log // nil for none; set before Serve
 
-	// The rooms.
+	// The packages below frontal.
 	up       *uplink.Set
 	registry *directory.Registry
 	resolver *directory.Resolver
@@ -55,28 +54,28 @@ type Frontal struct {
 	gateway  *gateway.Gateway
 	measure  *measure.Keeper
 	permit   *permit.Judge
-	memory   *outcomes.Memory // of how techniques did
-	ledgers  *ledger.Ledgers  // of what helpers have written in the audit log
+	memory   *outcomes.Memory // of outcomes of techniques
+	ledgers  *ledger.Ledgers  // of records that helpers have added to the audit log
 
 	// The sessions with helpers, brokers and admins.
 	creds      *control.Credentials
 	endpoint   *control.Endpoint
-	half       *accept.HalfOpen       // control connections that have not said who they are
-	waits      *limit.Counter[string] // calls of helpers that wait, by node
-	httpProxy  carrier.HTTPProxy      // the site's, if there is one
+	half       *accept.HalfOpen       // unauthenticated control connections
+	waits      *limit.Counter[string] // pending waiting calls of helpers, by node
+	httpProxy  carrier.HTTPProxy      // the site's HTTP proxy, if there is one
 	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
 
 	ctx    context.Context // ends with Serve
 	cancel context.CancelFunc
 	open   context.Context    // ends before ctx when the frontal drains: no new connections or sessions
 	shut   context.CancelFunc // ends open
-	work   sync.WaitGroup     // everything Serve must wait for
+	work   sync.WaitGroup     // everything Serve waits for
 
-	stopMetrics func() // ends the page of metrics; may be called again
+	stopMetrics func() // ends the metrics server; may be called again
 }
 
-// New makes a frontal of checked settings. It fails when the certificate is
-// not that of the site's frontal. Nothing runs until Serve.
+// New returns a frontal with checked settings. It fails if the certificate is not that of the
+// site's frontal. Nothing runs until Serve.
 func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, error) {
 	site := overlay.SiteID(cfg.Site)
 	if id := creds.Identity(); id.Role != control.RoleFrontal || id.Site != site {
@@ -106,7 +105,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
 		TotalSetting: "limits.waiting", KeySetting: "limits.waiting_per_node",
 	})
-	f.half = accept.NewHalfOpen(cfg.Limits.halfOpen("control connections that have not shown who they are"), f.auditCaller)
+	f.half = accept.NewHalfOpen(cfg.Limits.halfOpen("unauthenticated control connections"), f.auditCaller)
 	f.live.Store(&cfg)
 	f.permit = permit.New(permit.Options{
 		Site: site, Who: f.who, Log: log, File: func() string { return string(f.config().Policy) }, Audit: func(r audit.Record) { f.audit.Append(r) },
@@ -153,13 +152,12 @@ func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
 	return p, nil
 }
 
-// Serve listens, keeps the session with the broker and serves the site's
-// helpers until ctx ends or a listener fails. It calls ready once it listens,
-// with the addresses as facts; it does not wait for the broker. It returns
-// when everything it started has ended. A Frontal serves once.
+// Serve listens, keeps the session with the broker and serves the site's helpers until ctx ends or
+// a listener fails. It calls ready once it listens, with the addresses as facts; it does not wait
+// for the broker. It returns when everything it started has ended. Serve may be called once.
 func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error {
 	defer f.gateway.ServeQuota()()
-	defer f.auditSums(true)     // once no helper can tell of more
+	defer f.auditSums(true)     // when no helper can report any more
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
 	defer f.endpoint.Close()
@@ -179,7 +177,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 		return err
 	}
 	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.gateway.DataAddr), "public", addrText(f.gateway.PublicAddr), "brokers", strings.Join(f.config().Broker, " "))
-	// Whatever a predecessor let go of it has let go of when ready returns.
+	// By the time ready returns, a predecessor has released everything that it hands over.
 	ready(ln.facts...)
 	failed := make(chan error, 3)
 	sessions.Go(func() { failed <- f.endpoint.Serve(f.open, ln.control, f.admit, f.helperJoined) })
@@ -220,7 +218,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	}
 }
 
-// listeners are what Serve accepts on.
+// listeners are the listeners of Serve.
 type listeners struct {
 	control net.Listener
 	data    []dataListener
@@ -242,7 +240,7 @@ func (l *listeners) close() {
 	}
 }
 
-// socket listens at a setting's address, or has a predecessor's socket.
+// socket listens at a setting's address, or returns the predecessor's socket.
 func (f *Frontal) socket(ctx context.Context, key string, at netip.AddrPort) (*net.TCPListener, error) {
 	ln, err := daemon.Socket(ctx, key+" "+at.String(), func() (*net.TCPListener, error) {
 		if key == "public_listen" && at.Port() == 0 {
@@ -288,8 +286,7 @@ func (f *Frontal) listen(ctx context.Context) (l listeners, err error) {
 	return l, nil
 }
 
-// listenPublic listens inside the site's port range and notes the address
-// that other sites are told.
+// listenPublic listens inside the site's port range and records the address that other sites get.
 func (f *Frontal) listenPublic(ctx context.Context) (*net.TCPListener, error) {
 	d, err := f.socket(ctx, "public_listen", f.config().PublicListen)
 	if err != nil {
@@ -326,7 +323,7 @@ func addrText(a netip.AddrPort) string {
 	return a.String()
 }
 
-// admit lets in the helpers of this site, and admins.
+// admit admits the helpers of this site, and admins.
 func (f *Frontal) admit(id control.Identity) error {
 	switch {
 	case id.Role == control.RoleAdmin, id.Role == control.RoleHelper && id.Site == f.site:
@@ -337,7 +334,7 @@ func (f *Frontal) admit(id control.Identity) error {
 	return fmt.Errorf("%v has no business with %s, which serves the helpers of its site", id, f.who)
 }
 
-// helperJoined keeps the registry right about one session.
+// helperJoined keeps the registry consistent with one session.
 func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	id := s.Peer()
 	if id.Role != control.RoleHelper || s.Visiting() {
@@ -356,15 +353,14 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.auditSession(s, "ended")
 }
 
-// sweep withdraws the processes of helpers that did not come back, until the
-// frontal ends.
+// sweep withdraws the processes of helpers that did not reconnect, until the frontal ends.
 func (f *Frontal) sweep() {
 	tick := time.NewTicker(min(max(f.config().Grace/8, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	for {
 		select {
 		case <-f.open.Done():
-			return // a successor's registry counts
+			return // the successor's registry is authoritative
 		case <-tick.C:
 		}
 		f.auditSums(false)
@@ -376,7 +372,7 @@ func (f *Frontal) sweep() {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}
 		if err := f.up.Withdraw(f.ctx, uplink.Withdrawals(gone)); err != nil && f.ctx.Err() == nil {
-			f.log.Warn("cannot withdraw processes at the broker; it drops them by itself", "processes", len(gone), "error", err)
+			f.log.Warn("cannot withdraw processes at the broker; it drops them when their lease expires", "processes", len(gone), "error", err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// hostEntered notes what a helper offers. A visitor offers nothing, nor does a
-// helper that does not say.
+// hostEntered records a helper's offer. A visitor offers nothing, nor does a helper that sends no
+// offer.
 func (f *Frontal) hostEntered(s *control.Session, m *controlpb.HostOffer) error {
 	if m == nil || s.Visiting() {
 		return nil

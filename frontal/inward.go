@@ -15,13 +15,12 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// rule is what the settings say of addresses that others name.
+// rule returns the settings' rule for addresses that others name.
 func (c Config) rule() netrule.Rule { return netrule.Rule{Deny: c.Deny, Private: c.Private} }
 
-// ownAddress says why the address at which a helper says it listens is not believed
-// to be its own, or must not be dialled; the gateway would dial it for others. from is
-// where the helper's session comes from. An address of this host, say, would lead
-// others into it.
+// ownAddress returns why the address at which a helper says it listens is not accepted as its own,
+// or must not be dialled, since the gateway would dial it for others. from is the source address of
+// the helper's session. An address of this host, for example, would lead others into it.
 func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.AccessPoint) error {
 	if !p.Local.IsValid() {
 		return nil
@@ -42,8 +41,8 @@ func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.Acc
 	return nil
 }
 
-// declared is the site's profile as the broker is told: with the gateway's own public
-// address among its networks.
+// declared is the site's profile as sent to the broker: with the gateway's own public address among
+// its networks.
 func (f *Frontal) declared() overlay.SiteProfile {
 	p := f.profile()
 	if ip := f.gateway.PublicAddr.Addr(); f.gateway.PublicAddr.IsValid() && !p.Declares(ip) {
@@ -52,8 +51,8 @@ func (f *Frontal) declared() overlay.SiteProfile {
 	return p
 }
 
-// askerInside says why an introduction from a process of this site does not fit what
-// the site itself knows: the target's helper would dial the address on the own network.
+// askerInside returns why an introduction from a process of this site contradicts what the site
+// itself knows: the target's helper would dial the address on the site's own network.
 func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 	if overlay.SiteID(in.AskerSite) != f.site || in.ConnectAddress == "" {
 		return nil
@@ -69,9 +68,9 @@ func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 	return nil
 }
 
-// insideOf takes the inside address out of what the broker says of a process, unless
-// this site has the process there itself: nobody is looked for on the own network
-// because another says so. The answer is shared, so a changed one is a copy.
+// insideOf removes the inside address from the broker's answer about a process, unless this site
+// itself has the process there: no address on the own network is dialled because another site names
+// it. The answer is shared, so a changed one is a copy.
 func (f *Frontal) insideOf(m *controlpb.AccessPoint) *controlpb.AccessPoint {
 	if m.GetLocal() == "" {
 		return m

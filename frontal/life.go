@@ -19,13 +19,11 @@ var liveKeys = append(pace.LiveKeys(),
 	"profile.privileged", "profile.networks", "profile.forbidden",
 )
 
-// config returns the settings in effect, which do not change; later ones replace
-// them.
+// config returns the settings in effect, which are immutable; new ones replace them.
 func (f *Frontal) config() *Config { return f.live.Load() }
 
-// reload looks at new settings and returns what puts the live keys into effect.
-// Links and sessions with brokers stay; helpers come back at once when there is
-// something to tell them.
+// reload checks new settings and returns a function that applies the live keys. Links and sessions
+// with brokers stay; helpers reconnect at once if their settings change.
 func (f *Frontal) reload(next Config) (apply func(), err error) {
 	old := f.config()
 	merged := *old
@@ -33,11 +31,11 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
 	merged.Policy = next.Policy
 	merged.Limits = next.Limits
-	merged.Limits.Cache, merged.Limits.Pending, merged.Limits.PendingPerNode = old.Limits.Cache, old.Limits.Pending, old.Limits.PendingPerNode // they take other tables
+	merged.Limits.Cache, merged.Limits.Pending, merged.Limits.PendingPerNode = old.Limits.Cache, old.Limits.Pending, old.Limits.PendingPerNode // they need other tables
 	state := old.Quota.State                                                                                                                   // read and written since the start
 	merged.Quota, merged.Quota.State = next.Quota, state
 	merged.Profile = next.Profile
-	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
+	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it needs other listeners
 	if err := merged.Check(); err != nil {
 		return nil, fmt.Errorf("together with the keys that need a restart: %w", err)
 	}
@@ -57,7 +55,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		case f.permit.Change(own):
 			f.work.Go(func() {
 				f.joinAgain()
-				f.resolver.Forget() // what was told under the policy before
+				f.resolver.Forget() // answers obtained under the previous policy
 			})
 		case changed:
 			f.work.Go(f.joinAgain)
@@ -68,17 +66,16 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	}, nil
 }
 
-// drainQuiet is how long nothing happens at a frontal that drains before it ends:
-// by then who was told of something here has come for it.
+// drainQuiet is how long a draining frontal must be idle before it ends: by then, every peer that
+// was given an address here has connected.
 const drainQuiet = 15 * time.Second
 
-// drain carries on with the links that are there until they have ended, and with
-// the connections that a successor passes on. Nothing else comes any more. It
-// ends with the frontal's context at the latest.
+// drain continues the existing links until they have ended, and the connections that a successor
+// passes on. It accepts nothing else. It ends with the frontal's context at the latest.
 func (f *Frontal) drain(hooks *daemon.Hooks) {
 	f.stopMetrics() // a successor answers there
 	hooks.LetGo()
-	quiet := time.Duration(0) // nobody comes for anything where nothing listens
+	quiet := time.Duration(0) // without a listener there are no new connections
 	if hooks.Succeeded() {
 		quiet = drainQuiet
 	}

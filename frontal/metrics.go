@@ -7,28 +7,28 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The families of a frontal.
+// The metric families of a frontal.
 var (
 	metricBrokerUp    = metrics.Gauge("isthmus_frontal_broker_up", "1 while there is a session with the broker.")
 	metricHelpers     = metrics.Gauge("isthmus_frontal_helpers", "Helpers of the site, by whether they are connected.", "state")
 	metricProcesses   = metrics.Gauge("isthmus_frontal_processes", "Registered processes of the site.")
 	metricJobs        = metrics.Gauge("isthmus_frontal_jobs", "Jobs that have a registered process at the site.")
 	metricAnswers     = metrics.Counter("isthmus_frontal_answers_total", "Questions of helpers where a process is, by how they were answered.", "from")
-	metricCalls       = metrics.Counter("isthmus_frontal_broker_questions_total", "Calls by which the broker was asked where processes are.")
+	metricCalls       = metrics.Counter("isthmus_frontal_broker_questions_total", "Calls to the broker to resolve processes.")
 	metricDropped     = metrics.Counter("isthmus_frontal_cache_dropped_total", "Cached answers that went, by reason.", "reason")
 	metricCarried     = metrics.Gauge("isthmus_frontal_carried_links", "Links that the gateway carries now.")
 	metricCarriedAll  = metrics.Counter("isthmus_frontal_carried_links_total", "Links that the gateway carried.")
-	metricCarriedSize = metrics.Counter("isthmus_frontal_carried_bytes_total", "Bytes that the gateway carried, both ways, live links included.")
+	metricCarriedSize = metrics.Counter("isthmus_frontal_carried_bytes_total", "Bytes that the gateway carried, both directions, live links included.")
 	metricCarriedKind = metrics.Gauge("isthmus_frontal_carried_kind_links", "Links that the gateway carries now, by how they came about: carry was dialled for a node, inbound and reversed came from another site, meeting was opened by both ends at once.", "kind")
 	metricPair        = metrics.Counter("isthmus_frontal_pair_bytes_total", "Bytes that the gateway carried, live links included, by the site at the other end and the direction, as seen from this site; - is a site that the link's set-up did not name. The 500 greatest are shown by name.", "site", "peer", "direction")
-	metricProject     = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both ways, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
-	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections that were turned away.")
+	metricProject     = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both directions, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
+	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections refused.")
 	metricMeetings    = metrics.Counter("isthmus_frontal_meetings_total", "Meetings that the gateway took part in for its nodes, by result.", "result")
 	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
 	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are not tried for now because they failed again and again.")
 )
 
-// metrics says what Prometheus reads of the frontal.
+// metrics returns the frontal's Prometheus metrics.
 func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "frontal", NotAfter: creds.NotAfter, Limits: f.limits,

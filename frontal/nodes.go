@@ -7,13 +7,13 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// nodesServer is what helpers ask of their frontal beside the directory.
+// nodesServer serves the calls of helpers that are not directory calls.
 type nodesServer struct {
 	controlpb.UnimplementedNodesServer
 	f *Frontal
 }
 
-// Enter tells a helper how its site connects and where the gateway carries.
+// Enter returns to a helper how its site connects and where the gateway accepts data.
 func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
 	id, err := n.f.helperOf(ctx, "Enter")
 	if err != nil {
@@ -29,7 +29,7 @@ func (n *nodesServer) Enter(ctx context.Context, req *controlpb.EnterRequest) (*
 	}, nil
 }
 
-// Carry dials for a node and gives it the id under which to be joined.
+// Carry dials for a node and returns the id under which the node joins.
 func (n *nodesServer) Carry(ctx context.Context, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
 	id, err := n.f.helperOf(ctx, "Carry")
 	if err != nil {

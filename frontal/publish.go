@@ -13,9 +13,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Publish notes names of a node's processes and passes them on to the broker,
-// whose word counts. The next session with it publishes them again; only a name
-// that was published before is taken while it is away.
+// Publish records names of a node's processes and passes them on to the broker, which decides. The
+// next session with it publishes them again; while it is unreachable, only a name that was already
+// published is accepted.
 func (d *directoryServer) Publish(ctx context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
 	id, list, errs, err := d.f.publications(ctx, "Publish", req.Names)
 	if err != nil {
@@ -32,8 +32,8 @@ func (d *directoryServer) Publish(ctx context.Context, req *controlpb.PublishReq
 	return &controlpb.PublishResponse{Faults: control.Verdicts(errs)}, nil
 }
 
-// publish notes one name, so that a session with the broker that begins
-// meanwhile publishes it, and asks the broker.
+// publish records one name, so that a session with the broker that begins in the meantime publishes
+// it, and calls the broker.
 func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publication, again bool) error {
 	undo, err := f.registry.Publish(node, p)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 	return err
 }
 
-// Unpublish forgets names of a node's processes, here and at the broker.
+// Unpublish removes names of a node's processes, here and at the broker.
 func (d *directoryServer) Unpublish(ctx context.Context, req *controlpb.UnpublishRequest) (*controlpb.UnpublishResponse, error) {
 	id, list, errs, err := d.f.publications(ctx, "Unpublish", req.Names)
 	if err != nil {
@@ -66,14 +66,14 @@ func (d *directoryServer) Unpublish(ctx context.Context, req *controlpb.Unpublis
 	return &controlpb.UnpublishResponse{Faults: control.Verdicts(errs)}, nil
 }
 
-// unpublish forgets one name. A broker that is away is not told: what the next
-// session does not publish goes with its lease.
+// unpublish removes one name. An unreachable broker is not notified: a name that the next session
+// does not publish expires with its lease.
 func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publication) error {
 	f.registry.Unpublish(node, p)
 	return f.up.Unpublish(ctx, p)
 }
 
-// publications checks what a helper says of its processes' names.
+// publications checks a helper's list of its processes' names.
 func (f *Frontal) publications(ctx context.Context, call string, names []*controlpb.Publication) (id control.Identity, list []overlay.Publication, errs []error, err error) {
 	if id, err = f.helperOf(ctx, call); err != nil {
 		return id, nil, nil, err
@@ -90,7 +90,7 @@ func (f *Frontal) publications(ctx context.Context, call string, names []*contro
 	return id, list, errs, nil
 }
 
-// publishAll tells a new session with the broker all names of the site.
+// publishAll publishes all names of the site on a new session with the broker.
 func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 	list := f.registry.Publications()
 	for rest := list; len(rest) > 0; rest = rest[min(uplink.Chunk, len(rest)):] {
@@ -103,7 +103,8 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 			if verdict == nil {
 				continue
 			}
-			// Somebody was quicker, while this site was away, or the process has left.
+			// Another process published it while this site was disconnected, or the process has
+			// left.
 			f.log.Warn("a name that was published before is lost", "name", batch[i].Name, "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "error", verdict)
 			f.registry.Lose(batch[i])
 		}
@@ -111,7 +112,7 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 	return nil
 }
 
-// LookupName asks the broker, and while the caller waits again and again.
+// LookupName looks a name up at the broker, repeatedly while the caller waits.
 func (d *directoryServer) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
 	id, err := d.f.helperOf(ctx, "LookupName")
 	if err != nil {
@@ -129,8 +130,7 @@ func (d *directoryServer) LookupName(ctx context.Context, req *controlpb.LookupN
 	for {
 		resp, err := d.f.up.LookupName(ctx, req.Name, time.Until(end))
 		passing := errors.Is(err, overlay.ErrUnknownName) || uplink.IsAway(err)
-		// A broker that answers at once instead of waiting must not make this a
-		// busy loop.
+		// A broker that answers at once instead of waiting must not turn this into a busy loop.
 		if !passing || time.Until(end) <= 0 || !uplink.Pause(ctx, min(50*time.Millisecond, time.Until(end))) {
 			return resp, control.Status(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Reserve has the broker assign a relay that the two ends keep for the time when they can
-// ask nobody. A gateway dials it for as long as its ticket is good.
+// Reserve requests a relay from the broker that the two ends keep for outages of their daemons. A
+// gateway dials it for as long as its ticket is valid.
 func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
 	defer cancel()
@@ -39,8 +39,7 @@ func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceR
 	return r, nil
 }
 
-// Reserve passes the target's end of a reserve relay to the helper of the process that
-// it names.
+// Reserve passes the target's end of a reserve relay to the helper of the process that it names.
 func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
 	defer cancel()

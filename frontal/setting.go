@@ -9,17 +9,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Setting is a field of the profile that the admin gave, or left to be
-// measured: "auto".
+// Setting is a field of the profile that the admin declared, or "auto": left to the measurement.
 type Setting[T any] struct {
 	Value T
 	Given bool
 }
 
-// Given is a setting that the admin gave.
+// Given is a setting that the admin declared.
 func Given[T any](v T) Setting[T] { return Setting[T]{v, true} }
 
-// The words that stand for no value.
+// The keywords for the absence of a value.
 const (
 	auto = "auto"
 	none = "none" // for a number: there is no such bound
@@ -76,7 +75,7 @@ func (s Setting[T]) MarshalText() ([]byte, error) {
 	return fmt.Append(nil, s.Value), nil
 }
 
-// or returns the given value, or v where none is.
+// or returns the given value, or v if there is none.
 func (s Setting[T]) or(v T) T {
 	if s.Given {
 		return s.Value
@@ -84,9 +83,8 @@ func (s Setting[T]) or(v T) T {
 	return v
 }
 
-// SiteProfile returns the profile in the form that the broker is told, as far
-// as it is known without a measurement: what the admin left open is what a
-// closed site has.
+// SiteProfile returns the profile as sent to the broker, as far as it is known without a
+// measurement: fields set to auto have the values of a closed site.
 func (c Config) SiteProfile() overlay.SiteProfile {
 	p := c.Profile
 	q := overlay.SiteProfile{
@@ -98,12 +96,12 @@ func (c Config) SiteProfile() overlay.SiteProfile {
 		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Networks: p.Networks, Forbidden: p.Forbidden,
 	}
 	if p.Inbound.Given {
-		q.Ports = c.ports() // else they are what is to be tried
+		q.Ports = c.ports() // otherwise they are the ports to test
 	}
 	return q
 }
 
-// value returns what is given, and for the rest what is hardest to cross.
+// value returns the declared values, and for other fields the most restrictive ones.
 func (n NAT) value() overlay.NAT {
 	v := overlay.NAT{Mapping: n.Mapping.or(overlay.NATNone), Filtering: n.Filtering.or(overlay.NATNone), KeepsPort: n.KeepsPort.or(false)}
 	if v.Translates() && !n.Filtering.Given {
@@ -115,17 +113,17 @@ func (n NAT) value() overlay.NAT {
 	return v
 }
 
-// given reports whether the admin says anything of the NAT.
+// given reports whether the admin declares anything about the NAT.
 func (n NAT) given() bool { return n.Mapping.Given || n.Filtering.Given || n.KeepsPort.Given }
 
 func (c Config) ports() overlay.Ports {
 	return overlay.Ports{First: c.Profile.Ports.First, Last: c.Profile.Ports.Last}
 }
 
-// unset names the fields of the profile that are left to the measurement.
+// unset returns the fields of the profile that are left to the measurement.
 func (c Config) unset() []string {
 	p := c.Profile
-	udp := p.NAT.given() || p.NATUDP.given() // nat is of both, as long as nat_udp says nothing
+	udp := p.NAT.given() || p.NATUDP.given() // nat applies to both unless nat_udp is declared
 	var fields []string
 	for _, f := range []struct {
 		name  string

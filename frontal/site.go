@@ -12,11 +12,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// profile is the site's profile as it is at present: declared, with what was
-// left open taken from the measurement.
+// profile is the current profile of the site: declared, with the fields set to auto taken from the
+// measurement.
 func (f *Frontal) profile() overlay.SiteProfile { return f.measure.Profile() }
 
-// newMeasure makes what keeps the site's profile measured.
+// newMeasure returns the keeper of the site's profile.
 func (f *Frontal) newMeasure() *measure.Keeper {
 	return measure.New(measure.Options{
 		Site: f.site, Settings: f.measureSettings, Log: f.log,
@@ -32,7 +32,7 @@ func (f *Frontal) newMeasure() *measure.Keeper {
 	})
 }
 
-// newGateway makes what carries the data of nodes without a route out.
+// newGateway returns the gateway for the data of nodes without a route out.
 func (f *Frontal) newGateway(quota *pace.Keeper) *gateway.Gateway {
 	cfg := f.config()
 	return gateway.New(gateway.Options{
@@ -51,13 +51,13 @@ func (f *Frontal) newGateway(quota *pace.Keeper) *gateway.Gateway {
 	})
 }
 
-// measureSettings is what the settings in effect say of the profile.
+// measureSettings is the part of the settings in effect about the profile.
 func (f *Frontal) measureSettings() measure.Settings {
 	cfg := f.config()
 	return measure.Settings{Every: cfg.Measure, Declared: cfg.SiteProfile(), Unset: cfg.unset(), Ports: cfg.ports()}
 }
 
-// joinRequest is what the broker is told of the site.
+// joinRequest is the site's registration at the broker.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.permit.Text()}
 	if m := f.measure.Measured(); m != nil {
@@ -66,7 +66,7 @@ func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 	return req
 }
 
-// dataTLS is for asking vantage points inside of TLS.
+// dataTLS is for queries to vantage points inside TLS.
 func (f *Frontal) dataTLS() *tls.Config {
 	return f.creds.DataClient(control.RoleBroker, control.RoleProxy)
 }
@@ -82,17 +82,17 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 	return a.f.up.CallBack(ctx, req)
 }
 
-// joinAgain tells the broker of the new profile, if there is a session; a
-// later one tells it anyway.
+// joinAgain sends the new profile to the broker if there is a session; a later session sends it
+// anyway.
 func (f *Frontal) joinAgain() {
 	err := f.up.JoinAgain(f.ctx, f.joinRequest)
 	if err != nil {
-		f.log.Warn("the broker was not told what is new of the site", "error", err)
+		f.log.Warn("cannot send the site's changes to the broker", "error", err)
 	}
 }
 
-// enterAgain has every helper enter again, so that it learns the new profile:
-// it comes back at once, and links do not notice.
+// enterAgain makes every helper reconnect, so that it gets the new profile. Helpers reconnect at
+// once, and links are not affected.
 func (f *Frontal) enterAgain() {
 	for _, s := range f.registry.Sessions() {
 		s.Close()

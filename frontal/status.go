@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Status is what Admin.Status tells, as JSON.
+// Status is the answer of Admin.Status, as JSON.
 type Status struct {
 	Site     overlay.SiteID            `json:"site"`
 	Profile  overlay.SiteProfile       `json:"profile"`

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// targetServer is what the broker asks of a frontal.
+// targetServer serves the calls of the broker.
 type targetServer struct {
 	controlpb.UnimplementedTargetServer
 	f *Frontal
@@ -46,8 +46,8 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 	return control.Status(t.f.passEvents(events, out, func(err error) error { return t.f.helperError(s, point, err) }))
 }
 
-// check says who is to do the target's part of an introduction, if the broker makes it
-// and the site's policy permits it.
+// check returns which helper plays the target's part of an introduction, if the broker made it and
+// the site's policy permits it.
 func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
 	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
 		return overlay.AccessPoint{}, nil, t.f.forbidden("%v may not call %s; the broker may", id, call)
@@ -71,7 +71,7 @@ func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, ca
 	return point, s, nil
 }
 
-// helperError gives the error of a call to a helper its class and its words.
+// helperError adds class and text to the error of a call to a helper.
 func (f *Frontal) helperError(s *control.Session, p overlay.AccessPoint, err error) error {
 	select {
 	case <-s.Done():

@@ -6,11 +6,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 )
 
-// trafficPeriod is how often brokers are told what passed the gateway.
+// trafficPeriod is the interval of the reports to brokers about carried traffic.
 const trafficPeriod = 5 * time.Second
 
-// tellTraffic tells the brokers what passed the gateway, if anything ever did,
-// until the frontal ends.
+// tellTraffic reports carried traffic to the brokers, if there was any, until the frontal ends.
 func (f *Frontal) tellTraffic() {
 	period := time.NewTicker(trafficPeriod)
 	defer period.Stop()
@@ -26,7 +25,7 @@ func (f *Frontal) tellTraffic() {
 			continue
 		}
 		if err := f.up.TellTraffic(f.ctx, report); err != nil {
-			f.log.Debug("the broker is not told what passed the gateway; it is told again", "every", trafficPeriod.String(), "error", err)
+			f.log.Debug("cannot report the gateway's traffic to the broker; retrying", "every", trafficPeriod.String(), "error", err)
 		}
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// renew passes on to the broker what a helper of this site asks: a new
-// certificate in place of its own.
+// renew passes a helper's request for a new certificate on to the broker.
 func (f *Frontal) renew(ctx context.Context, s *control.Session, chain [][]byte) ([][]byte, error) {
 	p, err := f.creds.Verify(chain)
 	if err != nil {
@@ -23,9 +22,8 @@ func (f *Frontal) renew(ctx context.Context, s *control.Session, chain [][]byte)
 	return f.up.Renew(ctx, chain)
 }
 
-// cutFor ends the links of processes whose node, site or user was revoked, as
-// the broker says: those that this gateway carries, and through the helpers of
-// the site those of its nodes.
+// cutFor ends the links of processes whose node, site or user was revoked according to the broker:
+// those that this gateway carries, and through the helpers of the site those of its nodes.
 func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []overlay.ProcessName, reason string) (int, error) {
 	if s.Peer().Role != control.RoleBroker {
 		return 0, f.forbidden("%v may not end links; the broker may", s.Peer())

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// Bearings asks the broker anew for every caller: the answer is a clock's.
+// Bearings queries the broker for every caller: the answer contains a clock reading.
 func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
 		return nil, control.Status(err)
@@ -16,8 +16,8 @@ func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.BearingsR
 	return resp, control.Status(err)
 }
 
-// CallBack passes a helper's wish to be called back to the broker, which knows
-// whether the address is the helper's to name.
+// CallBack passes a helper's request for a call-back to the broker, which knows whether the helper
+// may name the address.
 func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	id, err := d.f.helperOf(ctx, "CallBack")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // maxAwait bounds how long a helper may wait in one call.
 const maxAwait = 10 * time.Minute
 
-// waiting counts a call that waits as its node's until done.
+// waiting counts a waiting call of a node until done is called.
 func (f *Frontal) waiting(id control.Identity) (done func(), err error) {
 	if err := f.waits.Take(id.Name, 1); err != nil {
 		f.auditRefusal(id.String(), "waits", err)

@@ -12,37 +12,35 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Awaits holds the processes that helpers wait for: one call to the broker
-// for each, however many wait. Its callers bound how many.
+// Awaits holds the processes that helpers wait for. There is one call to the broker for each
+// process, regardless of the number of waiters. Callers bound that number.
 type Awaits struct {
 	who      string // for errors
 	registry *Registry
 	resolver *Resolver
 	up       *uplink.Set
-	work     *sync.WaitGroup // of the frontal: the goroutines that ask
+	work     *sync.WaitGroup // of the frontal: the goroutines that call the broker
 	ctx      context.Context // of the frontal
 
-	mu      sync.Mutex // guards flights and what is in them
+	mu      sync.Mutex // guards flights and their fields
 	flights map[overlay.ProcessName]*awaiting
 }
 
-// NewAwaits returns the waits of a frontal, for none so far. The calls end with ctx and are
-// part of work.
+// NewAwaits returns an empty Awaits for a frontal. Its calls end with ctx and are part of work.
 func NewAwaits(ctx context.Context, work *sync.WaitGroup, who string, r *Registry, c *Resolver, up *uplink.Set) *Awaits {
 	return &Awaits{who: who, registry: r, resolver: c, up: up, work: work, ctx: ctx, flights: make(map[overlay.ProcessName]*awaiting)}
 }
 
-// awaiting is one process that somebody waits for.
+// awaiting is one process with at least one waiter.
 type awaiting struct {
 	waiters int
-	cancel  context.CancelFunc // when nobody waits any more
+	cancel  context.CancelFunc // when no waiter is left
 	done    chan struct{}      // closed when answer is set
 	answer  Answer
 }
 
-// Await returns the answer about a process as soon as there is one. When ctx
-// ends it fails with overlay.ErrUnknownProcess, or with ErrUnreachable if the
-// broker is away.
+// Await returns the answer about a process as soon as there is one. When ctx ends, it fails with
+// overlay.ErrUnknownProcess, or with ErrUnreachable if the broker is unreachable.
 func (w *Awaits) Await(ctx context.Context, name overlay.ProcessName) Answer {
 	start := time.Now()
 	if a, ok := w.known(name); ok {
@@ -86,8 +84,7 @@ func (w *Awaits) leave(name overlay.ProcessName, one *awaiting) {
 	}
 }
 
-// run asks the broker, again and again, until there is an answer or
-// nobody waits for it. It ends with ctx.
+// run calls the broker repeatedly until there is an answer or no waiter is left. It ends with ctx.
 func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaiting) {
 	defer one.cancel()
 	a := Answer{Name: name}
@@ -98,8 +95,7 @@ func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaitin
 		if !errors.Is(a.Err, overlay.ErrUnknownProcess) && !uplink.IsAway(a.Err) {
 			break
 		}
-		// A broker that answers at once instead of waiting must not make this a
-		// busy loop.
+		// A broker that answers at once instead of waiting must not turn this into a busy loop.
 		if !uplink.Pause(ctx, 50*time.Millisecond) {
 			break
 		}
@@ -122,8 +118,8 @@ func (w *Awaits) once(ctx context.Context, name overlay.ProcessName) Answer {
 	return w.resolver.read(name, resp, nil)
 }
 
-// known answers without the broker: from the registry for a process of this
-// site whose helper speaks for it, else from the cache.
+// known answers without the broker: from the registry if the process belongs to this site and its
+// helper is connected, otherwise from the cache.
 func (w *Awaits) known(name overlay.ProcessName) (Answer, bool) {
 	if a, ok := w.registry.Local(name); ok {
 		return a, true
@@ -131,8 +127,7 @@ func (w *Awaits) known(name overlay.ProcessName) (Answer, bool) {
 	return w.resolver.Cached(name)
 }
 
-// Local answers from the registry alone: about a process of this site whose helper speaks
-// for it.
+// Local answers from the registry only, about a process of this site whose helper is connected.
 func (r *Registry) Local(name overlay.ProcessName) (Answer, bool) {
 	p, ok := r.confirmed(name)
 	if !ok {
@@ -141,7 +136,7 @@ func (r *Registry) Local(name overlay.ProcessName) (Answer, bool) {
 	return Answer{Name: name, Point: control.PointToPB(p)}, true
 }
 
-// Waiters returns how many wait for a process.
+// Waiters returns the number of waiters for a process.
 func (w *Awaits) Waiters(name overlay.ProcessName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

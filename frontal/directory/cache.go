@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Answer says where a process is and how this site connects to it. The
-// messages are shared by all who ask: read only.
+// Answer says where a process is and how this site connects to it. Its messages are shared by all
+// callers and must not be modified.
 type Answer struct {
 	Name  overlay.ProcessName
 	Point *controlpb.AccessPoint // nil when err is set
@@ -17,19 +17,18 @@ type Answer struct {
 	Err   error
 }
 
-// cache remembers where processes are, and how this site connects to others.
-// The two are kept apart: a plan is for a job's links with a site, for policies
-// may let jobs do different things, so a new one serves all processes of the job
-// at the target's site at once. Faults are not remembered: the
-// commonest, a process that is not there yet, is over in a moment, and asking
-// once for all who want to know keeps the broker from a storm. Neither are
-// proxy assignments, which are for one link each.
+// cache stores the locations of processes and the plans for connecting to other sites. The two are
+// separate: a plan applies to a job's links with a site, since policies may treat jobs differently,
+// so a new plan applies at once to all processes of the job at the target's site. Faults are not
+// cached: the most common one, a process that is not registered yet, is soon over, and sharing one
+// request among all callers keeps the load on the broker low. Proxy assignments are not cached
+// either, since each is for one link.
 type cache struct {
 	maxAge time.Duration
 	points *lru.Map[overlay.ProcessName, cached]
 	plans  *lru.Map[planFor, *controlpb.Plan]
 	own    overlay.SiteID
-	pushed uint64 // points that went for want of room
+	pushed uint64 // points evicted for lack of space
 }
 
 type cached struct {
@@ -43,11 +42,11 @@ type planFor struct {
 }
 
 const (
-	// maxPlans bounds the plans that are remembered.
+	// maxPlans bounds the cached plans.
 	maxPlans = 4096
 
-	// maxKnownPlans bounds the digests in one question to the broker. What is
-	// not mentioned is sent again, which costs only bytes.
+	// maxKnownPlans bounds the digests in one request to the broker. The broker sends plans that
+	// are not listed again, which costs only bytes.
 	maxKnownPlans = 256
 )
 
@@ -59,8 +58,8 @@ func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 	}
 }
 
-// get returns what is known of a process. An entry that is over its age
-// counts only when old is set, which it is while the broker cannot be asked.
+// get returns the cached answer about a process. An entry older than its maximum age counts only if
+// old is set, which is the case while the broker is unreachable.
 func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (Answer, bool) {
 	e, ok := c.points.Get(name)
 	if !ok || !old && !now.Before(e.expires) {
@@ -75,8 +74,8 @@ func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (Answer, 
 	return a, true
 }
 
-// put remembers an answer of the broker. An older life of a process does not
-// replace a newer one: answers may cross each other.
+// put stores an answer of the broker. An older generation of a process does not replace a newer
+// one: answers may be reordered.
 func (c *cache) put(a Answer, now time.Time) {
 	if a.Err != nil {
 		return
@@ -92,7 +91,7 @@ func (c *cache) put(a Answer, now time.Time) {
 	}
 }
 
-// drop forgets a process if what is known is of the given generation.
+// drop removes a process if the cached generation is the given one.
 func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bool {
 	e, ok := c.points.Get(name)
 	if !ok || e.point.Generation != uint64(generation) {
@@ -102,8 +101,7 @@ func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bo
 	return true
 }
 
-// known returns plans by digest, the most recently used ones: those that the
-// broker need not send again.
+// known returns digests of the most recently used plans, which the broker need not send again.
 func (c *cache) known() map[uint64]*controlpb.Plan {
 	known := make(map[uint64]*controlpb.Plan)
 	for _, plan := range c.plans.Recent() {

@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	hostsPeriod = 30 * time.Second       // between two lists told to the broker, if nothing changes
-	hostsPause  = 200 * time.Millisecond // between two lists, if much does
-	HostsAge    = 5 * time.Second        // of a list that helpers are told
-	hostsKept   = time.Hour              // for a node whose helper is away
-	hostsDoubt  = time.Minute            // without the broker, before other sites' hosts are unknown
+	hostsPeriod = 30 * time.Second       // between two lists sent to the broker, if nothing changes
+	hostsPause  = 200 * time.Millisecond // between two lists, if much changes
+	HostsAge    = 5 * time.Second        // of a list that helpers receive
+	hostsKept   = time.Hour              // for a node whose helper is not connected
+	hostsDoubt  = time.Minute            // without the broker, before other sites' hosts become unknown
 )
 
-// siteHosts is the site's part of the list of hosts: what the helpers told of
-// themselves, and since when those that left are away. It has no clock of its own. A session may be any value that stands for one.
+// siteHosts is the site's part of the list of hosts: the offers of the helpers, and since when
+// absent helpers are gone. It has no clock. A session may be any comparable value.
 type siteHosts struct {
 	site overlay.SiteID
 	max  int
 
-	mu sync.Mutex           // guards of, and what is in it
+	mu sync.Mutex           // guards of and its values
 	of map[string]*siteHost // by node
 }
 
 type siteHost struct {
 	offer   offer.Offer
-	session any       // nil while away
-	left    time.Time // when it went away
+	session any       // nil while absent
+	left    time.Time // when it left
 }
 
 func newSiteHosts(site overlay.SiteID) *siteHosts {
 	return &siteHosts{site: site, max: offer.MaxHosts, of: make(map[string]*siteHost)}
 }
 
-// enter notes what a node offers and reports whether the list is another now.
+// enter records a node's offer and reports whether the list changed.
 func (h *siteHosts) enter(node string, session any, o offer.Offer) (changed bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *siteHosts) enter(node string, session any, o offer.Offer) (changed bool
 	return old == nil || old.session == nil || old.offer != o, nil
 }
 
-// leave says that a session ended and reports whether the list is another now.
+// leave records that a session ended and reports whether the list changed.
 func (h *siteHosts) leave(node string, session any, now time.Time) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *siteHosts) leave(node string, session any, now time.Time) (changed bool
 	return true
 }
 
-// expire forgets nodes that have been away for too long.
+// expire removes nodes that have been absent for too long.
 func (h *siteHosts) expire(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,20 +104,20 @@ func (h *siteHosts) list(now time.Time) []offer.Host {
 	return list
 }
 
-// gridHosts is the memory of what the broker listed. Its token is kept while the
-// broker is asked, so that it is asked once, however many want to know.
+// gridHosts caches the list of hosts from the broker. Its token is held during a request to the
+// broker, so that there is one request regardless of the number of callers.
 type gridHosts struct {
-	token chan struct{} // one: whoever has it reads and asks
+	token chan struct{} // capacity one: the holder reads and calls the broker
 
-	list  []offer.Host // of all sites, in order; never changed
+	list  []offer.Host // of all sites, in order; never modified
 	asked time.Time    // when the broker answered with it; zero: never
-	tried time.Time    // when it was asked last
+	tried time.Time    // time of the last request
 }
 
 func newGridHosts() gridHosts { return gridHosts{token: make(chan struct{}, 1)} }
 
-// hostsWith is what a helper is told: list, which is old by age, with the hosts
-// of site as they are now.
+// hostsWith returns the list for a helper: list, which has the given age, with the current hosts of
+// site.
 func hostsWith(list []offer.Host, age time.Duration, site overlay.SiteID, own []offer.Host) []offer.Host {
 	all := make([]offer.Host, 0, len(list)+len(own))
 	for _, one := range list {
@@ -137,25 +137,25 @@ func hostsWith(list []offer.Host, age time.Duration, site overlay.SiteID, own []
 	return all[:min(len(all), offer.MaxHosts)]
 }
 
-// Hosts is the list of hosts as the frontal knows it: its own site's, of which it tells
-// the brokers, and the others', of which they tell it.
+// Hosts is the list of hosts as the frontal knows it: those of its own site, which it sends to the
+// brokers, and those of other sites, which it receives from them.
 type Hosts struct {
 	site overlay.SiteID
 	who  string // for errors
 	log  *slog.Logger
 	up   *uplink.Set
 	own  *siteHosts
-	grid gridHosts     // as the broker told it
-	news chan struct{} // holds a value when the brokers are to be told of the site's hosts
+	grid gridHosts     // as received from the broker
+	news chan struct{} // holds a value when the brokers need the site's hosts
 }
 
-// NewHosts returns the list of a site that knows no host yet.
+// NewHosts returns the list of a site without hosts.
 func NewHosts(site overlay.SiteID, who string, up *uplink.Set, log *slog.Logger) *Hosts {
 	return &Hosts{site: site, who: who, log: log, up: up, own: newSiteHosts(site), grid: newGridHosts(), news: make(chan struct{}, 1)}
 }
 
-// All returns the list of hosts: other sites' as the broker told it in the
-// last seconds, or last before it went away.
+// All returns the list of hosts, with other sites' hosts as the broker sent them within the last
+// seconds, or before it became unreachable.
 func (h *Hosts) All(ctx context.Context) ([]offer.Host, error) {
 	select {
 	case h.grid.token <- struct{}{}:
@@ -171,7 +171,7 @@ func (h *Hosts) All(ctx context.Context) ([]offer.Host, error) {
 		case ctx.Err() != nil:
 			return nil, err
 		default:
-			h.log.Warn("the broker does not tell the list of hosts; helpers are told the last one", "error", err, "age", h.grid.age(now).String())
+			h.log.Warn("cannot get the list of hosts from the broker; helpers get the last one", "error", err, "age", h.grid.age(now).String())
 		}
 		h.grid.tried = now
 	}
@@ -186,15 +186,15 @@ func (g *gridHosts) age(now time.Time) time.Duration {
 	return now.Sub(g.asked)
 }
 
-// AskAgain has the broker asked when somebody wants to know next, however young the last
-// answer is.
+// AskAgain makes the next call of All request the list from the broker, regardless of the age of
+// the last answer.
 func (h *Hosts) AskAgain() {
 	h.grid.token <- struct{}{}
 	h.grid.tried = time.Time{}
 	<-h.grid.token
 }
 
-// Enter notes what a helper offers on its session.
+// Enter records a helper's offer on its session.
 func (h *Hosts) Enter(s *control.Session, o offer.Offer) error {
 	changed, err := h.own.enter(s.Peer().Name, s, o)
 	if err != nil {
@@ -204,21 +204,21 @@ func (h *Hosts) Enter(s *control.Session, o offer.Offer) error {
 		h.Changed()
 	}
 	select {
-	case <-s.Done(): // leave may have come first
+	case <-s.Done(): // leave may have been called first
 		h.Leave(s)
 	default:
 	}
 	return nil
 }
 
-// Leave says that a helper's session ended.
+// Leave records that a helper's session ended.
 func (h *Hosts) Leave(s *control.Session) {
 	if h.own.leave(s.Peer().Name, s, time.Now()) {
 		h.Changed()
 	}
 }
 
-// Expire forgets nodes of the site that have been away for too long.
+// Expire removes nodes of the site that have been absent for too long.
 func (h *Hosts) Expire(now time.Time) { h.own.expire(now) }
 
 // Offer returns what a node of the site last offered, or nil.
@@ -227,7 +227,7 @@ func (h *Hosts) Offer(node string) *offer.Offer { return h.own.offer(node) }
 // Own returns the site's hosts in order.
 func (h *Hosts) Own() []offer.Host { return h.own.list(time.Now()) }
 
-// Changed has the broker told soon.
+// Changed makes Tell send the list to the broker soon.
 func (h *Hosts) Changed() {
 	select {
 	case h.news <- struct{}{}:
@@ -235,8 +235,8 @@ func (h *Hosts) Changed() {
 	}
 }
 
-// Tell keeps the broker's list of this site's hosts right, until
-// ctx ends. A session that begins counts as a change.
+// Tell keeps the broker's list of this site's hosts up to date until ctx ends. The start of a
+// session counts as a change.
 func (h *Hosts) Tell(ctx context.Context) {
 	period := time.NewTicker(hostsPeriod)
 	defer period.Stop()
@@ -252,7 +252,7 @@ func (h *Hosts) Tell(ctx context.Context) {
 			err := h.up.TellHosts(ctx, h.Own)
 			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != said {
 				said = text
-				h.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)
+				h.log.Warn("cannot send the list of the site's hosts to the broker; retrying", "every", hostsPeriod.String(), "error", err)
 			}
 		}
 		uplink.Pause(ctx, hostsPause)

@@ -1,12 +1,12 @@
-// Package directory is what the frontal knows of who is where: the site's helpers and the
-// processes that they registered (Registry), the broker's answers about others (Resolver),
-// who waits for a process that is not there yet (Awaits), and the hosts of the grid
-// (Hosts). It serves no calls and carries nothing; what only the broker knows it asks by
-// package uplink.
+// Package directory holds what the frontal knows about the location of processes and hosts: the
+// site's helpers and the processes that they registered (Registry), the broker's answers about
+// other sites (Resolver), waiters for processes that are not registered yet (Awaits), and the hosts
+// of the grid (Hosts). It serves no calls and carries no data; it calls the broker through package
+// uplink.
 //
-// Each of the four has its own lock, none of which is held during a call or while another
-// of them is taken. The Resolver's is held while package uplink is asked whether there is a
-// broker. Hosts has a token besides, which is kept while the broker is asked.
+// Each of the four has its own lock, which is held neither during a call nor while another of them
+// is taken. The Resolver's lock is held while it queries package uplink for the existence of a
+// session. Hosts also has a token, which is held during a request to the broker.
 package directory
 
 import (
@@ -37,31 +37,31 @@ type Registry struct {
 	site  overlay.SiteID
 	grace time.Duration
 	count *limit.Counter[string] // processes, by node
-	came  chan struct{}          // holds a value after a helper came
+	came  chan struct{}          // holds a value after a helper joined
 
-	mu        sync.Mutex         // guards the fields below, and what is in them; never held while calling
+	mu        sync.Mutex         // guards the fields below and their values; never held during a call
 	byNode    map[string]*helper // by node
 	processes map[overlay.ProcessName]*registration
 }
 
 type helper struct {
-	session   *control.Session // nil while away
-	since     time.Time        // of the session, or of its absence
+	session   *control.Session // nil while absent
+	since     time.Time        // start of the session, or of the absence
 	processes map[overlay.ProcessName]*registration
 }
 
 type registration struct {
 	point overlay.AccessPoint
 	doubt time.Time         // when to drop it; zero while confirmed
-	names map[string]string // that it has published, with their ports
+	names map[string]string // its published names, with their ports
 
-	// granted is what the broker read in the process's grant; unknown without one,
-	// or before the broker said.
+	// granted is what the broker read in the process's grant; unknown without a grant, or before
+	// the broker's answer.
 	granted overlay.Principal
 }
 
-// NewRegistry returns an empty registry for at most total processes, of which one
-// node may have perNode.
+// NewRegistry returns an empty registry for at most total processes, and at most perNode of one
+// node.
 func NewRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *Registry {
 	return &Registry{site: site, grace: grace,
 		count: limit.NewCounter[string](limit.Bounds{
@@ -70,7 +70,7 @@ func NewRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *
 		byNode: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), came: make(chan struct{}, 1)}
 }
 
-// helper returns what is known of a node. The caller holds mu.
+// helper returns the entry of a node. The caller holds mu.
 func (r *Registry) helper(node string, now time.Time) *helper {
 	h := r.byNode[node]
 	if h == nil {
@@ -80,7 +80,7 @@ func (r *Registry) helper(node string, now time.Time) *helper {
 	return h
 }
 
-// Attach makes s the session of a node and returns the one it replaces.
+// Attach makes s the session of a node and returns the session it replaces.
 func (r *Registry) Attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
 	defer r.wake()
 	r.mu.Lock()
@@ -91,7 +91,7 @@ func (r *Registry) Attach(node string, s *control.Session, now time.Time) (repla
 	return replaced
 }
 
-// Detach says that a session ended. It does nothing when another replaced it.
+// Detach records that a session ended. It does nothing if another session replaced it.
 func (r *Registry) Detach(node string, s *control.Session, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +112,8 @@ func (h *helper) inDoubt(until time.Time) {
 	}
 }
 
-// Register adds or confirms a process. The node may take a process over from
-// another node of the site only with a newer generation.
+// Register adds or confirms a process. A node may take a process over from another node of the site
+// only with a newer generation.
 func (r *Registry) Register(p overlay.AccessPoint, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,21 +145,21 @@ func (r *Registry) Register(p overlay.AccessPoint, now time.Time) error {
 	}
 	h := r.helper(p.Node.Name, now)
 	if h.session == nil {
-		reg.doubt = now.Add(r.grace) // its session ended while the call was under way
+		reg.doubt = now.Add(r.grace) // its session ended during the call
 	}
 	h.processes[p.Process] = reg
 	r.processes[p.Process] = reg
 	return nil
 }
 
-// moves reports whether a name may go to another node while it is registered: not
-// in the job of a launch service, whose key everybody has.
+// moves reports whether a name may move to another node while it is registered: not in the job of a
+// launch service, whose key is public.
 func moves(name overlay.ProcessName) bool {
 	_, gate := name.Job.Gate()
 	return !gate
 }
 
-// Withdraw removes a process of a node, if it is still in that generation.
+// Withdraw removes a process of a node if its generation still matches.
 func (r *Registry) Withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,13 +171,13 @@ func (r *Registry) Withdraw(node string, name overlay.ProcessName, generation ov
 	return true
 }
 
-// remove forgets a process. The caller holds mu.
+// remove removes a process. The caller holds mu.
 func (r *Registry) remove(reg *registration) {
 	r.drop(reg)
 	r.count.Give(reg.point.Node.Name, 1)
 }
 
-// drop is remove of what is counted still. The caller holds mu.
+// drop is remove for a process that is still counted. The caller holds mu.
 func (r *Registry) drop(reg *registration) {
 	node, name := reg.point.Node.Name, reg.point.Process
 	delete(r.processes, name)
@@ -188,7 +188,7 @@ func (r *Registry) drop(reg *registration) {
 	}
 }
 
-// Publish notes a name of a process of a node, and returns what undoes that.
+// Publish records a name of a process of a node, and returns a function that reverts that.
 func (r *Registry) Publish(node string, p overlay.Publication) (undo func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +218,7 @@ func (r *Registry) Publish(node string, p overlay.Publication) (undo func(), err
 	}, nil
 }
 
-// Unpublish forgets a name.
+// Unpublish removes a name.
 func (r *Registry) Unpublish(node string, p overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +227,7 @@ func (r *Registry) Unpublish(node string, p overlay.Publication) {
 	}
 }
 
-// Lose forgets a name that the broker does not give to a process any more.
+// Lose removes a name that the broker no longer assigns to the process.
 func (r *Registry) Lose(p overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *Registry) Lose(p overlay.Publication) {
 	}
 }
 
-// Publications returns all names that the site's processes have published, in no order.
+// Publications returns all names published by the site's processes, unordered.
 func (r *Registry) Publications() (all []overlay.Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,8 +248,7 @@ func (r *Registry) Publications() (all []overlay.Publication) {
 	return all
 }
 
-// Expire removes the processes whose helper did not confirm them in time, and
-// returns them.
+// Expire removes the processes whose helper did not confirm them in time, and returns them.
 func (r *Registry) Expire(now time.Time) []overlay.AccessPoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +264,7 @@ func (r *Registry) Expire(now time.Time) []overlay.AccessPoint {
 	return gone
 }
 
-// Points returns all processes, in no order.
+// Points returns all processes, unordered.
 func (r *Registry) Points() []overlay.AccessPoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +275,7 @@ func (r *Registry) Points() []overlay.AccessPoint {
 	return all
 }
 
-// Point returns a process, whether or not its helper is here.
+// Point returns a process, whether or not its helper is connected.
 func (r *Registry) Point(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,8 +303,7 @@ func (r *Registry) Jobs() map[overlay.JobID]int {
 	return jobs
 }
 
-// Grant notes what the broker read in the grant of a process, while that is in the
-// same life.
+// Grant records what the broker read in the grant of a process, if its generation still matches.
 func (r *Registry) Grant(name overlay.ProcessName, generation overlay.Generation, granted overlay.Principal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -314,8 +312,7 @@ func (r *Registry) Grant(name overlay.ProcessName, generation overlay.Generation
 	}
 }
 
-// Principal returns on whose behalf the first of the processes works that is
-// registered here.
+// Principal returns the principal of the first of the processes that is registered here.
 func (r *Registry) Principal(names ...overlay.ProcessName) overlay.Principal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -327,7 +324,7 @@ func (r *Registry) Principal(names ...overlay.ProcessName) overlay.Principal {
 	return overlay.Principal{}
 }
 
-// confirmed returns a process whose helper is here and speaks for it.
+// confirmed returns a process whose helper is connected and has confirmed it.
 func (r *Registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,7 +335,7 @@ func (r *Registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, boo
 	return reg.point, true
 }
 
-// Target returns a process and its helper's session. Generation 0 takes any.
+// Target returns a process and its helper's session. Generation 0 matches any.
 func (r *Registry) Target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,7 +355,7 @@ func (r *Registry) Target(name overlay.ProcessName, generation overlay.Generatio
 	return reg.point, h.session, nil
 }
 
-// Sessions returns the sessions of the helpers that are here.
+// Sessions returns the sessions of the connected helpers.
 func (r *Registry) Sessions() (all []*control.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -370,7 +367,7 @@ func (r *Registry) Sessions() (all []*control.Session) {
 	return all
 }
 
-// nodes returns the names of the nodes that are known, sorted. The caller holds mu.
+// nodes returns the names of the known nodes, sorted. The caller holds mu.
 func (r *Registry) nodes() []string {
 	names := make([]string, 0, len(r.byNode))
 	for node := range r.byNode {
@@ -380,15 +377,15 @@ func (r *Registry) nodes() []string {
 	return names
 }
 
-// HelperState is how the helper of one node is.
+// HelperState is the state of the helper of one node.
 type HelperState struct {
 	Node      string
-	Session   *control.Session // nil while away
-	Since     time.Time        // of the session, or of its absence
+	Session   *control.Session // nil while absent
+	Since     time.Time        // start of the session, or of the absence
 	Processes int
 }
 
-// Helpers returns how the helpers are, by node.
+// Helpers returns the states of the helpers, by node.
 func (r *Registry) Helpers() (all []HelperState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,19 +396,18 @@ func (r *Registry) Helpers() (all []HelperState) {
 	return all
 }
 
-// SetMax changes how many processes may be registered from now on.
+// SetMax changes the maximum number of registered processes.
 func (r *Registry) SetMax(total, perNode int) { r.count.SetMax(total, perNode) }
 
-// Stats says how many processes there are of how many.
+// Stats returns the number of processes and its limit.
 func (r *Registry) Stats() limit.Stats { return r.count.Stats() }
 
-// AwaitHelper returns a helper once there is one. It fails only when ctx
-// ends.
+// AwaitHelper returns a helper as soon as one is connected. It fails only when ctx ends.
 func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, error) {
 	for waited := false; ; waited = true {
 		if node, s := r.someHelper(); s != nil {
 			if waited {
-				r.wake() // somebody else may wait as well
+				r.wake() // another goroutine may wait as well
 			}
 			return node, s, nil
 		}
@@ -423,7 +419,7 @@ func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, e
 	}
 }
 
-// wake wakes who waits for a helper. It never blocks.
+// wake wakes the goroutines that wait for a helper. It never blocks.
 func (r *Registry) wake() {
 	select {
 	case r.came <- struct{}{}:
@@ -431,8 +427,8 @@ func (r *Registry) wake() {
 	}
 }
 
-// someHelper returns the first helper by name that has a session, or nil. A
-// session that has ended may still be on the registry.
+// someHelper returns the first helper by name that has a session, or nil. A session that has ended
+// may still be in the registry.
 func (r *Registry) someHelper() (string, *control.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,41 +14,38 @@ import (
 )
 
 const (
-	// maxBatch bounds the questions of one call to the broker; what is over
-	// waits for the next call.
+	// maxBatch bounds the questions of one call to the broker; the rest waits for the next call.
 	maxBatch = 1024
 
-	// maxQueued bounds the questions that wait for a call. One more is refused.
+	// maxQueued bounds the questions that wait for a call. Further ones are refused.
 	maxQueued = 64 << 10
 
-	// lateAfter is how long the broker may take for the answer to a fresh question
-	// before what is known already is the answer: the session may be dead without a
-	// word, and where a link is to be restored the process mostly is where it was.
-	// The broker's own answer is remembered for the next question.
+	// lateAfter is how long the broker may take to answer a fresh question before the cached answer
+	// is used: the session may be dead without notice, and when a link is restored the process
+	// usually has not moved. The broker's own answer is cached for the next question.
 	lateAfter = 150 * time.Millisecond
 )
 
-// Resolver answers questions from the cache, and asks the broker for the rest:
-// one call at a time, each with all the questions that came up during the one
-// before. Equal questions are asked once.
+// Resolver answers questions from the cache, and asks the broker for the rest: one call at a time,
+// each with all the questions that arrived during the previous one. Equal questions are sent once.
 type Resolver struct {
 	who  string // for errors
 	ask  func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
-	up   func() bool // the broker can be asked
+	up   func() bool // reports whether there is a broker to call
 	now  func() time.Time
 	work *sync.WaitGroup // of the frontal: the goroutine that calls
-	ctx  context.Context // of the frontal: a call outlives the asker who caused it
+	ctx  context.Context // of the frontal: a call outlives the caller that caused it
 
 	mu      sync.Mutex // guards the fields below; never held during a call
 	cache   *cache
-	queue   []*flight                       // not asked yet, oldest first
+	queue   []*flight                       // not sent yet, oldest first
 	queued  map[overlay.ProcessName]*flight // the same by name
-	asked   map[overlay.ProcessName]*flight // in the call that is under way
+	asked   map[overlay.ProcessName]*flight // in the pending call
 	calling bool
 	count   ResolveCounters
 }
 
-// NewResolver returns a resolver of the site own that remembers max answers for maxAge. Its
+// NewResolver returns a resolver of the site own that caches up to max answers for maxAge. Its
 // calls end with ctx and are part of work.
 func NewResolver(ctx context.Context, work *sync.WaitGroup, who string, own overlay.SiteID, up *uplink.Set, max int, maxAge time.Duration) *Resolver {
 	return &Resolver{
@@ -58,8 +55,8 @@ func NewResolver(ctx context.Context, work *sync.WaitGroup, who string, own over
 	}
 }
 
-// ResolveCounters count what became of the helpers' questions, and what they
-// cost the broker.
+// ResolveCounters counts the outcomes of the helpers' questions and the resulting calls to the
+// broker.
 type ResolveCounters struct {
 	Hits    uint64 `json:"hits"`    // answered from the cache
 	Misses  uint64 `json:"misses"`  // became a question to the broker
@@ -74,23 +71,23 @@ type ResolveCounters struct {
 	Pushed  uint64 `json:"pushed"`  // entries that went for want of room
 }
 
-// flight is one question on its way to the broker, for all who asked it.
+// flight is one pending question, shared by all callers that ask it.
 type flight struct {
 	name   overlay.ProcessName
 	fresh  bool
-	done   chan struct{} // closed when the answer is there
+	done   chan struct{} // closed when the answer is set
 	answer Answer
 }
 
-// Question is one process to look up; a fresh one is not answered from the cache, unless the broker
-// takes long.
+// Question is one process to look up. A fresh question is not answered from the cache unless the
+// broker takes long.
 type Question struct {
 	Name  overlay.ProcessName
 	Fresh bool
 }
 
-// Resolve answers all questions, in their order. When ctx ends, those that
-// are still open fail with overlay.ErrTimeout.
+// Resolve answers all questions, in their order. When ctx ends, open questions fail with
+// overlay.ErrTimeout.
 func (r *Resolver) Resolve(ctx context.Context, questions []Question) []Answer {
 	answers := make([]Answer, len(questions))
 	flights := make([]*flight, len(questions))
@@ -111,7 +108,7 @@ func (r *Resolver) Resolve(ctx context.Context, questions []Question) []Answer {
 	return answers
 }
 
-// await returns what comes of a flight, or in place of a fresh answer that is late what is known.
+// await returns the result of a flight, or the cached answer if a fresh one is late.
 func (r *Resolver) await(ctx context.Context, f *flight, fresh bool, late *time.Timer) Answer {
 	if fresh {
 		select {
@@ -129,11 +126,11 @@ func (r *Resolver) await(ctx context.Context, f *flight, fresh bool, late *time.
 	case <-f.done:
 		return f.answer
 	case <-ctx.Done():
-		return Answer{Name: f.name, Err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
+		return Answer{Name: f.name, Err: fmt.Errorf("%s: %w: the broker has not answered yet where %v is", r.who, overlay.ErrTimeout, f.name)}
 	}
 }
 
-// known answers from the cache, however old that is.
+// known answers from the cache, regardless of its age.
 func (r *Resolver) known(name overlay.ProcessName) (Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,9 +141,9 @@ func (r *Resolver) known(name overlay.ProcessName) (Answer, bool) {
 	return a, ok
 }
 
-// look answers one question or returns the flight that will. A fresh question
-// does not join the call under way: that may have been answered before the
-// asker learnt that it needs a fresh one.
+// look answers one question or returns the flight that will. A fresh question does not join the
+// pending call, which may have been answered before the caller learned that it needs a fresh
+// answer.
 func (r *Resolver) look(q Question, now time.Time, old bool) (Answer, *flight) {
 	if !q.Fresh {
 		if a, ok := r.cache.get(q.Name, now, old); ok {
@@ -218,7 +215,7 @@ func (r *Resolver) callUntilEmpty() {
 	}
 }
 
-// call asks the broker one batch and takes its answer apart.
+// call sends one batch to the broker and processes its answer.
 func (r *Resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []Answer {
 	req := &controlpb.ResolveRequest{}
 	for _, f := range batch {
@@ -278,7 +275,7 @@ func (r *Resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map
 	return a
 }
 
-// Remember puts an answer that came by another call into the cache.
+// Remember caches an answer that arrived by another call.
 func (r *Resolver) Remember(a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,7 +289,7 @@ func (r *Resolver) Forget() {
 	r.cache = newCache(r.cache.own, r.cache.points.Max, r.cache.maxAge)
 }
 
-// Cached answers from the cache alone.
+// Cached answers from the cache only.
 func (r *Resolver) Cached(name overlay.ProcessName) (Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,7 +300,7 @@ func (r *Resolver) Cached(name overlay.ProcessName) (Answer, bool) {
 	return a, ok
 }
 
-// NodeOf names the node of a process, as far as is known: else the process.
+// NodeOf returns the name of a process's node if it is known, and otherwise of the process.
 func (r *Resolver) NodeOf(name overlay.ProcessName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,7 +310,7 @@ func (r *Resolver) NodeOf(name overlay.ProcessName) string {
 	return name.String()
 }
 
-// Report drops what was known of a process, if it still is what failed.
+// Report drops the cached answer about a process if it is the one that failed.
 func (r *Resolver) Report(name overlay.ProcessName, generation overlay.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

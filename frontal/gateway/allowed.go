@@ -10,18 +10,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// allowed is the set of addresses that the frontal may dial for its nodes:
-// those that an answer, an assignment or an introduction of the broker named
-// to this site a short while ago, and the proxies of reserve relays for the life of
-// their tickets. So the gateway is no open relay.
+// allowed is the set of addresses that the frontal may dial for its nodes: those that an answer, an
+// assignment or an introduction of the broker named to this site recently, and the proxies of
+// reserve relays for the life of their tickets. So the gateway is not an open relay.
 type allowed struct {
 	keep  time.Duration
 	rule  netrule.Rule
 	named *lru.Map[netip.AddrPort, named]
 }
 
-// named is how long an address is allowed, and whether it is that of a process of
-// another site, or a proxy's.
+// named is how long an address is allowed, and whether it is that of a process of another site, or
+// a proxy's.
 type named struct {
 	until   time.Time
 	foreign bool
@@ -33,8 +32,8 @@ func newAllowed(rule netrule.Rule, keep time.Duration) *allowed {
 	return &allowed{keep: keep, rule: rule, named: lru.New[netip.AddrPort, named](maxAllowed)}
 }
 
-// name allows an address for a while. What is not an address is passed over:
-// nobody can ask for it.
+// name allows an address for a while. A value that is not an address is ignored: it cannot be
+// requested.
 func (a *allowed) name(addr string, foreign bool, now time.Time) {
 	a.nameFor(addr, foreign, now, a.keep)
 }
@@ -48,7 +47,7 @@ func (a *allowed) nameFor(addr string, foreign bool, now time.Time, keep time.Du
 	}
 	ap = PlainAddr(ap)
 	if before, ok := a.named.Get(ap); ok && now.Before(before.until) {
-		foreign = foreign && before.foreign // a proxy is one whoever else is there
+		foreign = foreign && before.foreign // a proxy's address stays one even if it is also another process's
 		if before.until.After(until) {
 			until = before.until
 		}
@@ -56,8 +55,8 @@ func (a *allowed) nameFor(addr string, foreign bool, now time.Time, keep time.Du
 	a.named.Put(ap, named{until, foreign})
 }
 
-// check parses an address that a node wants dialled and says why it may not
-// be, with overlay.ErrForbidden.
+// check parses an address that a node requests and returns why it may not be dialled, with
+// overlay.ErrForbidden.
 func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -82,20 +81,19 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 	return ap, nil
 }
 
-// isProxy reports whether an address that check let pass is a proxy's.
+// isProxy reports whether an address accepted by check is a proxy's.
 func (a *allowed) isProxy(ap netip.AddrPort) bool {
 	n, ok := a.named.Get(ap)
 	return ok && !n.foreign
 }
 
-// PlainAddr removes what makes one address look like several: the IPv6 form
-// of IPv4 addresses, and zones.
+// PlainAddr normalizes an address: it removes the IPv6-mapped form of IPv4 addresses, and zones.
 func PlainAddr(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
-// NeverDialled names the kind of an address that is refused whatever anybody
-// says; "" for the others. Link-local includes the metadata services of clouds.
+// NeverDialled returns the kind of an address that is always refused; "" for other addresses.
+// Link-local includes the metadata services of clouds.
 func NeverDialled(ip netip.Addr) string {
 	switch ip = ip.Unmap(); {
 	case ip.IsUnspecified(), ip.Is4() && ip.As4()[0] == 0: // "this network", RFC 1122 section 3.2.1.3

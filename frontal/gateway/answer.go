@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Answer is Introduced for a process whose node cannot be the target's end
-// itself. The error is for the asker.
+// Answer is Introduced for a process whose node cannot be the target's end itself. The error is for
+// the asker.
 func (g *Gateway) Answer(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
 	if err := g.answer(ctx, in, point, tell); err != nil {
 		return g.says(err)
@@ -50,8 +50,8 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point 
 	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: promise})
 }
 
-// meetFor is the target's end of a meeting and brings the connection to the
-// process. It returns what was prepared for the asker's next time, if anything.
+// meetFor is the target's end of a coordinated traversal and brings the connection to the process.
+// It returns what was prepared for the asker's next attempt, if anything.
 func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
@@ -77,7 +77,7 @@ func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: answer})
 	})
 	if outer == nil || err != nil {
-		return nil, err // without an error, the asker comes again for what was prepared
+		return nil, err // without an error, the asker retries for what was prepared
 	}
 	l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
 	inner, err := g.reachProcess(ctx, point, &wire.Intro{
@@ -96,12 +96,12 @@ func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point
 	}
 	g.meetings.connected.Add(1)
 	booked := *l
-	g.work.Go(func() { g.carryLink(booked, j) }) // Serve waits for this call, and then for that
+	g.work.Go(func() { g.carryLink(booked, j) }) // Serve waits for this call, and then for that goroutine
 	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
 }
 
-// reachProcess connects to the helper of a process of the site and sends what
-// says whom the connection is for. The settings may deny the address by now.
+// reachProcess connects to the helper of a process of the site and sends the intro for the process.
+// The settings may have denied the address in the meantime.
 func (g *Gateway) reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
 	if err := g.settings().Rule.Denied(point.Local.Addr()); err != nil {
 		return nil, fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// asking is one meeting that the gateway asks for on behalf of a node.
+// asking is one coordinated traversal that the gateway requests on behalf of a node.
 type asking struct {
 	g         *Gateway
 	request   *controlpb.IntroduceRequest // the node's
@@ -28,20 +28,20 @@ type asking struct {
 	end       End
 
 	ctx     context.Context         // of the node's call
-	abort   context.CancelCauseFunc // ends the technique, because the target's side failed
-	current *introducing            // the introduction that the technique is at
+	abort   context.CancelCauseFunc // ends the technique because the target's side failed
+	current *introducing            // the current introduction of the technique
 
-	telling  sync.Mutex // held while telling the node: a call's events go one by one
+	telling  sync.Mutex // held while sending to the node: a call's events are sent one at a time
 	tell     func(*controlpb.IntroduceEvent) error
-	assigned bool // the node was sent what follows ASSIGNED, or that
+	assigned bool // ASSIGNED, or its successor, was sent to the node
 }
 
-// told is an error that names who speaks.
+// told is an error that names its source.
 type told struct{ error }
 
 func (t told) Unwrap() error { return t.error }
 
-// says gives an error the frontal's name, unless it has a speaker's.
+// says adds the frontal's name to an error, unless the error names its source.
 func (g *Gateway) says(err error) error {
 	if t, ok := errors.AsType[told](err); ok {
 		return t.error
@@ -76,7 +76,7 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.Introduce
 		return err
 	}
 	g.meetings.connected.Add(1)
-	g.work.Go(func() { g.runCarry(c, conn) }) // Serve waits for this call, and then for that
+	g.work.Go(func() { g.runCarry(c, conn) }) // Serve waits for this call, and then for that goroutine
 	return a.handOver(c)
 }
 
@@ -108,7 +108,7 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 	return a, nil
 }
 
-// reserveMeeting takes the place of the connection that is to come.
+// reserveMeeting reserves the place of the future connection.
 func (g *Gateway) reserveMeeting(a *asking, node string) (*carry, error) {
 	c := &carry{link: link{
 		kind: "meeting", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
@@ -124,7 +124,7 @@ func (g *Gateway) reserveMeeting(a *asking, node string) (*carry, error) {
 	return c, g.carries.add(c.id, c)
 }
 
-// connect carries the technique out.
+// connect runs the technique.
 func (a *asking) connect(node string) (net.Conn, error) {
 	if err := a.g.spare(a.technique); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (a *asking) connect(node string) (net.Conn, error) {
 	ctx, a.abort = context.WithCancelCause(ctx)
 	defer a.abort(nil)
 	conn, err := a.end.Ask(ctx, a.technique, a.peer, uint16(a.request.Port), a.exchange)
-	if err == nil && a.current == nil { // some process listens there, and the target knows nothing of it
+	if err == nil && a.current == nil { // some process listens there, and the target does not know of it
 		conn.Close()
 		return nil, fmt.Errorf("%w: connected to %v, but the target could not be told", overlay.ErrUnreachable, a.peer)
 	}
@@ -147,14 +147,14 @@ func (a *asking) connect(node string) (net.Conn, error) {
 		return conn, nil
 	}
 	if t, ok := errors.AsType[told](context.Cause(ctx)); ok {
-		return nil, t // whatever the technique made of being aborted
+		return nil, t // regardless of the error that the abort caused in the technique
 	}
 	return nil, err
 }
 
-// handOver tells the node that the gateway has its connection, and passes on
-// how the target's side ended. A connection that the node has not fetched when
-// its call ends without CONNECTED is closed.
+// handOver notifies the node that the gateway has its connection, and forwards the result of the
+// target's side. A connection that the node has not fetched when its call ends without CONNECTED is
+// closed.
 func (a *asking) handOver(c *carry) error {
 	connected := false
 	defer func() {
@@ -166,7 +166,7 @@ func (a *asking) handOver(c *carry) error {
 		return err
 	}
 	in := a.current
-	<-in.done // with the node's call, at the latest
+	<-in.done // at the latest when the node's call ends
 	if in.err != nil {
 		return a.g.says(in.err)
 	}
@@ -177,7 +177,7 @@ func (a *asking) handOver(c *carry) error {
 	return a.pass(&controlpb.IntroduceEvent{Kind: in.last.Kind, Fault: in.last.Fault})
 }
 
-// pass tells the node. Of several introductions it sees one: ASSIGNED once, and
+// pass sends an event to the node. The node sees several introductions as one: ASSIGNED once, and
 // not after ACCEPTED.
 func (a *asking) pass(e *controlpb.IntroduceEvent) error {
 	a.telling.Lock()

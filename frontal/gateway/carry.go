@@ -30,20 +30,20 @@ type carry struct {
 	link
 	id    wire.ID
 	addrs []outward
-	lan   chan lanEnd   // buffered: the sender does not wait
-	gone  chan struct{} // closed when the node does not want it any more; nil: nobody will say so
+	lan   chan lanEnd   // buffered: the sender does not block
+	gone  chan struct{} // closed when the node no longer wants it; nil if that is never signalled
 }
 
 // outward is an address to dial.
 type outward struct {
 	netip.AddrPort
-	proxy bool // of the grid
+	proxy bool // a proxy of the grid
 }
 
-// lanEnd is the node's connection, which showed the id.
+// lanEnd is the node's connection, which presented the id.
 type lanEnd struct{ conn *net.TCPConn }
 
-// dialCarry dials what c asks for, within the caller's time less the margin.
+// dialCarry dials what c requests, within the caller's time less the margin.
 func (g *Gateway) dialCarry(ctx context.Context, c *carry) (carrier.Stream, error) {
 	bound := g.settings().Dial
 	if deadline, ok := ctx.Deadline(); ok {
@@ -55,7 +55,7 @@ func (g *Gateway) dialCarry(ctx context.Context, c *carry) (carrier.Stream, erro
 	return g.dialAny(ctx, c)
 }
 
-// runCarry sees one dialled carry to its end: joined, or not fetched in time.
+// runCarry runs one dialled carry until it is joined, or not fetched in time.
 func (g *Gateway) runCarry(c *carry, out net.Conn) {
 	lan, err := g.awaitLAN(c)
 	if err != nil {
@@ -67,7 +67,7 @@ func (g *Gateway) runCarry(c *carry, out net.Conn) {
 	g.join(c.link, lan, out)
 }
 
-// awaitLAN waits for the node's connection, or says why it does not come.
+// awaitLAN waits for the node's connection, or returns why there is none.
 func (g *Gateway) awaitLAN(c *carry) (*net.TCPConn, error) {
 	over := time.NewTimer(g.Bounds.Carry)
 	defer over.Stop()
@@ -88,17 +88,17 @@ func (g *Gateway) awaitLAN(c *carry) (*net.TCPConn, error) {
 	if mine {
 		return nil, err
 	}
-	return (<-c.lan).conn, nil // whoever took it is about to send
+	return (<-c.lan).conn, nil // the goroutine that took it is about to send
 }
 
-// dialled is a connection outward, where it leads and in which form.
+// dialled is an outbound connection, its destination and its form.
 type dialled struct {
 	carrier.Stream
 	form encap.Form
 	to   outward
 }
 
-// dialAny dials the addresses, and takes the first that answers.
+// dialAny dials the addresses, and uses the first that answers.
 func (g *Gateway) dialAny(ctx context.Context, c *carry) (carrier.Stream, error) {
 	first, err := carrier.FirstOf(ctx, c.addrs, func(ctx context.Context, to outward) (dialled, error) {
 		conn, form, err := g.dialOutward(ctx, to)
@@ -113,7 +113,7 @@ func (g *Gateway) dialAny(ctx context.Context, c *carry) (carrier.Stream, error)
 	return first.Stream, nil
 }
 
-// dialOutward dials one address: a proxy in whatever form gets through to it.
+// dialOutward dials one address; a proxy in whichever form gets through.
 func (g *Gateway) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
 	if to.proxy && g.proxies != nil {
 		return g.proxies.Dial(ctx, to.String(), g.wayOut())
@@ -125,14 +125,14 @@ func (g *Gateway) dialOutward(ctx context.Context, to outward) (carrier.Stream, 
 	return c, encap.Plain, nil
 }
 
-// wayOut is the way out of the site to a proxy.
+// wayOut is the path out of the site to a proxy.
 func (g *Gateway) wayOut() encap.Route {
 	route := encap.RouteOf(g.profile(), g.httpProxy)
 	route.Dial = g.Dial
 	return route
 }
 
-// fromNode hands a node's connection to the carry whose id it shows.
+// fromNode passes a node's connection to the carry whose id it presents.
 func (g *Gateway) fromNode(_ context.Context, conn *net.TCPConn, intro *wire.Intro) error {
 	if intro.Kind != wire.IntroCarry {
 		return fmt.Errorf("%w: this is the port for a node's own data, which shows a carry-id", overlay.ErrRefused)

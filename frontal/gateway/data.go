@@ -16,16 +16,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// localDial bounds the way from the gateway to a node of the site.
+// localDial bounds a dial from the gateway to a node of the site.
 const localDial = 5 * time.Second
 
-// tuning of both sides of a carried link. The keepalive is shorter than the
-// idle timeouts that firewalls are known for.
+// tuning applies to both sides of a carried link. The keepalive time is shorter than the known idle
+// timeouts of firewalls.
 var tuning = carrier.Tuning{KeepAlive: 30 * time.Second}
 
-// serve accepts until the frontal ends or the listener fails, and closes the
-// listener. Connections go on after it, in the frontal's work. half has those whose
-// first frame has not come.
+// serve accepts connections until the frontal ends or the listener fails, and closes the listener.
+// Accepted connections continue after it, as part of the frontal's work. half has those whose first
+// frame is pending.
 func (g *Gateway) serve(ln *net.TCPListener, handle handler, half *accept.HalfOpen) error {
 	defer ln.Close()
 	defer context.AfterFunc(g.open, func() { ln.Close() })()
@@ -43,16 +43,15 @@ func (g *Gateway) serve(ln *net.TCPListener, handle handler, half *accept.HalfOp
 	return nil
 }
 
-// overload turns a connection away without spending a goroutine on it. The
-// words are lost if the other side has sent already; the end is not.
+// overload refuses a connection without starting a goroutine. The error text is lost if the peer
+// has already sent data; the close is not.
 func (g *Gateway) overload(conn *net.TCPConn, err error) {
 	conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	conn.Write(g.refusal(err))
 	conn.Close()
 }
 
-// greet reads the first frame of a connection and hands the connection on, or
-// refuses it.
+// greet reads the first frame of a connection and passes the connection on, or refuses it.
 func (g *Gateway) greet(conn *net.TCPConn, place *limit.Place[accept.Source], handle handler) {
 	intro, err := g.readIntro(conn)
 	if !place.Leave() {
@@ -61,7 +60,7 @@ func (g *Gateway) greet(conn *net.TCPConn, place *limit.Place[accept.Source], ha
 	if err == nil {
 		err = handle(g.ctx, conn, intro)
 		if err != nil && g.PassOn(conn, wire.Append(nil, intro)) == nil {
-			return // a predecessor knows, or refuses it
+			return // a predecessor knows it, or refuses it
 		}
 	}
 	if err == nil {
@@ -97,8 +96,8 @@ func (g *Gateway) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
 	return intro, nil
 }
 
-// fromOutside brings a connection from another site to the process or to the
-// waiting asker that it names.
+// fromOutside passes a connection from another site to the process or the waiting asker that it
+// names.
 func (g *Gateway) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wire.Intro) error {
 	point, err := g.pointFor(intro)
 	if err != nil {
@@ -149,9 +148,8 @@ func (g *Gateway) refusal(err error) []byte {
 	return wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: g.who, Text: err.Error()})
 }
 
-// refuse tells the other end why it is not served, and waits a little for it
-// to hang up: closing with unread input would reset the connection, and the
-// words would be lost.
+// refuse sends the reason to the peer, and waits briefly for it to close: closing with unread input
+// would reset the connection, and the text would be lost.
 func (g *Gateway) refuse(conn *net.TCPConn, err error) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(g.Bounds.Refuse))

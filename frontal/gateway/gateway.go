@@ -29,20 +29,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Settings is what the frontal's settings say that may change while it serves.
+// Settings are the settings of the frontal that may change while it serves.
 type Settings struct {
-	Rule netrule.Rule  // of addresses that others name
-	Dial time.Duration // how long to try to reach an address
+	Rule netrule.Rule  // for addresses named by others
+	Dial time.Duration // timeout for dialling an address
 }
 
-// Limits bound what a gateway holds.
+// Limits bounds the resources that a gateway uses.
 type Limits struct {
 	Links, LinksPerNode         int // carried at a time
-	Pending, PendingPerNode     int // of what waits for its other half or its turn, each
-	HalfOpen, HalfOpenPerSource int // connections to each port that have not said what they are for
+	Pending, PendingPerNode     int // of pending or queued connections, each
+	HalfOpen, HalfOpenPerSource int // unidentified connections to each port
 }
 
-// halfOpen bounds the connections to a port that carries what.
+// halfOpen bounds the unidentified connections to a port; carries names the port's use.
 func (l Limits) halfOpen(what string) accept.Bounds {
 	return accept.Bounds{
 		What: what, Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
@@ -50,7 +50,7 @@ func (l Limits) halfOpen(what string) accept.Bounds {
 	}
 }
 
-// Options is what a gateway is made of.
+// Options are the dependencies of a gateway.
 type Options struct {
 	Site overlay.SiteID
 	Who  string // the frontal, for errors and refusals
@@ -59,9 +59,9 @@ type Options struct {
 	Settings func() Settings // in effect
 	Profile  func() overlay.SiteProfile
 	Limits   Limits
-	Quota    *pace.Keeper // that carried links are held to
+	Quota    *pace.Keeper // limits of carried links
 
-	HTTPProxy carrier.HTTPProxy  // the site's, if there is one
+	HTTPProxy carrier.HTTPProxy  // the site's HTTP proxy, if there is one
 	ProxyTLS  func() *tls.Config // for dialling the grid's proxies
 
 	Registry *directory.Registry
@@ -69,16 +69,16 @@ type Options struct {
 	Up       *uplink.Set
 	Bearings func(context.Context) (*controlpb.BearingsResponse, error)
 
-	Life context.Context // ends with the frontal, and what is carried with it
-	Open context.Context // ends before Life when the frontal drains: nothing new
-	Work *sync.WaitGroup // everything the frontal must wait for
+	Life context.Context // ends with the frontal, and with it everything carried
+	Open context.Context // ends before Life when the frontal drains: no new links
+	Work *sync.WaitGroup // everything the frontal waits for
 }
 
-// Bounds are waits that no setting changes; tests shorten them.
+// Bounds are timeouts that no setting changes; tests shorten them.
 type Bounds struct {
-	Intro  time.Duration // for a connection to say what it wants
-	Carry  time.Duration // for a node to fetch what was dialled for it
-	Meet   time.Duration // for both ends of a meeting to be connected
+	Intro  time.Duration // for a connection's first frame
+	Carry  time.Duration // for a node to fetch a dialled connection
+	Meet   time.Duration // for both ends of a coordinated traversal to connect
 	Refuse time.Duration // for a refusal to be read
 }
 
@@ -104,24 +104,24 @@ type Gateway struct {
 	window    *dialwindow.Window // of connections out of the site
 	proxies   *encap.Dialer      // dials the grid's proxies
 
-	// As an end of meetings.
+	// The gateway as an end of coordinated traversals.
 	meetings meetings
 	vantages *coordinate.BearingsCache
 	portPool *coordinate.PortPool
 	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Start
 
-	nodes, outside *accept.HalfOpen // connections that have not said what they are for, by port
+	nodes, outside *accept.HalfOpen // unidentified connections, by port
 
-	// Its owner sets these before anything comes. The zero value of an address is nowhere.
+	// The owner sets these before the first connection. The zero value of an address means none.
 	Audit      *audit.Log                               // nil is none
 	PassOn     func(c *net.TCPConn, first []byte) error // to a predecessor
-	DataAddr   netip.AddrPort                           // where the site's nodes reach it
-	PublicAddr netip.AddrPort                           // where other sites reach it
+	DataAddr   netip.AddrPort                           // address for the site's nodes
+	PublicAddr netip.AddrPort                           // address for other sites
 
-	// New sets these; a test has others.
+	// New sets these; a test sets others.
 	Bounds Bounds
 	Dial   func(ctx context.Context, addr string) (*net.TCPConn, error) // out of the site as its egress allows
-	NewEnd func(ctx context.Context, ipv6 bool) (End, error)            // of meetings; it is Side
+	NewEnd func(ctx context.Context, ipv6 bool) (End, error)            // of coordinated traversals; it is Side
 
 	mu      sync.Mutex // guards the fields below; never held while calling or dialling
 	allowed *allowed
@@ -130,7 +130,7 @@ type Gateway struct {
 	links   links
 }
 
-// New returns a gateway. It listens nowhere: its owner does.
+// New returns a gateway. It does not listen: its owner does.
 func New(o Options) *Gateway {
 	g := &Gateway{
 		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, bearings: o.Bearings,
@@ -155,7 +155,7 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// dialOut reaches out of the site, through its HTTP proxy if it must.
+// dialOut dials an address outside the site, through its HTTP proxy if required.
 func (g *Gateway) dialOut(ctx context.Context, addr string) (*net.TCPConn, error) {
 	if g.profile().Egress.ThroughHTTPProxy() {
 		return carrier.DialTCP(ctx, addr, g.httpProxy)
@@ -165,7 +165,7 @@ func (g *Gateway) dialOut(ctx context.Context, addr string) (*net.TCPConn, error
 	})
 }
 
-// Reload puts new settings and limits into effect.
+// Reload applies new settings and limits.
 func (g *Gateway) Reload(l Limits, rules quota.Rules) {
 	g.nodes.SetMax(l.HalfOpen, l.HalfOpenPerSource)
 	g.outside.SetMax(l.HalfOpen, l.HalfOpenPerSource)
@@ -176,15 +176,15 @@ func (g *Gateway) Reload(l Limits, rules quota.Rules) {
 	g.links.places.SetMax(l.Links, l.LinksPerNode)
 }
 
-// Allow lets an address of a process of another site, which the broker named to this
-// one, be dialled for a while.
+// Allow permits dialling an address of a process of another site, which the broker named to this
+// site, for a while.
 func (g *Gateway) Allow(addr string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.allowed.name(addr, true, time.Now())
 }
 
-// Check says why an address may not be dialled at a time, or returns nil.
+// Check returns why an address may not be dialled at a time, or nil.
 func (g *Gateway) Check(addr string, at time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +192,7 @@ func (g *Gateway) Check(addr string, at time.Time) error {
 	return err
 }
 
-// Expire forgets what nobody waits for any more.
+// Expire removes entries that are no longer waited for.
 func (g *Gateway) Expire(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,15 +206,15 @@ func (g *Gateway) Cut(processes []overlay.ProcessName, reason error) (ended int)
 	return g.links.cut(processes, reason)
 }
 
-// Status is how a gateway is.
+// Status is the state of a gateway.
 type Status struct {
 	Links    LinkCounters
 	Meetings MeetingCounters
 	Quota    pace.Status
-	Waiting  map[string]int // what holds a place under limits
+	Waiting  map[string]int // the users of limits
 }
 
-// Status says how the gateway is.
+// Status returns the state of the gateway.
 func (g *Gateway) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,7 +227,7 @@ func (g *Gateway) Status() Status {
 	}
 }
 
-// Limits says how far the limits are used.
+// Limits returns the usage of the limits.
 func (g *Gateway) Limits() []metrics.Limit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,10 +240,10 @@ func (g *Gateway) Limits() []metrics.Limit {
 	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", g.outside.Stats())...)
 }
 
-// QuotaMetrics says what Prometheus reads of the quota.
+// QuotaMetrics returns the Prometheus metrics of the quota.
 func (g *Gateway) QuotaMetrics() metrics.Source { return g.links.quota.Metrics() }
 
-// auditRefusal records what somebody was refused.
+// auditRefusal records a refused request.
 func (g *Gateway) auditRefusal(peer, rule string, err error) {
 	g.Audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error(), Sites: []string{string(g.site)}})
 }
@@ -252,7 +252,7 @@ func (g *Gateway) forbidden(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s", g.who, overlay.ErrForbidden, fmt.Sprintf(format, args...))
 }
 
-// CheckNegotiation bounds what one end says to the other through the frontal called who.
+// CheckNegotiation bounds what one end sends to the other through the frontal called who.
 func CheckNegotiation(who, what string, text []byte) error {
 	if n := len(text); n > control.MaxNegotiation {
 		return fmt.Errorf("%s: %w: an %s of %d bytes, at most %d are passed on", who, wire.ErrMalformed, what, n, control.MaxNegotiation)
@@ -260,14 +260,14 @@ func CheckNegotiation(who, what string, text []byte) error {
 	return nil
 }
 
-// LinkCount is how many links are carried.
+// LinkCount returns the number of carried links.
 func (g *Gateway) LinkCount() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.links.live)
 }
 
-// A handler owns the connection if it returns nil, and else says why it is refused.
+// A handler owns the connection if it returns nil, and otherwise returns why it is refused.
 type handler func(context.Context, *net.TCPConn, *wire.Intro) error
 
 // ServeNodes accepts the data of the site's own nodes. See serve.

@@ -27,16 +27,16 @@ type introducing struct {
 	cancel   context.CancelFunc
 	accepted chan struct{} // closed when answer is known
 	answer   []byte
-	done     chan struct{}             // closed when one of the fields below is known
+	done     chan struct{}             // closed when one of the fields below is set
 	last     *controlpb.IntroduceEvent // CONNECTED or FAILED
 	err      error                     // why there is no last
 }
 
-// exchange is the coordinate.Exchange: it has the target's side introduced with an
-// offer and returns the answer, or ends with ctx. A failure after the answer
-// ends the technique, too.
+// exchange is the coordinate.Exchange: it requests the introduction of the target's side with an
+// offer and returns the answer, or ends with ctx. A failure after the answer also ends the
+// technique.
 func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
-	a.endCurrent() // the introduction before only prepared this one
+	a.endCurrent() // the previous introduction only prepared this one
 	if err := CheckNegotiation(a.g.who, "offer", offer); err != nil {
 		return nil, told{err}
 	}
@@ -54,7 +54,7 @@ func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 		return nil, fmt.Errorf("waiting for the target's answer: %w", context.Cause(ctx))
 	}
 	switch {
-	case in.isAccepted(): // and over since
+	case in.isAccepted(): // and has been over since
 		return in.answer, nil
 	case in.err != nil:
 		return nil, in.err
@@ -71,7 +71,7 @@ func (in *introducing) isAccepted() bool {
 	}
 }
 
-// endCurrent ends the introduction that the technique was at, if there is one.
+// endCurrent ends the current introduction of the technique, if there is one.
 func (a *asking) endCurrent() {
 	if a.current != nil {
 		a.current.cancel()
@@ -80,7 +80,7 @@ func (a *asking) endCurrent() {
 	}
 }
 
-// follow asks the broker and reads how the target's side fares.
+// follow sends the request to the broker and reads the progress of the target's side.
 func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.IntroduceRequest) {
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
@@ -92,7 +92,7 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 	}
 	in.err = err
 	switch {
-	case ctx.Err() != nil || !in.isAccepted(): // nobody wants to know, or exchange tells
+	case ctx.Err() != nil || !in.isAccepted(): // no reader is left, or exchange reports it
 	case err != nil:
 		a.abort(told{a.g.says(err)})
 	case in.last.Kind == controlpb.IntroduceEvent_FAILED:
@@ -100,7 +100,7 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 	}
 }
 
-// take reads one event and notes what it says.
+// take processes one event.
 func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]) error {
 	e, err := stream.Recv()
 	switch {
@@ -131,7 +131,7 @@ func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[control
 	return nil
 }
 
-// failure is what the target's side reported.
+// failure is the error that the target's side reported.
 func failure(e *controlpb.IntroduceEvent) error {
 	if e.Fault == nil {
 		return fmt.Errorf("%w: the target's side gave no reason", overlay.ErrRefused)

@@ -18,34 +18,33 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// link says what a carried connection is, for the log.
+// link describes a carried connection, for the log.
 type link struct {
 	kind      string            // carry, inbound, reversed or meeting
-	technique overlay.Technique // of a meeting; 0: this side cannot know
+	technique overlay.Technique // of a coordinated traversal; 0 if this side cannot know it
 	job       overlay.JobID
 	principal overlay.Principal // of the process at this site
-	ranks     []uint32          // that are known, the asker's first
+	ranks     []uint32          // the known ones, the asker's first
 	node      string            // of this site
-	peer      string            // the other node, as it says
-	id        string            // of the link, where it is known
+	peer      string            // the other node, as it reports
+	id        string            // of the link, if known
 	from, to  string            // addresses
-	proxy     string            // that was dialled; empty for everybody else
-	form      encap.Form        // in which it was
+	proxy     string            // the dialled proxy; empty otherwise
+	form      encap.Form        // the form in which it was dialled
 }
 
-// metered is what carries a link and counts its bytes, AToB those that leave
-// the site.
+// metered carries a link and counts its bytes; AToB are those that leave the site.
 type metered interface{ Stats() carrier.Stats }
 
-// links are the connections that are being carried, and counts of all.
+// links are the carried connections, and counts of all.
 type links struct {
 	places  *limit.Counter[string] // by node of this site
-	quota   *pace.Keeper           // that carried links are held to
+	quota   *pace.Keeper           // limits of carried links
 	live    map[metered]*liveLink
 	total   uint64
-	refused uint64       // data connections that were turned away
-	bytes   uint64       // of those that are over
-	sums    traffic.Sums // the same, by whom it was for
+	refused uint64       // refused data connections
+	bytes   uint64       // of ended links
+	sums    traffic.Sums // the same, by principal
 }
 
 func newLinks(max, perNode int, quota *pace.Keeper) links {
@@ -55,7 +54,7 @@ func newLinks(max, perNode int, quota *pace.Keeper) links {
 	return links{places: places, quota: quota, live: make(map[metered]*liveLink)}
 }
 
-// LinkCounters say what the frontal carries and has carried.
+// LinkCounters count what the frontal carries and has carried.
 type LinkCounters struct {
 	Live    int    `json:"live"`
 	Total   uint64 `json:"total"`   // all that were joined
@@ -71,7 +70,7 @@ func (l *links) counters() LinkCounters {
 	return c
 }
 
-// room says that no more links of a node can be carried, or returns nil.
+// room returns an error if no more links of a node can be carried, or nil.
 func (l *links) room(node string) error {
 	err := l.places.Take(node, 1)
 	if err == nil {
@@ -85,7 +84,7 @@ type joining struct {
 	meter metered
 	pace  *pace.Link                  // of a link that has its place
 	run   func(context.Context) error // until both ends have ended; closes both
-	ctx   context.Context             // for run, once there is a place
+	ctx   context.Context             // for run, once it has a place
 	end   context.CancelCauseFunc
 }
 
@@ -96,8 +95,8 @@ type liveLink struct {
 	end  context.CancelCauseFunc // ends it for a reason
 }
 
-// book takes a place for the link between a node of the site and the outside.
-// Whoever books carries; who is refused still has both connections.
+// book reserves a place for the link between a node of the site and the outside. The caller then
+// carries it; if book refuses, the caller still owns both connections.
 func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (j joining, err error) {
 	g.tune(inside, outside)
 	m := meterOf(inside, outside)
@@ -132,8 +131,8 @@ func (g *Gateway) tune(conns ...net.Conn) {
 	}
 }
 
-// meterOf says how a link is carried: the kernel copies between two sockets of
-// its own. Anything else is a stream that only this process can read.
+// meterOf returns how a link is carried: the kernel copies between two of its sockets. Anything
+// else is a stream that only this process can read.
 func meterOf(inside *net.TCPConn, outside net.Conn) carried {
 	if tcp, ok := outside.(*net.TCPConn); ok {
 		return &spliced{inside: inside, outside: tcp}
@@ -141,7 +140,7 @@ func meterOf(inside *net.TCPConn, outside net.Conn) carried {
 	return &bridged{nodeEnd: nodeEnd{TCPConn: inside}, outside: outside}
 }
 
-// carried is a way to carry a link.
+// carried is a method of carrying a link.
 type carried interface {
 	metered
 	joining(*pace.Link) func(context.Context) error
@@ -171,7 +170,7 @@ func (b *bridged) joining(p *pace.Link) func(context.Context) error {
 	return func(ctx context.Context) error { return punch.Bridge(ctx, b.outside, &b.nodeEnd) }
 }
 
-// owner is on whose behalf the link is carried.
+// owner is the principal on whose behalf the link is carried.
 func (l link) owner() quota.Owner {
 	return quota.Owner{User: l.principal.User, Project: l.principal.Project, Job: l.job}
 }
@@ -188,7 +187,7 @@ func (g *Gateway) join(l link, inside *net.TCPConn, outside net.Conn) {
 	g.carryLink(l, j)
 }
 
-// carryLink carries until both ends have ended and leaves one line in the log.
+// carryLink carries until both ends have ended and logs one line.
 func (g *Gateway) carryLink(l link, j joining) {
 	start := time.Now()
 	defer j.end(nil)
@@ -210,14 +209,14 @@ func (g *Gateway) carryLink(l link, j joining) {
 	l.addTo(&g.links.sums, g.site, out, back)
 	g.mu.Unlock()
 	if l.proxy != "" && stats.BToA == 0 {
-		g.proxies.Forget(l.proxy) // nothing came back
+		g.proxies.Forget(l.proxy) // nothing was received
 	}
 	g.auditLink(l, stats, time.Since(start), err)
 	g.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
 }
 
-// ServeQuota has links wait for their turn until the returned function is
-// called, which is when none is left: the last bytes are to be counted.
+// ServeQuota makes links wait for their turn until the returned function is called. That is when no
+// link is left, so that the last bytes are counted.
 func (g *Gateway) ServeQuota() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
@@ -225,8 +224,8 @@ func (g *Gateway) ServeQuota() (end func()) {
 	return func() { cancel(); served.Wait() }
 }
 
-// cut closes a connection that nobody has sent anything on. A stream of hole
-// punching would wait for its peer before it closes.
+// cut closes a connection on which no data was sent. A stream of hole punching would otherwise wait
+// for its peer before it closes.
 func cut(c net.Conn) {
 	if p, ok := c.(*punch.Conn); ok {
 		p.Abort()
@@ -235,7 +234,7 @@ func cut(c net.Conn) {
 	c.Close()
 }
 
-// logLink leaves the audit line of one link.
+// logLink writes the log line of one link.
 func (g *Gateway) logLink(l link, what string, err error, more ...any) {
 	cause := "ended"
 	if err != nil {
@@ -252,9 +251,8 @@ func (g *Gateway) logLink(l link, what string, err error, more ...any) {
 	g.log.Info(what, append(line, more...)...)
 }
 
-// auditLink records the end of a link that the gateway carried: Sent is what
-// left the site, the first of Sites. The peer's site is known when the
-// connection's intro or introduction named it.
+// auditLink records the end of a link that the gateway carried: Sent is what left the site, the
+// first of Sites. The peer's site is known if the connection's intro or introduction named it.
 func (g *Gateway) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
 	r := audit.Record{
 		Event: audit.LinkEnd, User: l.principal.User, Project: l.principal.Project, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(g.site)}, Nodes: []string{l.node},

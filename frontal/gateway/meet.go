@@ -32,11 +32,11 @@ import (
 // Either gateway may as well be a node that is its own end. ask.go is the
 // left one, answer.go the right one.
 
-// maxMeetings bounds the meetings that are under way at once. Each has a few
-// sockets and must send at its instant; more than these wait for a place.
+// maxMeetings bounds the concurrent coordinated traversals. Each uses a few sockets and must send
+// at its instant; further ones wait for a place.
 const maxMeetings = 256
 
-// End is one end of meetings, as package coordinate has it; tests have others.
+// End is one end of coordinated traversals, as in package coordinate; tests use others.
 type End interface {
 	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error)
 	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
@@ -44,10 +44,10 @@ type End interface {
 	Keep(peer string, promise []byte)
 }
 
-// meetings are those that are under way, and counts of all.
+// meetings are the pending coordinated traversals, and counts of all.
 type meetings struct {
 	line   *limit.Counter[string] // those that wait for a place, by node
-	places chan struct{}          // one token for each that has one
+	places chan struct{}          // a semaphore: one token for each that has a place
 
 	connected, failed atomic.Uint64
 }
@@ -56,7 +56,7 @@ func newMeetings(l Limits) meetings {
 	return meetings{line: newPending("meetings that wait for their turn", l), places: make(chan struct{}, maxMeetings)}
 }
 
-// MeetingCounters say how the gateway did as an end of meetings.
+// MeetingCounters count the outcomes of the gateway's coordinated traversals.
 type MeetingCounters struct {
 	UnderWay  int    `json:"under_way"`
 	Connected uint64 `json:"connected"`
@@ -67,7 +67,7 @@ func (m *meetings) counters() MeetingCounters {
 	return MeetingCounters{UnderWay: len(m.places), Connected: m.connected.Load(), Failed: m.failed.Load()}
 }
 
-// enter takes a place for a node, waiting for one while ctx goes on.
+// enter reserves a place for a node, and waits for one while ctx is not done.
 func (m *meetings) enter(ctx context.Context, node string) (leave func(), err error) {
 	if err := m.line.Take(node, 1); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (m *meetings) enter(ctx context.Context, node string) (leave func(), err er
 	case m.places <- struct{}{}:
 		return func() { <-m.places }, nil
 	case <-ctx.Done():
-		// It is no ErrTimeout besides, which would say something of the path.
+		// This is not also ErrTimeout, which would be a statement about the path.
 		return nil, fmt.Errorf("%w: %d meetings are under way, and none ended in time: %v", overlay.ErrOverloaded, cap(m.places), context.Cause(ctx))
 	}
 }
@@ -87,8 +87,8 @@ func (g *Gateway) StandsIn(t overlay.Technique) bool {
 	return g.profile().GatewayOnly && coordinate.Knows(t)
 }
 
-// spare returns why a technique is left out that needs several connections, where the site
-// lets few through.
+// spare returns why a technique that needs several connections is skipped if the site permits few
+// new connections.
 func (g *Gateway) spare(t overlay.Technique) error {
 	if !coordinate.AsksByTCP(t) {
 		return nil
@@ -96,8 +96,8 @@ func (g *Gateway) spare(t overlay.Technique) error {
 	return g.window.Limited()
 }
 
-// Start makes the gateway ready to be an end of meetings, if it is to be
-// one: ports are prepared ahead, and with the privilege segments injected.
+// Start prepares the gateway for coordinated traversals, if it takes part in them: it prepares
+// ports ahead of time and, with the privilege, injects segments.
 func (g *Gateway) Start() error {
 	if !g.profile().GatewayOnly {
 		return nil
@@ -111,14 +111,14 @@ func (g *Gateway) Start() error {
 	return nil
 }
 
-// boundMeeting bounds one meeting of a peer's call, which ends with the
-// peer's session and so with the frontal.
+// boundMeeting bounds one coordinated traversal of a peer's call, which ends with the peer's
+// session and so with the frontal.
 func (g *Gateway) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.Bounds.Meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, g.Bounds.Meet))
 }
 
-// Side is this gateway as an end of meetings: where its own connections out of
-// the site begin, those over IPv6 if it is to ask by it.
+// Side is this gateway as an end of coordinated traversals: where its own outbound connections
+// originate, over IPv6 if requested.
 func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 	s, err := g.up.Get(ctx)
 	if err != nil {
@@ -140,8 +140,7 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 	return side, nil
 }
 
-// neverMet is what NeverDialled refuses and package coordinate does not refuse by
-// itself.
+// neverMet is what NeverDialled refuses and package coordinate does not refuse itself.
 var neverMet = slices.Concat(netrule.Translated(), []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("255.255.255.255/32"),

@@ -9,12 +9,12 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 )
 
-// nodeEnd is a node's end of a link whose other end is no kernel's socket. It
-// counts what passes. Closed before both directions have ended it resets the
-// connection, so that the process does not take a cut stream for a whole one.
+// nodeEnd is a node's end of a link whose other end is not a kernel socket. It counts the bytes. If
+// it is closed before both directions have ended, it resets the connection, so that the process
+// does not mistake a cut stream for a complete one.
 type nodeEnd struct {
 	*net.TCPConn
-	pace               *pace.Link    // holds it to the quota; nil does not
+	pace               *pace.Link    // limits it to the quota; nil for no limit
 	out, in            atomic.Uint64 // bytes from the node, and to it
 	ended, closedWrite atomic.Bool   // the directions
 }
@@ -32,7 +32,7 @@ func (e *nodeEnd) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes what came from outside.
+// Write writes what arrived from outside.
 func (e *nodeEnd) Write(b []byte) (int, error) {
 	if !e.pay(1, len(b)) {
 		return 0, net.ErrClosed
@@ -42,8 +42,7 @@ func (e *nodeEnd) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// pay waits until n bytes may pass, and reports whether they may: not after
-// Close.
+// pay waits until n bytes may pass, and reports whether they may; they may not after Close.
 func (e *nodeEnd) pay(dir, n int) bool { return e.pace == nil || e.pace.Pay(dir, n) }
 
 // CloseWrite ends the direction to the node.

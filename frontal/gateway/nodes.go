@@ -15,7 +15,7 @@ import (
 // maxAddresses bounds the addresses of one Carry.
 const maxAddresses = 8
 
-// Carry dials for a node and gives it the id under which to be joined.
+// Carry dials for a node and returns the id under which the node joins.
 func (g *Gateway) Carry(ctx context.Context, id control.Identity, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
 	c, err := g.newCarry(id, req)
 	if err != nil {
@@ -35,13 +35,13 @@ func (g *Gateway) Carry(ctx context.Context, id control.Identity, req *controlpb
 		return nil, fmt.Errorf("%s: %w", g.who, err)
 	}
 	note := c.form.Note()
-	g.work.Go(func() { g.runCarry(c, out) }) // Serve waits for this call, and then for that
+	g.work.Go(func() { g.runCarry(c, out) }) // Serve waits for this call, and then for that goroutine
 	limit := control.RateLimitToPB(g.links.quota.Lowest(c.principal.Project != ""))
 	return &controlpb.CarryResponse{CarryId: c.id[:], Limit: limit, Note: note}, nil
 }
 
-// newCarry checks a node's request and reserves its place: from then on the
-// caller takes it out of the table or runs it.
+// newCarry checks a node's request and reserves its place. From then on the caller must take it out
+// of the table or run it.
 func (g *Gateway) newCarry(id control.Identity, req *controlpb.CarryRequest) (*carry, error) {
 	if !g.profile().GatewayOnly {
 		return nil, g.forbidden("site %s is not gateway_only; its nodes dial for themselves", g.site)
@@ -79,8 +79,8 @@ func (g *Gateway) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	return c, nil
 }
 
-// checkAll refuses a list with any address that may not be dialled: who asks
-// for one of those is not to be trusted with the others.
+// checkAll refuses a list with any address that may not be dialled: a node that requests one of
+// those is not trusted with the others.
 func (g *Gateway) checkAll(texts []string) ([]outward, error) {
 	var addrs []outward
 	for _, text := range texts {

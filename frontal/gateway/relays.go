@@ -11,15 +11,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// AllowedFor is how long an address that the broker named may be dialled
-// for a node. Helpers dial at once; a slow one asks again.
+// AllowedFor is how long an address that the broker named may be dialled for a node. Helpers dial
+// at once; a slow one asks again.
 const AllowedFor = 2 * time.Minute
 
-// returnLinger is how long a connect-id is good after its introduction: the
-// broker's word that the target connected may overtake the connection.
+// returnLinger is how long a connect-id stays valid after its introduction: the broker's event that
+// the target connected may overtake the connection.
 const returnLinger = 10 * time.Second
 
-// AllowRelay lets the proxy of a relay be dialled for a while.
+// AllowRelay permits dialling the proxy of a relay for a while.
 func (g *Gateway) AllowRelay(a *controlpb.Assignment, keep time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -28,8 +28,8 @@ func (g *Gateway) AllowRelay(a *controlpb.Assignment, keep time.Duration) {
 	}
 }
 
-// ExpectReturn lets a connection that shows id through to asker until the
-// returned function is called, and a little longer; for life at most.
+// ExpectReturn passes a connection that presents id to asker until the returned function is called,
+// and a little longer; for life at most.
 func (g *Gateway) ExpectReturn(id wire.ID, asker overlay.ProcessName, node string, life time.Duration) (release func(), err error) {
 	now := time.Now()
 	g.mu.Lock()
@@ -44,9 +44,9 @@ func (g *Gateway) ExpectReturn(id wire.ID, asker overlay.ProcessName, node strin
 	}, nil
 }
 
-// AllowReserve lets a reserve relay be dialled for the life of its ticket, and a little for
-// the clocks. A gateway, which dials it itself, finds out how it is reached, which would
-// take its time when it is to be dialled.
+// AllowReserve permits dialling a reserve relay for the life of its ticket, plus a margin for the
+// clocks. A gateway that dials it itself finds out how the proxy is reached now, because that would
+// take time when the relay is needed.
 func (g *Gateway) AllowReserve(a *controlpb.Assignment, lifeMS uint32) {
 	life := min(time.Duration(lifeMS)*time.Millisecond, ticket.MaxLife) + ticket.Skew
 	g.AllowRelay(a, life)
@@ -59,7 +59,7 @@ func (g *Gateway) AllowReserve(a *controlpb.Assignment, lifeMS uint32) {
 	if err != nil {
 		return
 	}
-	g.work.Go(func() { // Serve waits for the call that this is part of, and then for that
+	g.work.Go(func() { // Serve waits for the call that this is part of, and then for that goroutine
 		ctx, cancel := context.WithTimeout(g.ctx, g.settings().Dial)
 		defer cancel()
 		route := g.wayOut()

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// GreetReturned is greet for a connection that a successor has read the intro of.
+// GreetReturned is greet for a connection whose intro a successor has read.
 func (g *Gateway) GreetReturned(r daemon.Returned) {
 	frame, err := wire.Read(bytes.NewReader(r.First))
 	intro, ok := frame.(*wire.Intro)

@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// carries holds the dials that the frontal makes for its nodes until the node
-// shows up to be joined. A carry-id is taken once.
+// carries holds the dials that the frontal makes for its nodes until the node joins. A carry-id is
+// used once.
 type carries struct {
 	count *limit.Counter[string] // by node
 	wait  map[wire.ID]*carry
@@ -20,7 +20,7 @@ func newCarries(l Limits) *carries {
 	return &carries{newPending("connections that wait for their node", l), make(map[wire.ID]*carry)}
 }
 
-// newPending counts by node what waits for its other half, or its turn.
+// newPending counts pending and queued connections by node.
 func newPending(what string, l Limits) *limit.Counter[string] {
 	return limit.NewCounter[string](limit.Bounds{
 		What: what, Total: l.Pending, PerKey: l.PendingPerNode, TotalSetting: "limits.pending", KeySetting: "limits.pending_per_node",
@@ -35,7 +35,7 @@ func (c *carries) add(id wire.ID, v *carry) error {
 	return nil
 }
 
-// take removes and returns what id stands for; nil if nothing.
+// take removes and returns the carry of id; nil if there is none.
 func (c *carries) take(id wire.ID) *carry {
 	v := c.wait[id]
 	if v != nil {
@@ -45,8 +45,8 @@ func (c *carries) take(id wire.ID) *carry {
 	return v
 }
 
-// returns knows which node's connect-id is whose, so that a target that dials
-// back to the gateway is brought to the node that asked for it.
+// returns maps connect-ids to nodes, so that a target that dials back to the gateway is connected
+// to the node that requested it.
 type returns struct {
 	count *limit.Counter[string] // by node
 	wait  map[wire.ID]returning
@@ -62,7 +62,7 @@ func newReturns(l Limits) *returns {
 	return &returns{newPending("connect-ids with which to be dialled back", l), make(map[wire.ID]returning)}
 }
 
-// add remembers a connect-id. Over the bound the ones that are over go first.
+// add records a connect-id. Over the bound, expired ones are removed first.
 func (r *returns) add(id wire.ID, v returning, now time.Time) error {
 	if old, ok := r.wait[id]; ok && now.Before(old.until) {
 		return fmt.Errorf("%w: the connect-id is in use", overlay.ErrForbidden)
@@ -80,8 +80,8 @@ func (r *returns) add(id wire.ID, v returning, now time.Time) error {
 	return nil
 }
 
-// end lets a connect-id live until the given time: the introduction is over,
-// but the connection it brought about may still be on its way.
+// end keeps a connect-id valid until the given time: the introduction is over, but its connection
+// may still be in transit.
 func (r *returns) end(id wire.ID, until time.Time) {
 	if v, ok := r.wait[id]; ok {
 		v.until = until

@@ -1,5 +1,5 @@
-// Package lru is a map of bounded size that forgets what was not used for longest. It
-// has no lock: its owner has one.
+// Package lru is a map of bounded size that evicts the least recently used entry. It has no lock:
+// its owner synchronizes.
 package lru
 
 import (
@@ -7,8 +7,7 @@ import (
 	"iter"
 )
 
-// Map is a map that holds at most Max entries: a new one pushes out the one
-// that was not used for longest.
+// Map is a map that holds at most Max entries: a new entry evicts the least recently used one.
 type Map[K comparable, V any] struct {
 	Max   int
 	items map[K]*list.Element
@@ -28,7 +27,7 @@ func New[K comparable, V any](max int) *Map[K, V] {
 // Len returns how many entries there are.
 func (l *Map[K, V]) Len() int { return len(l.items) }
 
-// Get returns the value of key and counts as use.
+// Get returns the value of key and counts as a use.
 func (l *Map[K, V]) Get(key K) (value V, ok bool) {
 	e, ok := l.items[key]
 	if !ok {
@@ -38,7 +37,7 @@ func (l *Map[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(pair[K, V]).value, true
 }
 
-// Put sets the value of key and reports whether another entry had to go.
+// Put sets the value of key and reports whether another entry was evicted.
 func (l *Map[K, V]) Put(key K, value V) (pushedOut bool) {
 	if e, ok := l.items[key]; ok {
 		e.Value = pair[K, V]{key, value}
@@ -53,7 +52,7 @@ func (l *Map[K, V]) Put(key K, value V) (pushedOut bool) {
 	return pushedOut
 }
 
-// Drop forgets an entry, if it is there.
+// Drop removes an entry, if present.
 func (l *Map[K, V]) Drop(key K) {
 	if e, ok := l.items[key]; ok {
 		l.order.Remove(e)
@@ -61,7 +60,7 @@ func (l *Map[K, V]) Drop(key K) {
 	}
 }
 
-// Recent yields the entries, last used first.
+// Recent yields the entries, most recently used first.
 func (l *Map[K, V]) Recent() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for e := l.order.Front(); e != nil; e = e.Next() {

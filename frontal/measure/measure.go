@@ -1,9 +1,9 @@
-// Package measure keeps a site's profile: as its admin declared it, with what was left open
-// taken from a measurement, which it has made again in time and when it is doubted. It knows
-// neither who is told of a profile nor how a measurement is carried out.
+// Package measure keeps a site's profile: the one its admin declared, with the fields set to auto
+// taken from a measurement, which it repeats periodically and when the profile is in doubt. It
+// knows neither the recipients of a profile nor how a measurement is carried out.
 //
-// One lock guards the last measurement. It is never held while measuring, nor while its
-// owner is told.
+// One lock guards the last measurement. It is held neither while measuring nor during a callback to
+// its owner.
 package measure
 
 import (
@@ -24,60 +24,58 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How the site is measured: by the gateway itself where nodes have no route
-// out, and else by one helper, which the frontal appoints. The outcome fills
-// what the admin left open, is shown beside what the admin said, and is told
-// to the broker.
+// The site is measured by the gateway itself if nodes have no route out, and otherwise by one
+// helper, which the frontal appoints. The result fills the fields that the admin set to auto, is
+// shown beside the declared values, and is sent to the broker.
 const (
 	measureBound = 40 * time.Second // for one measurement
-	measureAgain = time.Minute      // after one that failed, and at least after one that is doubted
-	idleEvery    = 6 * time.Hour    // for how long the site remembers what is idle
-	idleTries    = 3                // of which the next begins measureAgain after one that failed
+	measureAgain = time.Minute      // after a failed one, and at least after a doubted one
+	idleEvery    = 6 * time.Hour    // idle times whose mappings are tested
+	idleTries    = 3                // each starts measureAgain after a failed one
 )
 
-// probing is what Run, which owns it, remembers from one measurement
-// to the next.
+// probing is the state of Run, which owns it, between measurements.
 type probing struct {
-	doubted chan struct{}        // anybody's: holds a value after a technique failed that should work
-	idle    chan []probe.Finding // the outcome of an idle measurement, which runs beside the others
+	doubted chan struct{}        // shared: holds a value after a technique failed that should work
+	idle    chan []probe.Finding // the result of an idle measurement, which runs concurrently
 
-	waits   []time.Duration // to be idle for
+	waits   []time.Duration // the idle times to test
 	found   []probe.Finding // by the last idle measurement
-	since   time.Time       // when that was begun
-	state   [2]string       // what remembered connections then, and whether addresses were translated
-	running bool            // one is under way
+	since   time.Time       // when that measurement began
+	state   [2]string       // which state was kept then, and whether addresses were translated
+	running bool            // one is running
 	warned  string          // the differences that were logged last
 }
 
-// Settings is what a site's admin says of the profile.
+// Settings is what a site's admin sets for the profile.
 type Settings struct {
 	Every    time.Duration       // between two measurements; 0 is never
-	Declared overlay.SiteProfile // what was left open is what a closed site has
-	Unset    []string            // the fields that were left open
-	Ports    overlay.Ports       // to listen in while measuring
+	Declared overlay.SiteProfile // fields set to auto have the values of a closed site
+	Unset    []string            // the fields set to auto
+	Ports    overlay.Ports       // to listen on while measuring
 }
 
-// Options is what a Keeper needs of its frontal.
+// Options are the dependencies of a Keeper.
 type Options struct {
 	Site      overlay.SiteID
 	Settings  func() Settings // in effect
 	Log       *slog.Logger
 	Grid      probe.Grid // for a gateway that measures itself
 	HTTPProxy carrier.HTTPProxy
-	TLS       func() *tls.Config // for asking reflectors inside of TLS
+	TLS       func() *tls.Config // for queries to reflectors inside TLS
 
 	AwaitBroker func(context.Context) bool // reports whether there is one before the context ends
 	AwaitHelper func(context.Context) (node string, s *control.Session, err error)
 	IsReached   func() bool        // whether a gateway listens for other sites
-	Adopted     func(changed bool) // is called when there is a measurement, perhaps with another profile
+	Adopted     func(changed bool) // called after each measurement, with a possibly changed profile
 }
 
 // Keeper keeps the profile of one site.
 type Keeper struct {
 	Options
 
-	// The waits after a measurement before a doubt brings the next, and after an idle
-	// measurement that failed before it is tried again. They are set before Run.
+	// The wait after a measurement before a doubt triggers the next, and the wait after a failed
+	// idle measurement before it is retried. Set before Run.
 	DoubtAfter, IdleAfter time.Duration
 
 	current atomic.Pointer[overlay.SiteProfile] // see Profile
@@ -85,28 +83,28 @@ type Keeper struct {
 	work    sync.WaitGroup // what Run waits for
 
 	mu       sync.Mutex      // guards measured
-	measured *probe.Measured // nil: not yet; not changed
+	measured *probe.Measured // nil before the first; immutable
 }
 
-// New returns the keeper of a site that was not measured yet.
+// New returns the keeper of a site that has not been measured.
 func New(o Options) *Keeper {
 	k := &Keeper{Options: o, DoubtAfter: measureAgain, IdleAfter: measureAgain, probing: newProbing()}
 	k.take(o.Settings().Declared)
 	return k
 }
 
-// Profile is the site's profile as it is at present: declared, with what was left
-// open taken from the measurement.
+// Profile returns the current profile of the site: declared, with the fields set to auto taken from
+// the measurement.
 func (k *Keeper) Profile() overlay.SiteProfile { return *k.current.Load() }
 
-// Measured returns the last measurement, nil if there was none.
+// Measured returns the last measurement, nil if there is none.
 func (k *Keeper) Measured() *probe.Measured {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.measured
 }
 
-// Reload puts new settings into effect and reports whether the profile is another now.
+// Reload applies new settings and reports whether the profile changed.
 func (k *Keeper) Reload() (changed bool) {
 	profile := k.Settings().Declared
 	if m := k.Measured(); m != nil {
@@ -117,14 +115,13 @@ func (k *Keeper) Reload() (changed bool) {
 	return differ(profile, was)
 }
 
-// take makes a profile the present one.
+// take makes a profile the current one.
 func (k *Keeper) take(profile overlay.SiteProfile) {
 	k.current.Store(&profile)
 	carrier.LimitMTU(profile.MTU)
 }
 
-// differ reports whether others are told of one profile what they are not told of the
-// other.
+// differ reports whether two profiles differ in what others are sent.
 func differ(a, b overlay.SiteProfile) bool {
 	return control.ProfileToPB(a).String() != control.ProfileToPB(b).String()
 }
@@ -136,9 +133,8 @@ func newProbing() probing {
 	}
 }
 
-// Run measures the site once there is somebody to do it, and again every
-// Settings.Every or when the outcome is in doubt, until ctx ends. It returns when
-// everything it started has ended.
+// Run measures the site as soon as a helper can, and again every Settings.Every or when the result
+// is in doubt, until ctx ends. It returns when everything it started has ended.
 func (k *Keeper) Run(ctx context.Context) {
 	defer k.work.Wait()
 	soonest := k.DoubtAfter
@@ -157,7 +153,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		case k.Adopt(k.WithIdle(m)):
 			soonest = k.DoubtAfter
 			k.beginIdle(ctx, m)
-		default: // what is as it was is doubted less and less often
+		default: // an unchanged profile is doubted less and less often
 			soonest = min(2*soonest, k.Settings().Every)
 			k.beginIdle(ctx, m)
 		}
@@ -167,9 +163,9 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// awaitDoubt waits until the site is to be measured again: when last is over, or
-// after soonest if the profile is doubted. It takes over what idle measurements
-// find meanwhile, and reports whether the frontal goes on.
+// awaitDoubt waits until the next measurement is due: when last expires, or after soonest if the
+// profile is doubted. It adopts the results of idle measurements in the meantime, and reports
+// whether the frontal continues.
 func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bool {
 	early, late := time.NewTimer(soonest), time.NewTimer(last)
 	defer early.Stop()
@@ -199,10 +195,9 @@ func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bo
 	}
 }
 
-// Doubt has the site measured again soon: a technique failed that its
-// profile says should work. It never blocks; doubts that come at once count as
-// one, and a measurement that only confirms the profile makes the next wait
-// longer.
+// Doubt requests an early measurement: a technique failed that should work according to its
+// profile. It never blocks; simultaneous doubts count as one, and a measurement that only confirms
+// the profile makes the next wait longer.
 func (k *Keeper) Doubt() {
 	select {
 	case k.probing.doubted <- struct{}{}:
@@ -210,10 +205,10 @@ func (k *Keeper) Doubt() {
 	}
 }
 
-// Doubted reports whether the profile is in doubt and nobody has heard of that yet.
+// Doubted reports whether there is a doubt that Run has not handled yet.
 func (k *Keeper) Doubted() bool { return len(k.probing.doubted) > 0 }
 
-// WithIdle returns m with what is known of idle mappings.
+// WithIdle returns m with the known results about idle mappings.
 func (k *Keeper) WithIdle(m probe.Measured) probe.Measured {
 	if before := k.Measured(); before != nil {
 		m = m.Steady(*before)
@@ -225,9 +220,9 @@ func (k *Keeper) WithIdle(m probe.Measured) probe.Measured {
 	return m.With(p.found)
 }
 
-// beginIdle measures idle mappings anew, beside everything else, if what is
-// known of them is old or m says that the site has changed. It comes after
-// adopt, which may end the session of the helper that measures.
+// beginIdle starts a new measurement of idle mappings, concurrent with everything else, if the
+// known results are old or m shows that the site has changed. It runs after adopt, which may end
+// the session of the measuring helper.
 func (k *Keeper) beginIdle(ctx context.Context, m probe.Measured) {
 	p := &k.probing
 	state := m.State()
@@ -237,12 +232,11 @@ func (k *Keeper) beginIdle(ctx context.Context, m probe.Measured) {
 		return
 	}
 	p.running, p.since, p.state = true, time.Now(), state
-	k.work.Go(func() { p.idle <- k.tryIdle(ctx, p.waits) }) // there is room, and only one at a time
+	k.work.Go(func() { p.idle <- k.tryIdle(ctx, p.waits) }) // there is space, and only one at a time
 }
 
-// tryIdle is measureIdle, and again for some times if it fails: it takes
-// minutes, in which whoever measures may be cut off, as by a profile that
-// changes. It returns nil when nothing was found.
+// tryIdle is measureIdle with retries: it takes minutes, during which the measuring helper may be
+// disconnected, for example because the profile changes. It returns nil without a result.
 func (k *Keeper) tryIdle(ctx context.Context, waits []time.Duration) []probe.Finding {
 	for left := idleTries - 1; ; left-- {
 		found, err := k.measureIdle(ctx, waits)
@@ -260,7 +254,7 @@ func (k *Keeper) tryIdle(ctx context.Context, waits []time.Duration) []probe.Fin
 	}
 }
 
-// adoptIdle takes over what an idle measurement found; nothing if it failed.
+// adoptIdle adopts the result of an idle measurement; nothing if it failed.
 func (k *Keeper) adoptIdle(found []probe.Finding) {
 	p := &k.probing
 	p.running = false
@@ -274,7 +268,7 @@ func (k *Keeper) adoptIdle(found []probe.Finding) {
 	}
 }
 
-// Measure lets whoever stands where the site's connections begin measure it.
+// Measure runs a measurement where the site's connections originate.
 func (k *Keeper) Measure(ctx context.Context) (probe.Measured, error) {
 	if !k.Settings().Declared.GatewayOnly {
 		return k.measureByHelper(ctx, nil, measureBound)
@@ -291,8 +285,7 @@ func (k *Keeper) Measure(ctx context.Context) (probe.Measured, error) {
 	return probe.Infer(o).MeasuredBy("gateway", time.Now()), nil
 }
 
-// measureIdle is measure for idle mappings. It takes as long as the longest of
-// waits.
+// measureIdle is measure for idle mappings. It takes as long as the longest of waits.
 func (k *Keeper) measureIdle(ctx context.Context, waits []time.Duration) ([]probe.Finding, error) {
 	bound := probe.IdleBound(waits) + measureBound
 	if !k.Settings().Declared.GatewayOnly {
@@ -308,8 +301,8 @@ func (k *Keeper) measureIdle(ctx context.Context, waits []time.Duration) ([]prob
 	return o.Findings(), nil
 }
 
-// measureByHelper appoints the first helper that there is, waiting for one to
-// come, and has it measure; with waits, how long the site remembers.
+// measureByHelper appoints the first available helper, waiting for one if necessary, and lets it
+// measure; with waits, it measures the idle timeouts.
 func (k *Keeper) measureByHelper(ctx context.Context, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
 	node, s, err := k.AwaitHelper(ctx)
 	if err != nil {
@@ -327,12 +320,12 @@ func (k *Keeper) measureByHelper(ctx context.Context, waits []time.Duration, bou
 		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", k.Site, node, control.FromStatus(err))
 	}
 	m, err := probe.FromPB(pb)
-	m.Node = node // by its session, whatever it says
+	m.Node = node // from its session, regardless of its own claim
 	return m, err
 }
 
-// Adopt takes a measurement over: what the admin left open follows it, and
-// broker and helpers learn what changed. It reports whether the profile did.
+// Adopt adopts a measurement: the fields set to auto follow it, and broker and helpers are sent the
+// changes. It reports whether the profile changed.
 func (k *Keeper) Adopt(m probe.Measured) (changed bool) {
 	old, profile := k.Profile(), k.filled(m)
 	k.mu.Lock()
@@ -350,7 +343,7 @@ func (k *Keeper) Adopt(m probe.Measured) (changed bool) {
 	return changed
 }
 
-// filled is the site's profile as declared, with what is measured where nothing is.
+// filled is the site's profile as declared, with measured values for undeclared fields.
 func (k *Keeper) filled(m probe.Measured) overlay.SiteProfile {
 	s := k.Settings()
 	profile := m.Fill(s.Declared, s.Unset)
@@ -360,8 +353,7 @@ func (k *Keeper) filled(m probe.Measured) overlay.SiteProfile {
 	return profile
 }
 
-// warnOf logs where the declared profile is not what was measured, when that
-// is news.
+// warnOf logs where the declared profile differs from the measurement, if the difference is new.
 func (k *Keeper) warnOf(differences []probe.Difference, node string) {
 	var text strings.Builder
 	for _, d := range differences {

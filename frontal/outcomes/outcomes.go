@@ -1,6 +1,6 @@
-// Package outcomes remembers how the techniques did between this site and each other one:
-// which connected last, and which are not worth a try for now. It decides about no
-// technique; helpers weigh what it says. It has one lock and no clock.
+// Package outcomes records the outcomes of the techniques between this site and each other one:
+// which connected last, and which are not worth an attempt for now. It decides about no technique;
+// helpers weigh its advice. It has one lock and no clock.
 package outcomes
 
 import (
@@ -12,31 +12,29 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long an outcome counts, how many failures in a row bar a technique, and
-// how long it is barred before it gets one more try: one that worked under the
-// same plan will work again once a disturbance has passed, and links that had
-// to leave it wait for that.
+// How long an outcome counts, how many failures in a row bar a technique, and how long it is barred
+// before one more attempt: one that worked under the same plan will work again after a disturbance,
+// and links that had to leave it wait for that.
 const (
 	winnerLife  = time.Hour
 	maxTries    = 3
 	barredFor   = time.Hour
 	disturbance = 15 * time.Second
 
-	// A technique that was measured to carry far less than another is left out for
-	// firstInferior, and for twice as long if it still does when that is over.
+	// A technique that was measured to be much slower than another is skipped for firstInferior,
+	// and for twice as long if it still is slower after that.
 	firstInferior = 30 * time.Second
 	maxInferior   = time.Hour
 )
 
-// Memory is how the techniques did between this site and each other one. It is
-// shared by all ranks of the site, so that a path which cannot work is tried
-// three times by the whole site and then once an hour, not once a link. What it
-// holds about a site belongs to one plan: when either site's profile changes
-// the plan does, and everything is tried anew.
+// Memory records the outcomes of the techniques between this site and each other one. All ranks of
+// the site share it, so that a path that cannot work is tried three times by the whole site and
+// then once an hour, not once per link. Its data about a site belongs to one plan: if either site's
+// profile changes, so does the plan, and everything is tried again.
 //
 // Time is an argument.
 type Memory struct {
-	mu    sync.Mutex                     // guards all below
+	mu    sync.Mutex                     // guards all fields below
 	sites map[overlay.SiteID]*siteMemory // bounded by the number of sites of the grid
 }
 
@@ -49,22 +47,21 @@ type siteMemory struct {
 
 // techniqueMemory is one technique between two sites.
 type techniqueMemory struct {
-	successes, failures int // in all
+	successes, failures int // total
 	inARow              int // failures since the last success
 	lastFailure         time.Time
 	lastReason          string
 	setup               time.Duration // of the last success
 
-	inferior       time.Time     // until when it is left out for another that carries more
-	inferiorFor    time.Duration // how long that is
+	inferior       time.Time     // until when it is skipped for a faster one
+	inferiorFor    time.Duration // the length of that time
 	inferiorReason string
 }
 
-// New returns a memory of nothing.
+// New returns an empty memory.
 func New() *Memory { return &Memory{sites: map[overlay.SiteID]*siteMemory{}} }
 
-// of returns what is known under that plan, forgetting what belongs to another. The
-// caller holds mu.
+// of returns the data under that plan, and discards data of another plan. The caller holds mu.
 func (m *Memory) of(site overlay.SiteID, plan uint64) *siteMemory {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
@@ -81,7 +78,7 @@ func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
 	return s.techs[t]
 }
 
-// Connected notes that t worked.
+// Connected records that t worked.
 func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +89,7 @@ func (m *Memory) Connected(site overlay.SiteID, plan uint64, t overlay.Technique
 	tm.inARow, tm.setup = 0, setup
 }
 
-// Failed notes that t did not work, and why.
+// Failed records that t did not work, and why.
 func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,8 +103,8 @@ func (m *Memory) Failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 	}
 }
 
-// Inferior notes that a link by t was given up for another path, and why. Many links may
-// say so at once: once it is known it is no news.
+// Inferior records that a link by t was abandoned for another path, and why. Many links may report
+// it at once: repeated reports are ignored.
 func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,28 +124,28 @@ func (m *Memory) Inferior(site overlay.SiteID, plan uint64, t overlay.Technique,
 	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
 }
 
-// Bar is a technique that is not to be tried now.
+// Bar is a technique that is not to be tried for now.
 type Bar struct {
 	Technique overlay.Technique
 	Reason    string
-	Inferior  bool // it connects, and is to be taken where nothing else does
+	Inferior  bool // it connects, and is used only if nothing else does
 }
 
 // Winner is the technique that connected last.
 type Winner struct {
-	Technique overlay.Technique // 0: none did lately
-	Setup     time.Duration     // how long it took
+	Technique overlay.Technique // 0: none did recently
+	Setup     time.Duration     // the time it took
 }
 
-// Advice returns the technique that worked last, if that is not long ago, and
-// those that are barred. The relay is never barred: it is what remains.
+// Advice returns the technique that worked last, if that was recent, and those that are barred. The
+// relay is never barred: it is the last resort.
 func (m *Memory) Advice(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.advise(site, plan, now)
 }
 
-// advise is advice while the caller holds mu.
+// advise is Advice; the caller holds mu.
 func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner Winner, barred []Bar) {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
@@ -178,14 +175,14 @@ func (m *Memory) advise(site overlay.SiteID, plan uint64, now time.Time) (winner
 	return winner, barred
 }
 
-// SiteStatus is the memory about one site, for Status.
+// SiteStatus is the data about one site, for Status.
 type SiteStatus struct {
 	Site       overlay.SiteID    `json:"site"`
 	Winner     string            `json:"winner,omitempty"`
 	Techniques []TechniqueStatus `json:"techniques"`
 }
 
-// TechniqueStatus is how one technique did between this site and another.
+// TechniqueStatus is the record of one technique between this site and another.
 type TechniqueStatus struct {
 	Technique overlay.Technique `json:"technique"`
 	Successes int               `json:"successes"`
@@ -195,7 +192,7 @@ type TechniqueStatus struct {
 	Barred    bool              `json:"barred,omitempty"`
 }
 
-// Status lists everything by site.
+// Status returns all data by site.
 func (m *Memory) Status(now time.Time) []SiteStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()

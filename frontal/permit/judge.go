@@ -1,7 +1,7 @@
-// Package permit holds what a site permits: the policy in effect, and what it says of one
-// introduction. Brokers judge by the same policy; a site that relied on them alone would
-// have to trust them. It has no lock: the policy in effect is one pointer, and a policy does
-// not change.
+// Package permit holds what a site permits: the policy in effect, and its decision about an
+// introduction. Brokers evaluate the same policy, but a site that relied on them alone would have
+// to trust them. The package has no lock: the policy in effect is one pointer, and a policy is
+// immutable.
 package permit
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Options is what a Judge needs of its frontal.
+// Options are the dependencies of a Judge.
 type Options struct {
 	Site  overlay.SiteID
 	Who   string // the frontal, for errors
 	Log   *slog.Logger
-	File  func() string      // that the settings in effect name
-	Audit func(audit.Record) // what it decides and what changes
+	File  func() string      // named by the settings in effect
+	Audit func(audit.Record) // its decisions and changes
 }
 
-// Judge says what one site permits.
+// Judge decides what one site permits.
 type Judge struct {
 	Options
 	policy atomic.Pointer[policy.Policy] // nil: the site has none
@@ -38,7 +38,7 @@ func New(o Options, p *policy.Policy) *Judge {
 	return j
 }
 
-// auditChange records that the site has another policy, and which.
+// auditChange records that the site has another policy, and which one.
 func (j *Judge) auditChange() {
 	reason := "the site has no policy any more: links with other sites are refused"
 	if p := j.policy.Load(); p != nil {
@@ -47,7 +47,7 @@ func (j *Judge) auditChange() {
 	j.Audit(audit.Record{Event: audit.Settings, Rule: "policy", Reason: reason, Sites: []string{string(j.Site)}})
 }
 
-// auditRefusal records that the site's policy refuses what the broker introduces.
+// auditRefusal records that the site's policy refuses an introduction of the broker.
 func (j *Judge) auditRefusal(in *controlpb.Introduction, rule string, err error) {
 	j.Audit(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, User: in.GetAskerPrincipal().GetUser(), Project: in.GetAskerPrincipal().GetProject(), Job: in.GetTarget().GetJob(),

@@ -27,10 +27,9 @@ func Load(file string) (*policy.Policy, error) {
 	return policy.Parse(file, text)
 }
 
-// Change puts a policy into effect, nil for none, and reports whether it is
-// another one than before: then the brokers must be told, and what they told
-// this site of how to connect be forgotten. What other sites were told they use
-// until their answers are over their age.
+// Change puts a policy into effect, nil for none, and reports whether it differs from the one
+// before: if so, it must be sent to the brokers, and their cached answers about how to connect must
+// be dropped. Other sites use their answers until these expire.
 func (j *Judge) Change(p *policy.Policy) (changed bool) {
 	before := j.Text()
 	j.policy.Store(p)
@@ -41,7 +40,7 @@ func (j *Judge) Change(p *policy.Policy) (changed bool) {
 	return changed
 }
 
-// Text is what the broker is told; nothing where the site has no policy.
+// Text is the policy as sent to the broker; empty if the site has no policy.
 func (j *Judge) Text() []byte {
 	if p := j.policy.Load(); p != nil {
 		return p.Text()
@@ -49,7 +48,7 @@ func (j *Judge) Text() []byte {
 	return nil
 }
 
-// Describe says in the log what the site permits, and what nobody sees to.
+// Describe logs what the site permits, and which rules nothing enforces.
 func (j *Judge) Describe() {
 	p := j.policy.Load()
 	if p == nil {
@@ -60,21 +59,20 @@ func (j *Judge) Describe() {
 	j.Log.Info("the site's policy", "file", j.File(), "mode", p.Mode, "rules", len(p.Rules), "contact", p.Contact)
 }
 
-// CheckKept warns where the broker does not hold links to the policy that it
-// was told.
+// CheckKept warns if the broker does not enforce the policy that it was sent.
 func (j *Judge) CheckKept(resp *controlpb.JoinResponse) {
 	p := j.policy.Load()
 	if p != nil && !resp.GetPolicy() {
 		j.Log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
 	} else if p != nil && p.Limited() && !resp.GetLimits() {
-		j.Log.Warn("the broker is older than limits of policies: links that this site's processes ask for are not held to them, and those that others ask for are refused", "broker", resp.GetBroker())
+		j.Log.Warn("the broker is too old for limits of policies: they do not apply to links that this site's processes request, and links that other sites request are refused", "broker", resp.GetBroker())
 	}
 }
 
-// Permit asks the site's own policy about an introduction to a process of the
-// site, whatever the broker has decided; without a policy none from another site is
-// permitted. Who asks, and which grant either end has shown, is the broker's word; an
-// account of this site is its helper's.
+// Permit evaluates the site's own policy for an introduction to a process of the site, regardless
+// of the broker's decision; without a policy, no process of another site is permitted. The asker's
+// identity and the grants of both ends are as the broker reports them; an account of this site is
+// as its helper reports it.
 func (j *Judge) Permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
 	p := j.policy.Load()
 	if in.AskerSite == string(j.Site) {
@@ -116,8 +114,8 @@ func (j *Judge) Permit(in *controlpb.Introduction, point overlay.AccessPoint) er
 	return nil
 }
 
-// Inside returns nil for a process that this site's processes may be told of: one of
-// the site or, where it has a policy, of another, which the broker has judged by it.
+// Inside returns nil for a process whose location this site's processes may learn: one of the site
+// or, if it has a policy, of another site, since the broker has evaluated the policy for it.
 func (j *Judge) Inside(point *controlpb.AccessPoint) error {
 	there := overlay.SiteID(point.GetSite())
 	if there == j.Site || j.policy.Load() != nil {
@@ -131,9 +129,8 @@ func (j *Judge) Inside(point *controlpb.AccessPoint) error {
 	return fmt.Errorf("%s: %w", j.Who, g.Err())
 }
 
-// carriesAllowance reports whether a ticket has the proxy hold its link to an
-// allowance, or to a tighter one. The proxy is who finds out that a ticket is
-// forged.
+// carriesAllowance reports whether a ticket makes the proxy enforce an allowance, or a tighter one,
+// on its link. The proxy is the one to detect a forged ticket.
 func carriesAllowance(ticket []byte, want overlay.Allowance) bool {
 	frame, err := wire.Read(bytes.NewReader(ticket))
 	t, ok := frame.(*wire.Ticket)
@@ -157,7 +154,7 @@ type Status struct {
 	Contact string `json:"contact"`
 }
 
-// Status returns nil where the site has no policy.
+// Status returns nil if the site has no policy.
 func (j *Judge) Status() *Status {
 	p := j.policy.Load()
 	if p == nil {

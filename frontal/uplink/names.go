@@ -11,10 +11,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Publish publishes a name at every broker that has a session, one after
-// the other in the order of the settings: of two who want the name at the same time,
-// the first broker that both reach chooses one. What one broker refuses, those
-// before it are told to forget.
+// Publish publishes a name at every broker that has a session, one after the other in the order of
+// the settings: if two sites publish the name at the same time, the first broker that both reach
+// decides. If one broker refuses, the name is unpublished at those before it.
 func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
 	var told []*control.Session
 	var away error
@@ -36,7 +35,7 @@ func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
 		told = append(told, s)
 	}
 	if len(told) == 0 && away == nil {
-		away = u.Away() // they ended meanwhile
+		away = u.Away() // they have ended in the meantime
 	}
 	if len(told) > 0 {
 		away = nil
@@ -44,7 +43,7 @@ func (u *Set) Publish(ctx context.Context, p overlay.Publication) error {
 	return away
 }
 
-// PublishAt publishes names at one broker, with a verdict on each.
+// PublishAt publishes names at one broker, with a result for each.
 func (u *Set) PublishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
 	call, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -63,7 +62,7 @@ func (u *Set) PublishAt(ctx context.Context, s *control.Session, list []overlay.
 	return verdicts, nil
 }
 
-// Unpublish has every broker that has a session forget a name.
+// Unpublish removes a name at every broker that has a session.
 func (u *Set) Unpublish(ctx context.Context, p overlay.Publication) error {
 	return u.OnEach(func(s *control.Session) error { return u.unpublishAt(ctx, s, p) })
 }
@@ -85,7 +84,8 @@ func (u *Set) unpublishAt(ctx context.Context, s *control.Session, p overlay.Pub
 	return verdicts[0]
 }
 
-// LookupName asks the current broker once, to wait for the name for so long, within bounds.
+// LookupName makes one call to the current broker, which waits for the name for the given time,
+// within bounds.
 func (u *Set) LookupName(ctx context.Context, name string, wait time.Duration) (*controlpb.LookupNameResponse, error) {
 	s, err := u.Get(ctx)
 	if err != nil {

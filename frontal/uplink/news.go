@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// JoinAgain tells every broker that has a session what is new of the site; a later
-// session tells it anyway.
+// JoinAgain sends the site's changes to every broker that has a session; a later session sends them
+// anyway.
 func (u *Set) JoinAgain(ctx context.Context, request func() *controlpb.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -22,7 +22,7 @@ func (u *Set) JoinAgain(ctx context.Context, request func() *controlpb.JoinReque
 	})
 }
 
-// TellHosts tells every broker that has a session the hosts of the site.
+// TellHosts sends the hosts of the site to every broker that has a session.
 func (u *Set) TellHosts(ctx context.Context, list func() []offer.Host) error {
 	return u.OnEach(func(s *control.Session) error {
 		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
@@ -32,12 +32,12 @@ func (u *Set) TellHosts(ctx context.Context, list func() []offer.Host) error {
 	})
 }
 
-// TellTraffic tells every broker that has a session what passed the gateway.
+// TellTraffic reports carried traffic to every broker that has a session.
 func (u *Set) TellTraffic(ctx context.Context, report traffic.Report) error {
 	return u.OnEach(func(s *control.Session) error { return u.tellTrafficOn(ctx, s, report) })
 }
 
-// tellTrafficOn tells one broker. One of an older version does not want to know.
+// tellTrafficOn reports to one broker. A broker of an older version does not support the call.
 func (u *Set) tellTrafficOn(ctx context.Context, s *control.Session, report traffic.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (u *Set) tellTrafficOn(ctx context.Context, s *control.Session, report traf
 	return u.CallError(s, err)
 }
 
-// Report has the brokers told of a connection that was tried. It never blocks: what
-// does not fit is dropped, for the brokers only count them.
+// Report reports a connection attempt to the brokers. It never blocks: what does not fit is
+// dropped, for the brokers only count attempts.
 func (u *Set) Report(r *controlpb.ReportRequest) {
 	select {
 	case u.reports <- r:
@@ -57,8 +57,8 @@ func (u *Set) Report(r *controlpb.ReportRequest) {
 	}
 }
 
-// ForwardReports tells the brokers which connections failed, so that they count
-// them. Nobody waits for it. It ends with life.
+// ForwardReports reports failed connections to the brokers, which count them. Nothing waits for it.
+// It ends with life.
 func (u *Set) ForwardReports(life context.Context) {
 	for {
 		select {
@@ -78,7 +78,7 @@ func (u *Set) ForwardReports(life context.Context) {
 	}
 }
 
-// Renew asks for a new certificate at the brokers, of which one enrols.
+// Renew requests a new certificate from the brokers, one of which issues it.
 func (u *Set) Renew(ctx context.Context, chain [][]byte) ([][]byte, error) {
 	if _, err := u.Get(ctx); err != nil {
 		return nil, err

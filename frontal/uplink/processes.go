@@ -11,15 +11,14 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Chunk is how many processes are registered or withdrawn in one call: some
-// hundred kilobytes, far below the 4 MiB that gRPC takes.
+// Chunk is how many processes are registered or withdrawn in one call: a few hundred kilobytes, far
+// below gRPC's limit of 4 MiB.
 const Chunk = 1000
 
-// Granted is told on whose behalf a process works, as the broker read in its grant.
+// Granted is called with the principal of a process, as the broker read it in the process's grant.
 type Granted func(overlay.AccessPoint, overlay.Principal)
 
-// RegisterAt registers points at one broker and returns one error for each, nil
-// where it was taken.
+// RegisterAt registers points at one broker and returns one error for each, nil if it was accepted.
 func (u *Set) RegisterAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint, granted Granted) ([]error, error) {
 	call, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -41,7 +40,7 @@ func (u *Set) RegisterAt(ctx context.Context, s *control.Session, points []overl
 		for i, fault := range resp.Faults {
 			faults[i] = control.FaultErr(fault)
 		}
-	default: // some were refused; asking for each alone tells which
+	default: // some were refused; separate calls show which
 		for i := range points {
 			one, err := u.RegisterAt(ctx, s, points[i:i+1], granted)
 			if err != nil {
@@ -53,7 +52,7 @@ func (u *Set) RegisterAt(ctx context.Context, s *control.Session, points []overl
 	return faults, nil
 }
 
-// readGranted tells what the broker read in the grants of processes.
+// readGranted passes on what the broker read in the grants of processes.
 func (u *Set) readGranted(points []overlay.AccessPoint, principals []*controlpb.Principal, granted Granted) error {
 	if len(principals) == 0 {
 		return nil
@@ -71,9 +70,8 @@ func (u *Set) readGranted(points []overlay.AccessPoint, principals []*controlpb.
 	return nil
 }
 
-// Register registers points at every broker that has a session, and
-// returns one error for each: one broker's refusal is enough, and then the others
-// are told that there is no such process.
+// Register registers points at every broker that has a session, and returns one error for each: one
+// broker's refusal is enough, and then the process is withdrawn at the others.
 func (u *Set) Register(ctx context.Context, points []overlay.AccessPoint, granted Granted) ([]error, error) {
 	var mu sync.Mutex
 	faults := make([]error, len(points))
@@ -100,13 +98,13 @@ func (u *Set) Register(ctx context.Context, points []overlay.AccessPoint, grante
 	return faults, u.Withdraw(ctx, Withdrawals(refused))
 }
 
-// Withdraw withdraws processes at every broker that has a session. Elsewhere
-// it need not: the next session registers what is left.
+// Withdraw withdraws processes at every broker that has a session. For the others it is not
+// necessary: the next session registers only the remaining ones.
 func (u *Set) Withdraw(ctx context.Context, gone []*controlpb.Withdrawal) error {
 	return u.OnEach(func(s *control.Session) error { return u.WithdrawAt(ctx, s, gone) })
 }
 
-// Withdrawals are those of points of which nobody says how they ended.
+// Withdrawals are those of points for which no cause is given.
 func Withdrawals(points []overlay.AccessPoint) (gone []*controlpb.Withdrawal) {
 	for _, p := range points {
 		gone = append(gone, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: uint64(p.Generation)})

@@ -13,13 +13,13 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// AwaitChunk is how long one call to the broker that waits for something lasts at
-// most. Those who wait longer are behind the next one.
+// AwaitChunk is the maximum duration of one waiting call to the broker. Longer waits make several
+// calls.
 const AwaitChunk = 30 * time.Second
 
-// Resolve asks the current broker where processes are. A session that dies under
-// the question, or is silent where another broker can be asked, costs one more
-// try: the broker may have been restarted.
+// Resolve queries the current broker for the location of processes. If a session dies during the
+// call, or is silent while another broker is available, it makes one more attempt: the broker may
+// have restarted.
 func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -33,15 +33,15 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 			call, cancel = context.WithTimeout(ctx, u.Another)
 		}
 		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
-		// Not by call.Err(): the broker counts the same time, and its end of the
-		// stream may come before this side's clock is up.
+		// Not by call.Err(): the broker measures the same time, and may end the stream before this
+		// side's clock expires.
 		silent := errors.Is(control.FromStatus(err), overlay.ErrTimeout) && ctx.Err() == nil
 		cancel()
 		if err == nil {
 			return resp, nil
 		}
 		if silent && u.Doubt(s) {
-			u.log.Warn("a broker does not answer; another is asked", "silent", u.Addr(s), "after", u.Another.String())
+			u.log.Warn("a broker does not answer; trying another", "silent", u.Addr(s), "after", u.Another.String())
 			continue
 		}
 		if err = u.CallError(s, err); try > 0 || u.Current() == s || !IsAway(err) {
@@ -50,7 +50,7 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 	}
 }
 
-// Bearings asks the current broker where its reflectors are, and what time it is.
+// Bearings queries the current broker for its reflectors and its time.
 func (u *Set) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -62,7 +62,7 @@ func (u *Set) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*co
 	return resp, u.CallError(s, err)
 }
 
-// CallBack asks the current broker to have somebody called back.
+// CallBack asks the current broker for a call-back.
 func (u *Set) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func (u *Set) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*co
 	return resp, u.CallError(s, err)
 }
 
-// Hosts asks the current broker for the hosts of the grid.
+// Hosts queries the current broker for the hosts of the grid.
 func (u *Set) Hosts(ctx context.Context) ([]offer.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -93,8 +93,8 @@ func (u *Set) Hosts(ctx context.Context) ([]offer.Host, error) {
 	return hosts, nil
 }
 
-// AwaitProcess asks the current broker once, to wait for a process for AwaitChunk. It
-// waits for a broker as long as ctx goes on.
+// AwaitProcess makes one call to the current broker, which waits for a process for AwaitChunk. It
+// waits for a broker until ctx ends.
 func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*controlpb.Answer, error) {
 	s := u.Await(ctx)
 	if s == nil {
@@ -108,7 +108,7 @@ func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*cont
 	return resp, u.CallError(s, err)
 }
 
-// Pause waits for d, before somebody is asked again, and reports whether ctx still goes on.
+// Pause waits for d before the next call, and reports whether ctx is still active.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

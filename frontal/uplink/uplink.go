@@ -1,7 +1,6 @@
-// Package uplink is the frontal's way up: its sessions with the brokers, which of
-// them is asked, and why there is none. What the site has is said on each session;
-// one broker is asked. It knows no process and no helper: what there is to say, its
-// caller says.
+// Package uplink holds the frontal's sessions with the brokers: which of them is current, and why
+// there is none. What the site registers is sent on each session; requests go to one broker. It
+// knows no processes and no helpers: the caller passes the content.
 //
 // One lock guards the state of the sessions; it is never held during a call.
 package uplink
@@ -23,36 +22,36 @@ import (
 )
 
 const (
-	// CallTimeout bounds a call to the broker that its asker did not bound closer.
+	// CallTimeout bounds a call to the broker for which the caller sets no closer bound.
 	CallTimeout = 15 * time.Second
 
-	// AnswerMargin is what a caller keeps of its time to hear why something failed.
+	// AnswerMargin is the part of a caller's time that is reserved for receiving the error of a
+	// failed call.
 	AnswerMargin = 200 * time.Millisecond
 
 	standardAnother = 2 * time.Second // see Set.Another
 )
 
-// Set is the frontal's end of its sessions with the brokers. All brokers
-// are told what the site has; one, the current, is asked. It stays the current
-// one until its session ends or it does not answer; then it is the first in the
-// order of the settings that has a session. While none has, calls wait for
-// one during the first moments of the outage, so that a broker that restarts is
-// not noticed, and fail at once after that.
+// Set is the frontal's end of its sessions with the brokers. The site is registered at all brokers;
+// requests go to one, the current one. It stays current until its session ends or it does not
+// answer; then the first in the order of the settings that has a session becomes current. While
+// there is none, calls wait for one at the beginning of the outage, so that the restart of a broker
+// causes no errors, and fail at once after that.
 type Set struct {
 	who      string // this frontal, for errors
 	log      *slog.Logger
 	patience time.Duration
-	All      []*Uplink // in the order of the settings; never empty, and never changed
+	All      []*Uplink // in the order of the settings; never empty, immutable
 
-	// Another bounds the wait for an answer where another broker can be asked instead.
-	// Who wants another bound sets it before the first call.
+	// Another bounds the wait for an answer if another broker is available. To change it, set it
+	// before the first call.
 	Another time.Duration
 
-	reports chan *controlpb.ReportRequest // to the brokers; what does not fit is dropped
+	reports chan *controlpb.ReportRequest // to the brokers; dropped if full
 
 	mu      sync.Mutex // guards the fields below, and those of All but the addresses
 	asked   *Uplink    // the current one; nil while no broker has a session
-	since   time.Time  // of the current state of asked
+	since   time.Time  // start of the current state of asked
 	changed chan struct{}
 }
 
@@ -62,12 +61,12 @@ type Uplink struct {
 	session *control.Session
 	broker  string    // its name
 	epoch   uint64    // the broker's
-	since   time.Time // of the session, or of the outage
-	cause   error     // of the outage
+	since   time.Time // start of the session, or of the outage
+	cause   error     // cause of the outage
 }
 
-// New returns the sessions with the brokers at addrs, none of which has begun. A call
-// waits for patience into an outage.
+// New returns the sessions with the brokers at addrs, none of which exists yet. A call waits for up
+// to patience after the start of an outage.
 func New(who string, addrs []string, patience time.Duration, log *slog.Logger) *Set {
 	u := &Set{
 		who: who, patience: patience, log: log, Another: standardAnother, reports: make(chan *controlpb.ReportRequest, 256),
@@ -79,7 +78,7 @@ func New(who string, addrs []string, patience time.Duration, log *slog.Logger) *
 	return u
 }
 
-// Opened says that s is the session with that broker from now on.
+// Opened records that s is now the session with that broker.
 func (u *Set) Opened(to *Uplink, s *control.Session, broker string, epoch uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,7 +89,7 @@ func (u *Set) Opened(to *Uplink, s *control.Session, broker string, epoch uint64
 	u.change()
 }
 
-// Lost says that s has ended.
+// Lost records that s has ended.
 func (u *Set) Lost(s *control.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,19 +102,19 @@ func (u *Set) Lost(s *control.Session) {
 		u.choose(from)
 	}
 	if silent, ok := errors.AsType[*control.SilentError](from.cause); ok && u.asked == nil {
-		u.since = u.since.Add(-silent.For) // the outage began then, and calls have been waiting
+		u.since = u.since.Add(-silent.For) // the outage began then, and calls have been waiting since
 	}
 	u.change()
 }
 
-// Doubt says that a call on s was not answered in time. If another broker has a
-// session, it becomes the current one; the result says whether there was one.
+// Doubt records that a call on s was not answered in time. If another broker has a session, it
+// becomes the current one; the result reports whether there was one.
 func (u *Set) Doubt(s *control.Session) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	from := u.of(s)
 	if from == nil || u.asked != from {
-		return true // it is not asked any more
+		return true // it is not current any more
 	}
 	u.choose(from)
 	if u.asked != from {
@@ -124,8 +123,7 @@ func (u *Set) Doubt(s *control.Session) bool {
 	return u.asked != from
 }
 
-// choose makes the first broker that has a session the current one: another
-// than not, if there is one.
+// choose makes the first broker that has a session the current one, preferring another than not.
 func (u *Set) choose(not *Uplink) {
 	u.asked, u.since = nil, time.Now()
 	if not != nil && not.session != nil {
@@ -148,7 +146,7 @@ func (u *Set) of(s *control.Session) *Uplink {
 	return nil
 }
 
-// Failed remembers why there is no session with a broker, for whoever asks.
+// Failed records why there is no session with a broker, for later errors.
 func (u *Set) Failed(to *Uplink, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -162,20 +160,20 @@ func (u *Set) change() {
 	u.changed = make(chan struct{})
 }
 
-// Up reports whether there is a broker to ask.
+// Up reports whether there is a broker to call.
 func (u *Set) Up() bool { return u.Current() != nil }
 
 // Several reports whether more than one broker has a session.
 func (u *Set) Several() bool { return len(u.Sessions()) > 1 }
 
-// Get returns the session to ask on, or fails with overlay.ErrNoSession, naming
-// the broker, since when it is away and why.
+// Get returns the session to call on, or fails with overlay.ErrNoSession, naming the broker, the
+// start of the outage and its cause.
 func (u *Set) Get(ctx context.Context) (*control.Session, error) {
 	for {
 		u.mu.Lock()
 		s, changed, left := u.session(), u.changed, u.patience-time.Since(u.since)
 		u.mu.Unlock()
-		if deadline, ok := ctx.Deadline(); ok { // the reason is to be there before the asker gives up
+		if deadline, ok := ctx.Deadline(); ok { // the cause must be set before the caller gives up
 			left = min(left, time.Until(deadline)-AnswerMargin)
 		}
 		if s != nil {
@@ -200,7 +198,7 @@ func wait(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
 	return false
 }
 
-// Away is the error of a call that needs a broker while all are away.
+// Away is the error of a call that needs a broker while all are unreachable.
 func (u *Set) Away() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -208,14 +206,14 @@ func (u *Set) Away() error {
 	for _, l := range u.All {
 		cause := l.cause
 		if cause == nil {
-			cause = errors.New("the session ended while the broker was asked") // and there is a new one by now
+			cause = errors.New("the session ended before the broker answered") // and there is a new one by now
 		}
 		all = append(all, fmt.Sprintf("the broker at %s since %s: %s", l.Address, l.since.Format(time.TimeOnly), strings.TrimPrefix(cause.Error(), "broker at "+l.Address+": ")))
 	}
 	return wire.CodeNoSession.Errorf("%s has no session with %s", u.who, strings.Join(all, ", nor with "))
 }
 
-// CallError gives the error of a call on s its class and its words.
+// CallError adds class and text to the error of a call on s.
 func (u *Set) CallError(s *control.Session, err error) error {
 	if err == nil {
 		return nil
@@ -233,7 +231,7 @@ func (u *Set) CallError(s *control.Session, err error) error {
 	return err
 }
 
-// Addr names the broker of a session.
+// Addr returns the address of the broker of a session.
 func (u *Set) Addr(s *control.Session) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -243,7 +241,7 @@ func (u *Set) Addr(s *control.Session) string {
 	return s.RemoteAddr().String()
 }
 
-// session returns the one to ask on, nil while there is none. The caller holds mu.
+// session returns the session to call on, nil while there is none. The caller holds mu.
 func (u *Set) session() *control.Session {
 	if u.asked == nil {
 		return nil
@@ -251,15 +249,15 @@ func (u *Set) session() *control.Session {
 	return u.asked.session
 }
 
-// Current returns the session to ask on, nil while there is none.
+// Current returns the session to call on, nil while there is none.
 func (u *Set) Current() *control.Session {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.session()
 }
 
-// Sessions returns those with all brokers that have one, in the order of the
-// settings: what the site has is said on each.
+// Sessions returns the sessions with all brokers that have one, in the order of the settings. The
+// site's registration is sent on each.
 func (u *Set) Sessions() (all []*control.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -271,10 +269,9 @@ func (u *Set) Sessions() (all []*control.Session) {
 	return all
 }
 
-// OnEach runs say for every broker's session at the same time and returns when
-// all have returned, with the first error in the order of the settings. That a
-// broker is away, or is silent while another answers, is none: it is told
-// everything when it is back.
+// OnEach runs say for every broker's session concurrently and returns when all calls have returned,
+// with the first error in the order of the settings. A broker that is unreachable, or silent while
+// another answers, causes no error: its next session gets everything.
 func (u *Set) OnEach(say func(*control.Session) error) error {
 	all := u.Sessions()
 	errs := make([]error, len(all))
@@ -292,7 +289,7 @@ func (u *Set) OnEach(say func(*control.Session) error) error {
 	return nil
 }
 
-// Await waits for a session for as long as ctx goes on; nil when ctx ended.
+// Await waits for a session until ctx ends; it returns nil if ctx ended.
 func (u *Set) Await(ctx context.Context) *control.Session {
 	for {
 		u.mu.Lock()
@@ -320,7 +317,7 @@ type Status struct {
 	Epoch   uint64    `json:"epoch,omitempty"`
 }
 
-// Status says how the sessions are, in the order of the settings.
+// Status returns the states of the sessions, in the order of the settings.
 func (u *Set) Status() (all []Status) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -334,6 +331,6 @@ func (u *Set) Status() (all []Status) {
 	return all
 }
 
-// IsAway reports whether err says that a peer cannot be reached, so that what
-// was to be told it will be told with its next session.
+// IsAway reports whether err means that a peer is unreachable, so that what was to be sent to it
+// will be sent with its next session.
 func IsAway(err error) bool { return errors.Is(err, overlay.ErrUnreachable) }
