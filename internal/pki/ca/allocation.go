@@ -20,8 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Allocation is what a token is bound to that a batch system's job enrols with: each
-// of the allocation's nodes once, until the allocation ends, for one account.
+// Allocation is what the token of a batch system's job is bound to: it enrols each of the
+// allocation's nodes once, until the allocation ends, for one account.
 type Allocation struct {
 	ID      string `json:"id"`      // the batch system's number
 	Nodes   string `json:"nodes"`   // its nodes, as Slurm lists them: n[01-04,7],gpu3
@@ -31,16 +31,16 @@ type Allocation struct {
 // maxNodes bounds the list of an allocation's nodes, in bytes.
 const maxNodes = 1024
 
-// AllocationToken returns what is to be signed for an allocation of a site, which ends
-// at the given time.
+// AllocationToken returns the token to sign for an allocation of a site, which ends at the given
+// time.
 func AllocationToken(site overlay.SiteID, a Allocation, ends time.Time) Token {
 	return Token{
 		Identity: "helper " + string(site) + "/" + overlay.AllocationNode(a.ID, anyNode), Allocation: &a,
-		Expires: ends.UnixMilli(), Valid: 1, Uses: MaxUses, // one of each node; the certificates end with the token
+		Expires: ends.UnixMilli(), Valid: 1, Uses: MaxUses, // one for each node; the certificates expire with the token
 	}
 }
 
-// check says what no allocation may be.
+// check returns an error if the allocation is invalid.
 func (a Allocation) check(identity string) error {
 	site, ok := strings.CutSuffix(identity, "/"+overlay.AllocationNode(a.ID, anyNode))
 	if site, helper := strings.CutPrefix(site, "helper "); !ok || !helper || overlay.CheckName("site", site) != nil {
@@ -58,7 +58,7 @@ func (a Allocation) check(identity string) error {
 	return checkHosts(a.Nodes)
 }
 
-// fits says why a node is not one of the allocation's, or returns nil.
+// fits returns why a node is not one of the allocation's, or nil.
 func (a Allocation) fits(node string) error {
 	host, ok := strings.CutPrefix(node, overlay.AllocationNode(a.ID, ""))
 	if !ok {
@@ -70,8 +70,8 @@ func (a Allocation) fits(node string) error {
 	return nil
 }
 
-// Scheduler signs tokens for the allocations of one site's batch system, and nothing
-// else: its certificate is one of the role scheduler. Make it with LoadScheduler.
+// Scheduler signs tokens for the allocations of one site's batch system, and nothing else: its
+// certificate has the role scheduler. LoadScheduler creates it.
 type Scheduler struct {
 	site  overlay.SiteID
 	root  *x509.Certificate
@@ -79,8 +79,8 @@ type Scheduler struct {
 	key   crypto.Signer
 }
 
-// LoadScheduler reads a scheduler's certificate, with what leads from it to the root,
-// its key, and the certificate of the grid's CA.
+// LoadScheduler reads a scheduler's certificate with the chain up to the root, its key, and the
+// certificate of the grid's CA.
 func LoadScheduler(certFile, keyFile, rootFile string) (*Scheduler, error) {
 	creds, err := control.LoadCredentials(certFile, keyFile, rootFile)
 	if err != nil {
@@ -96,7 +96,7 @@ func LoadScheduler(certFile, keyFile, rootFile string) (*Scheduler, error) {
 // Site returns the site for whose allocations it signs.
 func (s *Scheduler) Site() overlay.SiteID { return s.site }
 
-// Token signs leave to enrol for an allocation of the scheduler's site. See CA.Token.
+// Token signs an enrolment token for an allocation of the scheduler's site. See CA.Token.
 func (s *Scheduler) Token(a Allocation, ends, now time.Time) (string, error) {
 	text, err := AllocationToken(s.site, a, ends).sign(s.root, s.key, now)
 	for _, der := range s.chain {
@@ -112,8 +112,8 @@ func (s *Scheduler) Token(a Allocation, ends, now time.Time) (string, error) {
 // it must fit one frame.
 const maxAllocationToken = 3400
 
-// VerifyToken reads a token that the grid's root signed or, for an allocation, the
-// scheduler of its site, whose certificate counts by creds.
+// VerifyToken reads a token that is signed by the grid's root or, for an allocation, by the
+// scheduler of its site, whose certificate creds verify.
 func VerifyToken(text string, creds *control.Credentials) (Token, error) {
 	t, s, err := splitToken(text)
 	if err != nil {
@@ -142,7 +142,7 @@ func VerifyToken(text string, creds *control.Credentials) (Token, error) {
 	return t, nil
 }
 
-// ReadTokenFile reads a token from a file that nobody but its owner may read.
+// ReadTokenFile reads a token from a file that only its owner may read.
 func ReadTokenFile(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -165,13 +165,13 @@ func ReadTokenFile(file string) (string, error) {
 
 var errForged = errors.New("the token is forged or damaged: its signature does not hold")
 
-// tokenSum is what is signed of a token's body.
+// tokenSum is the digest of a token's body that is signed.
 func tokenSum(body string) []byte {
 	sum := sha256.Sum256([]byte(tokenLabel + body))
 	return sum[:]
 }
 
-// signedToken is how a token is signed: by the root, or by whoever's chain it shows.
+// signedToken is the signature of a token: by the root, or with the chain of another signer.
 type signedToken struct {
 	body  string
 	sig   []byte

@@ -1,8 +1,7 @@
-// Package ca is the grid's certificate authority in a folder: it makes the root
-// and, from that, certificates by which a daemon is known, tokens for which
-// somebody else issues them, the certificate that lets a broker do so, and the
-// list of what is revoked. It holds no connection and keeps no list of what it
-// issued; that is found in the files.
+// Package ca is the grid's certificate authority in a folder: it creates the root and, from that,
+// certificates of daemons, tokens for which a broker issues certificates, the certificate that lets
+// a broker do so, and the revocation list. It makes no connections and keeps no list of issued
+// certificates; those are in the files.
 package ca
 
 import (
@@ -28,26 +27,25 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The files of a CA and of an issued certificate. CertFile may be given to
-// everybody, the keys to nobody.
+// The files of a CA and of an issued certificate. CertFile is public, the keys are secret.
 const (
 	CertFile = "ca.pem"
 	KeyFile  = "ca.key"
 )
 
-// ClockSlack is how far back validity starts, for who judges strictly. The grid's daemons
-// bear more (overlay.MaxAhead).
+// ClockSlack is how far validity is backdated, for strict verifiers. The grid's daemons tolerate
+// more (overlay.MaxAhead).
 const ClockSlack = 5 * time.Minute
 
-// CA is a certificate authority, loaded. Safe for concurrent use.
+// CA is a loaded certificate authority. Safe for concurrent use.
 type CA struct {
 	cert    *x509.Certificate
 	certPEM []byte
 	key     *ecdsa.PrivateKey
 }
 
-// Create makes a new CA for a grid of the given name and writes CertFile and
-// KeyFile into dir, which it makes if need be. It refuses to overwrite one.
+// Create creates a CA for a grid of the given name and writes CertFile and KeyFile into dir, which
+// it creates if needed. It refuses to overwrite one.
 func Create(dir, grid string, validity time.Duration) (*CA, error) {
 	for _, name := range []string{CertFile, KeyFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +65,7 @@ func Create(dir, grid string, validity time.Duration) (*CA, error) {
 	return a, os.WriteFile(filepath.Join(dir, CertFile), a.certPEM, 0o644)
 }
 
-// New makes a CA in memory and returns it and its key in PEM.
+// New creates a CA in memory and returns it and its key in PEM.
 func New(grid string, validity time.Duration) (*CA, []byte, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -95,7 +93,7 @@ func New(grid string, validity time.Duration) (*CA, []byte, error) {
 	return &CA{cert: cert, certPEM: pemOf("CERTIFICATE", der), key: key}, keyPEM, nil
 }
 
-// Load reads the CA that Create left in dir.
+// Load reads the CA that Create wrote to dir.
 func Load(dir string) (*CA, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, CertFile), filepath.Join(dir, KeyFile))
 	if err != nil {
@@ -115,9 +113,8 @@ func Load(dir string) (*CA, error) {
 // CertPEM returns the CA's certificate, which every daemon of the grid needs.
 func (a *CA) CertPEM() []byte { return a.certPEM }
 
-// Issue makes a key and a certificate for id, both PEM, valid until the given
-// time. The validity must not be over already unless a test wants it so. Only
-// a user's certificate names projects.
+// Issue creates a key and a certificate for id, both PEM, valid until the given time. The validity
+// must not be over already, except in tests. Only a user's certificate names projects.
 func (a *CA) Issue(id control.Identity, notAfter time.Time, projects ...string) (certPEM, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -130,17 +127,17 @@ func (a *CA) Issue(id control.Identity, notAfter time.Time, projects ...string) 
 	return pemOf("CERTIFICATE", der), keyPEM, nil
 }
 
-// Grant is what a certificate says of its holder.
+// Grant is what a certificate states about its holder.
 type Grant struct {
 	ID       control.Identity
-	Projects []string  // of a user; nobody else has any
+	Projects []string  // of a user; empty for others
 	Enrolled time.Time // see control.Enrolled
 	NotAfter time.Time
-	Final    bool   // not to be renewed, see control.Renewable
+	Final    bool   // not renewable, see control.Renewable
 	Account  string // of a helper of an allocation: see control.AccountOf
 }
 
-// sign makes a certificate for a public key under the given issuer, in DER.
+// sign creates a certificate for a public key under the given issuer, in DER.
 func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKey, g Grant, now time.Time) ([]byte, error) {
 	if _, err := control.ParseIdentity(g.ID.String()); err != nil {
 		return nil, err
@@ -180,7 +177,7 @@ func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKe
 	return x509.CreateCertificate(rand.Reader, template, issuer, pub, issuerKey)
 }
 
-// Files are the paths of what a daemon needs to be known.
+// Files are the paths of a holder's certificate, its key and the CA's certificate.
 type Files struct{ Cert, Key, CA string }
 
 // FilesFor returns the paths that Write uses for id in dir.
@@ -213,8 +210,8 @@ func (a *CA) Write(dir string, id control.Identity, notAfter time.Time, projects
 	return f, os.WriteFile(f.CA, a.certPEM, 0o644)
 }
 
-// Credentials issues a certificate for id, valid for an hour, and returns it
-// ready for use: for grids within one process.
+// Credentials issues a certificate for id, valid for an hour, and returns it ready for use: for
+// grids within one process.
 func (a *CA) Credentials(id control.Identity) (*control.Credentials, error) {
 	certPEM, keyPEM, err := a.Issue(id, time.Now().Add(time.Hour))
 	if err != nil {

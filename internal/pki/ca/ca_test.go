@@ -130,7 +130,7 @@ func TestOldRootMakesNoIssuer(t *testing.T) {
 	old := *a.cert
 	old.MaxPathLen, old.MaxPathLenZero = 0, true
 	a.cert = &old
-	if _, _, err := a.MakeIssuer(OnlineRoles, time.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "make a new CA") {
+	if _, _, err := a.MakeIssuer(OnlineRoles, time.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "create a new CA") {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // gpu3. A range has numbers of the same width, or unpadded ones.
 type hostPattern struct {
 	before, after string
-	ranges        []hostRange // none: before is the name
+	ranges        []hostRange // no range: before is the name
 }
 
 type hostRange struct {
@@ -77,7 +77,7 @@ func parseHost(text string) (p hostPattern, err error) {
 	return p, nil
 }
 
-// checkHosts says what is wrong with a list of hosts, or returns nil.
+// checkHosts returns an error if a list of hosts is invalid.
 func checkHosts(list string) error {
 	_, err := parseHosts(list)
 	return err

@@ -25,17 +25,15 @@ const (
 	IssuerKeyFile  = "issuer.key"
 )
 
-// OnlineRoles are the roles that an issuing certificate is for unless somebody
-// wants it otherwise. Whoever breaks into the broker that holds it makes
-// neither brokers nor admins.
+// OnlineRoles are the default roles of an issuing certificate. An attacker who breaks into the
+// broker that holds it can create neither brokers nor admins.
 var OnlineRoles = []control.Role{control.RoleFrontal, control.RoleProxy, control.RoleHelper, control.RoleUser}
 
-// MakeIssuer makes a key and a certificate, both PEM, under which one broker
-// issues certificates for holders of the given roles, so that the root's key
-// stays offline. Nothing can issue below it.
+// MakeIssuer creates a key and a certificate, both PEM, with which a broker issues certificates for
+// holders of the given roles, so that the root's key stays offline. No issuer can be below it.
 func (a *CA) MakeIssuer(roles []control.Role, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
 	if a.cert.MaxPathLenZero && a.cert.MaxPathLen == 0 {
-		return nil, nil, errors.New("this CA's certificate lets nobody issue below it: an older version of Isthmus made it; make a new CA (isthmus ca init), or go on with isthmus ca issue")
+		return nil, nil, errors.New("this CA's certificate permits no issuer below it: an older version of Isthmus created it; create a new CA (isthmus ca init), or continue with isthmus ca issue")
 	}
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -66,8 +64,8 @@ func (a *CA) MakeIssuer(roles []control.Role, notAfter time.Time) (certPEM, keyP
 	return pemOf("CERTIFICATE", der), keyPEM, nil
 }
 
-// WriteIssuer makes an issuing certificate, as MakeIssuer does, and writes it and
-// its key into dir. It returns their paths.
+// WriteIssuer creates an issuing certificate, as MakeIssuer does, and writes it and its key into
+// dir. It returns their paths.
 func (a *CA) WriteIssuer(dir string, roles []control.Role, notAfter time.Time) (certFile, keyFile string, err error) {
 	certPEM, keyPEM, err := a.MakeIssuer(roles, notAfter)
 	if err != nil {
@@ -83,7 +81,7 @@ func (a *CA) WriteIssuer(dir string, roles []control.Role, notAfter time.Time) (
 	return certFile, keyFile, os.WriteFile(certFile, certPEM, 0o644)
 }
 
-// Grid returns the grid's name, as Create was given it.
+// Grid returns the grid's name, as given to Create.
 func (a *CA) Grid() string { return gridOf(a.cert) }
 
 // Fingerprint returns the SHA-256 of the CA's certificate, in hexadecimal.
@@ -103,8 +101,7 @@ type Issuer struct {
 	roles []control.Role
 }
 
-// LoadIssuer reads an issuing certificate and its key, and checks that one of
-// the roots stands above it.
+// LoadIssuer reads an issuing certificate and its key, and checks that one of the roots issued it.
 func LoadIssuer(certFile, keyFile string, roots []*x509.Certificate) (*Issuer, error) {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -127,7 +124,7 @@ func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error)
 		pool.AddCert(root)
 	}
 	if !i.cert.IsCA || len(i.roles) == 0 {
-		return nil, errors.New("this is no issuing certificate; make one with isthmus ca issuer")
+		return nil, errors.New("this is not an issuing certificate; create one with isthmus ca issuer")
 	}
 	if _, err := control.VerifyNear("the issuing certificate", i.cert, x509.VerifyOptions{
 		Roots: pool, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
@@ -137,19 +134,19 @@ func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error)
 	return i, nil
 }
 
-// NotAfter returns until when the issuing certificate is valid.
+// NotAfter returns the expiry time of the issuing certificate.
 func (i *Issuer) NotAfter() time.Time { return i.cert.NotAfter }
 
-// May says why no certificate is issued for an identity, or returns nil.
+// May returns why no certificate may be issued for an identity, or nil.
 func (i *Issuer) May(id control.Identity) error {
 	if !slices.Contains(i.roles, id.Role) {
-		return fmt.Errorf("this broker may issue for %v only; for %v ask the keeper of the CA (isthmus ca issue)", i.roles, id)
+		return fmt.Errorf("this broker may issue certificates for %v only; for %v ask the administrator of the CA (isthmus ca issue)", i.roles, id)
 	}
 	return nil
 }
 
-// Issue makes a certificate for a public key and returns it and those between
-// it and the root, in DER. It is valid no longer than the issuer's own.
+// Issue creates a certificate for a public key and returns it and its intermediates up to the root,
+// in DER. It expires no later than the issuer's own.
 func (i *Issuer) Issue(pub crypto.PublicKey, g Grant, now time.Time) ([][]byte, error) {
 	if err := i.May(g.ID); err != nil {
 		return nil, err
@@ -167,8 +164,8 @@ func (i *Issuer) Issue(pub crypto.PublicKey, g Grant, now time.Time) ([][]byte, 
 	return [][]byte{der, i.cert.Raw}, nil
 }
 
-// Request makes a key, PEM, and a request for a certificate with it (PKCS #10,
-// DER), which names who asks.
+// Request creates a key, PEM, and a certificate request with it (PKCS #10, DER), which names the
+// applicant.
 func Request(id control.Identity) (request, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -194,8 +191,7 @@ func ParseRequest(der []byte) (control.Identity, crypto.PublicKey, error) {
 	return id, req.PublicKey, err
 }
 
-// KeyRequest is Request for who does not know yet as whom he will be known: it
-// names nobody.
+// KeyRequest is Request for an applicant that does not know its identity yet: it names no holder.
 func KeyRequest() (request, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -205,8 +201,7 @@ func KeyRequest() (request, keyPEM []byte, err error) {
 	return request, keyPEM, err
 }
 
-// ParseKeyRequest reads what KeyRequest made and checks that whoever made it has
-// the key.
+// ParseKeyRequest reads a request of KeyRequest and checks that its maker has the key.
 func ParseKeyRequest(der []byte) (crypto.PublicKey, error) {
 	req, err := x509.ParseCertificateRequest(der)
 	if err == nil {
@@ -216,12 +211,12 @@ func ParseKeyRequest(der []byte) (crypto.PublicKey, error) {
 		return nil, fmt.Errorf("the request for a certificate: %w", err)
 	}
 	if len(req.Subject.Names)+len(req.URIs)+len(req.DNSNames) > 0 {
-		return nil, errors.New("the request for a certificate names somebody; with a token of an identity provider that says who it is, it names nobody")
+		return nil, errors.New("the certificate request names a holder; with a token of an identity provider it must not name one")
 	}
 	return req.PublicKey, nil
 }
 
-// ChainPEM returns certificates, DER, as a file holds them.
+// ChainPEM returns certificates in DER as PEM text.
 func ChainPEM(chain [][]byte) []byte {
 	var text []byte
 	for _, der := range chain {
@@ -236,8 +231,8 @@ func Install(dir string, id control.Identity, chain [][]byte, keyPEM []byte, roo
 	return f, InstallAs(f, chain, keyPEM, root)
 }
 
-// InstallAs writes a holder's certificate with its chain, its key and the root's
-// certificate into the files, and makes their folders where they are not there.
+// InstallAs writes a holder's certificate with its chain, its key and the root's certificate to the
+// files, and creates missing folders.
 func InstallAs(f Files, chain [][]byte, keyPEM []byte, root *x509.Certificate) error {
 	for _, name := range []string{f.Key, f.Cert, f.CA} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

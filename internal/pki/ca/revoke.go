@@ -17,8 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/revoked"
 )
 
-// RevocationsFile is the CA's last revocation list, beside its certificate. It
-// may be given to everybody.
+// RevocationsFile is the CA's last revocation list, beside its certificate. It is public.
 const RevocationsFile = "crl.pem"
 
 // Revocations returns the CA's last revocation list, an empty one before the
@@ -39,9 +38,9 @@ func (a *CA) Revocations(dir string) (*revoked.List, error) {
 	return list, nil
 }
 
-// Revoke adds identities and serial numbers, in hexadecimal, to the CA's
-// revocation list, writes the list into dir and returns it and its DER. What an
-// identity enrols for after now counts again.
+// Revoke adds identities and serial numbers, in hexadecimal, to the CA's revocation list, writes
+// the list into dir and returns it and its DER. Certificates for which an identity enrols later are
+// valid.
 func (a *CA) Revoke(dir string, ids []control.Identity, serials []string, now time.Time) (*revoked.List, []byte, error) {
 	old, err := a.Revocations(dir)
 	if err != nil {

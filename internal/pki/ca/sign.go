@@ -17,11 +17,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
 
-// maxRequestFile bounds a file with a request, in bytes. A request takes some
-// hundred.
+// maxRequestFile bounds a file with a request, in bytes. A request has a few hundred bytes.
 const maxRequestFile = 64 << 10
 
-// checkKey says why no certificate is made for a public key, or returns nil.
+// checkKey returns why a public key may not be certified, or nil.
 func checkKey(pub crypto.PublicKey) error {
 	key, ok := pub.(*ecdsa.PublicKey)
 	if !ok {
@@ -44,11 +43,11 @@ func KeyFingerprint(pub crypto.PublicKey) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// RequestPEM returns a request for a certificate as a file holds it.
+// RequestPEM returns a certificate request as PEM text.
 func RequestPEM(request []byte) []byte { return pemOf("CERTIFICATE REQUEST", request) }
 
-// The extensions that a request may ask for (RFC 5280, section 4.2.1). What it
-// says in them is read where it matters, and none goes into the certificate.
+// The extensions that a request may contain (RFC 5280, section 4.2.1). Their contents are read if
+// relevant, and none is copied into the certificate.
 var (
 	oidCommonName       = asn1.ObjectIdentifier{2, 5, 4, 3}
 	oidSubjectKeyID     = asn1.ObjectIdentifier{2, 5, 29, 14}
@@ -58,11 +57,10 @@ var (
 	oidExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
 )
 
-// ReadRequest reads a request for a certificate from a file's text, PEM, that
-// somebody made elsewhere, and judges whether it may be signed for id. It must
-// prove that its maker has the key, and may name id and nothing else: in its
-// subject's common name ("frontal sitea"), in a URI (isthmus:frontal/sitea), or
-// both. It returns the key to certify.
+// ReadRequest reads a certificate request of another program, PEM, and checks whether it may be
+// signed for id. It must prove that its maker has the key, and may name id and nothing else: in its
+// subject's common name ("frontal sitea"), in a URI (isthmus:frontal/sitea), or both. It returns
+// the key to certify.
 func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 	if len(text) > maxRequestFile {
 		return nil, fmt.Errorf("a file of more than %d bytes is no request for a certificate", maxRequestFile)
@@ -70,7 +68,7 @@ func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 	block, rest := pem.Decode(text)
 	switch {
 	case block == nil:
-		return nil, errors.New("there is no PEM block in it; a request for a certificate begins with -----BEGIN CERTIFICATE REQUEST-----")
+		return nil, errors.New("it has no PEM block; a certificate request begins with -----BEGIN CERTIFICATE REQUEST-----")
 	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
 		return nil, errors.New("this is a private key, which must stay where it is; what is signed is the request (isthmus ca request)")
 	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
@@ -90,7 +88,7 @@ func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 		return nil, errors.New("the request is signed with SHA-1, which can be forged; make it with SHA-256")
 	}
 	if err := req.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("whoever made the request has not shown that the key is theirs: %w", err)
+		return nil, fmt.Errorf("the request is not signed with its own key: %w", err)
 	}
 	if err := names(req, id); err != nil {
 		return nil, err
@@ -98,12 +96,12 @@ func ReadRequest(text []byte, id control.Identity) (crypto.PublicKey, error) {
 	return req.PublicKey, checkExtensions(req.Extensions)
 }
 
-// names says what a request names besides id, or that it does not name it.
+// names returns an error if a request names anything besides id, or does not name it.
 func names(req *x509.CertificateRequest, id control.Identity) error {
 	named := false
 	for _, attribute := range req.Subject.Names {
 		if value := fmt.Sprint(attribute.Value); !attribute.Type.Equal(oidCommonName) || value != id.String() {
-			return fmt.Errorf("the request's subject says %s, want CN=%v alone", pkix.Name{Names: req.Subject.Names, ExtraNames: req.Subject.Names}, id)
+			return fmt.Errorf("the request's subject is %s, want only CN=%v", pkix.Name{Names: req.Subject.Names, ExtraNames: req.Subject.Names}, id)
 		}
 		named = true
 	}
@@ -118,16 +116,16 @@ func names(req *x509.CertificateRequest, id control.Identity) error {
 		n    int
 	}{{"a host", len(req.DNSNames)}, {"an address", len(req.IPAddresses)}, {"a mail address", len(req.EmailAddresses)}} {
 		if other.n > 0 {
-			return fmt.Errorf("the request names %s; certificates of the grid name who somebody is, %v, and nothing else", other.what, id)
+			return fmt.Errorf("the request names %s; a certificate of the grid names its holder, %v, and nothing else", other.what, id)
 		}
 	}
 	if !named {
-		return fmt.Errorf("the request names nobody; have it made for the subject CN=%v, so that no other is taken for it", id)
+		return fmt.Errorf("the request names no holder; create it with the subject CN=%v, so that it cannot be confused with another", id)
 	}
 	return nil
 }
 
-// checkExtensions says what a request asks for that is not given.
+// checkExtensions returns an error if a request contains an extension that is not permitted.
 func checkExtensions(extensions []pkix.Extension) error {
 	for _, e := range extensions {
 		switch {
@@ -140,7 +138,7 @@ func checkExtensions(extensions []pkix.Extension) error {
 				return errors.New("the request's basic constraints cannot be read")
 			}
 			if b.CA {
-				return errors.New("the request is for an authority (CA:TRUE), which nobody but the grid's own CA is; for a broker that is to issue see isthmus ca issuer")
+				return errors.New("the request is for an authority (CA:TRUE), which only the grid's own CA is; for a broker that issues certificates see isthmus ca issuer")
 			}
 		case e.Id.Equal(oidKeyUsage):
 			var usage asn1.BitString
@@ -156,7 +154,7 @@ func checkExtensions(extensions []pkix.Extension) error {
 				return err
 			}
 		case e.Id.Equal(oidSubjectKeyID), e.Id.Equal(oidExtKeyUsage):
-			// Every certificate of the grid says the same of these.
+			// These are the same in every certificate of the grid.
 		default:
 			return fmt.Errorf("the request asks for the extension %v, which no certificate of the grid has", e.Id)
 		}
@@ -164,7 +162,7 @@ func checkExtensions(extensions []pkix.Extension) error {
 	return nil
 }
 
-// altNames finds names of kinds that package x509 passes over.
+// altNames finds alternative names of kinds that package x509 ignores.
 func altNames(der []byte) error {
 	var seq asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &seq); err != nil || len(rest) > 0 || !seq.IsCompound || seq.Tag != asn1.TagSequence {
@@ -184,8 +182,8 @@ func altNames(der []byte) error {
 	return nil
 }
 
-// Sign issues a certificate for a key that somebody else made, PEM, valid until
-// the given time. See ReadRequest.
+// Sign issues a certificate for an externally created key, PEM, valid until the given time. See
+// ReadRequest.
 func (a *CA) Sign(pub crypto.PublicKey, id control.Identity, notAfter time.Time, projects ...string) ([]byte, error) {
 	if err := checkKey(pub); err != nil {
 		return nil, err

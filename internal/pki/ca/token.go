@@ -18,9 +18,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Token is leave to enrol: whoever shows it to a broker with an issuing
-// certificate gets a certificate for the identity that it names. It also tells
-// the new one whom to believe: the grid whose CA has the fingerprint.
+// Token is an enrolment token: a client that presents it to a broker with an issuing certificate
+// gets a certificate for the identity that it names. It also tells the client which grid to trust:
+// the one whose CA has the fingerprint.
 type Token struct {
 	Grid     string   `json:"grid"`
 	Identity string   `json:"identity"`           // or "helper SITE/*": any one node of the site
@@ -35,23 +35,23 @@ type Token struct {
 	Allocation *Allocation `json:"allocation,omitempty"` // that it is bound to, if any
 }
 
-// anyNode in the place of a helper's node lets the new one name it.
+// anyNode instead of a helper's node lets the client choose the node.
 const anyNode = "*"
 
-// tokenPrefix begins every token, and tokenLabel what is signed.
+// tokenPrefix begins every token, and tokenLabel the signed text.
 const (
 	tokenPrefix = "isthmus-token-1."
 	tokenLabel  = "isthmus v1 enrolment token\x00"
 )
 
-// maxToken bounds a token, in bytes. Brokers of older versions read no longer ones.
+// maxToken bounds a token, in bytes. Brokers of older versions accept no longer ones.
 const maxToken = 2048
 
-// MaxUses bounds how often one token works.
+// MaxUses bounds the number of uses of one token.
 const MaxUses = 10_000
 
-// Token signs leave to enrol with the root's key. The caller sets Identity,
-// Projects, Expires, Valid and Uses; the rest is filled in.
+// Token signs an enrolment token with the root's key. The caller sets Identity, Projects, Expires,
+// Valid and Uses; Token sets the rest.
 func (a *CA) Token(t Token, now time.Time) (string, error) {
 	text, err := t.sign(a.cert, a.key, now)
 	if err == nil && len(text) > maxToken {
@@ -60,7 +60,7 @@ func (a *CA) Token(t Token, now time.Time) (string, error) {
 	return text, err
 }
 
-// sign fills in the rest of the token and signs it for the grid of a root.
+// sign sets the remaining fields of the token and signs it for the grid of a root.
 func (t Token) sign(root *x509.Certificate, key crypto.Signer, now time.Time) (string, error) {
 	t.Grid, t.CA, t.Made = gridOf(root), control.Fingerprint(root), now.UnixMilli()
 	var nonce [16]byte
@@ -81,7 +81,7 @@ func (t Token) sign(root *x509.Certificate, key crypto.Signer, now time.Time) (s
 	return tokenPrefix + body + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// check says what no token may be.
+// check returns an error if the token is invalid.
 func (t Token) check() error {
 	sample := t.Identity
 	if site, ok := t.anySite(); ok {
@@ -124,13 +124,13 @@ func (t Token) anySite() (overlay.SiteID, bool) {
 	return overlay.SiteID(site), ok
 }
 
-// For returns the identity to ask for: the token's own, or the named node where
-// the token lets the new one choose.
+// For returns the identity to request: the token's own, or the named node if the token lets the
+// client choose.
 func (t Token) For(node string) (control.Identity, error) {
 	site, any := t.anySite()
 	switch {
 	case t.Allocation != nil && node == "":
-		return control.Identity{}, fmt.Errorf("the token is for any node of allocation %s; say which this is", t.Allocation.ID)
+		return control.Identity{}, fmt.Errorf("the token is for any node of allocation %s; name this node", t.Allocation.ID)
 	case t.Allocation != nil:
 		id, err := control.ParseIdentity(strings.TrimSuffix(t.Identity, anyNode) + node)
 		if err == nil {
@@ -138,7 +138,7 @@ func (t Token) For(node string) (control.Identity, error) {
 		}
 		return id, err
 	case any && node == "":
-		return control.Identity{}, fmt.Errorf("the token is for any node of %s; say which this is", site)
+		return control.Identity{}, fmt.Errorf("the token is for any node of %s; name this node", site)
 	case any:
 		return control.ParseIdentity("helper " + string(site) + "/" + node)
 	}
@@ -149,7 +149,7 @@ func (t Token) For(node string) (control.Identity, error) {
 	return id, err
 }
 
-// Fits says why the token is not leave for an identity, or returns nil.
+// Fits returns why the token does not permit enrolment as an identity, or nil.
 func (t Token) Fits(id control.Identity) error {
 	if t.Allocation != nil {
 		site, _, _ := strings.Cut(strings.TrimPrefix(t.Identity, "helper "), "/")
@@ -167,15 +167,15 @@ func (t Token) Fits(id control.Identity) error {
 	return nil
 }
 
-// MadeAt returns when the token was made, and ExpiresAt until when it works.
+// MadeAt returns when the token was created, and ExpiresAt when it expires.
 func (t Token) MadeAt() time.Time { return time.UnixMilli(t.Made) }
 
 // ExpiresAt is described at MadeAt.
 func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
 
-// Enrolled returns since when who enrols by the token takes part, as far as revocations
-// go (control.Enrolled): since it was made. The clock of a batch system is not the CA's,
-// by which revocations are dated, and may be ahead of it.
+// Enrolled returns the enrolment time of clients of this token as used for revocations
+// (control.Enrolled): its creation time. The clock of a batch system is not the CA's, whose times
+// revocations have, and may be ahead of it.
 func (t Token) Enrolled() time.Time {
 	if t.Allocation != nil {
 		return t.MadeAt().Add(-overlay.MaxAhead)
@@ -183,15 +183,15 @@ func (t Token) Enrolled() time.Time {
 	return t.MadeAt()
 }
 
-// Forgotten returns from when on nobody takes the token, however wrong the clocks of
-// brokers are that remember together which ones were used.
+// Forgotten returns the time after which no broker accepts the token, regardless of the clock
+// errors of brokers that share the record of used tokens.
 func (t Token) Forgotten() time.Time { return t.ExpiresAt().Add(overlay.MaxAhead) }
 
-// Current says why the token does not work at time now, or returns nil.
+// Current returns why the token is not valid at time now, or nil.
 func (t Token) Current(now time.Time) error {
 	switch {
 	case now.After(t.ExpiresAt()):
-		return fmt.Errorf("the token expired at %s; ask the keeper of the CA for another (isthmus ca token), or else %s",
+		return fmt.Errorf("the token expired at %s; ask the administrator of the CA for another (isthmus ca token), or else %s",
 			t.ExpiresAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", now.Sub(t.ExpiresAt())))
 	case now.Add(overlay.MaxAhead).Before(t.MadeAt()):
 		return fmt.Errorf("the token is not good before %s, when it was made: %s",
@@ -200,8 +200,7 @@ func (t Token) Current(now time.Time) error {
 	return nil
 }
 
-// ReadToken reads a token without judging who signed it: for who wants to know
-// what it says.
+// ReadToken reads a token without verifying its signature, to show its contents.
 func ReadToken(text string) (Token, error) {
 	t, _, err := splitToken(text)
 	return t, err
@@ -227,7 +226,7 @@ func ParseToken(text string, roots []*x509.Certificate) (Token, error) {
 
 func splitToken(text string) (t Token, s signedToken, err error) {
 	fail := func(why string) (Token, signedToken, error) {
-		return Token{}, signedToken{}, fmt.Errorf("this is no enrolment token (%s); isthmus ca token prints one", why)
+		return Token{}, signedToken{}, fmt.Errorf("this is not an enrolment token (%s); isthmus ca token prints one", why)
 	}
 	if len(text) > maxAllocationToken {
 		return fail("it is too long")

@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Enrolled is what somebody has who enrolled.
+// Enrolled is the result of an enrolment.
 type Enrolled struct {
 	ID    control.Identity
 	Chain [][]byte // DER, the certificate first
@@ -25,10 +25,9 @@ type Enrolled struct {
 	Root  *x509.Certificate
 }
 
-// Ask enrols with a token at the broker at addr, host:port. node names a helper's
-// node where the token leaves that open. The key is made here and goes nowhere.
-// The broker is believed only if the CA that the token names stands above it.
-// dial opens the connection; nil dials directly.
+// Ask enrols with a token at the broker at addr, host:port. node names a helper's node if the token
+// leaves that open. The key is created here and never sent. The broker is trusted only if the CA
+// that the token names issued its certificate. dial opens the connection; nil dials directly.
 func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Context, addr string) (net.Conn, error)) (*Enrolled, error) {
 	t, err := ca.ReadToken(token)
 	if err != nil {
@@ -56,15 +55,15 @@ func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Co
 	return e, nil
 }
 
-// Bounds of asking again.
+// Bounds of retries.
 const (
 	insistFor  = 10 * time.Second
 	insistWait = 300 * time.Millisecond
 )
 
-// retry is converse for what uses up a token. A broker that ends before it
-// answers may have counted the use. The same request gets the certificate of
-// that use, so it is made again for a while.
+// retry is converse for a request that uses up a token. A broker that ends before it answers may
+// have counted the use. The same request gets the certificate of that use, so it is retried for a
+// while.
 func retry(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	for end := time.Now().Add(insistFor); ; {
@@ -82,7 +81,7 @@ func retry(ctx context.Context, addr string, dial func(context.Context, string) 
 	}
 }
 
-// noAnswer is the error of a conversation in which the broker decided nothing.
+// noAnswer is the error of a conversation without a decision of the broker.
 type noAnswer struct {
 	error
 	asked bool // the request was sent
@@ -90,8 +89,8 @@ type noAnswer struct {
 
 func (e *noAnswer) Unwrap() error { return e.error }
 
-// Renew asks the broker at addr for a new certificate in place of that of creds,
-// which it shows it. The key stays the same. dial is as in Ask.
+// Renew requests a new certificate from the broker at addr in place of that of creds, which it
+// presents. The key stays the same. dial is as in Ask.
 func Renew(ctx context.Context, addr string, creds *control.Credentials, dial func(ctx context.Context, addr string) (net.Conn, error)) ([][]byte, error) {
 	chain, _, err := exchange(ctx, addr, dial, control.Fingerprint(creds.Roots()[0]), creds.Certificate(), &wire.Enrol{})
 	if err != nil {
@@ -100,7 +99,7 @@ func Renew(ctx context.Context, addr string, creds *control.Credentials, dial fu
 	return chain, fits(creds, chain)
 }
 
-// fits says why a renewed certificate cannot take the place of that of creds.
+// fits returns why a renewed certificate cannot replace that of creds, or nil.
 func fits(creds *control.Credentials, chain [][]byte) error {
 	p, err := creds.Verify(chain)
 	if err != nil {
@@ -112,7 +111,7 @@ func fits(creds *control.Credentials, chain [][]byte) error {
 	return nil
 }
 
-// exchange asks one thing of the broker.
+// exchange makes one request to the broker.
 func exchange(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
 	asked := false
 	fail := func(err error) ([][]byte, *x509.Certificate, error) {
@@ -145,7 +144,7 @@ func exchange(ctx context.Context, addr string, dial func(context.Context, strin
 	var root *x509.Certificate
 	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{control.EnrolALPN},
-		InsecureSkipVerify: true, // VerifyConnection does it
+		InsecureSkipVerify: true, // VerifyConnection verifies the chain
 		VerifyConnection: func(state tls.ConnectionState) error {
 			var p control.Proof
 			var err error
@@ -165,7 +164,7 @@ func exchange(ctx context.Context, addr string, dial func(context.Context, strin
 	conn := tls.Client(c, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if strings.Contains(err.Error(), noProtocol) {
-			return fail(errors.New("it does not enrol; its settings need the key enrol"))
+			return fail(errors.New("it does not issue certificates; its settings need the key enrol"))
 		}
 		return fail(fmt.Errorf("TLS: %w", err))
 	}
@@ -186,6 +185,6 @@ func exchange(ctx context.Context, addr string, dial func(context.Context, strin
 	return fail(fmt.Errorf("%w: a %v in place of a certificate", wire.ErrType, frame.Type()))
 }
 
-// noProtocol is how package tls names the alert of a server that speaks none of
-// the client's protocols (RFC 7301, section 3.2); it has no type to ask for.
+// noProtocol is the text of package tls for the alert of a server that supports none of the
+// client's protocols (RFC 7301, section 3.2); there is no error type for it.
 const noProtocol = "no application protocol"

@@ -194,7 +194,7 @@ func TestTokenForAnyNode(t *testing.T) {
 	_, err := g.ask(token, "n3")
 	refused(t, "the third", err, "used 2 times already")
 	_, err = g.ask(token, "")
-	refused(t, "no name", err, "say which this is")
+	refused(t, "no name", err, "name this node")
 	_, err = g.ask(g.token("helper sitea/n1", nil), "n2")
 	refused(t, "another name", err, "the token is for helper sitea/n1, not for n2")
 }
@@ -207,9 +207,9 @@ func TestRefusals(t *testing.T) {
 	_, _, err = g.server.Enrol(t.Context(), g.token("proxy p1", long), nil)
 	refused(t, "expired, as the broker sees it", err, "the token expired at")
 	_, err = g.ask(g.token("admin eve", nil), "")
-	refused(t, "an admin", err, "may issue for [frontal proxy helper user] only")
+	refused(t, "an admin", err, "may issue certificates for [frontal proxy helper user] only")
 	_, err = g.ask(other.token("proxy p1", nil), "")
-	refused(t, "another grid's token", err, "not of the grid whose CA has the fingerprint")
+	refused(t, "another grid's token", err, "not belong to the grid whose CA has the fingerprint")
 	request, _, err := ca.Request(control.Identity{Role: control.RoleProxy, Name: "p2"})
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestRefusals(t *testing.T) {
 	g.stop()
 	g.start(false)
 	_, err = g.ask(g.token("proxy p1", nil), "")
-	refused(t, "a broker without a server", err, "it does not enrol")
+	refused(t, "a broker without a server", err, "it does not issue certificates")
 }
 
 func (g *grid) revoke(at time.Time, ids ...string) {

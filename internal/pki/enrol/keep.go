@@ -14,8 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
-// start is when the certificate began to count, without the allowance for
-// clocks that are behind.
+// start is the beginning of the certificate's validity, without the allowance for slow clocks.
 func start(cert *x509.Certificate) time.Time {
 	if at := cert.NotBefore.Add(ca.ClockSlack); at.Before(cert.NotAfter) {
 		return at
@@ -29,26 +28,25 @@ func renewalTime(cert *x509.Certificate) time.Time {
 	return begin.Add(cert.NotAfter.Sub(begin) * 2 / 3)
 }
 
-// Bounds of the time between two tries to renew.
+// Bounds of the time between two renewal attempts.
 const (
 	soonest = 10 * time.Second
 	latest  = time.Hour
 )
 
-// pause is how long to wait before the next try to renew a certificate that is
-// due: a tenth of what is left of it, within bounds.
+// pause is the time to wait before the next attempt to renew a certificate that is due: a tenth of
+// its remaining lifetime, within bounds.
 func pause(cert *x509.Certificate, now time.Time) time.Duration {
 	return min(max(cert.NotAfter.Sub(now)/10, soonest), latest)
 }
 
-// Keep renews the certificate of creds in its file after two thirds of its life,
-// until ctx ends. ask gets a new chain from whoever stands above. The daemon
-// takes the file over by itself (control.Credentials). Without a file that
-// can be written it says so in the log, each time that it tries.
+// Keep renews the certificate of creds in its file after two thirds of its life, until ctx ends.
+// ask gets a new chain from the next daemon up. The daemon loads the file itself
+// (control.Credentials). If the file cannot be written, it logs that at each attempt.
 func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask func(ctx context.Context, chain [][]byte) ([][]byte, error)) {
 	wait := time.Until(renewalTime(creds.Leaf()))
 	for {
-		// Those that enrolled together do not come back together, but none too late.
+		// Jitter: daemons that enrolled together do not renew at the same time, but all in time.
 		left := time.Until(creds.Leaf().NotAfter)
 		t := time.NewTimer(max(wait, 0) + rand.N(max(wait/20, min(left/10, time.Second), 1)))
 		select {
@@ -57,7 +55,7 @@ func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask
 			t.Stop()
 			return
 		}
-		creds.Refresh() // somebody else may have renewed it; what is wrong with the file is told at the next hand-shake
+		creds.Refresh() // it may have been renewed otherwise; an invalid file is reported at the next handshake
 		if wait = time.Until(renewalTime(creds.Leaf())); wait > 0 {
 			continue
 		}
@@ -87,9 +85,8 @@ func renew(ctx context.Context, creds *control.Credentials, ask func(context.Con
 	return creds.Replace(ca.ChainPEM(chain))
 }
 
-// KeepRevoked has the revocation list of creds be kept in a file: the one that is
-// set, or revoked.pem in the service manager's state folder. Without either it is
-// in memory alone.
+// KeepRevoked stores the revocation list of creds in a file: the configured one, or revoked.pem in
+// the service manager's state folder. Without either, the list is only in memory.
 func KeepRevoked(creds *control.Credentials, file string) error {
 	if file = InState(file, "revoked.pem"); file == "" {
 		return nil
@@ -97,8 +94,8 @@ func KeepRevoked(creds *control.Credentials, file string) error {
 	return creds.Revocations().Keep(file)
 }
 
-// InState returns the file that is set, or the named one in the service manager's
-// state folder; "" without either.
+// InState returns the configured file, or the named one in the service manager's state folder; ""
+// without either.
 func InState(file, name string) string {
 	if file != "" {
 		return file

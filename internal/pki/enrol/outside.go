@@ -15,25 +15,23 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Outside is an identity provider outside the grid whose word a server takes for
-// who its users are.
+// Outside is an identity provider outside the grid whose tokens a server accepts as proof of its
+// users' identities.
 type Outside struct {
 	Verifier *oidc.Verifier
-	Valid    time.Duration // how long a certificate is valid that is given for its tokens
+	Valid    time.Duration // lifetime of a certificate issued for its tokens
 	Once     bool          // whether each of its tokens works once
 }
 
-// SetOutside has the server believe an identity provider. It is called before the
-// first request.
+// SetOutside makes the server accept an identity provider. It is called before the first request.
 func (d *Server) SetOutside(o Outside) { d.outside = &o }
 
-// Exchange issues a user's certificate against a token of the identity provider
-// outside, for a request in DER that names nobody. The user is as far as is
-// known, and proven.
+// Exchange issues a user's certificate against a token of the identity provider outside, for a
+// request in DER that names no holder. It returns the user as far as known, and proven.
 //
-// The certificate is not renewed, so that who is a user no more with the provider
-// is none here when it ends. A user whom the grid has revoked gets none, however
-// new the token: that the provider still knows them does not undo it.
+// The certificate is not renewable, so that a user removed at the provider loses access when it
+// expires. A user whom the grid has revoked gets none, regardless of the age of the token: the
+// provider's approval does not undo a revocation.
 func (d *Server) Exchange(ctx context.Context, token string, request []byte) (who string, chain [][]byte, err error) {
 	now := d.now()
 	o := d.outside
@@ -49,10 +47,10 @@ func (d *Server) Exchange(ctx context.Context, token string, request []byte) (wh
 	}
 	list, _ := d.creds.Revocations().Now()
 	if since, yes := list.Names(who, time.Time{}); yes {
-		return who, nil, fmt.Errorf("%v was revoked at %s; the keeper of the CA can let them come back (isthmus ca token)", id, since.UTC().Format(time.RFC3339))
+		return who, nil, fmt.Errorf("%v was revoked at %s; the administrator of the CA can readmit the holder (isthmus ca token)", id, since.UTC().Format(time.RFC3339))
 	}
-	// Made before the token is used up: what can fail has not failed. This broker's clock may
-	// be ahead of the CA's, by which a revocation that is to come is dated.
+	// The certificate is created before the token is used up, so that its creation can no longer
+	// fail. This broker's clock may be ahead of the CA's, whose times later revocations have.
 	chain, err = d.issuer.Issue(pub, ca.Grant{ID: id, Projects: h.Projects, Enrolled: now.Add(-overlay.MaxAhead), NotAfter: now.Add(min(o.Valid, d.longest)), Final: true}, now)
 	if err != nil {
 		return who, nil, err
@@ -72,12 +70,12 @@ func (d *Server) Exchange(ctx context.Context, token string, request []byte) (wh
 	return who, chain, nil
 }
 
-// AskAsUser gets a user's certificate from the broker at addr, host:port, for a
-// token of an identity provider that the broker believes. The token is shown only
-// to a broker of the grid whose CA root is. dial is as for Ask.
+// AskAsUser gets a user's certificate from the broker at addr, host:port, for a token of an
+// identity provider that the broker accepts. The token is sent only to a broker of the grid whose
+// CA root is. dial is as for Ask.
 func AskAsUser(ctx context.Context, addr, token string, root *x509.Certificate, dial func(ctx context.Context, addr string) (net.Conn, error)) (*Enrolled, error) {
 	if !oidc.IsToken(token) {
-		return nil, errors.New("this is no token of an identity provider: it is no JSON Web Token")
+		return nil, errors.New("this is not a token of an identity provider: it is not a JSON Web Token")
 	}
 	request, key, err := ca.KeyRequest()
 	if err != nil {

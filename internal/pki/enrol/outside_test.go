@@ -183,7 +183,7 @@ func TestProviderAttacks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err = AskAsUser(ctx, g.addr, tokenOf(i, "7", nil), other.creds.Roots()[0], nil)
-	refused(t, "a broker of another grid", err, "not of the grid whose CA has the fingerprint")
+	refused(t, "a broker of another grid", err, "not belong to the grid whose CA has the fingerprint")
 
 	// With the request of somebody, the token is not for them.
 	request, _, err := ca.Request(control.Identity{Role: control.RoleUser, Name: "vo-bob"})
@@ -191,7 +191,7 @@ func TestProviderAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = g.server.Exchange(ctx, tokenOf(i, "8", nil), request)
-	refused(t, "a request that names somebody", err, "names somebody")
+	refused(t, "a request that names a holder", err, "names a holder")
 	if _, err := g.askAsUser(tokenOf(i, "8", nil)); err != nil {
 		t.Errorf("a good one after all those: %v", err)
 	}

@@ -1,13 +1,12 @@
-// Package enrol gives certificates to who has leave: a broker's server issues them
-// against tokens and old certificates, and new nodes, daemons and people ask
-// there. What is in a certificate or a token is package ca's; what an identity
-// provider outside the grid says of a user is package oidc's; who may have a
-// session is package control's.
+// Package enrol issues certificates: a broker's server issues them against tokens and old
+// certificates, and new nodes, daemons and users request them. The contents of certificates and
+// tokens are defined in package ca; the tokens of an identity provider outside the grid are
+// verified in package oidc; package control decides which certificates may have a session.
 //
-// Its state is in the server's store: which tokens were used, and what was given for
-// them. A use is in the store before its certificate is answered, so that nothing
-// that fails in between makes the token good again; who got no answer asks
-// again with the same key, and gets the same certificate.
+// Its state is in the server's store: the used tokens, and the certificate issued for each use. A
+// use is stored before its certificate is sent, so that no later failure makes the token valid
+// again; a client that got no answer repeats the request with the same key, and gets the same
+// certificate.
 package enrol
 
 import (
@@ -29,9 +28,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// requestTimeout bounds the time for a request to come, and askTimeout what
-// follows. maxAsking is how many requests are judged at a time, and maxOfSource
-// how many of one source address, until SetMax says otherwise.
+// requestTimeout bounds the time until a request is complete, and askTimeout the rest. maxAsking is
+// the number of requests processed at a time, and maxOfSource the number from one source address,
+// until SetMax changes them.
 const (
 	requestTimeout = 3 * time.Second
 	askTimeout     = 10 * time.Second
@@ -48,21 +47,20 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	places  *limit.Counter[accept.Source]
-	outside *Outside // nil: nobody outside the grid is believed
+	outside *Outside // nil: no provider outside the grid is accepted
 
-	// Noted, if not nil, is told of every certificate that Serve issues and of
-	// every refusal: for whom, as far as that is known, by what (token,
-	// certificate, or an identity provider's address), from where, and why not.
-	// It is set before Serve.
+	// Noted, if not nil, is called for every certificate that Serve issues and for every refusal:
+	// the holder as far as known, the proof (token, certificate, or an identity provider's
+	// address), the source, and the reason. It is set before Serve.
 	Noted func(identity, by, peer string, err error)
 }
 
-// Settings are those of a server.
+// Settings are the settings of a server.
 type Settings struct {
 	Cert, Key string        // files of the issuing certificate and its key
-	Store     store.Store   // remembers used tokens; it stays the caller's to close
-	Old       string        // file of used tokens of an older version, which the store takes over; "" is none
-	Longest   time.Duration // no certificate is valid for longer
+	Store     store.Store   // records used tokens; the caller closes it
+	Old       string        // file of used tokens of an older version, which the store imports; "" for none
+	Longest   time.Duration // maximum lifetime of a certificate
 }
 
 // New returns a server. It starts nothing.
@@ -77,11 +75,11 @@ func New(set Settings, creds *control.Credentials, log *slog.Logger) (*Server, e
 	}, nil
 }
 
-// Migrate has the store take over the file of used tokens of an older version.
-// While that fails, no token is taken.
+// Migrate imports the file of used tokens of an older version into the store. While that fails, no
+// token is accepted.
 func (d *Server) Migrate(ctx context.Context) error { return d.used.migrate(ctx, d.now()) }
 
-// Prune forgets used tokens that have expired.
+// Prune removes used tokens that have expired.
 func (d *Server) Prune(ctx context.Context) error { return d.used.Prune(ctx, d.now()) }
 
 func newPlaces() *limit.Counter[accept.Source] {
@@ -91,16 +89,16 @@ func newPlaces() *limit.Counter[accept.Source] {
 	})
 }
 
-// SetMax changes how many requests are judged at a time, and how many of one source
-// address. Those under way go on.
+// SetMax changes how many requests are processed at a time, and how many from one source address.
+// Pending ones continue.
 func (d *Server) SetMax(total, perSource int) { d.places.SetMax(total, perSource) }
 
-// Limits returns how far the server's limits are used, for metrics.
+// Limits returns the usage of the server's limits, for metrics.
 func (d *Server) Limits() limit.Stats { return d.places.Stats() }
 
-// Serve answers one connection of the protocol control.EnrolALPN. It calls asked
-// when the request has come, and goes on unless that says that the connection was
-// closed (control.Trust). refuse tells the other side why it gets nothing.
+// Serve handles one connection of the protocol control.EnrolALPN. It calls asked when the request
+// has arrived, and continues unless that reports that the connection was closed (control.Trust).
+// refuse sends the reason of a refusal to the client.
 func (d *Server) Serve(ctx context.Context, conn *tls.Conn, asked func() bool, refuse func(*tls.Conn, error)) {
 	request, err := d.request(conn)
 	if !asked() {
@@ -111,7 +109,7 @@ func (d *Server) Serve(ctx context.Context, conn *tls.Conn, asked func() bool, r
 	if err == nil {
 		got, chain, err = d.answer(ctx, conn, request)
 	}
-	if err == nil && size(chain) > wire.MaxBody { // a renewed one's; a token is not used up by such
+	if err == nil && size(chain) > wire.MaxBody { // a renewal; it uses up no token
 		err = fmt.Errorf("the certificates take %d bytes, at most %d can be sent; name fewer projects", size(chain), wire.MaxBody)
 	}
 	if d.Noted != nil {
@@ -137,14 +135,14 @@ func size(chain [][]byte) (n int) {
 	return n + 1
 }
 
-// applicant is who asks for a certificate, as far as it is known, and by what.
+// applicant is the client that requests a certificate, as far as known, and its proof.
 type applicant struct {
 	who string
 	by  string // token, certificate, or the identity provider's address
 }
 
-// request reads what is asked. Who is silent holds no place of those that are
-// judged, and soon no connection.
+// request reads the request. A silent client holds none of the places for requests being processed,
+// and soon loses its connection.
 func (d *Server) request(conn *tls.Conn) (*wire.Enrol, error) {
 	conn.SetDeadline(d.now().Add(requestTimeout))
 	frame, err := wire.Read(conn)
@@ -161,7 +159,7 @@ func (d *Server) request(conn *tls.Conn) (*wire.Enrol, error) {
 	return ask, nil
 }
 
-// answer decides what is asked.
+// answer decides the request.
 func (d *Server) answer(ctx context.Context, conn *tls.Conn, ask *wire.Enrol) (got applicant, chain [][]byte, err error) {
 	source := accept.SourceOf(conn.RemoteAddr())
 	if err := d.places.Take(source, 1); err != nil {
@@ -193,9 +191,9 @@ func (d *Server) answer(ctx context.Context, conn *tls.Conn, ask *wire.Enrol) (g
 	return got, chain, err
 }
 
-// Enrol issues a certificate against a token, which is used up by that, for a
-// request in DER. The identity is as far as it is known. Whoever asks again with
-// the same key gets the same certificate.
+// Enrol issues a certificate against a token, which it uses up, for a request in DER. It returns
+// the identity as far as known. A client that repeats the request with the same key gets the same
+// certificate.
 func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who string, chain [][]byte, err error) {
 	now := d.now()
 	t, err := ca.VerifyToken(text, d.creds)
@@ -218,13 +216,14 @@ func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who st
 	}
 	if list, _ := d.creds.Revocations().Now(); true {
 		if since, yes := list.Names(who, t.Enrolled()); yes {
-			return who, nil, fmt.Errorf("%v was revoked at %s, after this token was made; ask the keeper of the CA for another", id, since.UTC().Format(time.RFC3339))
+			return who, nil, fmt.Errorf("%v was revoked at %s, after this token was made; ask the administrator of the CA for another", id, since.UTC().Format(time.RFC3339))
 		}
 	}
-	// Made before the token is used up: what can fail has not failed.
+	// The certificate is created before the token is used up, so that its creation can no longer
+	// fail.
 	grant := ca.Grant{ID: id, Projects: t.Projects, Enrolled: t.Enrolled(), NotAfter: now.Add(min(time.Duration(t.Valid)*time.Second, d.longest))}
 	if a := t.Allocation; a != nil {
-		// Nothing outlives the allocation.
+		// No certificate outlives the allocation.
 		grant.Account, grant.Final, grant.NotAfter = a.Account, true, now.Add(min(t.ExpiresAt().Sub(now), d.longest))
 	}
 	chain, err = d.issuer.Issue(pub, grant, now)
@@ -235,8 +234,7 @@ func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who st
 	return who, chain, err
 }
 
-// take uses a token up, for which a chain was made, and returns the chain to
-// answer with.
+// take uses up a token, for which a chain was created, and returns the chain to send.
 func (d *Server) take(ctx context.Context, one use, chain [][]byte, now time.Time) ([][]byte, error) {
 	if n := size(chain); n > wire.MaxBody {
 		return nil, fmt.Errorf("the certificates take %d bytes, at most %d can be sent; name fewer projects", n, wire.MaxBody)
@@ -246,14 +244,14 @@ func (d *Server) take(ctx context.Context, one use, chain [][]byte, now time.Tim
 		return nil, err
 	}
 	if _, err := d.creds.Verify(chain); err != nil { // it may be of an earlier time
-		return nil, fmt.Errorf("the token was used already, and its certificate counts no more: %w", err)
+		return nil, fmt.Errorf("the token was used already, and its certificate is no longer valid: %w", err)
 	}
 	return chain, nil
 }
 
-// Renew issues a certificate for the holder and the key of an old one, in DER
-// with what leads from it to the root, that is still good. Nothing is gained by
-// showing somebody else's: the new one is for the same key.
+// Renew issues a certificate for the holder and the key of an old one that is still valid, given in
+// DER with its chain to the root. Presenting another holder's certificate gains nothing: the new
+// one is for the same key.
 func (d *Server) Renew(old [][]byte) ([][]byte, error) {
 	_, chain, err := d.renewed(old)
 	return chain, err

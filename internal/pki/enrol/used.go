@@ -23,30 +23,28 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Used remembers in a store which tokens were used, until they expire, and what
-// was given for each use. Several desks may share the store. Safe for concurrent
-// use.
+// Used records in a store which tokens were used, until they expire, and the result of each use.
+// Several servers may share the store. Safe for concurrent use.
 //
-// Under token/TOKEN is how often a token was used, and under use/TOKEN/WHO the
-// certificates of a use; TOKEN and WHO are hashes. One commit writes both.
+// The key token/TOKEN has the number of uses of a token, and use/TOKEN/WHO the certificates of a
+// use; TOKEN and WHO are hashes. One commit writes both.
 type Used struct {
 	s    store.Store
 	max  int64
-	uses atomic.Int64 // that are remembered, as of the last prune, and those taken since
+	uses atomic.Int64 // records as of the last prune, and those added since
 
-	mu  sync.Mutex // guards old; held while its text is taken over
-	old string     // file of an older version whose text is not in the store yet; "" is none
+	mu  sync.Mutex // guards old; held while its text is imported
+	old string     // file of an older version whose text is not in the store yet; "" for none
 }
 
 // use is one use of a token.
 type use struct {
-	token   string    // what is used up: a nonce, or an identity provider's name of its token
-	times   int       // how often the token works
+	token   string    // what is used up: a nonce, or an identity provider's id of its token
+	times   int       // how many times the token works
 	who     string    // the identity that the certificate is for
-	expires time.Time // when the token is refused anyway
+	expires time.Time // when the token expires
 
-	// once says that each identity has one use. Else those who ask with different
-	// keys have one each.
+	// once reports whether each identity has one use. Otherwise each applicant's key has one.
 	once bool
 }
 
@@ -61,8 +59,8 @@ type tally struct {
 	Uses int `json:"uses"`
 }
 
-// errUsed is what Take says of a token that works once.
-var errUsed = errors.New("the token was used already; each works once, ask the keeper of the CA for another")
+// errUsed is the error of Take for a used token that works once.
+var errUsed = errors.New("the token was used already; each works once, ask the administrator of the CA for another")
 
 const (
 	maxRemembered = 100_000         // bounds the uses of tokens that have not expired
@@ -70,8 +68,8 @@ const (
 	takeTries     = 3               // of one Take while the store fails
 )
 
-// newUsed returns what the store remembers. File is that of an older version,
-// whose text goes into the store before the first use; "" is none.
+// newUsed returns the records in the store. File is that of an older version, whose text is
+// imported into the store before the first use; "" for none.
 func newUsed(s store.Store, file string) *Used {
 	return &Used{s: s, max: maxRemembered, old: file}
 }
@@ -81,7 +79,7 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// keys returns where a use and its token are in the store.
+// keys returns the keys of a use and of its token in the store.
 func (u use) keys(key string) (ofUse, ofToken string) {
 	t := hash("token", u.token)
 	if u.once {
@@ -99,11 +97,10 @@ func keyOf(der []byte) (string, error) {
 	return hash("key", string(cert.RawSubjectPublicKeyInfo)), nil
 }
 
-// Take counts a use of a token, for which a chain was made, and returns the chain
-// to answer with once that is in the store. Whoever asks again for the same
-// identity with the same key, as one does who got no answer, gets the chain of
-// the first time, and no use is counted. An error means that nothing may be
-// answered.
+// Take counts a use of a token, for which a chain was created, and returns the chain to send once
+// that is in the store. A client that repeats the request for the same identity with the same key,
+// because it got no answer, gets the first chain, and no further use is counted. After an error no
+// certificate may be sent.
 func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
@@ -119,9 +116,9 @@ func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time)
 		switch {
 		case err == nil:
 			return got, nil
-		case errors.Is(err, store.ErrConflict): // somebody was quicker: look again
+		case errors.Is(err, store.ErrConflict): // another server was faster: read again
 			failures = 0
-		case errors.Is(err, store.ErrUnavailable): // it may have been written all the same: look again
+		case errors.Is(err, store.ErrUnavailable): // it may have been written nevertheless: read again
 			failures++
 		default:
 			return nil, err
@@ -136,7 +133,7 @@ func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time)
 	}
 }
 
-// try is one try of Take.
+// try is one attempt of Take.
 func (u *Used) try(ctx context.Context, one use, key string, chain [][]byte, now time.Time) ([][]byte, error) {
 	ofUse, ofToken := one.keys(key)
 	before, err := u.s.Get(ctx, ofUse)
@@ -187,7 +184,7 @@ func (u *Used) try(ctx context.Context, one use, key string, chain [][]byte, now
 	return chain, nil
 }
 
-// repeatAnswer returns what was given for a use before, if it is the same that is asked.
+// repeatAnswer returns the result of an earlier use if the request is the same.
 func repeatAnswer(before store.Record, one use, key string) ([][]byte, error) {
 	var g given
 	if err := json.Unmarshal(before.Value, &g); err != nil || len(g.Chain) == 0 {
@@ -199,7 +196,7 @@ func repeatAnswer(before store.Record, one use, key string) ([][]byte, error) {
 	return g.Chain, nil
 }
 
-// Prune forgets what has expired.
+// Prune removes what has expired.
 func (u *Used) Prune(ctx context.Context, now time.Time) error {
 	left, err := store.Prune(ctx, u.s, "use/", now)
 	if err != nil {
@@ -210,9 +207,9 @@ func (u *Used) Prune(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// migrate takes over the file of an older version, which had a line for each
-// use: the token's nonce and its expiry in Unix milliseconds. It renames the file
-// when all is in the store. What was taken over and not renamed counts once.
+// migrate imports the file of an older version, which had a line for each use: the token's nonce
+// and its expiry in Unix milliseconds. It renames the file when all is in the store. Entries that
+// were imported without the rename count once.
 func (u *Used) migrate(ctx context.Context, now time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -243,7 +240,7 @@ func (u *Used) migrate(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// oldUses is what a file of an older version says of one token.
+// oldUses are the uses of one token in a file of an older version.
 type oldUses struct {
 	times   int
 	expires time.Time
@@ -255,8 +252,8 @@ func parseUses(file string, text []byte, now time.Time) (map[string]oldUses, err
 		nonce, at, ok := strings.Cut(lines.Text(), " ")
 		ms, err := strconv.ParseInt(at, 10, 64)
 		if !ok || err != nil || nonce == "" {
-			// A torn last line is of a use that was not answered: no certificate
-			// came of it. Anything else is not ours.
+			// A torn last line is of a use that was not answered: no certificate was issued for it.
+			// Anything else is not our format.
 			if !lines.Scan() && !bytes.HasSuffix(text, []byte("\n")) {
 				break
 			}
@@ -269,7 +266,7 @@ func parseUses(file string, text []byte, now time.Time) (map[string]oldUses, err
 	return uses, nil
 }
 
-// takeOver has a token be used at least so often.
+// takeOver raises the use count of a token to at least the given number.
 func (u *Used) takeOver(ctx context.Context, nonce string, had oldUses) error {
 	_, key := use{token: nonce}.keys("")
 	for {

@@ -1,11 +1,11 @@
-// Package grant is a user's word that one job works for them: "job J works for
-// me, for project P, until T", signed by the key of a user's certificate, which
-// is part of it. The processes of the job carry it to the broker, which alone
-// judges it; what lies between passes it on unread.
+// Package grant implements a user's signed statement about one job: "job J works for me, for
+// project P, until T", signed by the key of a user's certificate, which is part of it. The
+// processes of the job send it to the broker, the only one to verify it; daemons between pass it on
+// unread.
 //
-// A grant is good for its job only, and a job's id can be claimed only by who
-// holds the job's key: so a stolen grant gives nothing. The package knows no
-// socket, file or clock, and keeps no state. docs/protocol.md has the layout.
+// A grant is valid for its job only, and a job's id can be claimed only by a holder of the job's
+// key: so a stolen grant is useless. The package has no sockets, files or clock, and keeps no
+// state. docs/protocol.md has the layout.
 package grant
 
 import (
@@ -31,8 +31,8 @@ import (
 // Text, to its processes.
 const Env = "ISTHMUS_GRANT"
 
-// MaxLife is the longest that a grant may be valid. It ends by the broker's clock, and may
-// begin overlay.MaxAhead later than that says.
+// MaxLife is the maximum lifetime of a grant. Its expiry is checked against the broker's clock; its
+// start may be up to overlay.MaxAhead ahead of that clock.
 const MaxLife = 31 * 24 * time.Hour
 
 const (
@@ -41,19 +41,18 @@ const (
 	signedAs = "isthmus grant v1\x00"
 )
 
-// ErrExpired is the overlay.ErrForbidden of a grant whose time is over, and that
-// was right otherwise.
+// ErrExpired is the overlay.ErrForbidden of an expired grant that is otherwise valid.
 var ErrExpired = fmt.Errorf("%w", overlay.ErrForbidden)
 
-// Claims are what a grant says.
+// Claims is the content of a grant.
 type Claims struct {
 	Job     overlay.JobID
-	Project string // empty: none
+	Project string // empty for none
 	Issued  time.Time
 	Expires time.Time
 }
 
-// Check says what is wrong with the claims by themselves, or returns nil.
+// Check returns an error if the claims are invalid in themselves.
 func (c Claims) Check() error {
 	if err := overlay.CheckJobID(c.Job); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (c Claims) Check() error {
 	return nil
 }
 
-// Grant is a grant taken apart. Nothing in it is proven before Judge.
+// Grant is a parsed grant. Its contents are not verified before Judge.
 type Grant struct {
 	Claims
 	chain     [][]byte // DER, the user's certificate first
@@ -77,9 +76,9 @@ type Grant struct {
 	signature []byte
 }
 
-// Issue signs claims with the key of a user's certificate, whose chain is given
-// in DER, that certificate first. Times are cut to whole seconds. The result has
-// at most wire.MaxGrant bytes.
+// Issue signs claims with the key of a user's certificate, whose chain is given in DER, that
+// certificate first. Times are truncated to whole seconds. The result has at most wire.MaxGrant
+// bytes.
 func Issue(c Claims, chain [][]byte, key crypto.Signer) ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
@@ -134,7 +133,7 @@ func verified(key any, claims, signature []byte) bool {
 // Text returns a grant as one line.
 func Text(grant []byte) string { return base64.RawURLEncoding.EncodeToString(grant) }
 
-// FromText reads the form of Text. It checks the grant's form only.
+// FromText parses the form of Text. It checks the grant's form only.
 func FromText(s string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimSpace(s))
 	if err != nil {
@@ -146,7 +145,7 @@ func FromText(s string) ([]byte, error) {
 	return b, nil
 }
 
-// Parse takes a grant apart. The result shares memory with b.
+// Parse parses a grant. The result shares memory with b.
 func Parse(b []byte) (*Grant, error) {
 	if len(b) > wire.MaxGrant {
 		return nil, fmt.Errorf("grant: %d bytes, at most %d are allowed", len(b), wire.MaxGrant)
@@ -177,7 +176,7 @@ func Parse(b []byte) (*Grant, error) {
 	return &g, nil
 }
 
-// reader takes a grant apart and remembers that it was too short.
+// reader parses a grant and records whether it was too short.
 type reader struct {
 	rest  []byte
 	short bool
@@ -193,7 +192,7 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
-// length reads a number of so many bytes.
+// length reads an integer of the given number of bytes.
 func (r *reader) length(bytes int) (n int) {
 	for _, b := range r.take(bytes) {
 		n = n<<8 | int(b)
@@ -201,7 +200,7 @@ func (r *reader) length(bytes int) (n int) {
 	return n
 }
 
-// maxTime is past all that a clock says, and far from what a time cannot hold.
+// maxTime is beyond the time of any clock, and far from what a time cannot represent.
 const maxTime = 1 << 40
 
 func (r *reader) time() time.Time {
@@ -212,16 +211,16 @@ func (r *reader) time() time.Time {
 	return time.Unix(int64(min(binary.BigEndian.Uint64(b), maxTime)), 0)
 }
 
-// Holder is whose certificate a chain shows.
+// Holder returns the holder of a chain.
 type Holder struct {
 	User     string
 	Projects []string
 }
 
-// Judge says for whom the job works by the grant, at time now. holder checks the
-// chain, up to the grid's authority, and says whose it is. The error wraps
-// overlay.ErrForbidden and gives the reason; with ErrExpired the principal is
-// known nevertheless.
+// Judge returns the principal for which the job works by the grant, at time now. holder verifies
+// the chain, up to the grid's authority, and returns its holder. The error wraps
+// overlay.ErrForbidden and gives the reason; with ErrExpired the principal is returned
+// nevertheless.
 func (g *Grant) Judge(job overlay.JobID, now time.Time, holder func(chain [][]byte) (Holder, error)) (overlay.Principal, error) {
 	if g.Job != job {
 		return overlay.Principal{}, refuse("it is for job %s, not for %s", g.Job, job)

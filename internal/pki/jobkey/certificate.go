@@ -18,29 +18,28 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long a process's certificate is valid: from ClockSlack before it is made to
-// ClockSlack after it is renewed, so that peers whose clocks differ by less believe
-// each other. It is renewed when half of certificateLife is over; as every process
-// can sign its own, nothing waits for a renewal. Whoever can make one certificate of
-// the job can make any: a shorter validity would keep nobody out but hosts whose
-// clocks are wrong.
+// How long a process's certificate is valid: from ClockSlack before its creation to ClockSlack
+// after its renewal, so that peers whose clocks differ by less accept each other's certificates. It
+// is renewed when half of certificateLife is over; as every process can sign its own, a renewal
+// waits for nothing. A holder of the secret can create any certificate of the job, so a shorter
+// validity would exclude only hosts whose clocks are wrong.
 const (
 	certificateLife = 2 * ClockSlack
 
-	// ClockSlack is by how much the clocks of two processes may differ.
+	// ClockSlack is the maximum difference between the clocks of two processes.
 	ClockSlack = 12 * time.Hour
 )
 
 // Why Verify refuses a certificate, beside overlay.ErrForbidden.
 var (
-	// ErrNotValidNow: it has expired, or is not valid yet, by this host's clock.
+	// ErrNotValidNow: it has expired, or is not valid yet, according to this host's clock.
 	ErrNotValidNow = errors.New("certificate not valid at this time")
 
-	// ErrOtherKey: it was made with another job's key.
+	// ErrOtherKey: it was created with another job's key.
 	ErrOtherKey = errors.New("certificate made with another job's key")
 )
 
-// refused is an error of a class, in words that say more than the class does.
+// refused is an error of a class, with a more specific text.
 type refused struct {
 	class error
 	text  string
@@ -53,14 +52,13 @@ func refuse(class error, format string, args ...any) error {
 func (r *refused) Error() string { return r.text }
 func (r *refused) Unwrap() error { return r.class }
 
-// Member says which process of which job holds a certificate, and in which of
-// its lives.
+// Member is the process, its job and its generation that a certificate names.
 type Member struct {
 	Process    overlay.ProcessName
 	Generation overlay.Generation
 }
 
-// String names the process, and its life when it is not the first.
+// String names the process, and its generation if it is not the first.
 func (m Member) String() string {
 	if m.Generation == 0 {
 		return m.Process.String()
@@ -68,19 +66,18 @@ func (m Member) String() string {
 	return fmt.Sprintf("%v, life %d", m.Process, m.Generation)
 }
 
-// uriPrefix begins the name in a member's certificate. A daemon's certificate
-// has a role in the place of "process"; so neither is taken for the other.
+// uriPrefix begins the name in a member's certificate. A daemon's certificate has a role instead of
+// "process", so the two cannot be confused.
 const uriPrefix = "isthmus:process/"
 
-// uri returns the member as its certificate carries it, in a subject
-// alternative name of type URI (RFC 5280, section 4.2.1.6):
-// isthmus:process/JOB/RANK/GENERATION, numbers in decimal.
+// uri returns the member as in its certificate, in a subject alternative name of type URI (RFC
+// 5280, section 4.2.1.6): isthmus:process/JOB/RANK/GENERATION, numbers in decimal.
 func (m Member) uri() string {
 	return fmt.Sprintf("%s%s/%d/%d", uriPrefix, m.Process.Job, m.Process.Rank, m.Generation)
 }
 
-// memberOf reads the one name that a member's certificate carries. There is
-// one spelling of each member; no other is read.
+// memberOf reads the only name in a member's certificate. There is one spelling of each member; no
+// other is accepted.
 func memberOf(cert *x509.Certificate) (Member, error) {
 	if len(cert.URIs) != 1 || !strings.HasPrefix(cert.URIs[0].String(), uriPrefix) {
 		return Member{}, fmt.Errorf("the certificate of %.100q does not name one process of a job", cert.Subject.String())
@@ -109,12 +106,11 @@ func memberOf(cert *x509.Certificate) (Member, error) {
 	return m, nil
 }
 
-// Certificates is what a process of a job is known by to its peers, and by
-// which it knows them: a short-lived certificate of its own, signed by an
-// authority that follows from the job's key. All who hold the key derive the
-// same authority, so nothing needs to be handed out; and whoever holds it can
-// sign for every rank, so it keeps strangers out and ranks from being mixed
-// up, but does not protect the processes of one job from each other.
+// Certificates holds a process's own certificate and verifies those of its peers: short-lived
+// certificates, signed by an authority that is derived from the job's key. All holders of the key
+// derive the same authority, so nothing needs to be distributed. A holder can sign for every rank,
+// so this excludes outsiders and prevents confusion of ranks, but does not protect the processes of
+// one job from each other.
 //
 // Safe for concurrent use.
 type Certificates struct {
@@ -126,16 +122,16 @@ type Certificates struct {
 
 	mu   sync.Mutex
 	own  *tls.Certificate
-	till time.Time // when own is to be renewed
+	till time.Time // when own is due for renewal
 }
 
-// Certificates derives the job's authority and makes the certificate of the
-// process of the given rank and life.
+// Certificates derives the job's authority and creates the certificate of the process of the given
+// rank and generation.
 func (k Key) Certificates(rank uint32, generation overlay.Generation) (*Certificates, error) {
 	return k.CertificatesBy(time.Now, rank, generation)
 }
 
-// CertificatesBy is Certificates by another clock than the host's.
+// CertificatesBy is Certificates with another clock than the host's.
 func (k Key) CertificatesBy(now func() time.Time, rank uint32, generation overlay.Generation) (*Certificates, error) {
 	signer := ed25519.NewKeyFromSeed(k.derive("isthmus v1 job certificate authority"))
 	authority, err := authorityOf(k.ID(), signer)
@@ -151,9 +147,9 @@ func (k Key) CertificatesBy(now func() time.Time, rank uint32, generation overla
 	return c, err
 }
 
-// authorityOf returns the authority's own certificate. Every byte of it
-// follows from the job's key: Ed25519 signs deterministically, and its time of
-// validity is all of time, since the key's secrecy is what counts.
+// authorityOf returns the authority's own certificate. Every byte of it is derived from the job's
+// key: Ed25519 signatures are deterministic, and its validity is unlimited, since only the secrecy
+// of the key matters.
 func authorityOf(job overlay.JobID, signer ed25519.PrivateKey) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -172,11 +168,11 @@ func authorityOf(job overlay.JobID, signer ed25519.PrivateKey) (*x509.Certificat
 	return x509.ParseCertificate(der)
 }
 
-// Self returns whom the own certificate names.
+// Self returns the member that the own certificate names.
 func (c *Certificates) Self() Member { return c.self }
 
-// Certificate returns the own certificate and its key, a new one when half the
-// life of the last is over. The caller must not change it.
+// Certificate returns the own certificate and its key, a new one when half the life of the last is
+// over. The caller must not modify it.
 func (c *Certificates) Certificate() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +195,7 @@ func (c *Certificates) issue(now time.Time) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{ // without a serial number, one is drawn
+	template := &x509.Certificate{ // without a serial number, a random one is chosen
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("rank %d", c.self.Process.Rank)},
 		NotBefore:             now.Add(-ClockSlack),
 		NotAfter:              now.Add(certificateLife),
@@ -215,11 +211,10 @@ func (c *Certificates) issue(now time.Time) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
 }
 
-// Verify says which process of this job a presented chain belongs to (DER, the
-// process's own certificate first; what follows it is not looked at). It fails
-// with overlay.ErrForbidden and words for people when the certificate is not
-// of this job, not valid now, or cannot be read, and with ErrOtherKey or ErrNotValidNow
-// besides in the first two cases.
+// Verify returns the process of this job that a presented chain belongs to (DER, the process's own
+// certificate first; the rest is ignored). It fails with overlay.ErrForbidden and a readable text
+// if the certificate is not of this job, not valid now, or malformed, and in the first two cases
+// also with ErrOtherKey or ErrNotValidNow.
 func (c *Certificates) Verify(chain [][]byte) (Member, error) {
 	m, err := c.verify(chain)
 	if err != nil {

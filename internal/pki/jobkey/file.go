@@ -10,19 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnvKeyFD is the environment variable that names the descriptor from which a process
-// reads its job's key: neither its environment nor its arguments show it to anybody.
+// EnvKeyFD is the environment variable that names the descriptor from which a process reads its
+// job's key: so neither its environment nor its arguments reveal the key.
 const EnvKeyFD = "ISTHMUS_KEY_FD"
 
-// KeyFD is the descriptor that launchers give to processes for it: one that scripts
-// do not use.
+// KeyFD is the descriptor that launchers use for it: one that scripts do not use.
 const KeyFD = 19
 
 // maxText bounds the text of a key.
 const maxText = 512
 
-// FromDescriptor reads a key from the descriptor that EnvKeyFD names, a file of File. It
-// may be read again, by whatever this process becomes or starts.
+// FromDescriptor reads a key from the descriptor that EnvKeyFD names, a file of File. Programs that
+// this process executes or starts can read it again.
 func FromDescriptor(number string) (Key, error) {
 	fd, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || fd > math.MaxInt32 {
@@ -35,7 +34,7 @@ func FromDescriptor(number string) (Key, error) {
 	return Parse(string(text))
 }
 
-// descriptor reads at offsets, and leaves the descriptor open and where it is.
+// descriptor reads at offsets, and neither closes nor moves the descriptor.
 type descriptor int
 
 // ReadAt implements io.ReaderAt.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File returns an open file of memory with the key's text, which cannot be changed, and
-// which processes inherit as KeyFD. Close it when they have it.
+// File returns an open memory file with the key's text, which is sealed against changes, and which
+// processes inherit as KeyFD. The caller closes it once they have it.
 func (k Key) File() (*os.File, error) {
 	fd, err := unix.MemfdCreate("isthmus-job-key", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

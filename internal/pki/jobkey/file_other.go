@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// File returns an open file with the key's text, which has no name any more, and which
-// processes inherit as KeyFD. Close it when they have it.
+// File returns an open, already unlinked file with the key's text, which processes inherit as
+// KeyFD. The caller closes it once they have it.
 func (k Key) File() (*os.File, error) {
 	f, err := os.CreateTemp("", "isthmus-job-key-") // for its owner only
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package jobkey makes and keeps the secret that the processes of one job
-// share, and what follows from it: a key that signs where the job's processes are;
-// a key that authenticates links end to end; and an authority that signs each
-// process's certificate for encrypted carriers. None is seen by a daemon.
+// Package jobkey holds the secret that the processes of one job share, and the keys derived from
+// it: a key that signs the locations of the job's processes; a key that authenticates links end to
+// end; and an authority that signs each process's certificate for encrypted carriers. Daemons see
+// none of them.
 //
-// A job's id is its name and a digest of the first key's public half. So the id can
-// only be claimed by who holds the secret, and no daemon needs a list of jobs to
-// tell a process of another job. The package keeps no state but a process's current
-// certificate.
+// A job's id is its name and a digest of the first key's public half. So only holders of the secret
+// can claim the id, and no daemon needs a list of jobs to distinguish processes of different jobs.
+// The package keeps no state but a process's current certificate.
 package jobkey
 
 import (
@@ -29,11 +28,10 @@ const EnvKey = "ISTHMUS_JOB_KEY"
 type Key struct {
 	Name   string
 	secret [32]byte
-	gate   overlay.NodeID // of the key of that node's gate job; it is no secret then
+	gate   overlay.NodeID // of the key of that node's gate job, which is public
 }
 
-// New makes a key for a new job of the given name from the system's random
-// source.
+// New creates a key for a new job of the given name from the system's random source.
 func New(name string) (Key, error) {
 	if err := overlay.CheckJobName(name); err != nil {
 		return Key{}, err
@@ -68,13 +66,12 @@ func (k Key) ID() overlay.JobID {
 	return idOf(k.Name, k.Auth().Public())
 }
 
-// String returns the key as one line, "NAME:SECRET". Print it only where the
-// job's owner asked for it.
+// String returns the key as one line, "NAME:SECRET". Print it only if the job's owner requested it.
 func (k Key) String() string {
 	return k.Name + ":" + base64.RawURLEncoding.EncodeToString(k.secret[:])
 }
 
-// Parse reads the form of String. The error never repeats the secret.
+// Parse parses the form of String. The error never contains the secret.
 func Parse(s string) (Key, error) {
 	name, text, ok := strings.Cut(strings.TrimSpace(s), ":")
 	if !ok {
@@ -92,7 +89,7 @@ func Parse(s string) (Key, error) {
 	return k, nil
 }
 
-// Load reads a key from a file. It refuses a file that others can read.
+// Load reads a key from a file. It refuses a file that other users can read.
 func Load(file string) (Key, error) {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -8,18 +8,17 @@ import (
 	"fmt"
 )
 
-// Joint derives the key of a further job from k, which its holders agree to make
-// by fresh, the random bytes of both ends. Who knows fresh alone learns nothing of
-// the key.
+// Joint derives the key of a further job from k, which its holders agree on through fresh, the
+// random bytes of both ends. Knowledge of fresh alone reveals nothing about the key.
 func (k Key) Joint(fresh []byte) Key {
 	return Key{Name: k.Name, secret: [32]byte(k.derive("isthmus v1 joint job " + string(fresh)))}
 }
 
-// MaxSealed is the longest that Seal makes of a key, in bytes.
+// MaxSealed is the maximum size of Seal's result, in bytes.
 const MaxSealed = 12 + 63 + 1 + 43 + 16
 
-// Seal encrypts another job's key for the processes of k's job (AES-256-GCM), for a
-// way on which they may be overheard.
+// Seal encrypts another job's key for the processes of k's job (AES-256-GCM), for a channel that
+// may be overheard.
 func (k Key) Seal(other Key) []byte {
 	aead := k.aead()
 	nonce := make([]byte, aead.NonceSize(), MaxSealed)
@@ -27,7 +26,7 @@ func (k Key) Seal(other Key) []byte {
 	return aead.Seal(nonce, nonce, []byte(other.String()), nil)
 }
 
-// Open is the other way round. It fails for what no holder of k has sealed.
+// Open reverses Seal. It fails for data that no holder of k has sealed.
 func (k Key) Open(sealed []byte) (Key, error) {
 	aead := k.aead()
 	n := aead.NonceSize()
@@ -49,5 +48,5 @@ func (k Key) aead() cipher.AEAD {
 			return aead
 		}
 	}
-	panic(err) // only for lengths that these do not have
+	panic(err) // only for lengths that do not occur here
 }

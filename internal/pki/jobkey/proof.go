@@ -10,20 +10,20 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// ForAuth is the key with which a process proves which job it is of: the seed of an
-// Ed25519 key (RFC 8032). Only processes of the job have it.
+// ForAuth is the key with which a process proves its membership in a job: the seed of an Ed25519
+// key (RFC 8032). Only processes of the job have it.
 type ForAuth [32]byte
 
 // Public is the public half of a ForAuth. A job's id commits to it.
 type Public [ed25519.PublicKeySize]byte
 
-// ProofLen is how long a proof is in bytes: the public key and the signature.
+// ProofLen is the size of a proof in bytes: the public key and the signature.
 const ProofLen = len(Public{}) + ed25519.SignatureSize
 
-// proofLabel keeps these signatures apart from all others of the key.
+// proofLabel separates these signatures from all others of the key.
 const proofLabel = "isthmus v1 registration\x00"
 
-// Public returns the half that everybody may see.
+// Public returns the public half.
 func (a ForAuth) Public() Public {
 	return Public(ed25519.NewKeyFromSeed(a[:]).Public().(ed25519.PublicKey))
 }
@@ -36,16 +36,15 @@ func idOf(name string, p Public) overlay.JobID {
 	return overlay.JobID(name + "-" + hex.EncodeToString(sum[:16]))
 }
 
-// Prove signs that a process of the job is at a node in the given life: ProofLen
-// bytes, the same each time.
+// Prove signs that a process of the job, in the given generation, is at a node: ProofLen bytes,
+// deterministic.
 func (a ForAuth) Prove(process overlay.ProcessName, life overlay.Generation, node overlay.NodeID) []byte {
 	key := ed25519.NewKeyFromSeed(a[:])
 	return append(key.Public().(ed25519.PublicKey), ed25519.Sign(key, claim(process, life, node))...)
 }
 
-// claim is what a proof signs: the label, the job behind its length, rank,
-// generation, and site and node each behind its length; integers big-endian,
-// lengths of one byte.
+// claim is the signed text of a proof: the label, the job with its length, rank, generation, and
+// site and node, each with its length; integers big-endian, lengths of one byte.
 func claim(process overlay.ProcessName, life overlay.Generation, node overlay.NodeID) []byte {
 	str8 := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
 	b := str8([]byte(proofLabel), string(process.Job))
@@ -54,10 +53,10 @@ func claim(process overlay.ProcessName, life overlay.Generation, node overlay.No
 	return str8(str8(b, string(node.Site)), node.Name)
 }
 
-// CheckPoint fails with overlay.ErrForbidden unless the access point proves that
-// its process is who it says, at the node that it names: by the signature of the
-// job's key, or, for rank 0 of the job of a node's launch service, by being at that
-// node. Other ranks of such a job need no proof; they are whoever was there first.
+// CheckPoint fails with overlay.ErrForbidden unless the access point proves the identity of its
+// process at the node that it names: by the signature of the job's key, or, for rank 0 of the job
+// of a node's launch service, by being at that node. Other ranks of such a job need no proof; the
+// first process to claim one has it.
 func CheckPoint(point overlay.AccessPoint) error {
 	if owner, ok := point.Process.Job.Gate(); ok {
 		if point.Process.Rank == 0 && point.Node != owner {

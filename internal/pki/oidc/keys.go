@@ -21,37 +21,37 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Bounds of what is asked of a provider.
+// Bounds of requests to a provider.
 const (
-	fetchTimeout = 5 * time.Second // for all that is fetched at a time, and for waiting for somebody else who fetches
+	fetchTimeout = 5 * time.Second // for one fetch, and for waiting for another caller's fetch
 	maxDocument  = 256 << 10       // bytes
 	maxHeader    = 16 << 10        // bytes
 	maxKeys      = 64
 )
 
-// How long keys are kept. Who makes up names of keys has them fetched once in
-// askAgain, and no more often.
+// How long keys are kept. A client that invents key names causes one fetch per askAgain, and no
+// more.
 const (
-	fresh      = 15 * time.Minute // then they are fetched again by whoever comes next
-	usable     = 6 * time.Hour    // while the provider is away
-	askAgain   = 30 * time.Second // between two times that they are fetched
-	tryAgain   = 10 * time.Second // between two times after a failure
+	fresh      = 15 * time.Minute // then the next caller fetches them again
+	usable     = 6 * time.Hour    // while the provider is unreachable
+	askAgain   = 30 * time.Second // minimum time between two fetches
+	tryAgain   = 10 * time.Second // minimum time between two fetches after a failure
 	minRSABits = 2048
 )
 
 // keys are the provider's public keys. Safe for concurrent use.
 type keys struct {
 	issuer string
-	url    string // where they are; empty: the provider's configuration says
+	url    string // URL; empty: as in the provider's configuration
 	client *http.Client
 	now    func() time.Time
-	turn   chan struct{} // has a place for who fetches
+	turn   chan struct{} // semaphore of the fetching goroutine
 
 	mu    sync.Mutex // guards the fields below; never held while fetching
 	set   map[string][]jose.JSONWebKey
 	at    time.Time // when set was fetched
-	tried time.Time // when somebody fetched last
-	err   error     // of that
+	tried time.Time // time of the last fetch
+	err   error     // error of that fetch
 }
 
 func newKeys(issuer, url string, roots *x509.CertPool) *keys {
@@ -63,17 +63,16 @@ func newKeys(issuer, url string, roots *x509.CertPool) *keys {
 				Proxy:                  http.ProxyFromEnvironment,
 				TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 				MaxResponseHeaderBytes: maxHeader,
-				DisableKeepAlives:      true, // so that nothing is left when a fetch ends
+				DisableKeepAlives:      true, // so that no connection is left when a fetch ends
 				ForceAttemptHTTP2:      true,
 			}},
 		},
 	}
 }
 
-// bounded lets nothing through but answers of success, and fails where one is
-// longer than maxDocument: go-oidc reads all that there is, and quotes what
-// comes with a failure. It follows no redirect: a provider that is told to by
-// somebody else could send us anywhere.
+// bounded returns only successful responses, and fails if one is longer than maxDocument: go-oidc
+// reads the whole body, and quotes the body of a failure. It follows no redirect, which could lead
+// anywhere.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -92,13 +91,13 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// named returns the keys of a name. It waits for fetchTimeout at most.
+// named returns the keys of a name. It waits at most fetchTimeout.
 func (k *keys) named(ctx context.Context, kid string) ([]jose.JSONWebKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	if found, due, _ := k.look(kid); due {
 		if err := k.take(ctx, len(found) > 0); err == nil {
-			if _, due, _ := k.look(kid); due { // still, after whoever had the turn
+			if _, due, _ := k.look(kid); due { // still none, after the other caller's fetch
 				k.fetch(ctx)
 			}
 			<-k.turn
@@ -114,8 +113,7 @@ func (k *keys) named(ctx context.Context, kid string) ([]jose.JSONWebKey, error)
 	return nil, err
 }
 
-// take waits for the turn to fetch; with nothing better than to go on without,
-// it does not wait.
+// take waits for the turn to fetch; if usable keys exist, it does not wait.
 func (k *keys) take(ctx context.Context, known bool) error {
 	if known {
 		select {
@@ -133,8 +131,8 @@ func (k *keys) take(ctx context.Context, known bool) error {
 	}
 }
 
-// look returns the keys of a name that may be used, whether they are to be
-// fetched first, and why there are none at all.
+// look returns the usable keys of a name, whether a fetch is needed first, and why there are no
+// keys.
 func (k *keys) look(kid string) (found []jose.JSONWebKey, due bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,8 +154,7 @@ func (k *keys) look(kid string) (found []jose.JSONWebKey, due bool, err error) {
 	return found, due, err
 }
 
-// fetch has the provider's keys in place of those before. The caller has the
-// turn.
+// fetch replaces the keys with the provider's current ones. The caller has the turn.
 func (k *keys) fetch(ctx context.Context) {
 	set, err := k.get(ctx)
 	k.mu.Lock()
@@ -196,8 +193,8 @@ func (k *keys) get(ctx context.Context) (map[string][]jose.JSONWebKey, error) {
 	return parseKeys(text)
 }
 
-// discover asks the provider's configuration (OpenID Connect Discovery 1.0)
-// where its keys are.
+// discover gets the URL of the keys from the provider's configuration (OpenID Connect Discovery
+// 1.0).
 func (k *keys) discover(ctx context.Context) (where string, err error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.issuer)
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
@@ -218,8 +215,8 @@ func (k *keys) discover(ctx context.Context) (where string, err error) {
 	return about.Keys, nil
 }
 
-// parseKeys reads a set of keys (RFC 7517, section 5) and leaves out those that
-// cannot have signed a token that is believed.
+// parseKeys parses a set of keys (RFC 7517, section 5) and skips those that cannot have signed an
+// accepted token.
 func parseKeys(text []byte) (map[string][]jose.JSONWebKey, error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -243,7 +240,7 @@ func parseKeys(text []byte) (map[string][]jose.JSONWebKey, error) {
 	return set, nil
 }
 
-// algorithmOf returns the algorithm that a key is believed with, or nothing.
+// algorithmOf returns the algorithm accepted for a key, or nothing.
 func algorithmOf(key jose.JSONWebKey) jose.SignatureAlgorithm {
 	var alg jose.SignatureAlgorithm
 	switch pub := key.Key.(type) {
@@ -264,21 +261,20 @@ func algorithmOf(key jose.JSONWebKey) jose.SignatureAlgorithm {
 	return alg
 }
 
-// maxVerifying bounds the tokens that are judged at a time: each may wait for
-// the provider.
+// maxVerifying bounds the concurrent verifications: each may wait for the provider.
 const maxVerifying = 16
 
-// Verifier judges tokens of one provider. Safe for concurrent use. It has no
-// goroutine of its own: whoever needs a key fetches it.
+// Verifier verifies tokens of one provider. Safe for concurrent use. It has no goroutine: a caller
+// that needs a key fetches it.
 type Verifier struct {
 	rules  Rules
 	keys   *keys
 	places chan struct{}
 }
 
-// New returns a verifier. keysURL is where the provider's keys are; empty: its
-// OpenID configuration says. roots are the authorities that the provider's
-// certificate is judged by, nil for the system's. New fetches nothing.
+// New returns a verifier. keysURL is the URL of the provider's keys; empty: as in its OpenID
+// configuration. roots are the CAs to verify the provider's certificate with, nil for the system's.
+// New fetches nothing.
 func New(rules Rules, keysURL string, roots *x509.CertPool) (*Verifier, error) {
 	if err := rules.Check(); err != nil {
 		return nil, err
@@ -291,12 +287,12 @@ func New(rules Rules, keysURL string, roots *x509.CertPool) (*Verifier, error) {
 	return &Verifier{rules: rules, keys: newKeys(rules.Issuer, keysURL, roots), places: make(chan struct{}, maxVerifying)}, nil
 }
 
-// Issuer returns the provider whose tokens are judged.
+// Issuer returns the provider whose tokens are accepted.
 func (v *Verifier) Issuer() string { return v.rules.Issuer }
 
-// Verify says whom a token is good for at time now. It takes 5 s at most. With
-// overlay.ErrUnreachable the provider's keys could not be had, with
-// overlay.ErrOverloaded too many ask; any other error is of the token.
+// Verify returns the holder for which a token is valid at time now. It takes at most 5 s.
+// overlay.ErrUnreachable means that the provider's keys could not be fetched, overlay.ErrOverloaded
+// that there are too many requests; any other error is about the token.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Holder, error) {
 	token, kid, err := parse(text)
 	if err != nil {
@@ -305,8 +301,8 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Hold
 	if err := v.rules.kindOf(token); err != nil {
 		return Holder{}, err
 	}
-	// Judged before it is verified, so that what is no good anyway makes nobody
-	// fetch keys.
+	// The claims are checked before the signature, so that an invalid token causes no fetch of
+	// keys.
 	claims := token.UnsafePayloadWithoutVerification()
 	h, err := v.rules.Judge(claims, now)
 	if err != nil {
@@ -329,7 +325,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Hold
 			signers.PublicKeys = append(signers.PublicKeys, key.Key)
 		}
 	}
-	// Times are left to the rules, which know how far clocks may be apart.
+	// Times are checked by the rules, which allow for clock differences.
 	verifier := oidc.NewVerifier(v.rules.Issuer, signers, &oidc.Config{
 		ClientID: v.rules.Audience, SupportedSigningAlgs: []string{string(alg)}, SkipExpiryCheck: true,
 	})
@@ -337,7 +333,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (Hold
 		return Holder{}, fmt.Errorf("the token is forged or damaged: %w", err)
 	}
 	if h.ID == "" {
-		// The signature is left out: some have more than one for the same.
+		// The signature is omitted: some tokens have several valid ones.
 		h.ID = digest("claims", v.rules.Issuer, string(claims))
 	}
 	return h, nil

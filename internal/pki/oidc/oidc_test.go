@@ -297,7 +297,7 @@ func TestAttacks(t *testing.T) {
 		{"another issuer", sign(jose.ES256, g.Key("k1"), with(claims, func(c map[string]any) { c["iss"] = "https://evil.example.org" }), map[jose.HeaderKey]any{"kid": "k1"}), "issued by"},
 		{"expired", sign(jose.ES256, g.Key("k1"), claimsAt(g.URL, g.now.Add(-2*time.Hour)), map[jose.HeaderKey]any{"kid": "k1"}), "expired at"},
 		{"huge", "eyJ" + strings.Repeat("A", wire.MaxToken) + ".e30.AA", "at most"},
-		{"no token", "hello", "no JSON Web Token"},
+		{"no token", "hello", "not a JSON Web Token"},
 		{"no JSON", "eyJhIjoi.e30.AA", "damaged"},
 		{"an understanding that is asked for", enc(map[string]any{"alg": "ES256", "kid": "k1", "crit": []string{"x"}, "x": 1}) + "." + parts[1] + "." + parts[2], "damaged"},
 	} {

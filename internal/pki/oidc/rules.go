@@ -1,11 +1,10 @@
-// Package oidc judges tokens by which an identity provider outside the grid
-// says who somebody is: ID tokens of OpenID Connect, and tokens of the WLCG and
-// SciTokens profiles, JSON Web Tokens all. It says for which user of the grid,
-// and for which projects, such a token is good. What is given for it is not its
-// business (package enrol).
+// Package oidc verifies tokens of an identity provider outside the grid: ID tokens of OpenID
+// Connect, and tokens of the WLCG and SciTokens profiles, all of them JSON Web Tokens. It returns
+// the user of the grid and the projects for which such a token is valid. What is issued for it is
+// up to package enrol.
 //
-// What a token may say is decided in Rules, which knows no socket and no clock.
-// The provider's keys are in memory, and belong to a Verifier.
+// The rules for the contents of tokens are in Rules, which has no sockets and no clock. The
+// provider's keys are in memory, and belong to a Verifier.
 package oidc
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Profile says by which rules a token is made.
+// A Profile is a set of rules that tokens follow.
 type Profile string
 
 // The profiles.
@@ -37,27 +36,27 @@ const (
 	SciToken Profile = "scitoken" // SciTokens Claims and Scopes Language, version 2
 )
 
-// Skew is for how long after its end a token counts: who has one may use it, so this host's
-// clock may be ahead of the provider's by no more. It may be behind by overlay.MaxAhead.
+// Skew is how long a token is accepted after its expiry, so this host's clock may be ahead of the
+// provider's by no more. It may be behind by overlay.MaxAhead.
 const Skew = time.Minute
 
-// Rules say which tokens are believed and what they are good for.
+// Rules determine which tokens are accepted and what they are valid for.
 type Rules struct {
 	Issuer   string // the provider, as its tokens name it: a URL with https
-	Audience string // who the tokens must be for: this grid
+	Audience string // the required audience: this grid
 	Profile  Profile
-	Scope    string        // that a token of WLCG or SciToken must have
-	Longest  time.Duration // the longest life of a token that is believed
+	Scope    string        // required in a token of WLCG or SciToken
+	Longest  time.Duration // maximum lifetime of an accepted token
 
 	UserClaim  string            // the claim that names the user
-	UserPrefix string            // is put before its value
-	Users      map[string]string // from its value to the user; if there are any, nobody else is one
+	UserPrefix string            // is prepended to its value
+	Users      map[string]string // from its value to the user; if not empty, other values are refused
 
-	ProjectsClaim string            // the claim that names projects; empty: none
-	Projects      map[string]string // from its values to projects; others give none
+	ProjectsClaim string            // the claim that names projects; empty for none
+	Projects      map[string]string // from its values to projects; other values give none
 }
 
-// Check says what is wrong with the rules, or returns nil.
+// Check returns an error if the rules are invalid.
 func (r Rules) Check() error {
 	if err := checkURL(r.Issuer); err != nil {
 		return fmt.Errorf("the issuer: %w", err)
@@ -107,7 +106,7 @@ func (r Rules) Check() error {
 	return nil
 }
 
-// checkURL says why something is not fetched from an address, or returns nil.
+// checkURL returns why an address may not be fetched, or nil.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -119,36 +118,35 @@ func checkURL(text string) error {
 	return nil
 }
 
-// Holder is whom a token is good for.
+// Holder is the user for which a token is valid.
 type Holder struct {
 	User            string
-	Projects        []string  // of the grid, in alphabetical order, each once
+	Projects        []string  // of the grid, sorted, without duplicates
 	Issued, Expires time.Time // of the token
-	ID              string    // 64 hexadecimal digits, another for each token that the provider made
+	ID              string    // 64 hexadecimal digits, unique per token of the provider
 }
 
-// IsToken reports whether a text has the form of such a token. It says nothing
-// of what is in it.
+// IsToken reports whether a text has the form of such a token. It does not check its contents.
 func IsToken(text string) bool {
 	return strings.HasPrefix(text, "eyJ") && strings.Count(text, ".") == 2
 }
 
-// The algorithms of signatures that are believed. All are of key pairs: with a
-// shared key, whoever can judge a token could make one.
+// The accepted signature algorithms. All are asymmetric: with a shared key, any verifier of a token
+// could create one.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
-// parse takes a token apart, and returns the name of the key that signed it.
-// Nothing in it is proven.
+// parse parses a token, and returns the name of the key that signed it. Its contents are not
+// verified.
 func parse(text string) (token *jose.JSONWebSignature, kid string, err error) {
 	if len(text) > wire.MaxToken {
 		return nil, "", fmt.Errorf("the token has %d bytes, at most %d are read; ask the provider for one with fewer claims", len(text), wire.MaxToken)
 	}
 	if !IsToken(text) {
-		return nil, "", errors.New("this is no JSON Web Token")
+		return nil, "", errors.New("this is not a JSON Web Token")
 	}
 	token, err = jose.ParseSignedCompact(text, algorithms)
 	if other := new(jose.ErrUnexpectedSignatureAlgorithm); errors.As(err, &other) {
-		return nil, "", fmt.Errorf("the token is signed with %q; believed are %q", other.Got, algorithms)
+		return nil, "", fmt.Errorf("the token is signed with %q; accepted are %q", other.Got, algorithms)
 	}
 	if err != nil || len(token.Signatures) != 1 {
 		return nil, "", errors.New("the token is damaged")
@@ -163,8 +161,8 @@ func parse(text string) (token *jose.JSONWebSignature, kid string, err error) {
 	return token, kid, nil
 }
 
-// kindOf says what is wrong with the type that a token's head names: tokens of
-// other kinds, signed by the same key, are no leave.
+// kindOf returns an error if the type in a token's header is wrong: tokens of other kinds, signed
+// by the same key, are not accepted.
 func (r Rules) kindOf(token *jose.JSONWebSignature) error {
 	typ, _ := token.Signatures[0].Protected.ExtraHeaders[jose.HeaderType].(string)
 	kind := strings.TrimPrefix(strings.ToLower(typ), "application/")
@@ -174,8 +172,8 @@ func (r Rules) kindOf(token *jose.JSONWebSignature) error {
 	return fmt.Errorf("the token is a %q, which is no token of the profile %s", typ, r.Profile)
 }
 
-// Judge says whom a token's claims, JSON, are good for at time now, if they are
-// what the provider signed.
+// Judge returns the holder for which a token's claims, JSON, are valid at time now, if the provider
+// signed them.
 func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(claims, &all); err != nil {
@@ -183,12 +181,12 @@ func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 	}
 	c := reader{all: all}
 	if iss := c.text("iss"); c.err == nil && iss != r.Issuer {
-		return Holder{}, fmt.Errorf("the token was issued by %q; believed is %q alone", iss, r.Issuer)
+		return Holder{}, fmt.Errorf("the token was issued by %q; accepted is only %q", iss, r.Issuer)
 	}
 	if aud := c.texts("aud"); c.err == nil && !slices.Contains(aud, r.Audience) {
 		return Holder{}, fmt.Errorf("the token is for %q, not for %q; ask for one with this audience", aud, r.Audience)
 	} else if azp := "azp"; c.err == nil && r.Profile == IDToken && (len(aud) > 1 || c.has(azp)) && c.text(azp) != r.Audience {
-		// OpenID Connect Core 1.0, section 3.1.3.7: it was asked for by somebody else.
+		// OpenID Connect Core 1.0, section 3.1.3.7: another client requested it.
 		return Holder{}, fmt.Errorf("the token was made for another client than %q (azp)", r.Audience)
 	}
 	h := Holder{Issued: c.time("iat"), Expires: c.time("exp")}
@@ -206,7 +204,7 @@ func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 	case now.Add(overlay.MaxAhead).Before(later(from, h.Issued)):
 		return Holder{}, fmt.Errorf("the token is not good before %s: %s", stamp(later(from, h.Issued)), overlay.ClocksDiffer("this host", "the provider", later(from, h.Issued).Sub(now)))
 	case h.Expires.Sub(h.Issued) > r.Longest:
-		return Holder{}, fmt.Errorf("the token is good for %v, longer than the %v that are believed here", h.Expires.Sub(h.Issued), r.Longest)
+		return Holder{}, fmt.Errorf("the token is valid for %v, longer than the %v that are accepted here", h.Expires.Sub(h.Issued), r.Longest)
 	}
 	if err := r.scope(&c); err != nil {
 		return Holder{}, err
@@ -242,7 +240,7 @@ func cmp(errs ...error) error {
 	return nil
 }
 
-// digest names a token by what is the same in all its copies.
+// digest identifies a token by what is the same in all its copies.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -251,7 +249,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// version says what is wrong with the profile that the token names.
+// version returns an error if the token's profile version is wrong.
 func (r Rules) version(c *reader) error {
 	claim := map[Profile]string{WLCG: "wlcg.ver", SciToken: "ver"}[r.Profile]
 	if claim == "" {
@@ -266,7 +264,7 @@ func (r Rules) version(c *reader) error {
 	return c.err
 }
 
-// scope says that the token is no leave for this, or returns nil.
+// scope returns an error if the token lacks the required scope.
 func (r Rules) scope(c *reader) error {
 	if r.Scope == "" {
 		return nil
@@ -322,8 +320,7 @@ func (r Rules) projects(c *reader) ([]string, error) {
 	return projects, err
 }
 
-// reader reads claims and remembers the first that is missing or of another
-// form.
+// reader reads claims and records the first that is missing or malformed.
 type reader struct {
 	all map[string]json.RawMessage
 	err error
@@ -345,7 +342,7 @@ func (c *reader) text(claim string) (s string) {
 	return s
 }
 
-// texts reads one text or several.
+// texts reads one string or an array of strings.
 func (c *reader) texts(claim string) (list []string) {
 	var one string
 	if json.Unmarshal(c.all[claim], &one) == nil && one != "" {
@@ -358,8 +355,7 @@ func (c *reader) texts(claim string) (list []string) {
 	return list
 }
 
-// maxTime is past all that a clock says, and far from what a time cannot hold,
-// in seconds.
+// maxTime is beyond the time of any clock, and far from what a time cannot represent, in seconds.
 const maxTime = 1 << 40
 
 func (c *reader) time(claim string) time.Time {

@@ -1,10 +1,10 @@
-// Package revoked is the grid's list of certificates that no longer count: an
-// X.509 revocation list (RFC 5280, section 5) that the root of the grid's CA
-// signs and numbers, and that needs no trust in whoever passes it on.
+// Package revoked is the grid's certificate revocation list: an X.509 revocation list (RFC 5280,
+// section 5) that the root of the grid's CA signs and numbers, so that the daemons that pass it on
+// need not be trusted.
 //
-// It names certificates by serial number, whoever below the root issued them,
-// and holders by identity: all certificates of a holder that go back to before
-// a certain time. It is pure: no files, no clocks, no connections.
+// It lists certificates by serial number, regardless of the issuer below the root, and holders by
+// identity: all certificates of a holder whose enrolment is older than a certain time. The package
+// is pure: no files, no clocks, no connections.
 package revoked
 
 import (
@@ -23,29 +23,28 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MaxSize bounds a list in bytes, and with it what a daemon keeps of one:
-// some 20,000 entries.
+// MaxSize bounds a list in bytes, and with it a daemon's memory for one: about 20,000 entries.
 const MaxSize = 1 << 20
 
-// holdersOID marks the extension that names holders: a SEQUENCE of SEQUENCEs of
-// a UTF8String, the identity, and an INTEGER, Unix milliseconds. It is in the
-// arc of UUIDs (X.667), which anybody may draw from.
+// holdersOID marks the extension that lists holders: a SEQUENCE of SEQUENCEs of a UTF8String, the
+// identity, and an INTEGER, Unix milliseconds. It is in the UUID arc (X.667), which is open to
+// everyone.
 var holdersOID = asn1.ObjectIdentifier{2, 25, 1298498081, 1}
 
-// List is one revocation list. It never changes once it is in use.
+// List is one revocation list. It is immutable once in use.
 type List struct {
-	Number  uint64               // later lists have larger ones; 0 is no list
+	Number  uint64               // increases with each list; 0 means no list
 	Made    time.Time            // by the CA's clock
 	Serials map[string]time.Time // when each was revoked, by Key
-	Holders map[string]time.Time // by identity: certificates that go back to no later count no more
+	Holders map[string]time.Time // by identity: certificates of enrolments up to this time are revoked
 }
 
 // Key is the form of a serial number in a List: lower-case hexadecimal.
 func Key(serial *big.Int) string { return serial.Text(16) }
 
-// Names reports whether the list has the holder's certificate, which goes back
-// to the given time (see control.Enrolled), and since when. An allocation stands for
-// the helpers of its nodes. A nil list names nobody.
+// Names reports whether the list revokes the holder's certificate of an enrolment at the given time
+// (see control.Enrolled), and since when. An allocation stands for the helpers of its nodes. A nil
+// list revokes nothing.
 func (l *List) Names(identity string, enrolled time.Time) (since time.Time, yes bool) {
 	if l == nil {
 		return time.Time{}, false
@@ -69,8 +68,8 @@ func (l *List) Has(serial *big.Int) (since time.Time, yes bool) {
 	return since, yes
 }
 
-// Since returns the identities that l names and older does not, or for a later
-// time, sorted. Either may be nil.
+// Since returns the identities that l lists and older does not, or lists with an earlier time,
+// sorted. Either may be nil.
 func (l *List) Since(older *List) []string {
 	if l == nil {
 		return nil
@@ -95,7 +94,7 @@ func (l *List) Sign(root *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	template := &x509.RevocationList{
 		Number:     new(big.Int).SetUint64(l.Number),
 		ThisUpdate: l.Made,
-		NextUpdate: root.NotAfter, // it counts until there is a newer one
+		NextUpdate: root.NotAfter, // it is valid until there is a newer one
 	}
 	for _, text := range slices.Sorted(maps.Keys(l.Serials)) {
 		serial, ok := new(big.Int).SetString(text, 16)
@@ -114,7 +113,7 @@ func (l *List) Sign(root *x509.Certificate, key crypto.Signer) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("revocation list: %w", err)
 		}
-		// Critical: who does not know it must not take the list for complete.
+		// Critical: a verifier that does not know it must not take the list for complete.
 		template.ExtraExtensions = []pkix.Extension{{Id: holdersOID, Critical: true, Value: value}}
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, template, root, key)

@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	// Skew is how wrong a broker may be about the proxy's clock, by which tickets
-	// expire: a ticket is honoured so long after its expiry.
+	// Skew is the maximum error of a broker's estimate of the proxy's clock, which decides the
+	// expiry of tickets: a ticket is accepted this long after its expiry.
 	Skew = 5 * time.Second
 
-	// MaxLife is the furthest expiry that is honoured, Skew not counted. It
-	// bounds how long a used ticket must be remembered.
+	// MaxLife is the latest accepted expiry, not counting Skew. It bounds how long a used ticket
+	// must be remembered.
 	MaxLife = 10 * time.Minute
 )
 
-// Checker decides for one proxy which tickets it honours. Safe for concurrent
-// use.
+// Checker decides which tickets one proxy accepts. Safe for concurrent use.
 type Checker struct {
 	proxy string
 	keys  []Key
@@ -30,7 +29,7 @@ type Checker struct {
 
 	mu   sync.Mutex // guards used and due
 	used map[use]struct{}
-	due  expiries // the same uses, soonest to be forgotten first
+	due  expiries // the same uses, the earliest expiry first
 }
 
 // use is what works once: one end of one link.
@@ -39,17 +38,16 @@ type use struct {
 	end  uint8
 }
 
-// NewChecker returns the Checker of the named proxy. It honours tickets under
-// any of the keys: the current one and those before it that tickets may still
-// be out under. It remembers at most remember used tickets; while its memory
-// is full it refuses new ones as overloaded, because a ticket that is forgotten
-// early could be used again.
+// NewChecker returns the Checker of the named proxy. It accepts tickets under any of the keys: the
+// current one and earlier ones under which valid tickets may still exist. It remembers at most
+// remember used tickets; while its memory is full it refuses new ones as overloaded, because a
+// ticket that is forgotten early could be used again.
 func NewChecker(proxy string, remember int, keys ...Key) *Checker {
 	return &Checker{proxy: proxy, keys: slices.Clone(keys), max: remember, used: map[use]struct{}{}}
 }
 
-// Check says at time now why t is not honoured. With nil the ticket counts as
-// used. The error is an *Error.
+// Check returns why t is not accepted at time now. If it returns nil, the ticket counts as used.
+// The error is an *Error.
 func (c *Checker) Check(t *wire.Ticket, now time.Time) error {
 	if err := c.claims(t, now); err != nil {
 		return err
@@ -57,9 +55,9 @@ func (c *Checker) Check(t *wire.Ticket, now time.Time) error {
 	return c.use(use{t.Link, t.End}, expiry(t).Add(Skew), now)
 }
 
-// claims checks everything but the use. What a forged ticket claims is not
-// worth an answer, so the MAC comes first; only the proxy's name comes before,
-// because another proxy's ticket is always under another key.
+// claims checks everything except the use. The claims of a forged ticket deserve no answer, so the
+// MAC is checked first; only the proxy's name is checked before, because another proxy's ticket
+// always has another key.
 func (c *Checker) claims(t *wire.Ticket, now time.Time) error {
 	if t.Proxy != c.proxy {
 		return refuse(Foreign, "the ticket is for proxy %.64s, this is %s", t.Proxy, c.proxy)
@@ -70,7 +68,7 @@ func (c *Checker) claims(t *wire.Ticket, now time.Time) error {
 	left := expiry(t).Sub(now)
 	switch {
 	case left < -Skew:
-		return refuse(Expired, "the ticket expired %v ago: it came late, or %s", (-left).Round(time.Second), overlay.ClocksDiffer("broker", "proxy", left))
+		return refuse(Expired, "the ticket expired %v ago: it was delayed, or %s", (-left).Round(time.Second), overlay.ClocksDiffer("broker", "proxy", left))
 	case left > MaxLife+Skew:
 		return refuse(TooLong, "the ticket expires in %v, at most %v are allowed: %s",
 			left.Round(time.Second), MaxLife, overlay.ClocksDiffer("broker", "proxy", left-MaxLife))
@@ -106,7 +104,7 @@ func (c *Checker) use(u use, until, now time.Time) error {
 	return nil
 }
 
-// Remembered returns how many used tickets are in memory.
+// Remembered returns the number of used tickets in memory.
 func (c *Checker) Remembered() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,11 +112,11 @@ func (c *Checker) Remembered() int {
 }
 
 func expiry(t *wire.Ticket) time.Time {
-	// More milliseconds than any clock reaches: too far is as good as exact.
+	// More milliseconds than any clock reaches, so the exact value does not matter.
 	return time.UnixMilli(int64(min(t.Expires, 1<<50)))
 }
 
-// expiring is a use and when to forget it.
+// expiring is a use and the time to forget it.
 type expiring struct {
 	use
 	until time.Time

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Reason is why a ticket is not honoured, under the name by which it is counted.
+// Reason is why a ticket is not accepted, under the name of its counter.
 type Reason string
 
 // The reasons.
@@ -19,8 +19,8 @@ const (
 	Full    Reason = "ticket-memory"   // the memory of used tickets is full
 )
 
-// Error says why a ticket is not honoured. For errors.Is it is
-// overlay.ErrOverloaded with reason Full, and overlay.ErrForbidden otherwise.
+// Error is the refusal of a ticket. For errors.Is it is overlay.ErrOverloaded with reason Full, and
+// overlay.ErrForbidden otherwise.
 type Error struct {
 	Reason Reason
 	text   string

@@ -1,10 +1,9 @@
-// Package ticket makes and checks the tickets by which a proxy lets two
-// processes meet. A broker issues two tickets for a link, one for each end,
-// under a key that it shares with that one proxy; so the proxy decides without
-// asking anybody.
+// Package ticket creates and checks the tickets with which a proxy connects two processes. A broker
+// issues two tickets for a link, one for each end, under a key that it shares with that one proxy;
+// so the proxy decides without contacting any other daemon.
 //
-// It knows no socket and no clock: the time is an argument. A Checker's only
-// state is the memory of tickets that were used and have not expired.
+// The package has no sockets and no clock: the time is an argument. A Checker's only state is the
+// memory of used tickets that have not expired.
 package ticket
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Key is what a broker signs tickets with and a proxy checks them with. The
-// proxy makes it and gives it to its broker. Treat it as a password.
+// Key is the key with which a broker signs tickets and a proxy checks them. The proxy creates it
+// and sends it to its broker. Treat it as a password.
 type Key [32]byte
 
 // NewKey returns a key from the system's random source.
@@ -26,7 +25,7 @@ func NewKey() (k Key) {
 	return k
 }
 
-// ParseKey takes a key as it came over the control connection.
+// ParseKey parses a key received over the control connection.
 func ParseKey(b []byte) (Key, error) {
 	if len(b) != len(Key{}) {
 		return Key{}, fmt.Errorf("ticket key of %d bytes, want %d", len(b), len(Key{}))

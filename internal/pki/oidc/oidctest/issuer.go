@@ -1,7 +1,6 @@
-// Package oidctest is an identity provider for tests: a real HTTPS server on
-// this host that tells of its keys, and tokens signed by them. It knows nothing
-// of what the grid makes of a token. Its state is in memory and ends with the
-// test.
+// Package oidctest is an identity provider for tests: a real HTTPS server on this host that
+// publishes its keys, and tokens signed by them. It does not know how the grid uses a token. Its
+// state is in memory and ends with the test.
 package oidctest
 
 import (
@@ -26,13 +25,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Issuer is a provider. Safe for concurrent use, but for Answer.
+// Issuer is a provider. Safe for concurrent use, except Answer.
 type Issuer struct {
 	URL   string         // as its tokens name it
-	Roots *x509.CertPool // by which its server is judged
+	Roots *x509.CertPool // CAs of its server's certificate
 
-	// Answer, if set before a request, answers it in the provider's place, when it
-	// returns true.
+	// Answer, if set before a request, answers it instead of the provider if it returns true.
 	Answer func(w http.ResponseWriter, r *http.Request) bool
 
 	t      *testing.T
@@ -76,18 +74,17 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Asked returns how often the keys were fetched.
+// Asked returns the number of fetches of the keys.
 func (i *Issuer) Asked() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.asked
 }
 
-// Stop ends the server; the provider is away.
+// Stop ends the server; the provider becomes unreachable.
 func (i *Issuer) Stop() { i.server.Close() }
 
-// RootFile writes the certificate by which the server is judged, PEM, and
-// returns the file.
+// RootFile writes the CA certificate of the server, PEM, and returns the file.
 func (i *Issuer) RootFile() string {
 	i.t.Helper()
 	file := filepath.Join(i.t.TempDir(), "provider.pem")
@@ -98,7 +95,7 @@ func (i *Issuer) RootFile() string {
 	return file
 }
 
-// Add makes a key for an algorithm, which the provider tells of from now on.
+// Add creates a key for an algorithm and publishes it.
 func (i *Issuer) Add(kid string, alg jose.SignatureAlgorithm) {
 	i.t.Helper()
 	var key crypto.Signer
@@ -122,7 +119,7 @@ func (i *Issuer) Add(kid string, alg jose.SignatureAlgorithm) {
 	i.public = append(i.public, jose.JSONWebKey{Key: key.Public(), KeyID: kid, Algorithm: string(alg), Use: "sig"})
 }
 
-// Drop has the provider tell of no key so far; they still sign.
+// Drop withdraws all keys published so far; they still sign.
 func (i *Issuer) Drop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
