@@ -27,7 +27,7 @@ func checkTarget(what string, addr netip.AddrPort, loopback bool) error {
 	case ip.Is4() && ip.As4()[0] == 0:
 		why = "is no host's address"
 	case ip.IsLoopback() && !loopback:
-		why = "is the loopback of whoever dials it (allow_loopback permits it, for a grid on one machine)"
+		why = "is a loopback address, which other hosts cannot dial (allow_loopback permits it, for a grid on one machine)"
 	default:
 		return nil
 	}

@@ -57,7 +57,7 @@ func (b *Broker) page(open bool) http.Handler {
 	mux.Handle("GET /page/refresh.js", files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !open && !ownName(r.Host) {
-			http.Error(w, "this page is for this host only: ask for 127.0.0.1 or localhost", http.StatusForbidden)
+			http.Error(w, "this page is for this host only: use the address 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}
 		h := w.Header()

@@ -152,7 +152,7 @@ func TestRegisterFaults(t *testing.T) {
 		class error
 		text  string
 	}{
-		{public("127.0.0.1:1"), overlay.ErrForbidden, "not permitted: public address of " + name + " 127.0.0.1:1 is the loopback of whoever dials it (allow_loopback permits it, for a grid on one machine)"},
+		{public("127.0.0.1:1"), overlay.ErrForbidden, "not permitted: public address of " + name + " 127.0.0.1:1 is a loopback address, which other hosts cannot dial (allow_loopback permits it, for a grid on one machine)"},
 		{public("169.254.169.254:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " 169.254.169.254:80 is link-local"},
 		{public("[::ffff:169.254.169.254]:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " [::ffff:169.254.169.254]:80 is link-local"},
 		{public("[fe80::1]:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " [fe80::1]:80 is link-local"},
@@ -607,7 +607,7 @@ func TestOfferRefusals(t *testing.T) {
 		{func(r *controlpb.OfferRequest) { r.Capacity = 0 }, wire.ErrMalformed, "malformed frame: proxy p1 offers room for 0 links; set its capacity"},
 		{func(r *controlpb.OfferRequest) { r.Addresses = nil }, wire.ErrMalformed, "malformed frame: proxy p1 offers 0 addresses, want 1 to 8"},
 		{func(r *controlpb.OfferRequest) { r.Addresses = []string{"p1"} }, wire.ErrMalformed, `malformed frame: proxy p1 offers address "p1": not an ip:port`},
-		{func(r *controlpb.OfferRequest) { r.Addresses = []string{"127.0.0.1:443"} }, overlay.ErrForbidden, "not permitted: proxy p1: address 127.0.0.1:443 is the loopback of whoever dials it (allow_loopback permits it, for a grid on one machine)"},
+		{func(r *controlpb.OfferRequest) { r.Addresses = []string{"127.0.0.1:443"} }, overlay.ErrForbidden, "not permitted: proxy p1: address 127.0.0.1:443 is a loopback address, which other hosts cannot dial (allow_loopback permits it, for a grid on one machine)"},
 		{func(r *controlpb.OfferRequest) { r.TicketKey = []byte("short") }, wire.ErrMalformed, "malformed frame: proxy p1: ticket key of 5 bytes, want 32"},
 	} {
 		req := offerOf("p1", "192.0.2.7:443")

@@ -33,8 +33,8 @@ const (
 
 // StoreTLS names the files by which a broker and an etcd authenticate each other.
 type StoreTLS struct {
-	CA   daemon.Path `yaml:"ca" path:"file" example:"/etc/isthmus/etcd-ca.pem" help:"Certificates of the authorities by which the etcd's members are judged. Without it, only an etcd at addresses of this host is talked with, in clear text."`
-	Cert daemon.Path `yaml:"cert" path:"file" example:"/etc/isthmus/etcd.pem" help:"Certificate that is shown to the etcd."`
+	CA   daemon.Path `yaml:"ca" path:"file" example:"/etc/isthmus/etcd-ca.pem" help:"CA certificates to verify the etcd's members with. Without it, only an etcd at addresses of this host is used, in clear text."`
+	Cert daemon.Path `yaml:"cert" path:"file" example:"/etc/isthmus/etcd.pem" help:"Client certificate for the etcd."`
 	Key  daemon.Path `yaml:"key" path:"file" example:"/etc/isthmus/etcd.key" help:"Private key of the certificate."`
 }
 
@@ -45,7 +45,7 @@ func (c Config) sharedStore() bool { return strings.Contains(string(c.Store), ":
 func (c Config) checkStore() error {
 	if !c.sharedStore() {
 		if c.StoreTLS != (StoreTLS{}) {
-			return daemon.Wrong("store_tls", "it is for an etcd, and store is none; write store: etcd://host:2379/prefix, or leave it out")
+			return daemon.Wrong("store_tls", "it applies to an etcd, but store is not an etcd; write store: etcd://host:2379/prefix, or omit it")
 		}
 		return nil
 	}
@@ -54,7 +54,7 @@ func (c Config) checkStore() error {
 	case err != nil:
 		return daemon.Wrong("store", "%v", err)
 	case c.StoreTLS.CA == "" && !at.Local():
-		return daemon.Wrong("store_tls.ca", "an etcd at another host is talked with over TLS only: whoever reads or changes what is said makes used tokens good again")
+		return daemon.Wrong("store_tls.ca", "an etcd at another host needs TLS: an attacker on the path could make used tokens valid again")
 	case (c.StoreTLS.Cert == "") != (c.StoreTLS.Key == ""):
 		return daemon.Wrong("store_tls.cert", "a certificate and its key go together")
 	}
@@ -214,7 +214,7 @@ func (k *storeKeeper) loadRevocations(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w; put a good list there (isthmus ca revoke writes crl.pem), or remove it if there is none", k.old, err)
+		return fmt.Errorf("%s: %w; put a valid list there (isthmus ca revoke writes crl.pem), or remove the file", k.old, err)
 	}
 	return nil
 }

@@ -27,21 +27,21 @@ import (
 // Config holds the helper's settings, from its file and flags.
 type Config struct {
 	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
-	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
-	Public        bool           `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). With false only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
+	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. The environment variable ISTHMUS_HELPER of the processes names it."`
+	Public        bool           `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). If false, only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
 	Address       netip.Addr     `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
 	Advertise     netip.Addr     `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
-	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
-	HTTPProxy     HTTPProxy      `yaml:"http_proxy" help:"The site's HTTP proxy; used when the site's profile says that nothing else leaves the site."`
-	Gate          GateSettings   `yaml:"gate" help:"Where the jobs that are launched here have their files."`
-	Offer         OfferSettings  `yaml:"offer" help:"What the node lets jobs have that are launched from anywhere in the grid."`
-	Audit         audit.Config   `yaml:"audit" help:"The audit log: every process and job of the node, every connection that a process got, and everybody who was refused."`
-	TLS           TLS            `yaml:"tls" help:"Who this helper is, and whom it believes."`
-	Deny          []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, whoever names an address there: the site's management network, say."`
-	Private       []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, where such networks are routed between sites. Other private addresses of theirs are not dialled: here they are other hosts."`
+	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's metrics, at /metrics. There is no access control, and the metrics name sites, proxies and projects. Without it there is no metrics server."`
+	HTTPProxy     HTTPProxy      `yaml:"http_proxy" help:"The site's HTTP proxy; used if the site's profile permits no other outbound traffic."`
+	Gate          GateSettings   `yaml:"gate" help:"Files of the jobs that run here, and who may run them."`
+	Offer         OfferSettings  `yaml:"offer" help:"Resources that the node offers to jobs from anywhere in the grid."`
+	Audit         audit.Config   `yaml:"audit" help:"The audit log: every process and job of the node, every connection of a process, and every refusal."`
+	TLS           TLS            `yaml:"tls" help:"Certificate, key and CA of this helper."`
+	Deny          []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, such as the site's management network."`
+	Private       []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites. Other private addresses of remote processes are not dialled: at this site they belong to other hosts."`
 	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
-	Limits        Limits         `yaml:"limits" help:"What others have at this helper at most. What is over them is refused as overload."`
-	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
+	Limits        Limits         `yaml:"limits" help:"Limits of this helper. Requests over a limit are refused as overloaded."`
+	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections being set up at a time; more are refused as overloaded."`
 }
 
 // HTTPProxy is the HTTP CONNECT proxy through which connections leave the site.
@@ -66,12 +66,12 @@ func (p HTTPProxy) carrier() (carrier.HTTPProxy, error) {
 
 // TLS names the files of the helper's identity.
 type TLS struct {
-	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/cert.pem" help:"Certificate of this helper, PEM; it says site and node."`
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/cert.pem" help:"Certificate of this helper, PEM; it names the site and the node."`
 	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/key.pem" help:"Its private key, PEM."`
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/ca.pem" help:"Certificate of the grid's CA, PEM."`
 
-	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
-	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
+	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The daemon must be able to write the file; a certificate that is replaced by other means is also loaded without a restart."`
+	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File for the grid's revocation list. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is lost when the daemon ends, and the peers send it again."`
 }
 
 // Check checks that the keys fit together.

@@ -142,7 +142,7 @@ func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
 		return nil
 	case wire.IntroReverse:
 		if !h.here.arrived(intro.ID, c) {
-			return fmt.Errorf("%w: nobody here expects this connection any more", overlay.ErrStale)
+			return fmt.Errorf("%w: no process here expects this connection any more", overlay.ErrStale)
 		}
 		return nil
 	default:

@@ -23,12 +23,12 @@ import (
 
 // GateSettings are the settings of the gate, which launches jobs here.
 type GateSettings struct {
-	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
-	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
-	Orphan  time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation stays, and a job of one, whose submitter is not heard of; and how long a job runs on without a helper."`
-	Starter daemon.Path   `yaml:"starter" example:"/run/isthmus-starter/starter.sock" help:"Socket of the node's isthmus-starter, which runs each submitter's jobs in an account of their own. Without one, a helper that an ordinary user runs takes that user's jobs only, and one of a system account takes none."`
-	Owner   []string      `yaml:"owner" example:"[alice@sitea/*]" help:"Without starter: whose jobs this helper takes, which then run in its own account: patterns of USER@SITE/NODE. Empty: those of its own account's name at its own site."`
-	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. Without it they run on for gate.orphan when it ends or is killed, and the helper that is started then takes them over."`
+	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, which are kept as a cache, and for the working folders of jobs. Two helpers must not share it. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
+	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Maximum bytes of all cached files, and of the files of one job. The least recently used are removed first."`
+	Orphan  time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation or its job stays without contact with its submitter, and how long a job runs on without a helper."`
+	Starter daemon.Path   `yaml:"starter" example:"/run/isthmus-starter/starter.sock" help:"Socket of the node's isthmus-starter, which runs each submitter's jobs in a separate account. Without one, a helper of an ordinary user accepts that user's jobs only, and one of a system account accepts none."`
+	Owner   []string      `yaml:"owner" example:"[alice@sitea/*]" help:"Without starter: the submitters whose jobs this helper accepts and runs in its own account: patterns of USER@SITE/NODE. Empty: the user of the same name at the same site."`
+	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. If false, they run on for gate.orphan when it ends or is killed, and a helper started within that time takes them over."`
 }
 
 // storeOf returns the folder, or "" where the settings name none and there is no default.

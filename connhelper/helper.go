@@ -110,7 +110,7 @@ type Helper struct {
 func New(opts Options) (*Helper, error) {
 	id := opts.Credentials.Identity()
 	if id.Role != control.RoleHelper {
-		return nil, fmt.Errorf("the certificate is that of %v; a helper needs one of its own", id)
+		return nil, fmt.Errorf("the certificate is that of %v; a helper needs a helper's certificate", id)
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,

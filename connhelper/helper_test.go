@@ -534,7 +534,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		if got := r0.failed(1, 5*time.Second); got.Code != wire.CodeForbidden || !strings.Contains(got.Text, "169.254.169.254:80 is no address that a helper dials") {
+		if got := r0.failed(1, 5*time.Second); got.Code != wire.CodeForbidden || !strings.Contains(got.Text, "169.254.169.254:80 is not an address that a helper dials") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -603,7 +603,7 @@ func TestStrangersAtTheDataPort(t *testing.T) {
 		"another version": {[]byte{'I', 'S', 9, 1, 0, 0}, wire.CodeVersion, "the peer speaks version 9, this side 1"},
 		"a lying length":  {[]byte{'I', 'S', 1, 1, 0xff, 0xff}, wire.CodeMalformed, "intro says it has 65535 bytes, at most 4096 are allowed"},
 		"unknown process": {wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: key.ID(), Rank: 5}), wire.CodeUnknownProcess, "no rank 5 of job"},
-		"old connect-id":  {wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, Job: key.ID()}), wire.CodeStale, "nobody here expects this connection"},
+		"old connect-id":  {wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, Job: key.ID()}), wire.CodeStale, "no process here expects this connection"},
 		"carry":           {wire.Append(nil, &wire.Intro{Kind: wire.IntroCarry, Job: key.ID()}), wire.CodeForbidden, "a helper carries nothing for others"},
 		"a hello":         {wire.Append(nil, &wire.Proof{}), wire.CodeMalformed, "a proof in place of an intro"},
 	} {
@@ -728,7 +728,7 @@ func TestWrongCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Credentials: creds}); err == nil || !strings.Contains(err.Error(), "the certificate is that of proxy p1; a helper needs one of its own") {
+	if _, err := New(Options{Credentials: creds}); err == nil || !strings.Contains(err.Error(), "the certificate is that of proxy p1; a helper needs a helper's certificate") {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,25 +14,25 @@ import (
 // Limits bound the resources that others use at a helper. A bound of 0 means the default.
 type Limits struct {
 	Processes int `yaml:"processes" default:"4096" min:"1" max:"1000000" help:"Processes of this node."`
-	PerUser   int `yaml:"processes_per_user" default:"2048" min:"1" max:"1000000" help:"The same of one account."`
+	PerUser   int `yaml:"processes_per_user" default:"2048" min:"1" max:"1000000" help:"The same for one account."`
 
-	OpenPerUser int `yaml:"open_per_user" default:"0" min:"0" max:"65536" help:"Connections in the making, of those that max_open allows, for processes of one account. 0 is three quarters of max_open, so that there is always room for others."`
+	OpenPerUser int `yaml:"open_per_user" default:"0" min:"0" max:"65536" help:"Connections being set up, of those that max_open allows, for processes of one account. 0 is three quarters of max_open, which leaves room for other accounts."`
 
-	NamesPerUser int `yaml:"names_per_user" default:"2048" min:"1" max:"1000000" help:"Names that processes of one account have published at a time."`
+	NamesPerUser int `yaml:"names_per_user" default:"2048" min:"1" max:"1000000" help:"Published names of one account at a time."`
 
 	Door        int `yaml:"door" default:"4096" min:"1" max:"1000000" help:"Connections of local programs that launch or watch jobs, such as isthmus run, at a time."`
-	DoorPerUser int `yaml:"door_per_user" default:"1024" min:"1" max:"1000000" help:"The same of one account."`
+	DoorPerUser int `yaml:"door_per_user" default:"1024" min:"1" max:"1000000" help:"The same for one account."`
 
-	DoorCalls        int         `yaml:"door_calls" default:"8192" min:"1" max:"1000000" help:"Calls on these connections that are not answered yet, about 25 KB each; more are refused. A launched job has one for each of its nodes."`
-	DoorCallsPerUser int         `yaml:"door_calls_per_user" default:"6144" min:"1" max:"1000000" help:"The same of one account."`
-	DoorBytes        daemon.Size `yaml:"door_bytes" default:"1GiB" min:"16MiB" max:"1TiB" help:"Bytes of these calls' messages, begun ones included, that are not read yet. Where there are more, the account that has the most loses its connections."`
-	DoorBytesPerUser daemon.Size `yaml:"door_bytes_per_user" default:"768MiB" min:"8MiB" max:"1TiB" help:"The same of one account; more end the connection. A job that brings files has up to 1.1 MiB under way for each of its nodes."`
+	DoorCalls        int         `yaml:"door_calls" default:"8192" min:"1" max:"1000000" help:"Unanswered calls on these connections, about 25 KB each; more are refused. A launched job has one for each of its nodes."`
+	DoorCallsPerUser int         `yaml:"door_calls_per_user" default:"6144" min:"1" max:"1000000" help:"The same for one account."`
+	DoorBytes        daemon.Size `yaml:"door_bytes" default:"1GiB" min:"16MiB" max:"1TiB" help:"Unread bytes of these calls' messages, incomplete ones included. Over the limit, the account with the most bytes loses its connections."`
+	DoorBytesPerUser daemon.Size `yaml:"door_bytes_per_user" default:"768MiB" min:"8MiB" max:"1TiB" help:"The same for one account; exceeding it ends the connection. A job that copies files has up to 1.1 MiB in flight for each of its nodes."`
 
-	NodeBytes      daemon.Size `yaml:"node_bytes" default:"128MiB" min:"16MiB" max:"1TiB" help:"Bytes of messages of one other node's calls about jobs, begun ones included, that are not read yet; more end its session."`
-	NodeBytesTotal daemon.Size `yaml:"node_bytes_total" default:"512MiB" min:"16MiB" max:"1TiB" help:"The same of all other nodes. Where there are more, the node that has the most loses its sessions."`
+	NodeBytes      daemon.Size `yaml:"node_bytes" default:"128MiB" min:"16MiB" max:"1TiB" help:"Unread bytes of one remote node's calls about jobs, incomplete messages included; exceeding it ends its session."`
+	NodeBytesTotal daemon.Size `yaml:"node_bytes_total" default:"512MiB" min:"16MiB" max:"1TiB" help:"The same for all remote nodes. Over the limit, the node with the most bytes loses its sessions."`
 
-	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that have not said yet what they are for. When there are as many, the source address, or the account, that has the most loses its oldest, so that others get in."`
-	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
+	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that are not identified yet. At the limit, the source address, or the account, with the most connections loses its oldest one to make room."`
+	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same for one source: an IPv4 address, an IPv6 /64; or for one account at the socket."`
 }
 
 // orDefault replaces unset bounds with their defaults.

@@ -81,7 +81,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	})
 	if err == nil && in == nil { // some process listens there, and the target knows nothing of it
 		c.Close()
-		err = fmt.Errorf("%w: connected to %v, but nobody could be told there", overlay.ErrUnreachable, to.point.Node)
+		err = fmt.Errorf("%w: connected to %v, but the process there could not be notified", overlay.ErrUnreachable, to.point.Node)
 	}
 	if err != nil {
 		if in != nil {

@@ -23,26 +23,26 @@ import (
 // OfferSettings are what the node's owner allows to jobs that are launched from anywhere in the
 // grid.
 type OfferSettings struct {
-	Jobs      int         `yaml:"jobs" default:"0" min:"0" max:"10000" example:"1" help:"Jobs at a time, those that are only booked included. 0 offers nothing: the node is listed and takes no job. Whoever offers any says in allow to whom."`
-	Processes int         `yaml:"processes" default:"0" min:"0" max:"1048576" help:"Processes of one job at a time. 0 stands for the node's cores."`
-	Memory    daemon.Size `yaml:"memory" default:"0B" min:"0B" help:"Memory for all jobs together, of which each takes what its submitter asks for. 0B stands for the node's memory."`
-	CPU       float64     `yaml:"cpu" default:"0" min:"0" max:"1000000" help:"Cores for all jobs together, of which each takes what its submitter asks for; 0.5 is half of one. 0 stands for the node's cores."`
-	Allow     []OfferRule `yaml:"allow" help:"Who may run jobs here: whoever one of these rules fits, and nobody else. Jobs above 0 need one."`
-	Deny      []OfferRule `yaml:"deny" help:"Who may not, whatever allow says."`
+	Jobs      int         `yaml:"jobs" default:"0" min:"0" max:"10000" example:"1" help:"Jobs at a time, including booked ones. 0 offers nothing: the node is listed but accepts no job. With more than 0, allow must say who may run jobs."`
+	Processes int         `yaml:"processes" default:"0" min:"0" max:"1048576" help:"Processes of one job at a time. 0 means the number of the node's cores."`
+	Memory    daemon.Size `yaml:"memory" default:"0B" min:"0B" help:"Memory for all jobs together, of which each job takes what its submitter requests. 0B means the node's memory."`
+	CPU       float64     `yaml:"cpu" default:"0" min:"0" max:"1000000" help:"Cores for all jobs together, of which each job takes what its submitter requests; 0.5 is half of one. 0 means the number of the node's cores."`
+	Allow     []OfferRule `yaml:"allow" help:"Who may run jobs here: submitters that one of these rules matches. Required if jobs is above 0."`
+	Deny      []OfferRule `yaml:"deny" help:"Who may not run jobs here, even if allow matches."`
 }
 
 // OfferRule matches when every field that is set matches.
 type OfferRule struct {
 	Site      string       `yaml:"site" help:"The site from which the job is launched."`
-	Addresses netip.Prefix `yaml:"addresses" help:"A network in which the address is that the request comes from. Through a relay or a gateway, the address is not known, and the rule does not fit."`
-	Identity  string       `yaml:"identity" help:"The user and node that launch the job, as USER@SITE/NODE: the node proves itself, and answers for who its user is. An asterisk stands for any part of a name, as in alice@*/*."`
+	Addresses netip.Prefix `yaml:"addresses" help:"A network that contains the source address of the request. Through a relay or a gateway the address is not known, and the rule does not match."`
+	Identity  string       `yaml:"identity" help:"The user and node that launch the job, as USER@SITE/NODE: the node is authenticated, and vouches for its user. An asterisk stands for any part of a name, as in alice@*/*."`
 }
 
 // Check checks that the keys of a rule fit together.
 func (r OfferRule) Check() error {
 	var errs []error
 	if r == (OfferRule{}) {
-		errs = append(errs, daemon.Wrong("site", "a rule must say something: give its site, its addresses or its identity"))
+		errs = append(errs, daemon.Wrong("site", "a rule must have a condition: give its site, its addresses or its identity"))
 	}
 	if r.Site != "" {
 		if err := overlay.CheckName("site", r.Site); err != nil {
@@ -76,7 +76,7 @@ func ExampleOffer(site overlay.SiteID) string {
 // Check checks that the keys fit together.
 func (s OfferSettings) Check() error {
 	if s.Jobs > 0 && len(s.Allow) == 0 {
-		return daemon.Wrong("allow", "jobs: %d is offered, and nobody may have it; say who may, as in allow: [{site: sitea}], or for every member of the grid allow: [{identity: \"*@*/*\"}]", s.Jobs)
+		return daemon.Wrong("allow", "jobs is %d, but no submitter is allowed; set allow, for example allow: [{site: sitea}], or for every member of the grid allow: [{identity: \"*@*/*\"}]", s.Jobs)
 	}
 	return nil
 }
@@ -85,12 +85,12 @@ func (s OfferSettings) Check() error {
 func (c Config) Advice() daemon.Faults {
 	switch {
 	case c.Offer.Jobs > 0 && c.Gate.Starter == "":
-		return daemon.Faults{{Key: "gate.starter", Err: errors.New("none, so this helper takes jobs of the user alone who runs it, and none at all where a system account does, such as the packages' isthmus; there start isthmus-starter (systemctl enable --now isthmus-starter) and write\n" +
+		return daemon.Faults{{Key: "gate.starter", Err: errors.New("none, so this helper accepts only jobs of its own user, and none at all if it runs in a system account, such as isthmus of the packages; in that case start isthmus-starter (systemctl enable --now isthmus-starter) and write\n" +
 			"gate: {starter: " + starter.DefaultSocket + "}")}}
 	case c.Offer.Jobs > 0:
 		return nil
 	}
-	return daemon.Faults{{Key: "offer.jobs", Err: fmt.Errorf("0, so this node takes no job; to have it take one at a time of its own site's users, write\n%s", ExampleOffer(c.site()))}}
+	return daemon.Faults{{Key: "offer.jobs", Err: fmt.Errorf("0, so this node accepts no job; to let it accept one job at a time from users of its own site, write\n%s", ExampleOffer(c.site()))}}
 }
 
 // site returns the site that the node's certificate names, if it can be read here, otherwise an

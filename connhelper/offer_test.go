@@ -22,7 +22,7 @@ func TestOfferSettings(t *testing.T) {
 		t.Error("by default somebody is let in")
 	}
 	byDefault.Jobs = 1
-	if err := byDefault.Check(); err == nil || !strings.Contains(err.Error(), "allow: jobs: 1 is offered, and nobody may have it; say who may, as in allow: [{site: sitea}]") {
+	if err := byDefault.Check(); err == nil || !strings.Contains(err.Error(), "allow: jobs is 1, but no submitter is allowed; set allow, for example allow: [{site: sitea}]") {
 		t.Errorf("an offer to nobody: %v", err)
 	}
 	o := byDefault.Offer()
@@ -52,7 +52,7 @@ func TestOfferRuleCheck(t *testing.T) {
 	}{
 		{OfferRule{Site: "siteb"}, ""},
 		{OfferRule{Identity: "*@siteb/n1"}, ""},
-		{OfferRule{}, "site: a rule must say something"},
+		{OfferRule{}, "site: a rule must have a condition"},
 		{OfferRule{Site: "a/b"}, "site: site name"},
 		{OfferRule{Identity: "alice"}, "identity: want USER@SITE/NODE"},
 		{OfferRule{Identity: "alice@siteb"}, "identity: want USER@SITE/NODE"},

@@ -115,7 +115,7 @@ func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
 	err := accept.Each(ctx, h.log, ln.Addr(), ln.AcceptUnix, func(c *net.UnixConn) {
 		cred, err := local.PeerCred(c)
 		if err != nil {
-			h.log.Warn("process turned away", "error", err)
+			h.log.Warn("process refused", "error", err)
 			c.Close()
 			return
 		}
@@ -220,7 +220,7 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 func (h *Helper) acceptProcess(conn *local.Conn) (*process, error) {
 	cred, err := conn.PeerCred()
 	if err != nil {
-		return nil, fmt.Errorf("asking who the process is: %w", err)
+		return nil, fmt.Errorf("identifying the process: %w", err)
 	}
 	conn.SetReadDeadline(time.Now().Add(introTimeout))
 	hello, grant, err := readHello(conn)

@@ -28,7 +28,7 @@ func (h *Helper) fullAllowed(to target, now time.Time) error {
 		return nil
 	}
 	if until, small := h.sizes.Small(to.point.Node.Site, now); small {
-		return fmt.Errorf("%w: packets of full size vanish on the way to %s; they are tried again in %v",
+		return fmt.Errorf("%w: packets of full size are lost on the path to %s; they are tried again in %v",
 			overlay.ErrNoPath, to.point.Node.Site, until.Sub(now).Round(time.Second))
 	}
 	return nil
@@ -40,7 +40,7 @@ func (h *Helper) largeVanished(to target, technique overlay.Technique, err error
 	if h.sizes.Vanished(to.point.Node.Site, time.Now()) {
 		h.log.Warn("a connection carries nothing in packets of full size; those to this site have 576 bytes from now on and are slower, until larger ones pass",
 			"site", string(to.point.Node.Site), "technique", technique.String(), "error", err,
-			"remedy", "let ICMP \"fragmentation needed\" (type 3, code 4; ICMPv6 type 2) pass the firewalls on the way, or set profile.mtu of the site behind the smaller MTU")
+			"remedy", "let ICMP \"fragmentation needed\" (type 3, code 4; ICMPv6 type 2) pass the firewalls on the path, or set profile.mtu of the site behind the smaller MTU")
 	}
 }
 

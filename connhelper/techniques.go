@@ -298,7 +298,7 @@ func (h *Helper) mayReach(f *frontal, j journey) (allowed []string, proxy carrie
 	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
 		proxy = h.opts.HTTPProxy
 		if proxy.Addr == "" {
-			return nil, proxy, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
+			return nil, proxy, fmt.Errorf("%w: the site permits outbound connections only through its HTTP proxy, but this helper has none configured (http_proxy)", overlay.ErrUnreachable)
 		}
 	}
 	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
@@ -376,7 +376,7 @@ func (h *Helper) checkAddress(addr string, j journey) error {
 	if ip := a.Addr().Unmap(); ip.IsLoopback() && (h.opts.AllowLoopback || j.inside) {
 		// One host may be the whole site, or the whole grid.
 	} else if ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return fmt.Errorf("%w: %v is no address that a helper dials", overlay.ErrForbidden, a)
+		return fmt.Errorf("%w: %v is not an address that a helper dials", overlay.ErrForbidden, a)
 	}
 	if j.foreign {
 		return h.opts.Rule.Foreign(a.Addr())

@@ -107,7 +107,7 @@ func TestProfileCheck(t *testing.T) {
 		{SiteProfile{Inbound: InboundPorts, Ports: Ports{20000, 20999}, NAT: nat}, ""},
 		{SiteProfile{Inbound: InboundPorts}, "port range 0-0"},
 		{SiteProfile{Inbound: InboundPorts, Ports: Ports{9, 8}}, "port range 9-8"},
-		{SiteProfile{Inbound: InboundOpen, Ports: Ports{1, 2}}, "say inbound: ports"},
+		{SiteProfile{Inbound: InboundOpen, Ports: Ports{1, 2}}, "set inbound: ports"},
 		{SiteProfile{NAT: NAT{Mapping: EndpointIndependent}}, "give both or neither"},
 	} {
 		err := tc.p.Check()

@@ -130,7 +130,7 @@ func (p SiteProfile) Check() error {
 			return fmt.Errorf("inbound is %v: %w", p.Inbound, err)
 		}
 	} else if p.Ports != (Ports{}) {
-		return fmt.Errorf("ports %v are given, but inbound is %v; say inbound: ports", p.Ports, p.Inbound)
+		return fmt.Errorf("ports %v are given, but inbound is %v; set inbound: ports", p.Ports, p.Inbound)
 	}
 	if n := len(p.Networks); n > MaxNetworks {
 		return fmt.Errorf("%d networks are given, at most %d are allowed", n, MaxNetworks)

@@ -154,7 +154,7 @@ func (t *Technique) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown technique %q; known are %v", text, Techniques())
+	return fmt.Errorf("unknown technique %q; want one of %v", text, Techniques())
 }
 
 // Via says at which ends of a link the site's gateway carries the data, because the node there has

@@ -135,13 +135,13 @@ func (s *Server) unreadable(err error) error {
 	case errors.Is(err, encap.ErrHandshake):
 		return refusal(NoHandshake, wire.CodeMalformed, "%v", err)
 	case errors.As(err, &ne) && ne.Timeout():
-		return refusal(NoTicket, wire.CodeTimeout, "waited %v for a ticket; it did not come", s.set.TicketTime)
+		return refusal(NoTicket, wire.CodeTimeout, "no ticket within %v", s.set.TicketTime)
 	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrType):
 		return refusal(NotATicket, wire.CodeOf(err), "%v", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return refusal(NoTicket, wire.CodeRefused, "the connection ended before a ticket came")
+		return refusal(NoTicket, wire.CodeRefused, "the connection ended before a ticket")
 	}
-	return refusal(NoTicket, wire.CodeRefused, "no ticket came: %v", err)
+	return refusal(NoTicket, wire.CodeRefused, "no ticket: %v", err)
 }
 
 // refuseUnread refuses a connection before reading its ticket. At most limits.Handshakes

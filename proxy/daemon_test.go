@@ -39,8 +39,8 @@ func TestConfigCheck(t *testing.T) {
 		{at("203.0.113.7:443"), nil, ""},
 		{nil, nil, "listen: needs at least one address"},
 		{at("0.0.0.0:443"), nil, ""},
-		{at("203.0.113.7:443"), at("[::]:443"), "advertise: [::]:443 is no address that a node could dial"},
-		{at("203.0.113.7:443"), at("203.0.113.7:0"), "advertise: 203.0.113.7:0 is no address that a node could dial"},
+		{at("203.0.113.7:443"), at("[::]:443"), "advertise: [::]:443 is not an address that a node can dial"},
+		{at("203.0.113.7:443"), at("203.0.113.7:0"), "advertise: 203.0.113.7:0 is not an address that a node can dial"},
 	} {
 		err := Config{Listen: tc.listen, Advertise: tc.advertise}.Check()
 		if tc.fault == "" && err != nil || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {

@@ -14,8 +14,8 @@ var (
 	metricJoined   = metrics.Counter("isthmus_proxy_links_total", "Links that were joined.")
 	metricBroken   = metrics.Counter("isthmus_proxy_broken_links_total", "Links that did not end properly.")
 	metricBytes    = metrics.Counter("isthmus_proxy_bytes_total", "Bytes that were relayed, live links included, by whether they stayed in the kernel.", "way")
-	metricProject  = metrics.Counter("isthmus_proxy_project_bytes_total", "Bytes that were relayed, both ways, live links included, by the project that the asker works for; - is none. The 500 greatest are shown by name.", "project")
-	metricPair     = metrics.Counter("isthmus_proxy_pair_bytes_total", "Bytes that were relayed from one site to another, live links included; - is a site that no broker has told yet. The 500 greatest are shown by name.", "from", "to")
+	metricProject  = metrics.Counter("isthmus_proxy_project_bytes_total", "Bytes that were relayed, both directions, live links included, by the asker's project; - is none. The 500 greatest are shown by name.", "project")
+	metricPair     = metrics.Counter("isthmus_proxy_pair_bytes_total", "Bytes that were relayed from one site to another, live links included; - is a site that no broker has reported yet. The 500 greatest are shown by name.", "from", "to")
 	metricRefused  = metrics.Counter("isthmus_proxy_refused_total", "Connections that were refused, by reason.", "reason")
 )
 

@@ -65,7 +65,7 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 		// broker knows no site.
 		if report := o.server.trafficReport(); tick || len(report.Ask) > 0 {
 			if err := o.reportTraffic(ctx, session, report); err != nil {
-				o.log.Debug("the broker is not told what passed; it is told again", "every", offerEvery.String(), "error", err)
+				o.log.Debug("cannot report the traffic to the broker; retrying", "every", offerEvery.String(), "error", err)
 			}
 		}
 	}

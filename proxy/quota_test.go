@@ -119,7 +119,7 @@ func TestPolicyLimits(t *testing.T) {
 	c, d := r.link(within)
 	for _, end := range []*net.TCPConn{c, d} {
 		no := r.refused(end)
-		if want := `the policy of sitea (rule "guests") allows project p 1 relayed links at a time, and it has them; ask ops@sitea`; no.Code != wire.CodeOverloaded || no.Text != want {
+		if want := `the policy of sitea (rule "guests") allows project p 1 relayed links at a time, which are in use; contact ops@sitea`; no.Code != wire.CodeOverloaded || no.Text != want {
 			t.Errorf("refused with %+v", no)
 		}
 	}

@@ -22,7 +22,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"expired": {func(r *rig) []byte {
 			return wire.Append(nil, r.tickets(func(t *wire.Ticket) { t.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) })[0])
-		}, wire.CodeForbidden, "the ticket expired 1h0m0s ago: it came late, or the clocks of broker and proxy differ by at least 1h0m0s: set them by NTP", Reason(ticket.Expired)},
+		}, wire.CodeForbidden, "the ticket expired 1h0m0s ago: it was delayed, or the clocks of broker and proxy differ by at least 1h0m0s: set them by NTP", Reason(ticket.Expired)},
 		"forged": {func(r *rig) []byte {
 			forged := r.tickets()[0]
 			forged.Limit = 1 << 50
@@ -117,7 +117,7 @@ func TestSilentClient(t *testing.T) {
 		"nothing":       nil,
 		"half a ticket": wire.Append(nil, r.tickets()[0])[:40],
 	} {
-		if no := r.refused(r.dial(b)); no.Code != wire.CodeTimeout || no.Text != "waited 30ms for a ticket; it did not come" {
+		if no := r.refused(r.dial(b)); no.Code != wire.CodeTimeout || no.Text != "no ticket within 30ms" {
 			t.Errorf("%s: %+v", name, no)
 		}
 	}
@@ -131,7 +131,7 @@ func TestClientLeaves(t *testing.T) {
 	r := start(t, Settings{})
 	c := r.dial(wire.Append(nil, r.tickets()[0])[:40])
 	c.CloseWrite()
-	if no := r.refused(c); no.Text != "the connection ended before a ticket came" {
+	if no := r.refused(c); no.Text != "the connection ended before a ticket" {
 		t.Errorf("%+v", no)
 	}
 	r.dial(nil).Close()

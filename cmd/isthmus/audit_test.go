@@ -83,7 +83,7 @@ func TestAuditAnswersWhoMovedWhat(t *testing.T) {
 		"want a day":         {"query", "--on", "Tuesday", folder},
 		"want a time":        {"query", "--from", "Tuesday", folder},
 		"apply to sums":      {"query", "--by", "user", folder},
-		"no head":            {"verify", "--head", "x", folder},
+		"not the head":       {"verify", "--head", "x", folder},
 		"is for one log":     {"verify", "--head", "1:" + strings.Repeat("a", 64), folder},
 		"syntax error":       {"query", "--user", "[", folder},
 		"either --on or":     {"query", "--on", "2026-11-17", "--to", "2026-11-18", folder},

@@ -48,8 +48,8 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{[]string{"good.yaml"}, 0, "good.yaml: ok (helper)"},
-		{[]string{"closed.yaml"}, 0, "closed.yaml: note: offer.jobs: 0, so this node takes no job; to have it take one at a time of its own site's users, write\noffer: {jobs: 1, allow: [{site: sitea}]}\nclosed.yaml: ok (helper)"},
-		{[]string{"nobody.yaml"}, 2, "nobody.yaml:3:8: error: offer.allow: jobs: 2 is offered, and nobody may have it; say who may, as in allow: [{site: sitea}], or for every member of the grid"},
+		{[]string{"closed.yaml"}, 0, "closed.yaml: note: offer.jobs: 0, so this node accepts no job; to let it accept one job at a time from users of its own site, write\noffer: {jobs: 1, allow: [{site: sitea}]}\nclosed.yaml: ok (helper)"},
+		{[]string{"nobody.yaml"}, 2, "nobody.yaml:3:8: error: offer.allow: jobs is 2, but no submitter is allowed; set allow, for example allow: [{site: sitea}], or for every member of the grid"},
 		{[]string{"inside.yaml"}, 0, "inside.yaml: note: policy: not set, so links with other sites are refused (rule no-policy); to permit site siteb, add the line\npolicy: /etc/isthmus/policy.yaml\n" +
 			"and write into that file\n{contact: grid@sitea.example.org, rules: [{name: siteb, effect: allow, sites: [siteb]}]}\ninside.yaml: ok (frontal)"},
 		{[]string{"broker.yaml"}, 2, "broker.yaml:3:1: error: proxy_choise: unknown key; did you mean proxy_choice?"},

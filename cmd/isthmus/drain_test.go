@@ -20,7 +20,7 @@ func TestDrainMistakes(t *testing.T) {
 		{[]string{"drain", "prox"}, 2, `drain: "prox": want one of broker`},
 		{[]string{"drain", "--socket", "x", "proxy"}, 2, "drain: want one of"},
 		{[]string{"drain", "--wait", "-1s", "proxy"}, 2, "drain: --wait"},
-		{[]string{"drain", "--socket", filepath.Join(dir, "none")}, 1, "no daemon is there: it does not run, or has another admin_socket"},
+		{[]string{"drain", "--socket", filepath.Join(dir, "none")}, 1, "no daemon listens there: it does not run, or has another admin_socket"},
 	} {
 		r := isthmus(t, dir, c.words...)
 		if r.status != c.status || !strings.Contains(r.stderr, c.says) {

@@ -31,7 +31,7 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 		if ctx.Err() == context.Canceled {
 			class = context.Canceled
 		}
-		return fmt.Errorf("HTTP proxy %s on the way to %s: %w: %s", p.Addr, addr, class, fmt.Sprintf(format, args...))
+		return fmt.Errorf("HTTP proxy %s on the path to %s: %w: %s", p.Addr, addr, class, fmt.Sprintf(format, args...))
 	}
 	if strings.ContainsAny(addr, " \r\n") {
 		return fail(overlay.ErrUnreachable, "%q is not an address", addr)
@@ -39,7 +39,7 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 	if _, err := conn.Write(p.request(addr)); isTimeout(err) {
 		return fail(overlay.ErrTimeout, "it accepted the connection but did not take CONNECT in time")
 	} else if err != nil {
-		return fail(overlay.ErrRefused, "it closed the connection before it was asked: %v", err)
+		return fail(overlay.ErrRefused, "it closed the connection before the request: %v", err)
 	}
 	head, err := readHead(conn)
 	switch {
@@ -58,7 +58,7 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 	case status/100 == 2:
 		return nil
 	case status == 407 && p.User == "":
-		return fail(overlay.ErrRefused, "it asks for credentials (%s); set the proxy's user and password", reason)
+		return fail(overlay.ErrRefused, "it requires credentials (%s); set the proxy's user and password", reason)
 	case status == 407:
 		return fail(overlay.ErrRefused, "it does not accept the credentials of user %q (%s)", p.User, reason)
 	case status == 504:

@@ -45,7 +45,7 @@ func dialTCP(ctx context.Context, addr string, via HTTPProxy, mtu int) (*net.TCP
 	}
 	conn, err := dialPlain(ctx, via.Addr, mtu)
 	if err != nil {
-		return nil, fmt.Errorf("HTTP proxy on the way to %s: %w", addr, err)
+		return nil, fmt.Errorf("HTTP proxy on the path to %s: %w", addr, err)
 	}
 	if err := via.connect(ctx, conn, addr); err != nil {
 		conn.Close()

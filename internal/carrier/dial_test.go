@@ -71,7 +71,7 @@ func TestConnectRefused(t *testing.T) {
 		class error
 		text  string
 	}{
-		"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n":     {"", overlay.ErrRefused, "it asks for credentials (407 Proxy Authentication Required); set the proxy's user and password"},
+		"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n":     {"", overlay.ErrRefused, "it requires credentials (407 Proxy Authentication Required); set the proxy's user and password"},
 		"HTTP/1.0 407 No\r\nX: y\r\n\r\nbody":                    {"me", overlay.ErrRefused, `it does not accept the credentials of user "me" (407 No)`},
 		"HTTP/1.1 403 Forbidden\r\n\r\n":                         {"", overlay.ErrRefused, "it does not allow the tunnel (403 Forbidden)"},
 		"HTTP/1.1 302 \x1b[31m\r\n\r\n":                          {"", overlay.ErrRefused, "it does not allow the tunnel (302 ?[31m)"},
@@ -88,7 +88,7 @@ func TestConnectRefused(t *testing.T) {
 		if err == nil {
 			c.Close()
 		}
-		prefix := fmt.Sprintf("HTTP proxy %s on the way to 192.0.2.1:443: ", proxy)
+		prefix := fmt.Sprintf("HTTP proxy %s on the path to 192.0.2.1:443: ", proxy)
 		if !errors.Is(err, want.class) || !strings.Contains(err.Error(), want.text) || !strings.HasPrefix(err.Error(), prefix) {
 			t.Errorf("%.40q: %v, want %q", answer, err, want.text)
 		}
@@ -172,7 +172,7 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("closed port: %v", err)
 	}
 	_, err = DialTCP(t.Context(), "192.0.2.1:443", HTTPProxy{Addr: closed})
-	if !errors.Is(err, overlay.ErrRefused) || !strings.HasPrefix(err.Error(), "HTTP proxy on the way to 192.0.2.1:443: dial "+closed) {
+	if !errors.Is(err, overlay.ErrRefused) || !strings.HasPrefix(err.Error(), "HTTP proxy on the path to 192.0.2.1:443: dial "+closed) {
 		t.Errorf("no HTTP proxy there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

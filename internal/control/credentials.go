@@ -165,7 +165,7 @@ func (c *Credentials) refresh() (taken bool, err error) {
 		return fail(err)
 	}
 	if own.Identity != c.id {
-		return fail(fmt.Errorf("it is that of %v, this is %v; restart the daemon to change who it is", own.Identity, c.id))
+		return fail(fmt.Errorf("it is that of %v, but this is %v; restart the daemon to change its identity", own.Identity, c.id))
 	}
 	c.cert, c.seen = &cert, seen
 	return true, nil

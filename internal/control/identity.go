@@ -40,7 +40,7 @@ func ParseRole(s string) (Role, error) {
 			return r, nil
 		}
 	}
-	return 0, fmt.Errorf("role %q: known are %q", s, roleNames[1:])
+	return 0, fmt.Errorf("unknown role %q: want one of %q", s, roleNames[1:])
 }
 
 // Identity is the holder of a certificate.
@@ -83,7 +83,7 @@ func ParseIdentity(s string) (Identity, error) {
 		}
 		return Identity{Role: r, Name: name}, overlay.CheckName(role, name)
 	}
-	return Identity{}, fmt.Errorf("identity %q: unknown role; known are %q", s, roleNames[1:])
+	return Identity{}, fmt.Errorf("identity %q: unknown role; want one of %q", s, roleNames[1:])
 }
 
 // uriScheme marks the name in a certificate that holds an identity: isthmus:ROLE/NAME.

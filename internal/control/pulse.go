@@ -109,9 +109,9 @@ type SilentError struct {
 func (e *SilentError) Error() string {
 	silent := e.For.Round(100 * time.Millisecond)
 	if e.Alive {
-		return fmt.Sprintf("nothing came from there for %v, though its kernel has acknowledged a ping: the process is stopped, or does not get to run", silent)
+		return fmt.Sprintf("nothing received for %v, although the kernel there has acknowledged a ping: the process is stopped, or is not scheduled", silent)
 	}
-	return fmt.Sprintf("nothing came from there for %v, not even an answer to a ping", silent)
+	return fmt.Sprintf("nothing received for %v, not even an answer to a ping", silent)
 }
 
 // silent returns the error of a session that is being ended.

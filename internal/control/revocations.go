@@ -50,7 +50,7 @@ func (r *Revocations) Keep(file string) error {
 	default:
 		list, der, err := ParseRevocations(text, r.roots)
 		if err != nil {
-			return fmt.Errorf("%s: %w; put a good list there (isthmus ca revoke writes crl.pem), or remove it if there is none", file, err)
+			return fmt.Errorf("%s: %w; put a valid list there (isthmus ca revoke writes crl.pem), or remove the file", file, err)
 		}
 		r.mu.Lock()
 		r.set(list, der)
@@ -206,7 +206,7 @@ func (r *Revocations) judge(p Proof) error {
 	if !yes {
 		return nil
 	}
-	return fmt.Errorf("%w: the certificate of %v was revoked at %s (list %d); enrol again with a new token if it is to come back",
+	return fmt.Errorf("%w: the certificate of %v was revoked at %s (list %d); enrol again with a new token to readmit it",
 		ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
 }
 

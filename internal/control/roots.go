@@ -54,7 +54,7 @@ func VerifyByFingerprint(chain []*x509.Certificate, fingerprint string, now time
 		}
 	}
 	if root == nil {
-		return Proof{}, nil, fmt.Errorf("the other side is not of the grid whose CA has the fingerprint %s", fingerprint)
+		return Proof{}, nil, fmt.Errorf("the peer does not belong to the grid whose CA has the fingerprint %s", fingerprint)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(root)

@@ -81,7 +81,7 @@ func TestSilentPath(t *testing.T) {
 	defer cancel()
 	_, err := client.Status(ctx, &controlpb.StatusRequest{})
 	err = control.FromStatus(err)
-	if !errors.Is(err, overlay.ErrNoSession) || !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the session with broker main ended: nothing came from there for 1.5s, not even an answer to a ping") {
+	if !errors.Is(err, overlay.ErrNoSession) || !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the session with broker main ended: nothing received for 1.5s, not even an answer to a ping") {
 		t.Errorf("the call failed with %v", err)
 	}
 	t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))

@@ -99,7 +99,7 @@ func listensOn(fd int) (netip.AddrPort, error) {
 	case *unix.SockaddrInet6:
 		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr), uint16(at.Port)), nil
 	}
-	return netip.AddrPort{}, errors.New("it is no TCP socket; the .socket unit must have ListenStream=HOST:PORT")
+	return netip.AddrPort{}, errors.New("it is not a TCP socket; the .socket unit must have ListenStream=HOST:PORT")
 }
 
 // take returns the socket for a name in the form of [Socket], "listen 0.0.0.0:443", or nil if none

@@ -108,7 +108,7 @@ func (d *adminSocket) listen() error {
 	if d.hooks.inherited == nil {
 		if c, err := net.DialUnix("unix", nil, at); err == nil {
 			c.Close()
-			return fmt.Errorf("%s: another daemon is there; give each its own state folder or admin_socket", d.path)
+			return fmt.Errorf("%s: another daemon uses it; give each daemon its own state folder or admin_socket", d.path)
 		}
 	}
 	fresh := fmt.Sprintf("%s.%d", d.path, os.Getpid())
@@ -206,7 +206,7 @@ func (d *adminSocket) serve(c *net.UnixConn) {
 		}
 		return
 	}
-	d.log.Info("told to drain", "uid", cred.UID, "pid", cred.PID)
+	d.log.Info("drain requested", "uid", cred.UID, "pid", cred.PID)
 	select {
 	case d.orders <- syscall.SIGUSR1: // a repetition is harmless
 	case <-d.ctx.Done():
@@ -249,11 +249,11 @@ func Drain(ctx context.Context, socket string, each func(Progress)) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: no daemon is there: it does not run, or has another admin_socket", socket)
+		return fmt.Errorf("%s: no daemon listens there: it does not run, or has another admin_socket", socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: only root and the daemon's own user may give it orders", socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: the daemon that was there has ended without a word", socket)
+		return fmt.Errorf("%s: the daemon closed the connection without an answer", socket)
 	case err != nil:
 		return err
 	}
@@ -282,5 +282,5 @@ func Drain(ctx context.Context, socket string, each func(Progress)) error {
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", socket, err)
 	}
-	return fmt.Errorf("%s: the daemon ended before it said that it had; its log says why", socket)
+	return fmt.Errorf("%s: the daemon ended before it reported its end; see its log", socket)
 }

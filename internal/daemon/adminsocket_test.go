@@ -48,7 +48,7 @@ func TestDrainByTheSocket(t *testing.T) {
 		t.Errorf("the socket of a daemon that has ended: %v", err)
 	}
 	err := daemon.Drain(patient(t), socket, func(daemon.Progress) {})
-	if err == nil || !strings.Contains(err.Error(), "no daemon is there") {
+	if err == nil || !strings.Contains(err.Error(), "no daemon listens there") {
 		t.Errorf("draining what has ended: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestAdminSocketMistakes(t *testing.T) {
 	if line, _ := bufio.NewReader(c).ReadString('\n'); !strings.Contains(line, "knows the order") {
 		t.Errorf("another order was answered %q", line)
 	}
-	if status, _, stderr := result(t, fakeCommand(t, "--admin-socket", socket)); status != 1 || !strings.Contains(stderr, "another daemon is there") {
+	if status, _, stderr := result(t, fakeCommand(t, "--admin-socket", socket)); status != 1 || !strings.Contains(stderr, "another daemon uses it") {
 		t.Errorf("a second daemon: status %d, %s", status, stderr)
 	}
 	p.Stop()
@@ -85,7 +85,7 @@ func TestAdminSocketMistakes(t *testing.T) {
 	}
 	ln.SetUnlinkOnClose(false)
 	ln.Close()
-	if err := daemon.Drain(patient(t), socket, func(daemon.Progress) {}); err == nil || !strings.Contains(err.Error(), "ended without a word") {
+	if err := daemon.Drain(patient(t), socket, func(daemon.Progress) {}); err == nil || !strings.Contains(err.Error(), "closed the connection without an answer") {
 		t.Errorf("draining a dead daemon: %v", err)
 	}
 	daemontest.Start(t, fakeCommand(t, "--admin-socket", socket)).Stop()

@@ -7,7 +7,7 @@
 //
 //	type Config struct {
 //		Listen netip.AddrPort  `yaml:"listen" default:"[::]:443" help:"Address to accept helpers on."`
-//		TLS    TLS             `yaml:"tls" help:"Who this daemon is, and whom it believes."`
+//		TLS    TLS             `yaml:"tls" help:"Certificate, key and CA of this daemon."`
 //		Idle   time.Duration   `yaml:"idle" default:"30s" min:"1s" help:"Silence after which a session ends."`
 //		Buffer daemon.Size     `yaml:"buffer" default:"4MiB" max:"1GiB" help:"Memory for one link."`
 //		Choice string          `yaml:"choice" default:"load" enum:"load,turn" help:"How to pick a proxy."`

@@ -67,7 +67,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 				return
 			}
 			if err := announce.ready(facts); err != nil {
-				l.log.Error("cannot tell that the daemon is ready", "error", err)
+				l.log.Error("cannot notify the service manager that the daemon is ready", "error", err)
 			}
 			adminSocket.begin()
 		})
@@ -192,7 +192,7 @@ func (d *drainer) succeeded(ctx context.Context, err error) {
 	}
 	if err != nil {
 		d.child.cmd.Process.Kill()
-		d.log.Error("the successor did not become ready and was ended; this process serves on; its log says why", "pid", d.child.cmd.Process.Pid, "error", errors.Join(err, <-d.child.ended))
+		d.log.Error("the successor did not become ready and was ended; this process continues; see the successor's log", "pid", d.child.cmd.Process.Pid, "error", errors.Join(err, <-d.child.ended))
 		d.child.close()
 		d.child = nil
 		return

@@ -43,16 +43,16 @@ type Spec[C any] struct {
 
 // Common are the keys that every daemon has in addition to its own.
 type Common struct {
-	Log           Log           `yaml:"log" help:"What the daemon writes to standard error."`
-	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. When it is over, the daemon prints what still runs and ends with status 1. A second signal does not wait for it."`
-	DrainGrace    time.Duration `yaml:"drain_grace" default:"5m" min:"0s" help:"Time a daemon that drains (SIGUSR1), or that a successor has taken over from (SIGUSR2), has for its links to end by themselves before it cuts them. Links that are cut find another way and lose nothing."`
+	Log           Log           `yaml:"log" help:"What the daemon logs to standard error."`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. After that, the daemon prints what still runs and exits with status 1. A second signal ends it at once."`
+	DrainGrace    time.Duration `yaml:"drain_grace" default:"5m" min:"0s" help:"Time a daemon that drains (SIGUSR1), or that a successor has taken over from (SIGUSR2), waits for its links to end before it cuts them. A link that is cut finds another path and loses nothing."`
 	AdminSocket   Path          `yaml:"admin_socket" example:"/run/isthmus/admin.sock" help:"Unix socket on which isthmus drain reaches this daemon; only root and the daemon's own user may use it. Empty: admin.sock in the service manager's state folder (STATE_DIRECTORY); without one there is none."`
 }
 
 // Log sets what a daemon logs, and how.
 type Log struct {
-	Level  string `yaml:"level" default:"info" enum:"debug,info,warn,error" help:"The least important line to write."`
-	Format string `yaml:"format" default:"text" enum:"text,json" help:"The shape of a line: text for people, json for collectors."`
+	Level  string `yaml:"level" default:"info" enum:"debug,info,warn,error" help:"Minimum level of the lines to write."`
+	Format string `yaml:"format" default:"text" enum:"text,json" help:"Format of a line: text for people, json for collectors."`
 }
 
 // whole is the content of a file: a daemon's own keys and the common ones.

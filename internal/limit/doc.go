@@ -44,7 +44,7 @@ func (e *Exceeded) Error() string {
 		setting = " (" + e.Setting + ")"
 	}
 	if e.Evicted {
-		return fmt.Sprintf("%v: the limit of %d %s%s is reached, %s has the most of them, and another source asked for one: the oldest is closed",
+		return fmt.Sprintf("%v: the limit of %d %s%s is reached; to make room, the oldest of %s, which has the most, is closed",
 			overlay.ErrOverloaded, e.Max, e.What, setting, whose)
 	}
 	return fmt.Sprintf("%v: the limit of %d %s for %s is reached%s; try again later", overlay.ErrOverloaded, e.Max, e.What, whose, setting)

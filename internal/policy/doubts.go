@@ -24,7 +24,7 @@ func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults)
 		doubts = append(doubts, daemon.Fault{Origin: origin(key), Key: key, Err: fmt.Errorf(format, args...)})
 	}
 	if len(p.Rules) == 0 {
-		doubt("rules", "there is none, so every link with another site is refused")
+		doubt("rules", "there are none, so every link with another site is refused")
 	}
 	if p.Mode == DryRun {
 		doubt("mode", "%s: nothing is refused, only logged; write %s when the log shows what you expect", DryRun, Enforce)
@@ -34,7 +34,7 @@ func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults)
 		hours[i] = minutes(r.Hours)
 		for j, earlier := range p.Rules[:i] {
 			if earlier.shadows(r) && subset(hours[i], hours[j]) {
-				doubt(fmt.Sprintf("rules[%d]", i), "rule %q is never reached: %q before it fits all that it fits", r.Name, earlier.Name)
+				doubt(fmt.Sprintf("rules[%d]", i), "rule %q is never reached: %q before it matches everything that it matches", r.Name, earlier.Name)
 				break
 			}
 		}

@@ -42,34 +42,34 @@ const (
 // Policy is what one site permits, by its file. A policy without rules permits nothing. It is
 // immutable after Parse.
 type Policy struct {
-	Mode    string `yaml:"mode" default:"enforce" enum:"enforce,dry-run" help:"Whether what the rules do not allow is refused, or only logged (dry-run)."`
-	Contact string `yaml:"contact" required:"true" example:"grid@sitea.example.org" help:"Whom a user asks who meets a refusal. It is part of the error."`
+	Mode    string `yaml:"mode" default:"enforce" enum:"enforce,dry-run" help:"Whether links that the rules do not allow are refused, or only logged (dry-run)."`
+	Contact string `yaml:"contact" required:"true" example:"grid@sitea.example.org" help:"Contact for users whose links are refused. It is part of the error."`
 	Zone    Zone   `yaml:"zone" default:"UTC" help:"The time zone of all hours, as Europe/Berlin; UTC if not given."`
-	Rules   []Rule `yaml:"rules" help:"In order: the first rule that fits a link decides. A link that none fits is refused."`
+	Rules   []Rule `yaml:"rules" help:"In order: the first rule that matches a link decides. A link that no rule matches is refused."`
 }
 
 // Rule decides about the links that match it. Each key that is present must match; a list matches
 // when one of its patterns does.
 type Rule struct {
-	Name   string `yaml:"name" required:"true" help:"What errors, logs and the audit call the rule."`
-	Effect string `yaml:"effect" required:"true" enum:"allow,deny" help:"What becomes of a link that the rule fits."`
+	Name   string `yaml:"name" required:"true" help:"Name of the rule in errors, logs and the audit log."`
+	Effect string `yaml:"effect" required:"true" enum:"allow,deny" help:"Decision for a link that the rule matches."`
 
-	Sites    []string `yaml:"sites" help:"Sites at the other end. Without it, every one."`
-	Projects []string `yaml:"projects" help:"Projects, as a user's grant names them. Without it, every one, and work without a grant."`
-	Users    []string `yaml:"users" help:"Users: of the grid, by their grant, or NAME@SITE without one. Without it, every one."`
-	Jobs     []string `yaml:"jobs" help:"Names of jobs, which their users choose. Without it, every one."`
-	Hours    []Hours  `yaml:"hours" help:"When the rule holds. Without it, always. A link that was made in its hours stays."`
+	Sites    []string `yaml:"sites" help:"Sites at the other end. Without it, all."`
+	Projects []string `yaml:"projects" help:"Projects, as a user's grant names them. Without it, all, and jobs without a grant."`
+	Users    []string `yaml:"users" help:"Users: of the grid, by their grant, or NAME@SITE without one. Without it, all."`
+	Jobs     []string `yaml:"jobs" help:"Names of jobs, which their users choose. Without it, all."`
+	Hours    []Hours  `yaml:"hours" help:"When the rule applies. Without it, always. A link set up during these hours stays up afterwards."`
 
-	Techniques []overlay.Technique `yaml:"techniques" help:"By which techniques. Without it, by every one. Only with allow."`
-	Limits     Limits              `yaml:"limits" help:"Within which limits. Only with allow. Proxies keep them, so a rule with limits allows no other technique than relay."`
+	Techniques []overlay.Technique `yaml:"techniques" help:"Permitted techniques. Without it, all. Only with allow."`
+	Limits     Limits              `yaml:"limits" help:"Limits. Only with allow. Proxies enforce them, so a rule with limits allows no technique other than relay."`
 }
 
 // Limits bound what a rule allows. Zero is unlimited. Each site's limits apply separately, to all
 // of an owner's links that match its rule, whatever the other ends are.
 type Limits struct {
 	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Relayed connections of one project (without a grant: of one user) at a time; more are refused. 0 is no limit."`
-	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, both ways together, as 100Mbit/s; none is no limit."`
-	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month (UTC), both ways together, as 2TB. Who has used it up goes on slowly and gets no new links. 0 is no limit."`
+	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, both directions together, such as 100Mbit/s; none is no limit."`
+	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"Bytes they may carry in one calendar month (UTC), both directions together, such as 2TB. After that, links continue slowly and new links are refused. 0 is no limit."`
 }
 
 // Parse parses a policy strictly. The error, a daemon.Faults, lists all errors by file, line and
@@ -90,7 +90,7 @@ func parse(file string, text []byte) (*Policy, func(string) string, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err == nil {
 		if n := aliased(&doc); n != nil {
-			return whole(fmt.Errorf("line %d: *%s repeats what stands elsewhere; write it out, a policy is to be read as it stands", n.Line, n.Value))
+			return whole(fmt.Errorf("line %d: *%s repeats what stands elsewhere; write it out, a policy must be readable as written", n.Line, n.Value))
 		}
 	}
 	p, origin, err := daemon.Document[Policy](file, text)

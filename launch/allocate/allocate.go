@@ -171,7 +171,7 @@ func Order(hosts []Host) []Host {
 // errTwice and errNoHome are the errors in a list of hosts.
 var (
 	errTwice  = errors.New("is in the list of hosts twice")
-	errNoHome = errors.New("is to run rank 0 but is not among the hosts")
+	errNoHome = errors.New("must run rank 0 but is not among the hosts")
 )
 
 func check(job Job, hosts []Host) error {

@@ -105,7 +105,7 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	case b.files >= maxFiles:
 		return fmt.Errorf("%d files are staged; no more are taken", b.files)
 	case b.bytes+int64(m.Size) > c.k.opts.Limit:
-		return fmt.Errorf("%w: the files of this job have %d bytes with %s, and the node takes %d; ask its owner for more (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
+		return fmt.Errorf("%w: the files of this job have %d bytes with %s, but the node accepts %d; ask its owner for a higher limit (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
 	}
 	b.files++
 	b.bytes += int64(m.Size)

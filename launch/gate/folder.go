@@ -18,7 +18,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("gate.store: %s is in use by another helper; each needs a folder of its own", dir)
+			return nil, fmt.Errorf("gate.store: %s is in use by another helper; each helper needs its own folder", dir)
 		}
 		return nil, fmt.Errorf("gate.store: locking %s: %w", dir, err)
 	}

@@ -54,7 +54,7 @@ func (k *NodeService) watchOver(b *booking) {
 		},
 	})
 	if err != nil {
-		k.log.Warn("nobody watches the nodes of a job", "job", string(b.ask.Job), "error", err)
+		k.log.Warn("no helper watches the nodes of a job", "job", string(b.ask.Job), "error", err)
 		return
 	}
 	k.mu.Lock()

@@ -38,7 +38,7 @@ func Main() {
 }
 
 func run(role string) int {
-	err := fmt.Errorf("it is no program for people: %q", role)
+	err := fmt.Errorf("it is not for interactive use: %q", role)
 	switch role {
 	case roleGuard:
 		err = guard()

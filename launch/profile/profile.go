@@ -162,13 +162,13 @@ func (r *reader) host(key string, g Group) {
 		r.wrongAt(key+".sites", "%d sites; want 1 or more, or any", g.Sites)
 	}
 	if g.Speed < 0 || g.Memory < 0 {
-		r.wrongAt(key, "asks for less than nothing: speed %d, memory %d", g.Speed, g.Memory)
+		r.wrongAt(key, "negative request: speed %d, memory %d", g.Speed, g.Memory)
 	}
 }
 
 func (r *reader) limits(key string, n Network) {
 	if n.Latency < 0 || n.Bandwidth < 0 {
-		r.wrongAt(key, "asks for less than nothing: latency %v, bandwidth %d", n.Latency, n.Bandwidth)
+		r.wrongAt(key, "negative request: latency %v, bandwidth %d", n.Latency, n.Bandwidth)
 	}
 }
 

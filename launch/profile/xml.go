@@ -239,7 +239,7 @@ func (x *xmlReader) group(e *element) {
 		},
 	})
 	if g.Processes == 0 {
-		x.wrongAt(key+".processes", "group %q does not say how many; write <processesCount><value>4</value></processesCount> in <processes>", g.Name)
+		x.wrongAt(key+".processes", "group %q gives no number of processes; write <processesCount><value>4</value></processesCount> in <processes>", g.Name)
 	}
 }
 
@@ -363,7 +363,7 @@ func (x *xmlReader) execution(e *element) {
 		"environment": func(e *element) {
 			x.within(e, inside{"variable": func(e *element) {
 				if name := e.attr["name"]; name == "" || strings.ContainsAny(name, "=\x00") {
-					x.addError(e.at, "execution/environment", "%q is no name of a variable", name)
+					x.addError(e.at, "execution/environment", "%q is not a variable's name", name)
 				} else {
 					add(&p.Env, "execution/environment", e, name+"="+e.value())
 				}

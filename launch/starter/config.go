@@ -23,19 +23,19 @@ const DefaultSocket = "/run/isthmus-starter/starter.sock"
 
 // Config is the starter's file and flags.
 type Config struct {
-	Socket string       `yaml:"socket" default:"/run/isthmus-starter/starter.sock" help:"The Unix socket at which the helper asks (starter in its settings)."`
-	Helper string       `yaml:"helper" default:"isthmus" help:"The account that may ask, by name or number: the helper's. No job runs as it, nor in its group, which may read the daemons' keys."`
-	Map    []MapRule    `yaml:"map" help:"Which local accounts jobs run as. The first rule counts that fits who launched the job; whom none fits gets a number of uids."`
-	UIDs   string       `yaml:"uids" default:"1900000000-1900009999" help:"Numbers of accounts, FIRST-LAST, that nobody else uses: each submitter has one of them as long as a job of theirs runs here. At least as many as offer.jobs of the helper."`
-	Tasks  int          `yaml:"tasks" default:"16384" min:"0" max:"4194304" help:"Processes and threads of one job at most, where it has a control group; 0 is as many as the unit may have (TasksMax)."`
-	State  daemon.Path  `yaml:"state" example:"$STATE/agents.json" help:"File in which a starter that is started anew finds the jobs that run. Empty: agents.json in the service manager's state folder (STATE_DIRECTORY)."`
-	Audit  audit.Config `yaml:"audit" help:"The audit log: every job agent that was started, as which account and for whom, and what was refused."`
+	Socket string       `yaml:"socket" default:"/run/isthmus-starter/starter.sock" help:"The Unix socket for requests of the helper (starter in its settings)."`
+	Helper string       `yaml:"helper" default:"isthmus" help:"The account that may send requests, by name or number: the helper's. No job runs as it, nor in its group, which may read the daemons' keys."`
+	Map    []MapRule    `yaml:"map" help:"Which local accounts jobs run as. The first rule that matches the submitter decides; a submitter that no rule matches gets an account from uids."`
+	UIDs   string       `yaml:"uids" default:"1900000000-1900009999" help:"Range of user ids, FIRST-LAST, that are not used otherwise: each submitter has one of them while one of its jobs runs here. At least as many as offer.jobs of the helper."`
+	Tasks  int          `yaml:"tasks" default:"16384" min:"0" max:"4194304" help:"Maximum number of processes and threads of one job, if it has a control group; 0 is the limit of the unit (TasksMax)."`
+	State  daemon.Path  `yaml:"state" example:"$STATE/agents.json" help:"File from which a restarted starter learns the running jobs. Empty: agents.json in the service manager's state folder (STATE_DIRECTORY)."`
+	Audit  audit.Config `yaml:"audit" help:"The audit log: every job agent that was started, with its account and submitter, and every refused request."`
 }
 
 // MapRule maps an identity to an account.
 type MapRule struct {
-	Identity string `yaml:"identity" required:"true" help:"Who launches the job, as USER@SITE/NODE; an asterisk stands for any part of a name, as in alice@sitea/*."`
-	Account  string `yaml:"account" required:"true" help:"The local account, by name or number. Two submitters' jobs are not run as one account at a time."`
+	Identity string `yaml:"identity" required:"true" help:"The submitter of the job, as USER@SITE/NODE; an asterisk stands for any part of a name, as in alice@sitea/*."`
+	Account  string `yaml:"account" required:"true" help:"The local account, by name or number. Jobs of two submitters never run in the same account at the same time."`
 }
 
 // Check validates the keys against each other.
@@ -120,7 +120,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		case uid == 0 || uid == opts.Helper:
 			return fmt.Errorf("map: %s is root's or the helper's account; no job runs as that", m.Account)
 		case opts.Range.Has(uid):
-			return fmt.Errorf("map: %s is one of uids, which nobody else has, and whose files and processes are removed after a job", m.Account)
+			return fmt.Errorf("map: %s is one of uids, which must not be used otherwise: files and processes of uids are removed after a job", m.Account)
 		}
 		opts.Rules = append(opts.Rules, Mapped{m.Identity, uid})
 	}

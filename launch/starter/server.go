@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
 func (s *Server) serveConn(ctx context.Context, c *net.UnixConn) {
 	cred, err := local.PeerCred(c)
 	if err == nil && cred.UID != s.opts.Helper {
-		err = fmt.Errorf("uid %d (pid %d) asks, and only uid %d, the helper's, may", cred.UID, cred.PID, s.opts.Helper)
+		err = fmt.Errorf("request of uid %d (pid %d), but only uid %d, the helper's, may send requests", cred.UID, cred.PID, s.opts.Helper)
 	}
 	var q request
 	var socket *os.File

@@ -68,7 +68,7 @@ func (j *Job) Check() error {
 	case j.Output == nil:
 		return errors.New("the job has no output")
 	case len(j.Fetch) > 0 && j.FetchTo == nil:
-		return errors.New("files are to be fetched, and it is not said where to")
+		return errors.New("files are to be copied back, but no folder for them is given")
 	case j.Hang < 0 || j.Hang > MaxHang:
 		return fmt.Errorf("a node may hang for %v; want at most %v", j.Hang, MaxHang)
 	case len(j.Hosts) > 0 && j.Profile != nil:
@@ -119,7 +119,7 @@ func (p Progress) String() string {
 	case "listing":
 		return "asking which hosts there are"
 	case "measuring":
-		return fmt.Sprintf("measuring how much the ways between sites carry: %d of %d", p.Have, p.Need)
+		return fmt.Sprintf("measuring the bandwidth between sites: %d of %d", p.Have, p.Need)
 	case "waiting":
 		return fmt.Sprintf("%d/%d ranks, waiting for %s: %d s left", p.Have, p.Need, p.Who, int((p.Left+time.Second-1)/time.Second))
 	case "booking":

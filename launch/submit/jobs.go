@@ -97,7 +97,7 @@ func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended i
 	case len(meant) == 0 && len(silent) > 0:
 		return "", 0, fmt.Errorf("job %s: not on any host that answers, and %d do not", name, len(silent))
 	case len(meant) == 0:
-		return "", 0, fmt.Errorf("job %s: no host has it; isthmus ps lists the jobs", name)
+		return "", 0, fmt.Errorf("job %s: not found on any host; isthmus ps lists the jobs", name)
 	case len(meant) > 1:
 		return "", 0, fmt.Errorf("job %s: %d jobs begin so; isthmus ps lists them", name, len(meant))
 	}

@@ -133,7 +133,7 @@ func (p *placement) named(j *Job, all []Host) error {
 		}
 		short.Waiting = append(short.Waiting, want.Node.String())
 		if slices.ContainsFunc(all, is) {
-			why = append(why, fmt.Sprintf("%s takes no jobs, or its helper is away (isthmus hosts shows which)", want.Node))
+			why = append(why, fmt.Sprintf("%s accepts no jobs, or its helper is not connected (isthmus hosts shows which)", want.Node))
 		} else {
 			why = append(why, fmt.Sprintf("%s is not a host of the grid now (isthmus hosts lists them)", want.Node))
 		}

@@ -207,9 +207,9 @@ func TestAttacks(t *testing.T) {
 	t.Run("access points that nobody may dial", func(t *testing.T) {
 		key := labtest.NewKey(t, "poison")
 		for addr, want := range map[string]string{
-			"127.0.0.1:22":                "is the loopback",
-			"[::1]:22":                    "is the loopback",
-			"[::ffff:127.0.0.1]:22":       "is the loopback",
+			"127.0.0.1:22":                "is a loopback address",
+			"[::1]:22":                    "is a loopback address",
+			"[::ffff:127.0.0.1]:22":       "is a loopback address",
 			"169.254.169.254:80":          "is link-local",
 			"[::ffff:169.254.169.254]:80": "is link-local",
 			"[fe80::1]:80":                "is link-local",
@@ -236,7 +236,7 @@ func TestAttacks(t *testing.T) {
 		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) {
 			t.Errorf("told %v", err)
 		}
-		a.audited(t, "broker", "the offer", refusedFor("offer", "is the loopback"))
+		a.audited(t, "broker", "the offer", refusedFor("offer", "is a loopback address"))
 	})
 	t.Run("a gateway as a way to other hosts", func(t *testing.T) {
 		helper := a.as(t, control.Identity{Role: control.RoleHelper, Site: "hidden", Name: "n1"}, "frontal hidden", "hidden/n1", 7440)

@@ -52,7 +52,7 @@ func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
 		{"broker", "listen: 127.0.0.1:0", asBroker, asHelper, "the certificate is that of helper closed/nx"},
 		{"frontal", "site: closed\nbroker: 127.0.0.1:1\nlisten: 127.0.0.1:0", asFrontal, asHelper, "site is closed, but the certificate is that of helper closed/nx; it must be that of frontal closed"},
 		{"proxy", "listen: [127.0.0.1:0]\nbroker: 127.0.0.1:1", asProxy, asFrontal, "is the certificate of frontal closed, want one of a proxy"},
-		{"helper", "frontal: 127.0.0.1:1\nsocket: " + dir + "/h.sock", asHelper, asFrontal, "the certificate is that of frontal closed; a helper needs one of its own"},
+		{"helper", "frontal: 127.0.0.1:1\nsocket: " + dir + "/h.sock", asHelper, asFrontal, "the certificate is that of frontal closed; a helper needs a helper's certificate"},
 	} {
 		for _, tc := range []struct {
 			name string

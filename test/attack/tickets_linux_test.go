@@ -142,7 +142,7 @@ func TestTickets(t *testing.T) {
 		{"replayed by the target", other, "the ticket was used before", "ticket-used"},
 		{"forged", forged, "the ticket is forged or issued under another key", "ticket-forged"},
 		{"of another proxy's key", ticket.Issue(ticket.NewKey(), good), "the ticket is forged or issued under another key", "ticket-forged"},
-		{"expired", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) }), `the ticket expired 1h\d+m\d+s ago: it came late, or the clocks of broker and proxy differ by at least 1h\d+m\d+s: set them by NTP`, "ticket-expired"},
+		{"expired", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) }), `the ticket expired 1h\d+m\d+s ago: it was delayed, or the clocks of broker and proxy differ by at least 1h\d+m\d+s: set them by NTP`, "ticket-expired"},
 		{"for another proxy", claims(func(c *wire.Ticket) { c.Proxy = "py" }), "the ticket is for proxy py, this is px", "ticket-foreign"},
 		{"for ever", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(24 * time.Hour).UnixMilli()) }), `the ticket expires in 2\dh\d+m\d+s, at most 10m0s are allowed: the clocks of broker and proxy differ by at least 2\dh\d+m\d+s: set them by NTP`, "ticket-too-long"},
 	} {

@@ -97,7 +97,7 @@ func (w *world) stopLastBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := w.dialError(j.A.Rank, 1, leftWithin)
-	if !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the process is stopped, or does not get to run") {
+	if !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the process is stopped, or is not scheduled") {
 		t.Errorf("while no broker runs: %v", err)
 	}
 	w.resume(t, "broker")

@@ -315,7 +315,7 @@ func TestJobsThatAreEnded(t *testing.T) {
 		if status := b.ExitStatus(w.World); status == 0 {
 			t.Errorf("status 0 after kill:\n%s", b.Output())
 		}
-		w.ends(1, "no host has it", w.Isthmus("kill", job.Job))
+		w.ends(1, "not found on any host", w.Isthmus("kill", job.Job))
 		w.AwaitNoJobs()
 	})
 	t.Run("helper", func(t *testing.T) {

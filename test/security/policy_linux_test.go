@@ -165,7 +165,7 @@ rules:
 	if got, want := j.Near.Path, `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`; got.Technique != overlay.Relay || !strings.Contains(got.Reason, want) {
 		t.Errorf("climate goes by %v because %s; want %s", got, got.Reason, want)
 	}
-	refused("climate", overlay.ErrOverloaded, `the policy of open (rule "climate") allows project climate 1 relayed links at a time, and it has them; ask grid@open.example`)
+	refused("climate", overlay.ErrOverloaded, `the policy of open (rule "climate") allows project climate 1 relayed links at a time, which are in use; contact grid@open.example`)
 
 	admin, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
 	if err != nil {

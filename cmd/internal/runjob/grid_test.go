@@ -74,7 +74,7 @@ func TestNarrator(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	want := "1/2 ranks, waiting for paris/n2: 20 s left\n1/2 ranks, waiting for paris/n2: 15 s left\n" +
-		"measuring how much the ways between sites carry: 2 of 3\n" +
+		"measuring the bandwidth between sites: 2 of 3\n" +
 		"staging: 1 of 2 hosts have all files; 1.5 MiB of 2.0 MiB sent\nparis/n2 cannot be reached; it is tried again for 30 s"
 	if got := told(false); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -128,7 +128,7 @@ func ParseHead(s string) (Head, error) {
 	seq, hash, ok := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(seq, 10, 64)
 	if !ok || err != nil || len(hash) != 64 || strings.Trim(hash, "0123456789abcdef") != "" {
-		return Head{}, fmt.Errorf("%q is no head of an audit log: want SEQ:HASH, as the daemon's log shows it", s)
+		return Head{}, fmt.Errorf("%q is not the head of an audit log: want SEQ:HASH, as the daemon's log shows it", s)
 	}
 	return Head{n, hash}, nil
 }
@@ -189,7 +189,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > maxLine:
-			return nil, fmt.Errorf("a line of more than %d bytes: this is no audit log", maxLine)
+			return nil, fmt.Errorf("a line of more than %d bytes: this is not an audit log", maxLine)
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return line, err
 		}

@@ -228,7 +228,7 @@ func (l *Log) write(records []Record) {
 		return
 	}
 	if l.w.unsaid > 0 || failing != nil {
-		lost := Record{Event: Lost, Count: l.w.unsaid, Reason: "records could not be written, or came faster than they were"}
+		lost := Record{Event: Lost, Count: l.w.unsaid, Reason: "records were lost: they could not be written, or not fast enough"}
 		records = append([]Record{l.withSource(lost)}, records...)
 	}
 	if len(records) == 0 {

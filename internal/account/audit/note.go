@@ -19,7 +19,7 @@ func (l *Log) NoteChange(c daemon.Change) {
 
 var (
 	metricRecords = metrics.Counter("isthmus_audit_records_total", "Records of the audit log that were written.")
-	metricLost    = metrics.Counter("isthmus_audit_lost_total", "Records of the audit log that were lost: they could not be written, or came faster than they were.")
+	metricLost    = metrics.Counter("isthmus_audit_lost_total", "Records of the audit log that were lost: they could not be written, or not fast enough.")
 	metricWaiting = metrics.Gauge("isthmus_audit_waiting", "Records of the audit log that wait to be written.")
 	metricFailing = metrics.Gauge("isthmus_audit_failing", "1 while the audit log cannot be written, else 0.")
 	metricWritten = metrics.Gauge("isthmus_audit_last_write_timestamp_seconds", "When the audit log was last written, in seconds since 1970.")

@@ -52,7 +52,7 @@ func Open(ctx context.Context, name string, at netip.AddrPort, handler http.Hand
 		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; choose another port, or leave the setting out", name, err)
+		return nil, fmt.Errorf("%s: %w; choose another port, or omit the setting", name, err)
 	}
 	return &Server{name: name, ln: ln, log: log, http: http.Server{
 		Handler:           readOnly(handler),

@@ -203,7 +203,7 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	for {
 		f, file, err := conn.Receive()
 		if err != nil {
-			return fmt.Errorf("the helper went away: %w", err)
+			return fmt.Errorf("the connection to the helper ended: %w", err)
 		}
 		if err := c.handle(f, file); err != nil {
 			return err

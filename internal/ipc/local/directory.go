@@ -108,7 +108,7 @@ func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overla
 		case deadSince.IsZero():
 			deadSince = time.Now()
 		case time.Since(deadSince) > deadAfter:
-			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: nobody has listened on %s for %v", peer, overlay.ErrEnded, name, deadAfter)
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: no process has listened on %s for %v", peer, overlay.ErrEnded, name, deadAfter)
 		}
 		select {
 		case <-tick.C:

@@ -108,7 +108,7 @@ func (c *Client) publishAgain() (frames []wire.Frame) {
 }
 
 // errNoNames is the error of processes without a helper.
-var errNoNames = fmt.Errorf("%w: names of other jobs need a helper, and this job has none; start it with --helper, or hand the port over in another way",
+var errNoNames = fmt.Errorf("%w: names of other jobs need a helper, but this job has none; start it with --helper, or pass the port by other means",
 	overlay.ErrUnreachable)
 
 // Publish implements overlay.Names: it fails, because other jobs cannot access this one's

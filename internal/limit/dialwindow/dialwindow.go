@@ -144,7 +144,7 @@ func (d *Window) answered(late bool) {
 	d.w.answered(now, late)
 	rate, is := d.w.limited(now)
 	if is && !d.told {
-		d.log.Warn("the site lets few new connections through; they wait for their turn, and techniques that need several are left out",
+		d.log.Warn("the site permits few new connections per second; they are queued, and techniques that need several are skipped",
 			"about_per_second", math.Round(rate),
 			"remedy", "raise the limit for new TCP connections (SYN) that the site's firewall has for this host")
 	}
@@ -163,5 +163,5 @@ func (d *Window) Limited() error {
 }
 
 func limit(rate float64) string {
-	return fmt.Sprintf("the site's firewall lets about %.0f new connections a second through", math.Max(rate, 1))
+	return fmt.Sprintf("the site's firewall permits about %.0f new connections a second", math.Max(rate, 1))
 }

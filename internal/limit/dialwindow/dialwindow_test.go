@@ -126,7 +126,7 @@ func TestSaysTheLimit(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := d.Limited(); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "new connections a second through") {
+		if err := d.Limited(); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "new connections a second") {
 			t.Errorf("said %v", err)
 		}
 		if n := strings.Count(log.String(), "remedy="); n != 1 {

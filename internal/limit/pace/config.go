@@ -7,12 +7,12 @@ import (
 
 // Config holds the quota settings of a daemon that carries links.
 type Config struct {
-	Rate       quota.Rate  `yaml:"rate" default:"none" help:"Of all links together. Users share it fairly, and a user's links his part. What goes either way counts, so this is what a network card that takes it in and sends it out again carries each way."`
-	PerUser    Limits      `yaml:"per_user" help:"Of each user's links. A job whose user is not known counts as a user of its own."`
+	Rate       quota.Rate  `yaml:"rate" default:"none" help:"Of all links together. Users share it fairly, and so do the links of a user. Both directions count, so this is what a network card that receives and resends the traffic carries in each direction."`
+	PerUser    Limits      `yaml:"per_user" help:"Of each user's links. A job whose user is not known counts as a separate user."`
 	PerProject Limits      `yaml:"per_project" help:"Of each project's links. A job without a project has none of these limits."`
 	PerJob     JobLimits   `yaml:"per_job" help:"Of each job's links."`
-	Trickle    quota.Rate  `yaml:"trickle" default:"1Mbit/s" help:"Rate of the live links of who has used up bytes_month; new links are refused."`
-	State      daemon.Path `yaml:"state" example:"$STATE/quota.json" help:"File that keeps the month's counts over restarts; the daemon makes it. It is written once a minute and at the end, so that a crash loses the counts of a minute. Needed with bytes_month."`
+	Trickle    quota.Rate  `yaml:"trickle" default:"1Mbit/s" help:"Rate of the existing links of users, projects or jobs that have used up bytes_month; their new links are refused."`
+	State      daemon.Path `yaml:"state" example:"$STATE/quota.json" help:"File that keeps the month's counts across restarts; the daemon creates it. It is written once a minute and at the end, so a crash loses up to a minute of counts. Required with bytes_month."`
 }
 
 // LiveKeys returns the keys of a Config, in a daemon's setting quota, that SetRules puts into
@@ -25,7 +25,7 @@ func LiveKeys() []string {
 type Limits struct {
 	Rate  quota.Rate  `yaml:"rate" default:"none" help:"Of these links together."`
 	Links int         `yaml:"links" default:"0" min:"0" help:"Links at a time; more are refused. 0 is no limit."`
-	Month daemon.Size `yaml:"bytes_month" default:"0" help:"Bytes in a calendar month (UTC), both directions together. Who has used them up goes on at trickle's rate and gets no new links. 0 is no limit."`
+	Month daemon.Size `yaml:"bytes_month" default:"0" help:"Bytes in a calendar month (UTC), both directions together. After that, links continue at trickle's rate and new links are refused. 0 is no limit."`
 }
 
 // JobLimits are those of each job.

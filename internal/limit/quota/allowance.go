@@ -38,7 +38,7 @@ func (q *Quota) refuseAllowances(o Owner, now time.Time) error {
 		}
 		switch {
 		case full(have, int(a.Links)):
-			return &Refused{"policy.links", fmt.Sprintf("the policy of %s (rule %q) allows %s %d relayed links at a time, and it has them; ask %s",
+			return &Refused{"policy.links", fmt.Sprintf("the policy of %s (rule %q) allows %s %d relayed links at a time, which are in use; contact %s",
 				a.Site, a.Rule, a.Owner, a.Links, a.Contact)}
 		case exceeded(q.ledger.Allowed(a.Key(), now), a.Month):
 			return &Refused{"policy.bytes_month", fmt.Sprintf("the policy of %s (rule %q) allows %s %d bytes a month, which are used up until %s; ask %s",

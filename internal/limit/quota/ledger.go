@@ -138,7 +138,7 @@ func (l *Ledger) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("version %d of a month's counts, this program knows %d", f.Version, ledgerVersion)
 	}
 	if _, err := time.Parse(monthLayout, f.Month); err != nil && f.Month != "" {
-		return fmt.Errorf("%q is no month; want one as 2026-11", f.Month)
+		return fmt.Errorf("%q is not a month; want one such as 2026-11", f.Month)
 	}
 	if len(f.Users) > maxNames+1 || len(f.Projects) > maxNames+1 || len(f.Allowed) > maxNames+1 {
 		return fmt.Errorf("more than %d names", maxNames)

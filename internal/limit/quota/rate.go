@@ -43,7 +43,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 		*r = Rate(bits)
 		return nil
 	}
-	return fmt.Errorf("%q is no rate; write a number and a unit, as in 100Mbit/s or 1Gbit/s, or none", text)
+	return fmt.Errorf("%q is not a rate; write a number and a unit, such as 100Mbit/s or 1Gbit/s, or none", text)
 }
 
 // MarshalText formats the rate as UnmarshalText parses it.

@@ -70,7 +70,7 @@ func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) 
 	case ip.IsLinkLocalUnicast():
 		why = "is link-local"
 	case ip.IsLoopback() && !loopback:
-		why = "is the loopback of whoever calls back"
+		why = "is a loopback address of the host that calls back"
 	default:
 		return t, nil
 	}

@@ -34,7 +34,7 @@ func Diagnose(o Observations) []Finding {
 func denied(o Observations) (all []Finding) {
 	for _, text := range o.Denied {
 		all = append(all, Finding{Layer: "local", Target: o.Settings, Status: Warning, Class: Denied, Evidence: text,
-			Meaning: "nobody has been permitted this yet; it is so by default", Device: "this host: " + o.Settings,
+			Meaning: "this permits no one yet, which is the default", Device: "this host: " + o.Settings,
 			Fix: "if it is meant to be permitted, add these lines, and reload the daemon (systemctl reload)"})
 	}
 	return all
@@ -100,7 +100,7 @@ func socket(o Observations) []Finding {
 		r.Meaning = "the helper runs, and this user may not use its socket or enter its folder"
 		r.Fix = "set public: true in the helper's settings, or run as the helper's user; check the folder's mode"
 	default:
-		r.Meaning = "the socket is there and nobody accepts on it: the helper has ended"
+		r.Meaning = "the socket exists but no process accepts on it: the helper has ended"
 		r.Fix = "start the helper and read its log"
 	}
 	return []Finding{r}
@@ -203,7 +203,7 @@ func connection(layer string, c Connection) Finding {
 	case Reset:
 		f.Class = TCPRefused
 		f.Evidence = fmt.Sprintf("a reset came from %s after %s", c.To, ms(c.Took))
-		f.Meaning = "the host is up and nothing listens there (the daemon is down, or the port is wrong), or a firewall on the way resets in its name; a reset does not tell which"
+		f.Meaning = "the host is up and nothing listens there (the daemon is down, or the port is wrong), or a firewall on the path sends the reset; the two cannot be distinguished"
 		f.Device = fmt.Sprintf("most likely %s itself, since firewalls more often drop or answer with ICMP", c.To.Addr())
 		if c.Replier.IsValid() {
 			f.Evidence = fmt.Sprintf("%s sent ICMP %s after %s", c.Replier, c.Reply, ms(c.Took))
@@ -213,7 +213,7 @@ func connection(layer string, c Connection) Finding {
 	case ICMPError:
 		f.Class = Unreachable
 		f.Evidence = fmt.Sprintf("%s (after %s)", c.Err, ms(c.Took))
-		f.Meaning = "the network says that the address cannot be reached; a firewall that rejects says the same"
+		f.Meaning = "the network reports that the address is unreachable; a rejecting firewall reports the same"
 		if c.Replier.IsValid() {
 			f.Evidence = fmt.Sprintf("%s sent ICMP %s after %s", c.Replier, c.Reply, ms(c.Took))
 			f.Device = fmt.Sprintf("%s: it sent the error", c.Replier)
@@ -224,7 +224,7 @@ func connection(layer string, c Connection) Finding {
 	case Routeless:
 		f.Class = NoRoute
 		f.Evidence = fmt.Sprintf("%s, at once", c.Err)
-		f.Meaning = "this host's own routing table has no way to the address; no packet was sent"
+		f.Meaning = "this host's own routing table has no route to the address; no packet was sent"
 		f.Device = "this host: its routes"
 		f.Fix = "give this host a route, or make its site gateway_only, so that the gateway carries its data"
 	case NoPermit:
@@ -240,11 +240,11 @@ func connection(layer string, c Connection) Finding {
 // dropper names the device that most likely drops, from the routers that still answered.
 func dropper(hops []Hop) string {
 	if len(hops) == 0 {
-		return "unknown: no router on the way reports packets whose life ends there; perhaps this host's own firewall drops them before they leave"
+		return "unknown: no router on the path reports expired packets; perhaps this host's own firewall drops them before they leave"
 	}
 	last := hops[len(hops)-1]
 	if last.TTL == 1 {
-		return fmt.Sprintf("most likely %s, this host's gateway: it still answers for a packet that ends there, and nobody behind it does", last.Addr)
+		return fmt.Sprintf("most likely %s, this host's gateway: it still answers for a packet that expires there, and no router behind it does", last.Addr)
 	}
 	return fmt.Sprintf("%s or what stands behind it: it is the last router (%d away) that answers for a packet that ends there, so this site's gateway lets the SYN out", last.Addr, last.TTL)
 }
@@ -276,10 +276,10 @@ func refusedTunnel(f Finding, via, address string, t Tunnel) Finding {
 	f.Fix = fmt.Sprintf("ask the proxy's admin to allow CONNECT to %s", address)
 	switch {
 	case strings.Contains(t.Err, "407") || strings.Contains(t.Err, "credentials"):
-		f.Meaning = "the proxy wants to know who asks, and does not accept what it was shown"
+		f.Meaning = "the proxy requires credentials and did not accept those it got"
 		f.Fix = "set http_proxy.user and http_proxy.password_file"
 	case strings.Contains(t.Err, "not HTTP"):
-		f.Meaning = "what listens there is no HTTP proxy"
+		f.Meaning = "the service there is not an HTTP proxy"
 		f.Fix = "correct http_proxy.address in the settings"
 	case strings.Contains(t.Err, "cannot connect") || strings.Contains(t.Err, "no answer from there"):
 		f.Meaning = "the proxy allows the tunnel and cannot reach the other end: that host is down, or a firewall stands between the proxy and it"

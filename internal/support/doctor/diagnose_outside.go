@@ -137,8 +137,8 @@ func gatewayOnly(o Observations) []Finding {
 		switch v.Connect.Outcome {
 		case Connected:
 			f.Evidence += fmt.Sprintf("; yet a connection to %s was made", v.At)
-			f.Meaning, f.Device = "this node has a way out that its site's profile does not use: every link takes the detour over the gateway", ""
-			f.Fix = "set profile.gateway_only: false at the frontal, if all nodes have that way out"
+			f.Meaning, f.Device = "this node has a route out that its site's profile does not use: every link takes the detour over the gateway", ""
+			f.Fix = "set profile.gateway_only: false at the frontal, if all nodes have that route"
 			return []Finding{f}
 		default:
 			f.Evidence += fmt.Sprintf("; to %s: %s", v.At, v.Connect.Err)
@@ -501,7 +501,7 @@ func inbound(o Observations) []Finding {
 		if in.Err == "" {
 			return nil
 		}
-		f.Evidence, f.Meaning = in.Err, "not checked: nobody outside could be asked to connect here"
+		f.Evidence, f.Meaning = in.Err, "not checked: no host outside could be asked to connect here"
 		return []Finding{f}
 	}
 	f.Target = in.To.String()
@@ -520,7 +520,7 @@ func inbound(o Observations) []Finding {
 		f.Status, f.Class, f.Fix, f.Device = Passed, OK, "", ""
 		f.Meaning = "connections from outside reach this port"
 	case in.Outcome == Connected:
-		f.Class, f.Meaning = InboundRefused, "somebody in between accepted in this host's name; nothing arrived here"
+		f.Class, f.Meaning = InboundRefused, "a device on the path accepted in this host's name; nothing arrived here"
 	case in.Outcome == Silent:
 		f.Class, f.Meaning = InboundDropped, "connections from outside vanish"
 	default:
@@ -575,7 +575,7 @@ func pair(p Pair) []Finding {
 	}
 	return []Finding{f, {
 		Layer: "store", Target: "the broker", Status: Warning, Class: StoreFault, Evidence: p.Store,
-		Meaning: "nobody can enrol with a token, and no name can be published; links, and who is enrolled, go on",
+		Meaning: "enrolment with tokens and publishing of names fail; links and existing certificates keep working",
 		Device:  "the broker's disk, or the etcd that it shares with others", Fix: "free space there, or bring a majority of the etcd's members up",
 	}}
 }

@@ -11,7 +11,7 @@ import (
 // handshake judges TLS: whether full-size segments pass, and whose certificate was presented.
 func handshake(o Observations, s Service) []Finding {
 	h := s.TLS
-	f := Finding{Layer: "TLS", Status: Passed, Class: OK, Meaning: "nobody in between reads along, and the certificate is the grid's"}
+	f := Finding{Layer: "TLS", Status: Passed, Class: OK, Meaning: "no device on the path decrypts the traffic, and the certificate is the grid's"}
 	switch {
 	case !h.Tried:
 		f.Status, f.Meaning = NotChecked, "not checked: a layer below it failed"
@@ -35,10 +35,10 @@ func handshake(o Observations, s Service) []Finding {
 // brokenTLS judges a handshake that failed for another reason than its certificates.
 func brokenTLS(f *Finding, h Handshake) {
 	f.Status, f.Class, f.Evidence = Failed, TLSBroken, fmt.Sprintf("%s (after %s)", h.Err, ms(h.Took))
-	f.Meaning = "what listens there speaks no TLS or another one, or something in between cut the connection after its first bytes"
+	f.Meaning = "the service there does not speak TLS or speaks another version, or a device on the path cut the connection after its first bytes"
 	f.Fix = "check that the address is that of the daemon; if it is, ask for a rule that lets TLS 1.3 through uninspected"
 	if strings.Contains(h.Err, "first record does not look like a TLS handshake") {
-		f.Meaning = "what listens there speaks no TLS: it is another service, or somebody in between answers with a page of text"
+		f.Meaning = "the service there does not speak TLS: it is another service, or a device on the path answers with a page of text"
 	}
 	if strings.Contains(h.Err, "connection reset") {
 		f.Meaning = "the connection was made, and reset when TLS began: a firewall that looks into connections does so, and so does a service that is no daemon of the grid"
@@ -118,7 +118,7 @@ func blackHole(mtu int) (meaning, device, fix string) {
 	if mtu > 0 {
 		smaller = fmt.Sprintf("an MTU of %d or less", mtu)
 	}
-	return "packets as large as this host believes it may send vanish on the way, and nobody tells it (ICMP \"fragmentation needed\" is filtered): a path MTU black hole",
+	return "packets of the size of this host's MTU are lost on the path, and no router reports it (ICMP \"fragmentation needed\" is filtered): a path MTU black hole",
 		"a router or tunnel on the way with a smaller MTU, and a firewall that drops its ICMP message",
 		"let ICMP type 3 code 4 in (IPv6: type 2), clamp the MSS on the gateway, or give this host " + smaller
 }
@@ -169,7 +169,7 @@ func hello(s Service) Finding {
 		f.Device = h.RefusedBy + ": these are its words"
 	default:
 		f.Class, f.Evidence = Refused, h.Err
-		f.Meaning = "the other end ended the connection without a word: it is ending, or overloaded"
+		f.Meaning = "the other end closed the connection without a reason: it is ending, or overloaded"
 		f.Fix = "look at its log"
 	}
 	return f
@@ -187,5 +187,5 @@ func classOfRefusal(words string) (c Class, meaning, fix string) {
 	case strings.Contains(words, "speaks control versions"):
 		return Version, "the two ends have no version in common", "upgrade the older one"
 	}
-	return Refused, "the other end does not want this daemon; its words say why", "do what its words say, or look at its log"
+	return Refused, "the other end refused this daemon; its message says why", "follow its message, or look at its log"
 }

@@ -126,7 +126,7 @@ func TestLook(t *testing.T) {
 		class  Class
 		says   string
 	}{
-		{"a service that greets in text", func(c net.Conn) { io.WriteString(c, "220 mail ready\r\n"); io.Copy(io.Discard, c) }, TLSBroken, "speaks no TLS"},
+		{"a service that greets in text", func(c net.Conn) { io.WriteString(c, "220 mail ready\r\n"); io.Copy(io.Discard, c) }, TLSBroken, "does not speak TLS"},
 		{"a service that hangs up", func(c net.Conn) {}, TLSBroken, ""},
 		{"a service that says nothing", func(c net.Conn) { io.Copy(io.Discard, c) }, TLSBroken, "neither with segments of full size"},
 		{"a newer frontal", speak(h.pair(), &wire.ControlHello{Oldest: 200, Newest: 201, Software: "isthmus/9"}), Version, "isthmus/9 there speaks control versions 200 to 201"},

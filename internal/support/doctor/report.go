@@ -44,8 +44,8 @@ func otherSites(o Observations) []string {
 			continue
 		}
 		all = append(all,
-			fmt.Sprintf("on the gateway of %s: isthmus doctor --config FRONTAL.yaml (its way to the broker and to the proxies)", site),
-			fmt.Sprintf("on a node of %s: isthmus doctor --config HELPER.yaml (its way to its gateway, and what reaches it from outside)", site))
+			fmt.Sprintf("on the gateway of %s: isthmus doctor --config FRONTAL.yaml (its path to the broker and to the proxies)", site),
+			fmt.Sprintf("on a node of %s: isthmus doctor --config HELPER.yaml (its path to its gateway, and what reaches it from outside)", site))
 	}
 	return all
 }
