@@ -77,6 +77,7 @@ type Core struct {
 		id uint32
 		c  *msgContext
 	}
+	maxPending  int // MaxPendingSends, but in tests
 	selfHeld    int // bytes of buffered messages to self
 	extraCredit int // what is left of MaxExtraCredit
 
@@ -94,7 +95,7 @@ type msgContext struct {
 // New returns a Core whose process is alone: Join adds peers.
 func New(cfg Config, size int) *Core {
 	cfg.Unexpected = max(cfg.Unexpected, FirstCredit)
-	return &Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, extraCredit: MaxExtraCredit}
+	return &Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, extraCredit: MaxExtraCredit}
 }
 
 // Join makes p, which is zero, the peer of a rank.

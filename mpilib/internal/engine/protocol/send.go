@@ -69,7 +69,7 @@ func (p *Peer) announce(r *Request, eager int) bool {
 		p.core.emit(Effect{Kind: Eager, Peer: p, Env: env, Request: r, N: n})
 		return true
 	}
-	if len(p.pending) >= MaxPendingSends {
+	if len(p.pending) >= p.core.maxPending {
 		return false
 	}
 	env.Kind, env.ID = wire.EnvelopeRTS, p.assignID(r)
