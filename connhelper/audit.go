@@ -13,9 +13,12 @@ import (
 func (h *Helper) record(p *process) audit.Record {
 	return audit.Record{
 		User: p.principal.User, Project: p.principal.Project, Job: string(p.name.Job), Ranks: []uint32{p.name.Rank},
-		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: fmt.Sprintf("uid %d", p.uid),
+		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: p.who(),
 	}
 }
+
+// who returns the account of a process, as audit records have it.
+func (p *process) who() string { return fmt.Sprintf("uid %d", p.uid) }
 
 // auditProcess records that a process joined or left.
 func (h *Helper) auditProcess(p *process, what string) {

@@ -2,13 +2,14 @@ package connhelper
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/connhelper/traffic"
+	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -40,24 +41,18 @@ func (h *Helper) reportTraffic(ctx context.Context, p *process, gone bool) {
 		}
 	}
 	if s := p.account.Surplus(); s.Links > 0 {
-		r := h.record(p)
-		r.Event, r.Count, r.Sent, r.Received = audit.LinkEnd, s.Links, s.Sent, s.Received
-		r.Rule, r.Reason = audit.OwnWord, fmt.Sprintf("sum of %d links that ended too quickly to be written one by one", s.Links)
-		h.opts.Audit.Append(r)
+		h.opts.Audit.Append(audit.EndOf(account.LinkEnded{
+			Principal: p.principal, Job: p.name.Job, Ranks: []uint32{p.name.Rank}, Nodes: []overlay.NodeID{h.node}, Peer: p.who(),
+			Moved: carrier.Stats{AToB: s.Sent, BToA: s.Received}, Count: s.Links, Rule: audit.OwnWord,
+			Reason: fmt.Sprintf("sum of %d links that ended too quickly to be written one by one", s.Links),
+		}))
 	}
 	h.passOn(ctx, p, true)
 }
 
 // auditEnded records the end of a link that no daemon carried.
 func (h *Helper) auditEnded(p *process, e traffic.Ended) {
-	r := h.record(p)
-	r.Event, r.Link, r.Ranks = audit.LinkEnd, hex.EncodeToString(e.Link[:]), append(r.Ranks, e.Rank)
-	if e.Peer != (overlay.NodeID{}) {
-		r.Sites, r.Nodes = append(r.Sites, string(e.Peer.Site)), append(r.Nodes, e.Peer.Name)
-	}
-	r.Technique, r.Sent, r.Received, r.Seconds = e.Technique.String(), e.Sent, e.Received, e.Lasted.Seconds()
-	r.Rule, r.Reason = audit.OwnWord, audit.OwnWordReason(e.Unsaid)
-	h.opts.Audit.Append(r)
+	h.opts.Audit.Append(audit.EndOf(account.OwnWord(p.name, h.node, p.principal, p.who(), e.Traffic, e.Unsaid)))
 }
 
 // passOn reports links that are over to the frontal, all of them or when there are many: the

@@ -2,11 +2,11 @@ package frontal
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal/ledger"
+	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -45,15 +45,15 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 		return fmt.Errorf("%s: %w: %d links, at most %d are allowed", f.who, wire.ErrMalformed, len(req.Links), maxAccounts)
 	}
 	who := f.registry.Principal(name)
-	records := make([]audit.Record, len(req.Links))
+	ends := make([]account.LinkEnded, len(req.Links))
 	for i, m := range req.Links {
-		if records[i], err = accountRecord(id, name, who, m); err != nil {
+		if ends[i], err = accountEnd(id, name, who, m); err != nil {
 			return fmt.Errorf("%s: %w: a link of %v: %w", f.who, wire.ErrMalformed, name, err)
 		}
 	}
-	write, over := f.ledgers.Take(id, records, time.Now())
-	for _, r := range write {
-		f.audit.Append(r)
+	write, over := f.ledgers.Take(id, ends, time.Now())
+	for _, e := range write {
+		f.audit.Append(audit.EndOf(e))
 	}
 	if over {
 		f.log.Warn("a helper tells of so many links that the audit log has sums of them", "node", id.Node().String(),
@@ -62,27 +62,23 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 	return nil
 }
 
-// accountRecord is the record of one link of a process at a helper's node.
-func accountRecord(id control.Identity, name overlay.ProcessName, who overlay.Principal, m *controlpb.LinkAccount) (audit.Record, error) {
-	r := audit.Record{
-		Event: audit.LinkEnd, User: who.User, Project: who.Project, Job: string(name.Job), Ranks: []uint32{name.Rank, m.Rank},
-		Sites: []string{string(id.Site)}, Nodes: []string{id.Name},
-		Technique: overlay.Technique(m.Technique).String(), Link: hex.EncodeToString(m.Link), Peer: id.String(),
-		Sent: m.Sent, Received: m.Received, Seconds: float64(m.LastedMs) / 1000, Rule: audit.OwnWord,
-	}
+// accountEnd is the end of one link of a process at a helper's node.
+func accountEnd(id control.Identity, name overlay.ProcessName, who overlay.Principal, m *controlpb.LinkAccount) (e account.LinkEnded, err error) {
 	if len(m.Link) != len(wire.ID{}) {
-		return r, fmt.Errorf("an id of %d bytes", len(m.Link))
+		return e, fmt.Errorf("an id of %d bytes", len(m.Link))
 	}
 	if m.Technique > 0xff {
-		return r, fmt.Errorf("technique %d", m.Technique)
+		return e, fmt.Errorf("technique %d", m.Technique)
+	}
+	const maxMs = 1 << 40 // of what a helper says; 34 years
+	t := overlay.Traffic{
+		Link: [16]byte(m.Link), Rank: m.Rank, Technique: overlay.Technique(m.Technique), Sent: m.Sent, Received: m.Received,
+		Lasted: time.Duration(min(m.LastedMs, maxMs)) * time.Millisecond,
 	}
 	if m.Node != "" {
-		peer, err := overlay.ParseNodeID(m.Node)
-		if err != nil {
-			return r, err
+		if t.Peer, err = overlay.ParseNodeID(m.Node); err != nil {
+			return e, err
 		}
-		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
 	}
-	r.Reason = audit.OwnWordReason(time.Duration(min(m.UnsaidMs, 1<<40)) * time.Millisecond)
-	return r, nil
+	return account.OwnWord(name, id.Node(), who, id.String(), t, time.Duration(min(m.UnsaidMs, maxMs))*time.Millisecond), nil
 }

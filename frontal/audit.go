@@ -33,7 +33,7 @@ func (f *Frontal) auditRefusal(peer, rule string, err error) {
 
 // auditSums writes the sums that are due, or all sums.
 func (f *Frontal) auditSums(all bool) {
-	for _, r := range f.ledgers.Due(string(f.site), time.Now(), all) {
-		f.audit.Append(r)
+	for _, e := range f.ledgers.Due(time.Now(), all) {
+		f.audit.Append(audit.EndOf(e))
 	}
 }

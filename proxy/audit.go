@@ -2,28 +2,11 @@ package proxy
 
 import (
 	"encoding/hex"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
-	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
-
-// auditEnd records the end of a link: Sent is what the asker sent. The proxy counts payload, as the
-// processes do, and not the tickets.
-func (s *Server) auditEnd(l *link, start time.Time, stats carrier.Stats, err error) {
-	r := claimed(l.asker.ticket)
-	r.Event, r.Reason = audit.LinkEnd, "both ends closed"
-	if err != nil {
-		r.Reason = err.Error()
-	}
-	r.Technique, r.Relay = overlay.Relay.String(), s.set.Name
-	r.Peer = l.asker.conn.RemoteAddr().String() + " " + l.target.conn.RemoteAddr().String()
-	r.Sent, r.Received, r.Seconds = stats.AToB, stats.BToA, time.Since(start).Seconds()
-	s.set.Audit.Append(r)
-}
 
 // auditRefusal records a refused connection. It leaves out the claims of a ticket whose MAC was not
 // verified.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -114,6 +113,7 @@ func (s *Server) await(ctx context.Context, m *meeting) {
 // link is two joined ends.
 type link struct {
 	asker, target *end
+	joined        time.Time // set when it is joined
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until the link is joined; guarded by Server.mu
 	pace          *pace.Link              // set when the link was admitted; guarded by Server.mu until it is joined
@@ -166,7 +166,7 @@ func (s *Server) refuseLink(l *link, err error) {
 // join runs a link until it ends.
 func (s *Server) join(ctx context.Context, l *link) {
 	s.noteChange()
-	start := time.Now()
+	l.joined = time.Now()
 	outer := ctx
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -186,39 +186,9 @@ func (s *Server) join(ctx context.Context, l *link) {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	var limit []any
-	if rate, key := l.pace.Limit(); key != "" {
-		limit = []any{"limited_to", rate.String(), "by", key}
-	}
+	e := l.ended(s.set.Name, stats, err)
 	l.pace.Close()
-	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err, limit)
-	s.logEnd(l.target, start, stats.BToA, stats.AToB, err, limit)
-	s.auditEnd(l, start, stats, err)
-	s.mu.Lock()
-	delete(s.links, l)
-	s.count.ended(stats, err)
-	out, back := traffic.Of(stats, l.pace, false)
-	s.moved.note(l, out, back)
-	s.moved.sums.AddProject(l.asker.ticket.Principal.Project, stats.Total())
-	s.mu.Unlock()
-	s.noteChange()
-}
-
-// logEnd writes the log line of one end of a link.
-func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err error, more []any) {
-	t := e.ticket
-	rank, peer := t.Asker, t.Target
-	if t.End == 1 {
-		rank, peer = peer, rank
-	}
-	cause := "both ends closed"
-	if err != nil {
-		cause = err.Error()
-	}
-	s.log.Info("link ended", append([]any{
-		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer, "user", t.Principal.User, "project", t.Principal.Project,
-		"from", e.conn.RemoteAddr().String(), "form", e.form.String(), "sent", sent, "received", received,
-		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause}, more...)...)
+	s.whenEnded().Publish(l, e)
 }
 
 // noteChange wakes those that wait on Changed.

@@ -88,15 +88,14 @@ func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		cut(outer)
 		return nil, err
 	}
-	j, err := g.book(*l, inner, outer)
+	live, err := g.book(*l, inner, outer)
 	if err != nil {
 		cut(outer)
 		g.work.Go(func() { g.refuse(inner, err) })
 		return nil, err
 	}
 	g.meetings.connected.Add(1)
-	booked := *l
-	g.work.Go(func() { g.carryLink(booked, j) }) // Serve waits for this call, and then for that goroutine
+	g.work.Go(func() { g.carryLink(live) }) // Serve waits for this call, and then for that
 	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
 }
 

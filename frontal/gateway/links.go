@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
@@ -40,7 +39,7 @@ type metered interface{ Stats() carrier.Stats }
 type links struct {
 	places  *limit.Counter[string] // by node of this site
 	quota   *pace.Keeper           // limits of carried links
-	live    map[metered]*liveLink
+	live    map[*liveLink]struct{}
 	total   uint64
 	refused uint64       // refused data connections
 	bytes   uint64       // of ended links
@@ -51,7 +50,7 @@ func newLinks(max, perNode int, quota *pace.Keeper) links {
 	places := limit.NewCounter[string](limit.Bounds{
 		What: "links that are carried", Total: max, PerKey: perNode, TotalSetting: "limits.links", KeySetting: "limits.links_per_node",
 	})
-	return links{places: places, quota: quota, live: make(map[metered]*liveLink)}
+	return links{places: places, quota: quota, live: make(map[*liveLink]struct{})}
 }
 
 // LinkCounters count what the frontal carries and has carried.
@@ -64,8 +63,8 @@ type LinkCounters struct {
 
 func (l *links) counters() LinkCounters {
 	c := LinkCounters{Live: len(l.live), Total: l.total, Refused: l.refused, Bytes: l.bytes}
-	for m := range l.live {
-		c.Bytes += m.Stats().Total()
+	for live := range l.live {
+		c.Bytes += live.meter.Stats().Total()
 	}
 	return c
 }
@@ -79,46 +78,42 @@ func (l *links) room(node string) error {
 	return err
 }
 
-// joining is a link that has its place and is about to be carried.
-type joining struct {
-	meter metered
-	pace  *pace.Link                  // of a link that has its place
-	run   func(context.Context) error // until both ends have ended; closes both
-	ctx   context.Context             // for run, once it has a place
-	end   context.CancelCauseFunc
-}
-
-// liveLink is a link that has its place.
+// liveLink is a link that has its place: about to be carried, or carried.
 type liveLink struct {
 	link
-	pace *pace.Link
-	end  context.CancelCauseFunc // ends it for a reason
+	meter metered
+	pace  *pace.Link
+	run   func(context.Context) error // until both ends have ended; closes both
+	ctx   context.Context             // for run
+	end   context.CancelCauseFunc     // ends it for a reason
 }
 
-// book reserves a place for the link between a node of the site and the outside. The caller then
-// carries it; if book refuses, the caller still owns both connections.
-func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (j joining, err error) {
+// book takes a place for the link between a node of the site and the outside.
+// The caller then carries it; if book refuses, the caller still owns both connections.
+func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (*liveLink, error) {
 	g.tune(inside, outside)
 	m := meterOf(inside, outside)
+	live := &liveLink{link: l, meter: m}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err = g.Audit.Ready(); err == nil {
+	err := g.Audit.Ready()
+	if err == nil {
 		err = g.links.places.Take(l.node, 1)
 	}
 	if err == nil {
-		if j.pace, err = g.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
+		if live.pace, err = g.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
 			g.links.places.Give(l.node, 1)
 		}
 	}
 	if err != nil {
 		g.links.refused++
-		return j, err
+		return nil, err
 	}
-	j.meter, j.run = m, m.joining(j.pace)
-	j.ctx, j.end = context.WithCancelCause(g.ctx)
-	g.links.live[j.meter] = &liveLink{link: l, pace: j.pace, end: j.end}
+	live.run = m.joining(live.pace)
+	live.ctx, live.end = context.WithCancelCause(g.ctx)
+	g.links.live[live] = struct{}{}
 	g.links.total++
-	return j, nil
+	return live, nil
 }
 
 func (g *Gateway) tune(conns ...net.Conn) {
@@ -177,42 +172,27 @@ func (l link) owner() quota.Owner {
 
 // join books and carries, or refuses.
 func (g *Gateway) join(l link, inside *net.TCPConn, outside net.Conn) {
-	j, err := g.book(l, inside, outside)
+	live, err := g.book(l, inside, outside)
 	if err != nil {
 		g.logLink(l, "not carried", err)
 		cut(outside)
 		g.refuse(inside, err)
 		return
 	}
-	g.carryLink(l, j)
+	g.carryLink(live)
 }
 
-// carryLink carries until both ends have ended and logs one line.
-func (g *Gateway) carryLink(l link, j joining) {
+// carryLink carries until both ends have ended.
+func (g *Gateway) carryLink(l *liveLink) {
 	start := time.Now()
-	defer j.end(nil)
-	err := j.run(j.ctx)
-	if cause := context.Cause(j.ctx); cause != nil && g.ctx.Err() == nil {
+	defer l.end(nil)
+	err := l.run(l.ctx)
+	if cause := context.Cause(l.ctx); cause != nil && g.ctx.Err() == nil {
 		err = cause
 	}
-	stats := j.meter.Stats()
-	var limit []any
-	if rate, key := j.pace.Limit(); key != "" {
-		limit = []any{"limited_to", rate.String(), "by", key}
-	}
-	j.pace.Close()
-	out, back := traffic.Of(stats, j.pace, false)
-	g.mu.Lock()
-	g.links.places.Give(g.links.live[j.meter].node, 1)
-	delete(g.links.live, j.meter)
-	g.links.bytes += stats.Total()
-	l.addTo(&g.links.sums, g.site, out, back)
-	g.mu.Unlock()
-	if l.proxy != "" && stats.BToA == 0 {
-		g.proxies.Forget(l.proxy) // nothing was received
-	}
-	g.auditLink(l, stats, time.Since(start), err)
-	g.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
+	e := l.ended(g.site, time.Since(start), err)
+	l.pace.Close()
+	g.whenEnded().Publish(l, e)
 }
 
 // ServeQuota makes links wait for their turn until the returned function is called. That is when no
@@ -251,25 +231,6 @@ func (g *Gateway) logLink(l link, what string, err error, more ...any) {
 	g.log.Info(what, append(line, more...)...)
 }
 
-// auditLink records the end of a link that the gateway carried: Sent is what left the site, the
-// first of Sites. The peer's site is known if the connection's intro or introduction named it.
-func (g *Gateway) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
-	r := audit.Record{
-		Event: audit.LinkEnd, User: l.principal.User, Project: l.principal.Project, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(g.site)}, Nodes: []string{l.node},
-		Link: l.id, Peer: l.from + " " + l.to, Sent: stats.AToB, Received: stats.BToA, Seconds: lasted.Seconds(), Reason: l.kind + ": ended",
-	}
-	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
-		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
-	}
-	if l.technique != 0 {
-		r.Technique = l.technique.String()
-	}
-	if err != nil {
-		r.Reason = l.kind + ": " + err.Error()
-	}
-	g.Audit.Append(r)
-}
-
 // cut ends the links of processes and returns how many there were.
 func (l *links) cut(processes []overlay.ProcessName, reason error) (ended int) {
 	ranks := make(map[overlay.JobID]map[uint32]bool)
@@ -279,7 +240,7 @@ func (l *links) cut(processes []overlay.ProcessName, reason error) (ended int) {
 		}
 		ranks[p.Job][p.Rank] = true
 	}
-	for _, live := range l.live {
+	for live := range l.live {
 		if of := ranks[live.job]; slices.ContainsFunc(live.ranks, func(r uint32) bool { return of[r] }) {
 			live.end(reason)
 			ended++

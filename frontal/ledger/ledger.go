@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/account"
-	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Bounds of what one helper has written about links that no daemon carried. It is
@@ -38,10 +39,14 @@ type ledger struct {
 
 // sumKey is what links have in common that are summed up, so that the log still
 // says for whom and with which site. The zero key is for all that are too many.
-type sumKey struct{ user, project, job, peer string }
+type sumKey struct {
+	who  overlay.Principal
+	job  overlay.JobID
+	peer overlay.SiteID
+}
 
 func (a sumKey) compare(b sumKey) int {
-	return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.project, b.project), cmp.Compare(a.job, b.job), cmp.Compare(a.peer, b.peer))
+	return cmp.Or(cmp.Compare(a.who.User, b.who.User), cmp.Compare(a.who.Project, b.who.Project), cmp.Compare(a.job, b.job), cmp.Compare(a.peer, b.peer))
 }
 
 // sum is what links came to.
@@ -59,8 +64,8 @@ func (l *ledger) refill(now time.Time) {
 	}
 }
 
-// take reports whether the record of a link is to be written. If not it is in a sum.
-func (l *ledger) take(r *audit.Record, now time.Time) bool {
+// take reports whether the end of a link is to be written. If not it is in a sum.
+func (l *ledger) take(e *account.LinkEnded, now time.Time) bool {
 	l.refill(now)
 	if l.room >= 1 {
 		l.room--
@@ -69,13 +74,13 @@ func (l *ledger) take(r *audit.Record, now time.Time) bool {
 	if l.sums.Len() == 0 {
 		l.since = now
 	}
-	key := sumKey{user: r.User, project: r.Project, job: r.Job}
-	if len(r.Sites) > 1 {
-		key.peer = r.Sites[1]
+	key := sumKey{who: e.Principal, job: e.Job}
+	if len(e.Nodes) > 1 {
+		key.peer = e.Nodes[1].Site
 	}
 	s := l.sums.At(key)
 	s.links++
-	s.sent, s.received = addUp(s.sent, r.Sent), addUp(s.received, r.Received)
+	s.sent, s.received = addUp(s.sent, e.Moved.AToB), addUp(s.received, e.Moved.BToA)
 	return false
 }
 
@@ -114,9 +119,9 @@ type Ledgers struct {
 // New returns those of no helper.
 func New() *Ledgers { return &Ledgers{of: map[control.Identity]*ledger{}} }
 
-// Take returns the records to be written of one call of a helper, and whether it is
+// Take returns the ends to be written of one call of a helper, and whether it is
 // the first in a while of which some are not.
-func (ls *Ledgers) Take(id control.Identity, records []audit.Record, now time.Time) (write []audit.Record, over bool) {
+func (ls *Ledgers) Take(id control.Identity, ends []account.LinkEnded, now time.Time) (write []account.LinkEnded, over bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.of[id]
@@ -125,9 +130,9 @@ func (ls *Ledgers) Take(id control.Identity, records []audit.Record, now time.Ti
 		ls.of[id] = l
 	}
 	before := l.sums.Len()
-	for i := range records {
-		if l.take(&records[i], now) {
-			write = append(write, records[i])
+	for i := range ends {
+		if l.take(&ends[i], now) {
+			write = append(write, ends[i])
 		}
 	}
 	return write, before == 0 && l.sums.Len() > 0
@@ -142,22 +147,22 @@ func (ls *Ledgers) Leave(id control.Identity, records int, until time.Time) {
 	ls.of[id] = l
 }
 
-// Due returns the records of the sums that are to be written now, or of all.
-func (ls *Ledgers) Due(site string, now time.Time, all bool) (write []audit.Record) {
+// Due returns the sums that are to be written now, or all.
+func (ls *Ledgers) Due(now time.Time, all bool) (write []account.LinkEnded) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for id, l := range ls.of {
 		keys, sums := l.due(now, all)
 		for _, k := range keys {
-			r := audit.Record{
-				Event: audit.LinkEnd, User: k.user, Project: k.project, Job: k.job, Sites: []string{site}, Nodes: []string{id.Name}, Peer: id.String(),
-				Count: sums[k].links, Sent: sums[k].sent, Received: sums[k].received, Rule: audit.OwnWord,
+			e := account.LinkEnded{
+				Principal: k.who, Job: k.job, Nodes: []overlay.NodeID{id.Node()}, Peer: id.String(),
+				Count: sums[k].links, Moved: carrier.Stats{AToB: sums[k].sent, BToA: sums[k].received}, Rule: account.RuleOwnWord,
 				Reason: fmt.Sprintf("sum of %d links, of which its helper told too quickly for them to be written one by one", sums[k].links),
 			}
 			if k.peer != "" {
-				r.Sites = append(r.Sites, k.peer)
+				e.Nodes = append(e.Nodes, overlay.NodeID{Site: k.peer})
 			}
-			write = append(write, r)
+			write = append(write, e)
 		}
 		if l.idle(now) {
 			delete(ls.of, id)

@@ -5,14 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 func TestLedger(t *testing.T) {
 	now := time.Unix(1000, 0)
 	l := newLedger(now)
-	record := func(job, site string) *audit.Record {
-		return &audit.Record{User: "alice", Project: "climate", Job: job, Sites: []string{"sitea", site}, Sent: 1 << 63, Received: 2}
+	alice := overlay.Principal{User: "alice", Project: "climate"}
+	record := func(job overlay.JobID, site overlay.SiteID) *account.LinkEnded {
+		return &account.LinkEnded{Principal: alice, Job: job, Nodes: []overlay.NodeID{{Site: "sitea"}, {Site: site}}, Moved: carrier.Stats{AToB: 1 << 63, BToA: 2}}
 	}
 	written := func(n int) (k int) {
 		for range n {
@@ -39,7 +42,7 @@ func TestLedger(t *testing.T) {
 	}
 	for i := range maxSums + 10 {
 		l.room = 0
-		l.take(record(fmt.Sprint("k", i), "sitec"), now)
+		l.take(record(overlay.JobID(fmt.Sprint("k", i)), "sitec"), now)
 	}
 	keys, sums := l.due(now.Add(sumFor), false)
 	if len(keys) != maxSums+1 || len(sums) != len(keys) {
@@ -48,7 +51,7 @@ func TestLedger(t *testing.T) {
 	if s := sums[sumKey{}]; keys[0] != (sumKey{}) || s.links != 11 || s.sent != 1<<64-1 || s.received != 22 {
 		t.Errorf("those that are too many: %+v", s)
 	}
-	if s := sums[sumKey{"alice", "climate", "j", "siteb"}]; s.links != 5+100-PerSecond+1 {
+	if s := sums[sumKey{alice, "j", "siteb"}]; s.links != 5+100-PerSecond+1 {
 		t.Errorf("of the first job: %+v", s)
 	}
 	if keys, _ := l.due(now, true); keys != nil || l.idle(now) || !l.idle(now.Add(time.Hour)) {

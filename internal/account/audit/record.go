@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
 )
 
 // Event is the subject of a record.
@@ -43,18 +45,8 @@ const (
 	Failed    = "failed"    // permitted, but failed
 )
 
-// OwnWord is the Rule of a LinkEnd of a connection that no daemon carried: its counts are those
-// reported by the processes at its ends.
-const OwnWord = "own-word"
-
-// OwnWordReason returns the Reason of such a record. The process was killed after it had not
-// reported on the link for the given time; 0 means that the process itself reported the link's end.
-func OwnWordReason(unsaid time.Duration) string {
-	if unsaid == 0 {
-		return "no daemon carried it: the bytes are what the process says"
-	}
-	return fmt.Sprintf("no daemon carried it, and the process was gone without a word: the bytes are at least these, which it said %v before", unsaid.Round(time.Millisecond))
-}
+// OwnWord is the Rule of a LinkEnd of a connection that no daemon carried.
+const OwnWord = account.RuleOwnWord
 
 // Record is one line of an audit log. Log fills in Seq, Time, Daemon and Prev. Texts are cut to
 // maxText bytes, and unprintable characters in them are escaped: they may come from untrusted
@@ -86,6 +78,22 @@ type Record struct {
 	Count  uint64 `json:"count,omitempty"`  // how many events this record stands for, if not one
 
 	Prev string `json:"prev"` // SHA-256 of the previous line, in hex; "" in the first of all
+}
+
+// EndOf returns the record of a link's end.
+func EndOf(e account.LinkEnded) Record {
+	r := Record{
+		Event: LinkEnd, User: e.Principal.User, Project: e.Principal.Project, Job: string(e.Job), Ranks: e.Ranks, Technique: e.Technique,
+		Relay: e.Relay, Link: e.ID, Peer: e.Peer, Sent: e.Moved.AToB, Received: e.Moved.BToA, Seconds: e.Lasted.Seconds(),
+		Rule: e.Rule, Reason: e.Reason, Count: e.Count,
+	}
+	for _, n := range e.Nodes {
+		r.Sites = append(r.Sites, string(n.Site))
+		if n.Name != "" {
+			r.Nodes = append(r.Nodes, n.Name)
+		}
+	}
+	return r
 }
 
 // Bounds of a record, so that no single record fills the log.

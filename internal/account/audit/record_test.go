@@ -2,11 +2,16 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 func sample() Record {
@@ -103,4 +108,21 @@ func FuzzVerify(f *testing.F) {
 			t.Errorf("%d records in %q", v.report.Records, text)
 		}
 	})
+}
+
+// The record of a link's end has all that the daemon knows of it.
+func TestEndOf(t *testing.T) {
+	got := EndOf(account.LinkEnded{
+		ID: "00ff", Principal: overlay.Principal{User: "alice", Project: "climate"}, Job: "j1", Ranks: []uint32{0, 5},
+		Nodes:     []overlay.NodeID{{Site: "a", Name: "a1"}, {Site: "b"}}, // of the second only the site is known
+		Technique: "relay", Relay: "p1", Peer: "192.0.2.1:1 192.0.2.2:2", Moved: carrier.Stats{AToB: 3, BToA: 4, Spliced: 7}, Lasted: 1500 * time.Millisecond,
+		Err: errors.New("cut"), Rule: "r", Reason: "cut", LimitedTo: "1Mbit/s", LimitedBy: "quota.rate", Count: 2,
+	})
+	want := Record{
+		Event: LinkEnd, User: "alice", Project: "climate", Job: "j1", Ranks: []uint32{0, 5}, Sites: []string{"a", "b"}, Nodes: []string{"a1"},
+		Technique: "relay", Relay: "p1", Link: "00ff", Peer: "192.0.2.1:1 192.0.2.2:2", Sent: 3, Received: 4, Seconds: 1.5, Rule: "r", Reason: "cut", Count: 2,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
 }

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// whenEnded is what happens when a link that was carried has ended. Whoever reads in the log that it
+// has finds it counted.
+func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
+	return account.Subscribers[*liveLink]{
+		g.countEnded,
+		g.judgeProxy,
+		func(_ *liveLink, e account.LinkEnded) { g.Audit.Append(audit.EndOf(e)) },
+		g.logEnded,
+	}
+}
+
+// ended returns what is known of the link at its end: AToB is what left the site, the first of
+// Nodes. The peer's is known when the connection's intro or introduction named it. The link has its
+// pace still.
+func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) account.LinkEnded {
+	e := account.LinkEnded{
+		ID: l.id, Principal: l.principal, Job: l.job, Ranks: l.ranks, Nodes: []overlay.NodeID{{Site: site, Name: l.node}},
+		Peer: l.from + " " + l.to, Moved: l.meter.Stats(), Lasted: lasted, Err: err, Reason: l.kind + ": ended",
+	}
+	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
+		e.Nodes = append(e.Nodes, peer)
+	}
+	if l.technique != 0 {
+		e.Technique = l.technique.String()
+	}
+	if err != nil {
+		e.Reason = l.kind + ": " + err.Error()
+	}
+	if rate, key := l.pace.Limit(); key != "" {
+		e.LimitedTo, e.LimitedBy = rate.String(), key
+	}
+	return e
+}
+
+// countEnded moves the link from those that are carried to the counts of those that were.
+func (g *Gateway) countEnded(l *liveLink, e account.LinkEnded) {
+	out, back := traffic.Of(e.Moved, l.pace, false)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.links.places.Give(l.node, 1)
+	delete(g.links.live, l)
+	g.links.bytes += e.Moved.Total()
+	l.addTo(&g.links.sums, g.site, out, back)
+}
+
+// judgeProxy forgets in which form a proxy was reached when nothing came back.
+func (g *Gateway) judgeProxy(l *liveLink, e account.LinkEnded) {
+	if l.proxy != "" && e.Moved.BToA == 0 {
+		g.proxies.Forget(l.proxy)
+	}
+}
+
+func (g *Gateway) logEnded(l *liveLink, e account.LinkEnded) {
+	g.logLink(l.link, "carried", e.Err, append(e.LimitAttrs(), "bytes_out", e.Moved.AToB, "bytes_in", e.Moved.BToA, "duration", e.Lasted.Round(time.Millisecond).String())...)
+}
+
+// addTo adds what a link moved, for the project of the process at this site.
+func (l link) addTo(sums *traffic.Sums, site overlay.SiteID, out, back traffic.Count) {
+	peer := traffic.Unknown
+	if node, err := overlay.ParseNodeID(l.peer); err == nil {
+		peer = node.Site
+	}
+	sums.Add(traffic.Pair{From: site, To: peer}, out, back)
+	sums.AddProject(l.principal.Project, out.Bytes+back.Bytes)
+}
+
+// Moved counts the live links of each kind, and sums what all links moved,
+// those that are over, too.
+func (g *Gateway) Moved() (kinds map[string]int, by *traffic.Sums) {
+	kinds = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}
+	g.mu.Lock()
+	defer g.mu.Unlock() // a link ends under it: none is missed or counted twice
+	by = g.links.sums.Clone()
+	for l := range g.links.live {
+		kinds[l.kind]++
+		out, back := traffic.Of(l.meter.Stats(), l.pace, true)
+		l.addTo(by, g.site, out, back)
+	}
+	return kinds, by
+}

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"encoding/hex"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// whenEnded is what happens when a link has ended. Whoever sees its place free finds it in the logs.
+func (s *Server) whenEnded() account.Subscribers[*link] {
+	return account.Subscribers[*link]{
+		s.logEnded,
+		func(_ *link, e account.LinkEnded) { s.set.Audit.Append(audit.EndOf(e)) },
+		s.countEnded,
+		func(*link, account.LinkEnded) { s.noteChange() },
+	}
+}
+
+// ended returns what is known of the link at its end. The proxy counts payload, as the processes do,
+// and not the tickets. The link has its pace still.
+func (l *link) ended(proxy string, stats carrier.Stats, err error) account.LinkEnded {
+	t := l.asker.ticket
+	e := account.LinkEnded{
+		ID: hex.EncodeToString(t.Link[:]), Principal: t.Principal, Job: t.Job, Ranks: []uint32{t.Asker, t.Target},
+		Technique: overlay.Relay.String(), Relay: proxy, Peer: l.asker.conn.RemoteAddr().String() + " " + l.target.conn.RemoteAddr().String(),
+		Moved: stats, Lasted: time.Since(l.joined), Err: err, Reason: "both ends closed",
+	}
+	if err != nil {
+		e.Reason = err.Error()
+	}
+	if rate, key := l.pace.Limit(); key != "" {
+		e.LimitedTo, e.LimitedBy = rate.String(), key
+	}
+	return e
+}
+
+// logEnded writes a log line for each end.
+func (s *Server) logEnded(l *link, e account.LinkEnded) {
+	line := func(from *end, rank, peer uint32, sent, received uint64) {
+		s.log.Info("link ended", append([]any{
+			"link", e.ID, "job", string(e.Job), "rank", rank, "peer", peer, "user", e.Principal.User, "project", e.Principal.Project,
+			"from", from.conn.RemoteAddr().String(), "form", from.form.String(), "sent", sent, "received", received,
+			"waited", l.joined.Sub(from.since).Round(time.Microsecond), "duration", e.Lasted.Round(time.Microsecond), "cause", e.Reason,
+		}, e.LimitAttrs()...)...)
+	}
+	line(l.asker, e.Ranks[0], e.Ranks[1], e.Moved.AToB, e.Moved.BToA)
+	line(l.target, e.Ranks[1], e.Ranks[0], e.Moved.BToA, e.Moved.AToB)
+}
+
+// countEnded moves the link from those that are joined to the counts of those that were.
+func (s *Server) countEnded(l *link, e account.LinkEnded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.links, l)
+	s.count.ended(e.Moved, e.Err)
+	out, back := traffic.Of(e.Moved, l.pace, false)
+	s.moved.note(l, out, back)
+	s.moved.sums.AddProject(e.Principal.Project, e.Moved.Total())
+}
