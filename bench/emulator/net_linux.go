@@ -14,7 +14,7 @@ import (
 const patience = 30 * time.Second
 
 // A rig is two hosts and, if shaped, an emulator between them.
-type rig struct{ *runner.Path }
+type rig struct{ *runner.DistantHosts }
 
 // newRig makes a rig whose both directions do s; with a nil s no emulator runs.
 func newRig(s *wan.Shape) (r rig, err error) {
@@ -22,7 +22,7 @@ func newRig(s *wan.Shape) (r rig, err error) {
 	if s != nil {
 		paths = []wan.Path{runner.Between(0, 1, *s), runner.Between(1, 0, *s)}
 	}
-	r.Path, err = runner.NewPath(2, paths...)
+	r.DistantHosts, err = runner.NewDistantHosts(2, paths...)
 	return r, err
 }
 

@@ -42,7 +42,7 @@ func newLongPath(ctx context.Context, o Options, rate int64) (_ *longPath, err e
 	// Two halves with half the loss each lose nearly the same in sequence as the whole.
 	half := wan.Shape{Delay: o.RTT / 4, Loss: o.Loss / 2, Rate: rate, Queue: int(float64(rate) / 8 * o.RTT.Seconds())}
 	l := new(longPath)
-	if l.Path, err = runner.NewPath(3,
+	if l.DistantHosts, err = runner.NewDistantHosts(3,
 		runner.Between(near, far, whole), runner.Between(far, near, whole),
 		runner.Between(near, middle, half), runner.Between(middle, near, half),
 		runner.Between(far, middle, half), runner.Between(middle, far, half),
@@ -54,7 +54,7 @@ func newLongPath(ctx context.Context, o Options, rate int64) (_ *longPath, err e
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, l.Path.Close())
+		return nil, errors.Join(err, l.DistantHosts.Close())
 	}
 	ctx, l.stop = context.WithCancel(ctx)
 	l.work.Go(func() { l.serveRelay(ctx) })
@@ -90,7 +90,7 @@ func (l *longPath) close() error {
 	l.relay.Close()
 	l.stop()
 	l.work.Wait()
-	return l.Path.Close()
+	return l.DistantHosts.Close()
 }
 
 // ranks returns the two ends, with the given first technique.

@@ -20,7 +20,7 @@ import (
 )
 
 // path is two hosts at a distance, and perhaps a third.
-type path struct{ *runner.Path }
+type path struct{ *runner.DistantHosts }
 
 // benchKey is the key of the job.
 var benchKey = jobkey.Key{Name: "stripe"}

@@ -50,7 +50,7 @@ func runPath(ctx context.Context, o Options) (err error) {
 	}
 	o.Rate = cmp.Or(o.Rate, 1e9)
 	shape := wan.Shape{Delay: o.RTT / 2, Loss: o.Loss, Rate: o.Rate}
-	hosts, err := runner.NewPath(2, runner.Between(0, 1, shape), runner.Between(1, 0, shape))
+	hosts, err := runner.NewDistantHosts(2, runner.Between(0, 1, shape), runner.Between(1, 0, shape))
 	if err != nil {
 		return err
 	}

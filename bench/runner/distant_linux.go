@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 )
 
-// A Path is hosts around a forwarder, which emulates distance between them.
-type Path struct {
+// DistantHosts are hosts around a forwarder, which emulates distance between them.
+type DistantHosts struct {
 	*star.Star
 	Emulator *wan.Emulator // nil without any distance
 	stop     context.CancelFunc
@@ -22,13 +22,13 @@ func Between(from, to int, shape wan.Shape) wan.Path {
 	return wan.Path{From: star.Port(from), To: star.Port(to), In: star.Port(from), Out: star.Port(to), Shape: shape}
 }
 
-// NewPath makes so many hosts with these paths between them; without any, nothing is emulated.
-func NewPath(hosts int, paths ...wan.Path) (*Path, error) {
+// NewDistantHosts makes so many hosts with these paths between them; without any, nothing is emulated.
+func NewDistantHosts(hosts int, paths ...wan.Path) (*DistantHosts, error) {
 	s, err := star.New(hosts)
 	if err != nil {
 		return nil, err
 	}
-	p := &Path{Star: s}
+	p := &DistantHosts{Star: s}
 	if len(paths) == 0 {
 		return p, nil
 	}
@@ -47,9 +47,9 @@ func NewPath(hosts int, paths ...wan.Path) (*Path, error) {
 	return p, nil
 }
 
-// Close ends the path. An emulator that failed, or that could not keep up, is an error: its figures
+// Close ends the hosts. An emulator that failed, or that could not keep up, is an error: its figures
 // would be wrong.
-func (p *Path) Close() (err error) {
+func (p *DistantHosts) Close() (err error) {
 	if p.Emulator != nil {
 		p.stop()
 		err = <-p.done
