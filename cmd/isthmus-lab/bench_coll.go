@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/isthmus-grid/isthmus/bench/coll"
-	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 	"github.com/isthmus-grid/isthmus/lab"
-	"github.com/urfave/cli/v2"
 )
 
 // benchCollCommand is "isthmus-lab bench coll": collective calls between sites, compared with their
@@ -24,7 +24,7 @@ func benchCollCommand() *cli.Command {
 		Description: "Without --sites, --rtt, --rate and --near it measures the standard scenarios: 2 and 4 sites, 8 and 20 ms, 136 Mbit/s and 1 Gbit/s;\n" +
 			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists are separated by commas.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
+			jsonFlag(nil),
 			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION, such as 4x4/20ms/1gbit/blocked/bcast/"},
 			&cli.StringFlag{Name: "sites", Usage: "`NUMBERS` of sites"},
 			&cli.IntFlag{Name: "ranks", Usage: "`N` ranks at each site", Value: 4},
@@ -51,7 +51,7 @@ func benchCollCommand() *cli.Command {
 			}
 			o, err := collOptions(c)
 			if err != nil {
-				return cmdline.Usage("bench coll: " + err.Error())
+				return mistake(c, err)
 			}
 			if c.Bool("explain") {
 				return coll.Explain(c.App.Writer, o)
@@ -106,15 +106,6 @@ func collOptions(c *cli.Context) (o coll.Options, err error) {
 	return o, o.Check()
 }
 
-// collectiveNames joins the names of operations, as the flag takes them.
-func collectiveNames(all []operation.Operation) string {
-	var words []string
-	for _, o := range all {
-		words = append(words, o.String())
-	}
-	return strings.Join(words, ",")
-}
-
 // list parses a flag with comma-separated parts.
 func list[T any](c *cli.Context, flag string, parse func(string) (T, error)) (all []T, err error) {
 	for _, word := range parts(c.String(flag)) {
@@ -133,4 +124,13 @@ func parts(text string) []string {
 		return nil
 	}
 	return strings.Split(text, ",")
+}
+
+// collectiveNames joins the names of operations, as the flag takes them.
+func collectiveNames(all []operation.Operation) string {
+	var words []string
+	for _, o := range all {
+		words = append(words, o.String())
+	}
+	return strings.Join(words, ",")
 }

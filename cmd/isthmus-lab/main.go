@@ -32,11 +32,3 @@ no-route/ in front, nodes have no route out but their gateway has. Public hosts 
 		},
 	}))
 }
-
-func benchCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "bench",
-		Usage:       "measure performance against a baseline",
-		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
-	}
-}
