@@ -1,6 +1,8 @@
 package collectives_test
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -87,5 +89,22 @@ func TestUnknownNames(t *testing.T) {
 	}
 	if algs := collectives.Algorithms(operation.Alltoallw); algs != nil {
 		t.Errorf("algorithms of a collective that has none: %v", algs)
+	}
+}
+
+// The manual lists every algorithm, in the table's order.
+func TestManualListsAlgorithms(t *testing.T) {
+	page, err := os.ReadFile("../docs/programming.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, collective := range collectives.Operations() {
+		var names []string
+		for _, a := range collectives.Algorithms(collective) {
+			names = append(names, a.Name)
+		}
+		if row := fmt.Sprintf("\n| %v | %s |\n", collective, strings.Join(names, ", ")); !strings.Contains(string(page), row) {
+			t.Errorf("docs/programming.md has no row %s", strings.TrimSpace(row))
+		}
 	}
 }
