@@ -250,6 +250,34 @@ func TestSharedBufferIsForced(t *testing.T) {
 	}
 }
 
+// A collective for which an algorithm of messages is forced goes by messages, also where another of
+// them has to take its place.
+func TestMessagesAreForced(t *testing.T) {
+	args := func() *collectives.Args {
+		return &collectives.Args{Send: make([]byte, 8), Recv: make([]byte, 8), Op: compose}
+	}
+	told, steps, _, err := sharedWorld(t, 4, 1<<10, nil, "allreduce=ring", calls[operation.Allreduce], args())
+	if err != nil || steps > 0 || !slices.Equal(told, []string{"recursive-doubling"}) {
+		t.Errorf("%v; %d steps, told %v", err, steps, told)
+	}
+}
+
+// servingComm makes calls that serve others.
+type servingComm struct{ *sharedBufferComm }
+
+func (servingComm) Internal() bool { return true }
+
+// On several nodes a call that serves another goes by messages, whatever is forced.
+func TestInternalCallsAreNotRefused(t *testing.T) {
+	serving := func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Bcast(ctx, servingComm{c.(*sharedBufferComm)}, a.Recv, a.Root)
+	}
+	told, steps, messages, err := sharedWorld(t, 4, 0, sites(2, 2, false), "bcast=shared-buffer", serving, &collectives.Args{Recv: make([]byte, 8)})
+	if err != nil || steps > 0 || messages == 0 || len(told) != 1 {
+		t.Errorf("%v; %d steps, %d messages, told %v", err, steps, messages, told)
+	}
+}
+
 // wasChosen tells where calls used a shared buffer when there was no line for it in the table.
 func wasChosen(collective operation.Operation, s collectives.Shape, size, piece int) bool {
 	if size > 64 {
