@@ -10,14 +10,14 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
-// Deal is what two roots have come to.
+// Deal is the result of the talk of two roots.
 type Deal struct {
 	Key    jobkey.Key // of the joint job
 	sealed []byte     // the same, for this job's processes; nil at the root
 	Others int        // processes of the other side
 }
 
-// dealNews is how a root tells its side, which the way there may be overheard on.
+// dealNews is a root's message to its side, over a channel that may be overheard.
 type dealNews struct {
 	Others uint32
 	Sealed uint32 // bytes in Key
@@ -33,8 +33,8 @@ func (d *Deal) Open(own jobkey.Key) (jobkey.Key, error) {
 	return own.Open(d.sealed)
 }
 
-// Tell has the root tell its side what came of its talk, d or why it failed, by the
-// key of their own job. The error is the same on all ranks.
+// Tell sends the result of the root's talk, d or the error, to its side, encrypted with the key of
+// their own job. The error is the same on all ranks.
 func (d Deal) Tell(ctx context.Context, call settle.Call, root int, own jobkey.Key, failed error) (Deal, error) {
 	told := make([]dealNews, 1)
 	if call.Rank() == root {
@@ -58,8 +58,8 @@ func (d Deal) Tell(ctx context.Context, call settle.Call, root int, own jobkey.K
 	return Deal{Others: int(told[0].Others), sealed: told[0].Key[:min(int(told[0].Sealed), len(told[0].Key))]}, nil
 }
 
-// AllJoined returns nil when all processes of both sides are in the joint job, on
-// all of them, else why not: joinErr is this process's own reason.
+// AllJoined returns nil on all processes of both sides if all of them are in the joint job, and
+// otherwise an error: joinErr is this process's own error.
 func AllJoined(ctx context.Context, call settle.Call, root int, talk *Handshake, joinErr error) error {
 	blamed := make([]uint64, 1)
 	mine := uint64(0)

@@ -31,7 +31,7 @@ import (
 type Handshake struct {
 	listener *Listener
 	link     *link.Link
-	leaves   bool // the listener is of this handshake alone
+	leaves   bool // the listener is used by this handshake only
 	timeout  time.Duration
 
 	Key    jobkey.Key // of the joint job
@@ -42,13 +42,13 @@ const (
 	portMagic = "ISjoin01"
 	nonceLen  = 32
 	offerLen  = len(portMagic) + 4 + nonceLen // magic, size:u32 (big-endian), nonce
-	// stepTimeout bounds how long a root waits for what the other sends without
-	// waiting for anybody.
+	// stepTimeout bounds how long a root waits for messages that the other sends without waiting
+	// itself.
 	stepTimeout = 15 * time.Second
 )
 
-// Meet meets the other job's root at a port, to which it connects or at which it accepts,
-// and returns when both know the joint job's key. mine is how many processes this side has.
+// Meet meets the other job's root at a port, by connecting to it or accepting at it, and returns
+// when both know the joint job's key. mine is the number of processes of this side.
 func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int) (*Handshake, error) {
 	if connects {
 		key, err := ParsePort(port)
@@ -61,7 +61,7 @@ func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int)
 		}
 		k := &Handshake{listener: l, link: visit, leaves: true, timeout: g.cfg.Timeout}
 		if err := k.propose(ctx, key, mine); err != nil {
-			l.Close() // with the link, for whose other end there is nothing to wait
+			l.Close() // with the link, without waiting for its other end
 			return nil, fmt.Errorf("at the port: %w", err)
 		}
 		return k, nil
@@ -81,7 +81,7 @@ func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int)
 			if k.receive(ctx, key, mine) == nil {
 				return k, nil
 			}
-			k.Close() // it has gone, or talks nonsense: the next one's turn
+			k.Close() // the caller has left or violates the protocol: try the next one
 		case <-l.closed:
 			return nil, errNotMine
 		case <-ctx.Done():
@@ -90,7 +90,7 @@ func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int)
 	}
 }
 
-// Close ends the talk.
+// Close ends the handshake.
 func (k *Handshake) Close() {
 	k.listener.Part(k.link)
 	if k.leaves {
@@ -98,7 +98,7 @@ func (k *Handshake) Close() {
 	}
 }
 
-// propose is the part of who connects.
+// propose is the part of the connecting side.
 func (k *Handshake) propose(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, 0)()
 	out := newOffer(mine)
@@ -116,7 +116,7 @@ func (k *Handshake) propose(ctx context.Context, port jobkey.Key, mine int) erro
 	return k.explain(ctx, err)
 }
 
-// receive is the part of who accepts.
+// receive is the part of the accepting side.
 func (k *Handshake) receive(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, stepTimeout)()
 	in := make([]byte, offerLen)
@@ -147,8 +147,8 @@ func newOffer(size int) []byte {
 	return b
 }
 
-// settle reads the other side's offer and derives the key from the offers of who
-// accepts and of who connects.
+// settle reads the other side's offer and derives the key from the offers of the accepting and the
+// connecting side.
 func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
 	if string(theirs[:len(portMagic)]) != portMagic {
 		return fmt.Errorf("%w: the other job's root says something else than this version does", mpi.ErrMismatch)
@@ -163,14 +163,14 @@ func (k *Handshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mi
 	return nil
 }
 
-// conclude tells the other root how this side fared, mine, and returns how both did.
+// conclude sends this side's result, mine, to the other root, and returns the result of both.
 func (k *Handshake) conclude(ctx context.Context, mine error) error {
-	if mine != nil { // it is told though ctx may be done
+	if mine != nil { // it is sent even if ctx is done
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
 		defer cancel()
 	}
-	// The other side's processes join at the same time, within this.
+	// The other side's processes join at the same time, within this bound.
 	defer k.bound(ctx, k.timeout+stepTimeout)()
 	out := outcomeOf(mine)
 	b := append([]byte{out.Class}, out.Text[:]...)
@@ -184,8 +184,8 @@ func (k *Handshake) conclude(ctx context.Context, mine error) error {
 	return in.err("the other job")
 }
 
-// bound has reads and writes end with ctx, and after d unless it is 0. The function
-// that it returns takes that back.
+// bound makes reads and writes end with ctx, and after d unless it is 0. The returned function
+// reverts that.
 func (k *Handshake) bound(ctx context.Context, d time.Duration) func() {
 	conn := k.link.Conn
 	conn.SetDeadline(time.Time{})
@@ -196,8 +196,7 @@ func (k *Handshake) bound(ctx context.Context, d time.Duration) func() {
 	return func() { stop() }
 }
 
-// explain gives an error of the link its cause: the context's, or that the other end
-// is gone.
+// explain adds the cause to an error of the link: the context's, or that the other end has left.
 func (k *Handshake) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

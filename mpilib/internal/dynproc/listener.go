@@ -1,9 +1,8 @@
-// Package dynproc joins processes of jobs that were started apart (MPI-4.1, chapter 11):
-// it opens ports, meets the root of another job at one, and asks for names under which
-// ports are published.
+// Package dynproc joins processes of separately started jobs (MPI-4.1, chapter 11): it opens ports,
+// meets the root of another job at one, and looks up names under which ports are published.
 //
-// It knows neither communicators nor worlds: what two roots come to is the key of a job,
-// which their processes join. What is open is in Guests, until End.
+// It knows neither communicators nor worlds: two roots agree on the key of a job, which their
+// processes join. Open ports and memberships are in Guests, until End.
 package dynproc
 
 import (
@@ -23,30 +22,29 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A port is the key of a job of its own, in which processes of two other jobs
-// meet: who has opened the port is rank 0 there, and who connects to it takes a
-// rank at random.
+// A port is the key of a separate job, in which processes of two other jobs meet: the process that
+// has opened the port is rank 0 there, and a process that connects to it takes a random rank.
 const (
 	Prefix     = "isthmus-port:" // of a port's text, before the key
 	portSize   = 1 << 31         // ranks of a port's job
-	maxCallers = 64              // who wait at a port for Accept; further ones are turned away
+	maxCallers = 64              // callers that wait at a port for Accept; further ones are refused
 )
 
-// Listener is this process's part in a port's job.
+// Listener is this process's membership of a port's job.
 type Listener struct {
 	port    string
 	member  join.Member     // of the port's job
-	callers chan *link.Link // links that nobody has taken
-	closed  chan struct{}   // when it is over
+	callers chan *link.Link // links not accepted yet
+	closed  chan struct{}   // closed when it is over
 	once    sync.Once
-	meshErr error // of the member; read once it is over
+	meshErr error // of the member; valid once it is over
 
-	mu      sync.Mutex     // guards the rest
+	mu      sync.Mutex     // guards the fields below
 	over    bool           // nothing is added to leaving any more
 	leaving sync.WaitGroup // links that are closed but not over
 }
 
-// enter joins a port's job as rank. Close it when done.
+// enter joins a port's job as rank. The caller closes the Listener.
 func (g *Guests) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Listener, error) {
 	l := &Listener{port: Prefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{})}
 	err := l.member.Join(ctx, g.cfg.Reacher, join.Job{
@@ -68,19 +66,18 @@ func (l *Listener) came(caller *link.Link) {
 	}
 }
 
-// Part closes a link, and has Close wait until the other end has what was
-// written.
+// Part closes a link, and makes Close wait until the other end has received what was written.
 func (l *Listener) Part(caller *link.Link) {
 	caller.Conn.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {
-		l.leaving.Go(func() { <-caller.Done() }) // some seconds at most
+		l.leaving.Go(func() { <-caller.Done() }) // a few seconds at most
 	}
 }
 
-// Close leaves the port's job; those who wait there are turned away. It returns
-// when nothing is left of it.
+// Close leaves the port's job; waiting callers are refused. It returns when everything of it has
+// ended.
 func (l *Listener) Close() error {
 	l.once.Do(func() {
 		close(l.closed)
@@ -102,7 +99,7 @@ func (l *Listener) Close() error {
 	return l.meshErr
 }
 
-// ParsePort reads a port's key. The error does not repeat it.
+// ParsePort parses a port's key. The error does not contain it.
 func ParsePort(port string) (jobkey.Key, error) {
 	text, ok := strings.CutPrefix(port, Prefix)
 	if !ok {
@@ -115,20 +112,20 @@ func ParsePort(port string) (jobkey.Key, error) {
 	return key, nil
 }
 
-// Config is how a process reaches others.
+// Config is how a process reaches other processes.
 type Config struct {
 	Reacher   join.Reacher
 	Connector func() overlay.Connector // of this process's own job; nil in a world of one
-	Timeout   time.Duration            // of each attempt to reach anybody
+	Timeout   time.Duration            // timeout of each attempt to reach a process
 	Log       *slog.Logger             // may be nil
 }
 
-// Joint is this process's membership of a job that two others have made.
+// Joint is this process's membership of a job that two others have formed.
 type Joint interface {
 	Finalize(context.Context) error
 }
 
-// Guests is what a process has to do with other jobs.
+// Guests holds a process's connections to other jobs.
 type Guests struct {
 	cfg Config
 
@@ -139,10 +136,10 @@ type Guests struct {
 	names  *directory // of a process without a connector; nil until it is needed
 }
 
-// Init is to be called before all else.
+// Init must be called first.
 func (g *Guests) Init(cfg Config) { g.cfg = cfg }
 
-// directory is a process's connection to its helper for names alone.
+// directory is a process's connection to its helper for names only.
 type directory struct {
 	connector overlay.Connector
 	names     overlay.Names
@@ -156,7 +153,7 @@ func (d *directory) close() {
 	d.serving.Wait()
 }
 
-// Add notes a world with another job, unless this one has ended.
+// Add records a world with another job, unless this one has ended.
 func (g *Guests) Add(j Joint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,14 +167,14 @@ func (g *Guests) Add(j Joint) bool {
 	return true
 }
 
-// Left forgets a world that has ended.
+// Left removes a world that has ended.
 func (g *Guests) Left(j Joint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.joints, j)
 }
 
-// End closes what is open, for Finalize.
+// End closes all that is open, for Finalize.
 func (g *Guests) End(ctx context.Context) error {
 	g.mu.Lock()
 	g.ended = true
@@ -248,7 +245,7 @@ func (g *Guests) ClosePort(port string) error {
 
 var errNotMine = fmt.Errorf("%w: this process has not opened it, or has closed it", mpi.ErrPort)
 
-// Check says what is wrong with a port to Connect to, or to Accept at.
+// Check returns an error if a port cannot be used for Connect, or for Accept.
 func (g *Guests) Check(connects bool, port string) error {
 	if connects {
 		_, err := ParsePort(port)
@@ -258,7 +255,7 @@ func (g *Guests) Check(connects bool, port string) error {
 	return err
 }
 
-// Waiting returns how many callers wait at a port of this process for Meet.
+// Waiting returns the number of callers that wait at a port of this process for Meet.
 func (g *Guests) Waiting(port string) (int, error) {
 	l, err := g.portOf(port)
 	if err != nil {
@@ -277,7 +274,7 @@ func (g *Guests) portOf(port string) (*Listener, error) {
 	return nil, errNotMine
 }
 
-// Visit links this process to who has opened a port. Close the listener when done.
+// Visit links this process to the one that opened a port. The caller closes the listener.
 func (g *Guests) Visit(ctx context.Context, key jobkey.Key) (*Listener, *link.Link, error) {
 	l, err := g.enter(ctx, key, 1+rand.Uint32N(portSize-1))
 	if err != nil {
@@ -285,7 +282,7 @@ func (g *Guests) Visit(ctx context.Context, key jobkey.Key) (*Listener, *link.Li
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
 	defer cancel()
-	if err := l.member.Mesh.Connect(bounded, 0); ctx.Err() != nil { // which says nothing of who listens
+	if err := l.member.Mesh.Connect(bounded, 0); ctx.Err() != nil { // which does not reveal who listens
 		return nil, nil, errors.Join(fmt.Errorf("reaching the other job: %w", context.Cause(ctx)), l.Close())
 	} else if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%w: nobody listens at it: %w", mpi.ErrPort, err), l.Close())

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Publish gives a service name to a port.
+// Publish publishes a port under a service name.
 func (g *Guests) Publish(ctx context.Context, service, port string) error {
 	_, err := ParsePort(port)
 	if err == nil {
@@ -22,7 +22,7 @@ func (g *Guests) Publish(ctx context.Context, service, port string) error {
 	return err
 }
 
-// Unpublish takes a name back that this process has published.
+// Unpublish withdraws a name that this process has published.
 func (g *Guests) Unpublish(ctx context.Context, service string) error {
 	err := g.askNames(ctx, func(ctx context.Context, n overlay.Names) error { return n.Unpublish(ctx, service) })
 	if errors.Is(err, overlay.ErrUnknownName) {
@@ -56,7 +56,7 @@ func unpublished(err error) error {
 	return err
 }
 
-// askNames does something with names within the time for reaching anybody.
+// askNames makes a call about names within the time for reaching a process.
 func (g *Guests) askNames(ctx context.Context, do func(context.Context, overlay.Names) error) error {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
 	defer cancel()
@@ -67,8 +67,8 @@ func (g *Guests) askNames(ctx context.Context, do func(context.Context, overlay.
 	return do(ctx, n)
 }
 
-// directoryOf returns what knows of names: the connector, or for a world of one, which
-// has none, one that is made for it.
+// directoryOf returns the directory of names: the connector, or for a world of one, which has none,
+// a connection opened for it.
 func (g *Guests) directoryOf(ctx context.Context) (overlay.Names, error) {
 	if n, ok := g.cfg.Connector().(overlay.Names); ok {
 		return n, nil
@@ -88,7 +88,7 @@ func (g *Guests) directoryOf(ctx context.Context) (overlay.Names, error) {
 	return d.names, nil
 }
 
-// openNames has the helper know a world of one.
+// openNames registers a world of one at the helper.
 func (g *Guests) openNames(ctx context.Context) (*directory, error) {
 	key := g.cfg.Reacher.Place.Key
 	if key.Name == "" {
@@ -122,7 +122,7 @@ func (g *Guests) openNames(ctx context.Context) (*directory, error) {
 	case first:
 		return d, nil
 	}
-	d.close() // another call was quicker, or the world has ended
+	d.close() // another call was faster, or the world has ended
 	if other == nil {
 		return nil, mpi.ErrFinalized
 	}

@@ -10,22 +10,22 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// tellTimeout bounds how long a root tries to tell its side that it gives up, when
-// its own context is done.
+// tellTimeout bounds how long a root tries to notify its side that it gives up, when its own
+// context is done.
 const tellTimeout = 10 * time.Second
 
-// outcome is an error, or none, as processes tell each other.
+// outcome is an error, or none, as exchanged between processes.
 type outcome struct {
 	Class uint8 // of outcomeClasses; 0: no error
 	Text  [400]byte
 }
 
-// outcomeClasses are the errors that keep their class on the way.
+// outcomeClasses are the errors that keep their class in transit.
 var outcomeClasses = []error{nil, mpi.ErrPort, mpi.ErrProcFailed, mpi.ErrMismatch, mpi.ErrFinalized, context.DeadlineExceeded, context.Canceled, overlay.ErrTimeout, overlay.ErrUnreachable, errOther}
 
 var errOther = errors.New("failed")
 
-// outcomeOf is that of err.
+// outcomeOf converts err.
 func outcomeOf(err error) (v outcome) {
 	if err == nil {
 		return v
@@ -40,7 +40,7 @@ func outcomeOf(err error) (v outcome) {
 	return v
 }
 
-// err is the error that who found.
+// err is the error that process who reported.
 func (v outcome) err(who string) error {
 	if v.Class == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (v outcome) err(who string) error {
 	return &toldError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
 }
 
-// toldError is an error that another process found and told.
+// toldError is an error that another process reported.
 type toldError struct {
 	text  string
 	class error

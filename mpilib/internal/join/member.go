@@ -14,24 +14,24 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Reacher reaches the processes of jobs, as a process of the place does.
+// Reacher reaches the processes of jobs from the location of this process.
 type Reacher struct {
 	Place *Place
-	Reach func(overlay.ProcessName) (overlay.Connector, error) // instead of what Place says; nil: as it says
-	Here  func() overlay.NodeID                                // where this process is, where Reach is used
+	Reach func(overlay.ProcessName) (overlay.Connector, error) // instead of what Place names; nil for that
+	Here  func() overlay.NodeID                                // location of this process, if Reach is used
 }
 
-// Opened is what reaches the processes of a job.
+// Opened is an open connector to the processes of a job.
 type Opened struct {
 	Connector overlay.Connector
-	Here      overlay.NodeID     // where this process is, if anybody knows
+	Here      overlay.NodeID     // location of this process, if known
 	Life      overlay.Generation // of this process
 }
 
-// Open returns what reaches the other processes of a job, which this process is rank
-// of, its own or another that it joins: the helper, or sockets in a directory. It has
-// work wait for what it starts, which ends with life. dead, if not nil, is told of the
-// job's processes that died with their node.
+// Open returns the connector to the other processes of a job, of which this process is a rank, its
+// own job or another that it joins: the helper, or sockets in a directory. What it starts is part
+// of work and ends with life. dead, if not nil, is called for the job's processes that died with
+// their node.
 func (r Reacher) Open(ctx, life context.Context, work *sync.WaitGroup, rank uint32, key jobkey.Key, dead func([]uint32, string)) (Opened, error) {
 	p := r.Place
 	self := overlay.ProcessName{Job: key.ID(), Rank: rank}
@@ -50,10 +50,10 @@ func (r Reacher) Open(ctx, life context.Context, work *sync.WaitGroup, rank uint
 	}
 	var shown []byte
 	if key == p.Key {
-		shown = p.Grant // which is for this job
+		shown = p.Grant // which is for this job only
 	}
 	client := local.NewClient(local.ClientConfig{Socket: p.Helper, Process: self, Auth: key.Auth(), Grant: shown, Dead: dead})
-	work.Go(func() { client.Serve(life) }) // what ends it, Ready and Dial report
+	work.Go(func() { client.Serve(life) }) // Ready and Dial report what ends it
 	here, err := client.Ready(ctx)
 	if err != nil {
 		client.Close()
@@ -62,37 +62,36 @@ func (r Reacher) Open(ctx, life context.Context, work *sync.WaitGroup, rank uint
 	return Opened{client, here, client.Generation()}, nil
 }
 
-// startLife is the generation of a process that no helper gives one.
+// startLife is the generation of a process that gets none from a helper.
 func startLife() overlay.Generation { return overlay.NewGeneration(time.Now(), 0) }
 
-// Job is what a process joins.
+// Job describes a job to join.
 type Job struct {
 	Key      jobkey.Key
 	Rank     uint32
 	Size     uint32
-	Carriers int               // of each link; 0: its own choice
-	Given    overlay.Connector // instead of what a Reacher opens; nil: none is
+	Carriers int               // of each link; 0: the link chooses
+	Given    overlay.Connector // instead of what a Reacher opens; nil for that
 	Timeout  time.Duration     // of opening
 	Log      *slog.Logger
-	Up       func(*link.Link)       // takes links
-	Dead     func([]uint32, string) // is told of processes that died with their node; may be nil
+	Up       func(*link.Link)       // accepts links
+	Dead     func([]uint32, string) // called for processes that died with their node; may be nil
 }
 
-// Member is a process's membership of a job. The zero Member is of none, and has nothing to
-// leave.
+// Member is a process's membership of a job. The zero Member has no job and nothing to leave.
 type Member struct {
 	Connector overlay.Connector
 	Mesh      *link.Mesh
-	Here      overlay.NodeID // where this process is, if a Reacher opened the Connector and anybody knows
+	Here      overlay.NodeID // location of this process, if a Reacher opened the Connector and it is known
 
-	leave   func()             // ends the mesh, and waits
-	stop    context.CancelFunc // ends what serving waits for
+	leave   func()             // ends the mesh and waits for it
+	stop    context.CancelFunc // ends what the mesh waits for
 	serving sync.WaitGroup
 	meshErr error // of Mesh.Serve; read after leave
 }
 
-// Join starts what reaches the other processes of a job and is reached by them. Leave
-// when done. Up may be called before it returns, when Mesh is set.
+// Join opens the connector to the other processes of a job and accepts their links. The caller
+// calls Leave. Up may be called before Join returns, once Mesh is set.
 func (m *Member) Join(ctx context.Context, r Reacher, j Job) error {
 	serving, stop := context.WithCancel(context.Background())
 	m.stop = stop
@@ -114,8 +113,8 @@ func (m *Member) Join(ctx context.Context, r Reacher, j Job) error {
 	return nil
 }
 
-// serveMesh serves a mesh until life ends or leave is called, which waits. To be
-// called before the connector is closed: the mesh's last words go through it.
+// serveMesh serves a mesh until life ends or leave is called, which waits for it. leave must be
+// called before the connector is closed: the mesh's last messages go through it.
 func serveMesh(life context.Context, m *link.Mesh, err *error) (leave func()) {
 	ctx, cancel := context.WithCancel(life)
 	var serving sync.WaitGroup
@@ -126,8 +125,8 @@ func serveMesh(life context.Context, m *link.Mesh, err *error) (leave func()) {
 	}
 }
 
-// Leave ends the membership. It returns when nothing is left of it: the errors of closing
-// the connector, and of the mesh.
+// Leave ends the membership. It returns when everything has ended: the errors of closing the
+// connector, and of the mesh.
 func (m *Member) Leave() (closing, mesh error) {
 	if m.leave == nil {
 		return nil, nil

@@ -1,8 +1,8 @@
-// Package join makes a process a member of a job: it reads from the environment which rank
-// the process is and how the others are reached, opens what reaches them, and serves a
-// mesh of links until the process leaves.
+// Package join makes a process a member of a job: it reads from the environment the process's rank
+// and how the others are reached, opens the connector to them, and serves a mesh of links until the
+// process leaves.
 //
-// It knows neither messages nor communicators, and no daemon but by package local's
+// It knows neither messages nor communicators, and contacts daemons only through package local's
 // client. What it opens is in a Member, until Leave.
 package join
 
@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The environment of a rank; package mpilib says what each is for.
+// The environment of a rank; package mpilib describes each variable.
 const (
 	EnvRank     = "ISTHMUS_RANK"
 	EnvSize     = "ISTHMUS_SIZE"
@@ -27,19 +27,19 @@ const (
 	EnvShared   = "ISTHMUS_SHARED"
 )
 
-// Place is what the environment says about this process. The zero Place but
-// for size 1 is a world of one.
+// Place is what the environment says about this process. The zero Place with size 1 is a world of
+// one.
 type Place struct {
 	Rank, Size  int
 	Key         jobkey.Key
 	Helper, Dir string
-	Carriers    int    // of a link; 0: its own choice
+	Carriers    int    // of a link; 0: the link chooses
 	Unshared    bool   // no shared memory
 	Grant       []byte // of the job; may be empty
 }
 
-// rankSources lists who may have numbered the processes, in order of
-// precedence: who started last, started innermost, and is asked first.
+// rankSources lists the launchers that may have numbered the processes, in order of precedence: the
+// innermost, which started last, comes first.
 var rankSources = []struct {
 	name       string
 	rank, size []string // the first that is set counts
@@ -50,8 +50,7 @@ var rankSources = []struct {
 	{"Slurm", []string{"SLURM_PROCID"}, []string{"SLURM_NTASKS", "SLURM_NPROCS"}},
 }
 
-// FromEnvironment reads the environment through lookup. It is a function of its
-// argument alone.
+// FromEnvironment reads the environment through lookup. It is a pure function of it.
 func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	p := Place{Size: 1}
 	who, err := p.number(lookup)
@@ -70,7 +69,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	}
 	key, ok, keyErr := keyFrom(lookup)
 	if p.Size == 1 {
-		p.Key = key // for names that it publishes
+		p.Key = key // for the names it publishes
 		return p, nil
 	}
 	if !ok || p.Helper == "" && p.Dir == "" {
@@ -96,7 +95,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	return p, nil
 }
 
-// keyFrom returns the job's key, and whether the environment says anything of one.
+// keyFrom returns the job's key, and whether the environment has one.
 func keyFrom(lookup func(string) (string, bool)) (key jobkey.Key, ok bool, err error) {
 	if number, ok := lookup(jobkey.EnvKeyFD); ok {
 		key, err = jobkey.FromDescriptor(number)
@@ -112,7 +111,7 @@ func keyFrom(lookup func(string) (string, bool)) (key jobkey.Key, ok bool, err e
 	return key, true, err
 }
 
-// number sets rank and size and says who chose them.
+// number sets rank and size and the name of their source.
 func (p *Place) number(lookup func(string) (string, bool)) (who string, err error) {
 	for _, source := range rankSources {
 		rankName, rankText := firstSet(lookup, source.rank)

@@ -1,6 +1,6 @@
-// Package mpi has the words that package mpilib and the packages below it share: what
-// callers tell apart with errors.Is, and what is given in place of a rank or a tag. It
-// knows nothing of messages and has no state.
+// Package mpi has the definitions that package mpilib and the packages below it share: the errors
+// that callers distinguish with errors.Is, and the special values of ranks and tags. It knows
+// nothing of messages and has no state.
 package mpi
 
 import (
@@ -11,8 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// What is given in place of a rank, tag, colour or count. The values are those of the
-// standard's C ABI.
+// Special values of a rank, tag, colour or count. They are those of the standard's C ABI.
 const (
 	AnySource = -1
 	AnyTag    = -1
@@ -21,10 +20,10 @@ const (
 	Undefined = group.Undefined
 )
 
-// MaxTag is the greatest tag of a message; the smallest is 0.
+// MaxTag is the maximum tag of a message; the minimum is 0.
 const MaxTag = 1<<31 - 1
 
-// The errors, as package mpilib explains them.
+// The errors, described in package mpilib.
 var (
 	ErrTruncate   = engine.ErrTruncate
 	ErrRank       = group.ErrRank
@@ -51,7 +50,7 @@ var (
 	ErrSignature  = errors.New("the types of send and receive differ")
 )
 
-// FirstOf returns the first of errs that is one.
+// FirstOf returns the first non-nil error.
 func FirstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -61,13 +60,13 @@ func FirstOf(errs ...error) error {
 	return nil
 }
 
-// Caused is an error that is also another, which its text says already.
+// Caused is an error that also wraps another, whose text it already contains.
 type Caused struct {
 	error
 	Cause error
 }
 
-// CausedBy returns err as one that is also cause.
+// CausedBy returns err as an error that also wraps cause.
 func CausedBy(err, cause error) Caused { return Caused{err, cause} }
 
 // Unwrap returns both.

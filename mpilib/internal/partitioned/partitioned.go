@@ -1,8 +1,8 @@
-// Package partitioned carries out partitioned communication (MPI-4.1, chapter 4): one
-// message whose parts the sender gives away, and the receiver sees, one by one.
+// Package partitioned implements partitioned communication (MPI-4.1, chapter 4): one message whose
+// parts the sender releases, and the receiver sees, one by one.
 //
-// It knows the engine, and of the communicator what a Transfer says. A transfer's state is
-// in its two ends, Send and Recv.
+// It uses the engine, and of the communicator what a Transfer contains. A transfer's state is in
+// its two ends, Send and Recv.
 package partitioned
 
 import (
@@ -31,10 +31,10 @@ import (
 //	Pready(0)  -- partition 0 ----------->
 //	Wait                                     Wait         then both may Start again
 
-// MaxPartitions is how many partitions a message may have.
+// MaxPartitions is the maximum number of partitions of a message.
 const MaxPartitions = 1 << 20
 
-// offer is what a sender tells the receiver.
+// offer is the sender's announcement to the receiver.
 type offer struct {
 	Tag        int64 // of the first partition's messages; the others' follow
 	Partitions int64
@@ -42,7 +42,7 @@ type offer struct {
 	Types      buffer.Signature // of all of them
 }
 
-// valid says what is wrong with an offer, which a peer made.
+// valid returns an error if an offer, which a peer sent, is invalid.
 func (o offer) valid() error {
 	if o.Partitions < 1 || o.Partitions > MaxPartitions || o.Bytes < 0 || o.Bytes%o.Partitions != 0 || o.Tag < 0 || o.Tag > mpi.MaxTag+1-o.Partitions {
 		return fmt.Errorf("%w: the sender offers %d partitions of %d bytes in all, from tag %d on", mpi.ErrCount, o.Partitions, o.Bytes, o.Tag)
@@ -50,24 +50,24 @@ func (o offer) valid() error {
 	return nil
 }
 
-// each returns the bytes of one partition.
+// each returns the size of one partition in bytes.
 func (o offer) each() int { return int(o.Bytes / o.Partitions) }
 
-// Transfer says between whom a message moves, and how.
+// Transfer describes the ends of a transfer.
 type Transfer struct {
 	Engine *engine.Engine
-	Group  engine.Group // the processes that it concerns
+	Group  engine.Group // the processes whose failure matters
 	Offers uint32       // context of offers
 	Parts  uint32       // context of partitions
 	Peer   int          // in the world
-	Source int          // the sender's rank in the communicator, as Status has it
+	Source int          // the sender's rank in the communicator, for Status
 	Tag    int
-	Null   bool // it moves nothing (MPI_PROC_NULL)
+	Null   bool // a transfer to or from MPI_PROC_NULL
 	Signs  bool // the receiver compares types
 
-	Tags  func(n int) (first int, err error)          // n tags in a row that no other send of this process on the communicator has had
-	Start func(func()) bool                           // in the background, unless the world has ended
-	Wait  func(context.Context, *engine.Handle) error // until it is complete, or ctx is done
+	Tags  func(n int) (first int, err error)          // n consecutive tags that no other send of this process on the communicator has used
+	Start func(func()) bool                           // runs a function in the background, unless the world has ended
+	Wait  func(context.Context, *engine.Handle) error // waits until it is complete, or ctx is done
 }
 
 // Status describes a message.
@@ -78,13 +78,12 @@ var (
 	nullStatus  = Status{Source: mpi.ProcNull, Tag: mpi.AnyTag}
 )
 
-// partitions is what both ends of a partitioned transfer have: all of it stays as it
-// was made.
+// partitions is what both ends of a partitioned transfer have; it is immutable.
 type partitions struct {
 	Transfer
 	part buffer.Part
 	n    int // partitions
-	each int // bytes of one
+	each int // size of one in bytes
 }
 
 func newPartitions(t Transfer, p buffer.Part, n int) (partitions, error) {
@@ -99,7 +98,7 @@ func newPartitions(t Transfer, p buffer.Part, n int) (partitions, error) {
 	return partitions{Transfer: t, part: p, n: n, each: p.Size / n}, nil
 }
 
-// check says that there is no partition i, or that the request is not active.
+// check returns an error if there is no partition i, or the request is not active.
 func (p *partitions) check(i int, active bool) error {
 	switch {
 	case i < 0 || i >= p.n:
@@ -110,8 +109,8 @@ func (p *partitions) check(i int, active bool) error {
 	return nil
 }
 
-// awaitEach returns when the transfers, of which some may be nil, are complete, or with
-// ctx's error; it gives none up.
+// awaitEach returns when the transfers, some of which may be nil, are complete, or with ctx's
+// error; it cancels none.
 func (p *partitions) awaitEach(ctx context.Context, handles []*engine.Handle) error {
 	for _, h := range handles {
 		if h == nil || h.Done() {
@@ -134,7 +133,7 @@ func eachDone(handles []*engine.Handle) bool {
 	return true
 }
 
-// round is what both ends have of one start to the next; mu guards it.
+// round is the state of both ends from one start to the next; mu guards it.
 type round struct {
 	mu     sync.Mutex
 	active bool
@@ -156,7 +155,7 @@ func (r *round) start() error {
 
 var errRequestFreed = fmt.Errorf("%w: the request has been freed", mpi.ErrInactive)
 
-// Free ends the use of the request, which is not active.
+// Free releases the request, which is not active.
 func (r *round) Free() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

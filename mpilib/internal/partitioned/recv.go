@@ -11,22 +11,22 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Recv is the receiving end of a partitioned transfer. It is inactive until
-// Start, and from its completion on. Safe for concurrent use.
+// Recv is the receiving end of a partitioned transfer. It is inactive until Start, and after its
+// completion. Safe for concurrent use.
 type Recv struct {
 	partitions
 	offered *engine.Handle // of the sender's offer
-	told    []offer        // one; the offer once offered is complete
-	staged  []byte         // the message, where the Part is in pieces
+	told    []offer        // the only one; the offer is valid once offered is complete
+	staged  []byte         // the packed message, if the Part is not contiguous
 
 	round
 	waits  bool   // a goroutine waits for the offer
-	posted bool   // the round's receives are
-	landed []bool // by partition of the sender: taken from staged
+	posted bool   // the round's receives are posted
+	landed []bool // by partition of the sender: copied from staged
 	fault  error  // of the offer
 }
 
-// NewRecv prepares to receive into p, which has n equal parts.
+// NewRecv prepares to receive into p, which is divided into n equal parts.
 func NewRecv(t Transfer, p buffer.Part, n int) (*Recv, error) {
 	parts, err := newPartitions(t, p, n)
 	if err != nil {
@@ -47,8 +47,8 @@ func NewRecv(t Transfer, p buffer.Part, n int) (*Recv, error) {
 	return r, nil
 }
 
-// Start begins a round (MPI_Start): the buffer is the request's until it is over. It
-// returns ErrActive if the round before is not.
+// Start begins a round (MPI_Start): the request owns the buffer until the round is over. It returns
+// ErrActive if the previous round is not over.
 func (r *Recv) Start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,14 +61,13 @@ func (r *Recv) Start() error {
 	}
 	if r.offered.Done() {
 		r.post()
-	} else if !r.waits { // the program may compute until all has come
+	} else if !r.waits { // the program may compute until all has arrived
 		r.waits = r.Transfer.Start(r.awaitOffer)
 	}
 	return nil
 }
 
-// awaitOffer posts the first round's receives when the offer is here. It ends, too,
-// when the world does.
+// awaitOffer posts the first round's receives when the offer arrives. It also ends with the world.
 func (r *Recv) awaitOffer() {
 	<-r.offered.Finished()
 	r.mu.Lock()
@@ -77,7 +76,7 @@ func (r *Recv) awaitOffer() {
 	r.post()
 }
 
-// post posts the round's receives, or finds out why it cannot; the offer is here. mu is
+// post posts the round's receives, or sets the error if it cannot; the offer has arrived. mu is
 // held.
 func (r *Recv) post() {
 	if !r.active || r.posted {
@@ -99,7 +98,7 @@ func (r *Recv) post() {
 	}
 }
 
-// judge says why the offer cannot be taken.
+// judge returns why the offer does not match, or nil.
 func (r *Recv) judge() error {
 	got, err := r.offered.Result()
 	o := r.told[0]
@@ -119,8 +118,8 @@ func (r *Recv) judge() error {
 	return nil
 }
 
-// Parrived reports whether partition i of the receiver's has arrived: then its elements
-// may be read (MPI_Parrived; MPI-4.1, section 4.2.3). Of an inactive request all have.
+// Parrived reports whether the receiver's partition i has arrived: then its elements may be read
+// (MPI_Parrived; MPI-4.1, section 4.2.3). For an inactive request it returns true.
 func (r *Recv) Parrived(i int) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +148,8 @@ func (r *Recv) Parrived(i int) (bool, error) {
 	return true, nil
 }
 
-// overlap returns which of the sender's partitions have something for partition i; all
-// of them when i has nothing to receive. mu is held.
+// overlap returns the sender's partitions that overlap partition i; all of them if i is empty. mu
+// is held.
 func (r *Recv) overlap(i int) (first, last int) {
 	each, low := r.told[0].each(), i*r.each
 	high := min(low+r.each, int(r.told[0].Bytes))
@@ -160,8 +159,7 @@ func (r *Recv) overlap(i int) (first, last int) {
 	return low / each, (high-1)/each + 1
 }
 
-// land puts partition j of the sender's, which has arrived, where it belongs. mu is
-// held.
+// land copies the sender's partition j, which has arrived, to its place. mu is held.
 func (r *Recv) land(j int) error {
 	got, err := r.moving[j].Result()
 	each := r.told[0].each()
@@ -178,9 +176,9 @@ func (r *Recv) land(j int) error {
 	return nil
 }
 
-// Wait returns when all of the message is here, after which the request is inactive; at
-// once for an inactive one, with the empty status. When ctx is done before, it returns
-// ctx's error and the round goes on.
+// Wait returns when the whole message has arrived, after which the request is inactive; at once for
+// an inactive one, with the empty status. If ctx is done before, it returns ctx's error and the
+// round continues.
 func (r *Recv) Wait(ctx context.Context) (Status, error) {
 	if moving, open := r.begun(); open && moving == nil {
 		if err := r.awaitEach(ctx, []*engine.Handle{r.offered}); err != nil {
@@ -194,8 +192,8 @@ func (r *Recv) Wait(ctx context.Context) (Status, error) {
 	return r.over()
 }
 
-// begun returns the receives of the round, if they are posted, and whether there is a
-// round that receives anything.
+// begun returns the receives of the round, if they are posted, and whether there is a round that
+// receives anything.
 func (r *Recv) begun() (moving []*engine.Handle, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,7 +209,7 @@ func (r *Recv) begun() (moving []*engine.Handle, open bool) {
 	return r.moving, true
 }
 
-// Test says whether Wait would return at once, and if so what (MPI_Test).
+// Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (r *Recv) Test() (st Status, done bool, err error) {
 	moving, open := r.begun()
 	if open && (!r.offered.Done() || !eachDone(moving)) {

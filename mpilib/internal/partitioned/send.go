@@ -10,22 +10,21 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Send is the sending end of a partitioned transfer. It is inactive until
-// Start, and from its completion on. Safe for concurrent use: partitions may be given
-// away by different goroutines.
+// Send is the sending end of a partitioned transfer. It is inactive until Start, and after its
+// completion. Safe for concurrent use: different goroutines may release partitions.
 type Send struct {
 	partitions
 	tag    int    // of the first partition's messages
-	staged []byte // the message, where the Part is in pieces
+	staged []byte // the packed message, if the Part is not contiguous
 
 	round
 	handles []engine.Handle // of the round, by partition
-	left    int             // partitions not ready
-	ready   []bool          // which are
-	all     chan struct{}   // closed when all are
+	left    int             // number of partitions not ready
+	ready   []bool          // which are ready
+	all     chan struct{}   // closed when all are ready
 }
 
-// NewSend prepares to send p in n equal parts, and tells the receiver.
+// NewSend prepares to send p in n equal parts, and sends the offer to the receiver.
 func NewSend(t Transfer, p buffer.Part, n int) (*Send, error) {
 	parts, err := newPartitions(t, p, n)
 	if err != nil {
@@ -43,7 +42,7 @@ func NewSend(t Transfer, p buffer.Part, n int) (*Send, error) {
 	return s, nil
 }
 
-// offer tells the receiver what will come.
+// offer announces the transfer to the receiver.
 func (s *Send) offer() (err error) {
 	if s.tag, err = s.Tags(s.n); err != nil {
 		return err
@@ -57,11 +56,11 @@ func (s *Send) offer() (err error) {
 		return err
 	}
 	s.Engine.StartSend(new(engine.Handle), s.Group, s.Offers, s.Peer, s.Transfer.Tag, b, engine.Buffered, false)
-	return nil // what fails will fail for the partitions, too
+	return nil // an error will also occur for the partitions
 }
 
-// Start begins a round (MPI_Start): from now on partitions may be given away. None of
-// them is sent by this. It returns ErrActive if the round before is not over.
+// Start begins a round (MPI_Start): from now on partitions may be released. Start itself sends
+// none. It returns ErrActive if the previous round is not over.
 func (s *Send) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,9 +72,8 @@ func (s *Send) Start() error {
 	return nil
 }
 
-// Pready gives partition i away (MPI_Pready; MPI-4.1, section 4.2.2): its elements must
-// not change until the round is over. It does not wait. Each partition is given away
-// once in a round.
+// Pready releases partition i (MPI_Pready; MPI-4.1, section 4.2.2): its elements must not change
+// until the round is over. It does not block. Each partition is released once per round.
 func (s *Send) Pready(i int) error {
 	s.mu.Lock()
 	err := s.check(i, s.active)
@@ -103,7 +101,7 @@ func (s *Send) Pready(i int) error {
 	return nil
 }
 
-// bytes returns those of partition i.
+// bytes returns the bytes of partition i.
 func (s *Send) bytes(i int) []byte {
 	if !s.part.Pieces {
 		return s.part.Message[i*s.each:][:s.each]
@@ -113,9 +111,9 @@ func (s *Send) bytes(i int) []byte {
 	return b
 }
 
-// Wait returns when all partitions were given away and the buffer is the program's
-// again, after which the request is inactive; at once for an inactive one, with the
-// empty status. When ctx is done before, it returns ctx's error and the round goes on.
+// Wait returns when all partitions were released and the program owns the buffer again, after which
+// the request is inactive; at once for an inactive one, with the empty status. If ctx is done
+// before, it returns ctx's error and the round continues.
 func (s *Send) Wait(ctx context.Context) (Status, error) {
 	s.mu.Lock()
 	active, all, moving := s.active, s.all, s.moving
@@ -131,13 +129,13 @@ func (s *Send) Wait(ctx context.Context) (Status, error) {
 		s.mu.Unlock()
 		return emptyStatus, err
 	}
-	if err := s.awaitEach(ctx, moving); err != nil { // nobody writes there once all are given away
+	if err := s.awaitEach(ctx, moving); err != nil { // there are no writers once all are released
 		return emptyStatus, err
 	}
 	return s.over()
 }
 
-// Test says whether Wait would return at once, and if so what (MPI_Test).
+// Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (s *Send) Test() (st Status, done bool, err error) {
 	s.mu.Lock()
 	active, left, moving := s.active, s.left, s.moving

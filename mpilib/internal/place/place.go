@@ -1,6 +1,6 @@
-// Package place knows which ranks share a node or a site: it has the ranks of a
-// communicator tell each other where they run, and numbers them by what they share. It
-// knows neither communicators nor how anybody learned where it runs, and has no state.
+// Package place determines which ranks share a node or a site: the ranks of a communicator exchange
+// their locations, and are numbered by what they share. It knows neither communicators nor the
+// source of a location, and has no state.
 package place
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Gather returns where each of size ranks runs, by what each of them tells.
+// Gather returns the location of each of size ranks, which all ranks contribute.
 func Gather(ctx context.Context, call collectives.Comm, size int, here overlay.NodeID) ([]overlay.NodeID, error) {
 	all, err := coll.Allgather(ctx, call, size, RecordOf(here))
 	if err != nil {
@@ -31,7 +31,7 @@ func Gather(ctx context.Context, call collectives.Comm, size int, here overlay.N
 // Record is a NodeID of constant size: two names with their lengths.
 type Record [2][1 + overlay.MaxNameLen]byte
 
-// RecordOf is that of a place.
+// RecordOf returns the record of a location.
 func RecordOf(place overlay.NodeID) (r Record) {
 	for i, name := range []string{string(place.Site), place.Name} {
 		r[i][0] = byte(copy(r[i][1:], name))
@@ -39,7 +39,7 @@ func RecordOf(place overlay.NodeID) (r Record) {
 	return r
 }
 
-// Place is the one that r is of.
+// Place returns the location of r.
 func (r *Record) Place() (overlay.NodeID, error) {
 	var names [2]string
 	for i := range r {
@@ -73,7 +73,7 @@ func firstSharing(places []overlay.NodeID, site bool) []int {
 	return sharing
 }
 
-// Dense numbers the values of a list from 0, in the order of their coming.
+// Dense numbers the values of a list from 0, in the order of their first occurrence.
 func Dense(list []int) []int {
 	number := map[int]int{}
 	numbers := make([]int, len(list))

@@ -14,17 +14,17 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// opening is what a rank tells all others at the first call.
+// opening is what a rank sends to all others at the first call.
 type opening struct {
 	Place  place.Record
-	Orders uint32 // how many bytes of orders rank 0 has
+	Orders uint32 // size of rank 0's orders in bytes
 }
 
-// maxOrders bounds those, in bytes.
+// maxOrders bounds the orders, in bytes.
 const maxOrders = 1 << 20
 
-// agree has all ranks know what p is to say, going on from before or, if it is nil, from nothing,
-// and has them look for a shared buffer if that is due. All make the call.
+// agree makes p's state equal on all ranks, starting from before or, if it is nil, from nothing,
+// and lets them look for a shared buffer if that is due. All ranks make the call.
 func agree(ctx context.Context, c Call, p *Plan, before *snapshot, b *SharedBuffer) (*snapshot, *SharedBuffer, error) {
 	comm := p.comm
 	o, err := before, error(nil)
@@ -47,7 +47,7 @@ func agree(ctx context.Context, c Call, p *Plan, before *snapshot, b *SharedBuff
 	return o, b, err
 }
 
-// meet has all ranks know where they are, and what rank 0 orders.
+// meet exchanges the locations of all ranks, and rank 0's orders.
 func meet(ctx context.Context, c Call, comm Comm) (*snapshot, error) {
 	mine := opening{Place: place.RecordOf(comm.Config().Here())}
 	orders := comm.Config().Orders.encoded()
@@ -81,8 +81,8 @@ func meet(ctx context.Context, c Call, comm Comm) (*snapshot, error) {
 	return o, nil
 }
 
-// compare has all ranks know what any rank's links have measured between sites: a record
-// for each two, in the order of the sites.
+// compare exchanges the measurements of all ranks' links between sites: a record for each pair, in
+// the order of the sites.
 func compare(ctx context.Context, c Call, comm Comm, o *snapshot) (*snapshot, error) {
 	p, err := o.planner(comm)
 	if err != nil {

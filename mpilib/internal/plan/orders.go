@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
-// Orders are what a process's environment says of algorithms.
+// Orders is what a process's environment says about algorithms.
 type Orders struct {
 	Forced  string             `json:"forced,omitempty"`  // as ISTHMUS_COLL has it
 	Learned map[string]float64 `json:"learned,omitempty"` // as collectives.Model has it
@@ -29,7 +29,7 @@ func (o Orders) encoded() []byte {
 	return b
 }
 
-// ReadLearned reads corrections.
+// ReadLearned reads correction factors.
 func ReadLearned(r io.Reader) (map[string]float64, error) {
 	learned := map[string]float64{}
 	lines := bufio.NewScanner(r)
@@ -62,7 +62,7 @@ func ReadLearned(r io.Reader) (map[string]float64, error) {
 	return learned, lines.Err()
 }
 
-// Check says that there are more orders than ranks can be told.
+// Check returns an error if the orders are too long to send to the ranks.
 func (o Orders) Check() error {
 	if n := len(o.encoded()); n > maxOrders {
 		return fmt.Errorf("come to %d bytes; at most %d are possible", n, maxOrders)

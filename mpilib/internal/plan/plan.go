@@ -1,8 +1,8 @@
-// Package plan knows by what the collective calls of a communicator choose their
-// algorithms, alike on all ranks: where these run, what links have measured between them,
-// what hints and rank 0's environment force, and whether all share a buffer.
+// Package plan holds the basis on which the collective calls of a communicator choose their
+// algorithms, equal on all ranks: the locations of the ranks, the measurements of links between
+// them, what hints and rank 0's environment force, and whether all share a buffer.
 //
-// It knows the ranks by Comm and Call, and leaves the choice itself to package collectives.
+// It accesses the ranks through Comm and Call, and leaves the choice itself to package collectives.
 // Its state is in the communicators' Sequences, and in the shared buffers.
 package plan
 
@@ -19,11 +19,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Config is what a process brings to the plans of all its communicators.
+// Config is a process's contribution to the plans of all its communicators.
 type Config struct {
-	Here    func() overlay.NodeID // where it runs; zero: nobody says
+	Here    func() overlay.NodeID // its location; zero if unknown
 	Orders  Orders
-	Explain io.Writer   // where choices of algorithms are told; nil: nowhere
+	Explain io.Writer   // receives the choices of algorithms; nil for none
 	Shares  func() bool // whether it makes calls over shared buffers
 }
 
@@ -34,10 +34,10 @@ type Comm interface {
 	Size() int
 	Config() *Config
 	Ways() []Way              // to ranks that this process has links with
-	Refused(ctx uint32) error // why calls in a context are in vain, or nil
+	Refused(ctx uint32) error // returns why calls in a context must fail, or nil
 }
 
-// Way is what a link has measured of the way to a rank; 0 is not known.
+// Way is a link's measurement of the path to a rank; 0 is unknown.
 type Way struct {
 	To   int
 	RTT  float64 // seconds
@@ -49,50 +49,49 @@ type Call interface {
 	collectives.Comm
 	Rank() int
 	Size() int
-	Number() uint64                  // among the communicator's, from 1
-	Context() uint32                 // of its messages
+	Number() uint64                  // number among the communicator's calls, from 1
+	Context() uint32                 // number used to match its messages
 	UsePlanner(*collectives.Planner) // Planner returns it from then on
 }
 
-// A Plan is what a communicator's calls choose their algorithms by, alike on all ranks.
-// Each call has that of its place in the order of calls, so that calls that go on by
-// themselves choose the same everywhere, whenever they come to it. A new one begins with
+// A Plan is the basis on which a communicator's calls choose their algorithms, equal on all
+// ranks. Each call has the plan of its place in the order of calls, so that nonblocking calls
+// choose the same everywhere, regardless of their timing. A new one begins with
 //
-//   - the first call of a communicator that starts anew: all tell where they are and,
-//     if they are at several sites, what their links have measured;
-//   - calls 64, 4096 and 262144, if they are: links know more by then;
-//   - SetInfo: the same, but for the algorithms that are forced;
-//   - call 16, if it is: those that are all on one node have a shared buffer from then on;
-//   - the next call, where an algorithm over shared memory is forced: the same;
-//   - a communicator that all of another have made: as that one's.
+//   - the first call of a communicator that starts from nothing: all ranks exchange their
+//     locations and, if they are at several sites, the measurements of their links;
+//   - calls 64, 4096 and 262144, if they are: links have measured more by then;
+//   - SetInfo: the same, except for the forced algorithms;
+//   - call 16, if it is: ranks that are all on one node have a shared buffer from then on;
+//   - the next call, if an algorithm over shared memory is forced: the same;
+//   - a communicator created by all ranks of another: as that one's.
 //
-// What ranks tell each other is a part of the call that begins the plan, and the calls
-// behind it wait for that.
+// The exchange is a part of the call that begins the plan, and later calls wait for it.
 type Plan struct {
 	comm   Comm
 	derive func(*snapshot) *snapshot // makes it of the one before; nil: the ranks agree on it
 	hint   string                    // algorithms that the communicator's hints force, if nothing is before
 	once   sync.Once
-	done   chan struct{} // closed when the rest is set
+	done   chan struct{} // closed when the fields below are set
 
 	snapshot     *snapshot
 	planner      *collectives.Planner
-	sharedBuffer *SharedBuffer // nil: there is none
+	sharedBuffer *SharedBuffer // nil for none
 	err          error
 
-	mu     sync.Mutex // guards the rest
-	before *Plan      // what it goes on from, until it is done; nil: nothing
+	mu     sync.Mutex // guards the fields below
+	before *Plan      // the plan it is based on, until it is done; nil for none
 }
 
-// comparisons are the calls with which ranks compare anew what links have measured.
+// comparisons are the calls with which ranks exchange new measurements of links.
 var comparisons = []int32{FirstComparison, 4096, 262144}
 
 // FirstComparison is the first of them.
 const FirstComparison = 64
 
-// Sequence is the plans of a communicator's calls. Who has it guards it by a lock.
+// Sequence is the plans of a communicator's calls. Its owner's lock guards it.
 type Sequence struct {
-	last   *Plan  // of the next call; nil: that makes one
+	last   *Plan  // of the next call; nil: that call makes one
 	forced string // algorithms that hints force
 	seeks  bool   // the next call makes one: a shared buffer is due because an algorithm over it is forced
 }
@@ -127,7 +126,7 @@ func begin(c Comm, number int32) bool {
 	return (number == SharedBufferAfter && c.Size() <= shm.MaxSharedBufferRanks || slices.Contains(comparisons, number)) && c.Size() > 1
 }
 
-// unplaced returns what is known where nobody says where ranks are, and all have the same
+// unplaced returns the snapshot of ranks without known locations, which all have the same
 // environment: they are at one place.
 func unplaced(c Comm, hint string) *snapshot { return &snapshot{orders: c.Config().Orders, hint: hint} }
 
@@ -142,8 +141,7 @@ func (s *Sequence) goOn(c Comm, from *Plan, derive func(*snapshot) *snapshot) {
 	s.last = &Plan{comm: c, before: from, derive: derive, done: make(chan struct{})}
 }
 
-// Force has the calls of c from now on carried out by the algorithms of a list, and others
-// as before.
+// Force makes later calls of c use the algorithms of a list, and choose others as before.
 func (s *Sequence) Force(c Comm, list string) {
 	if s.forced == list {
 		return
@@ -155,8 +153,8 @@ func (s *Sequence) Force(c Comm, list string) {
 	}
 }
 
-// GoOnFrom has c begin with what the ranks know that made it in a call of that plan: c has
-// some of the processes of whole.
+// GoOnFrom makes c start with the knowledge of the ranks that created it in a call of that plan: c
+// has some of the processes of whole.
 func (s *Sequence) GoOnFrom(c Comm, from *Plan, whole, some *group.Group) {
 	s.goOn(c, from, func(o *snapshot) *snapshot { return o.among(whole, some) })
 	select {
@@ -166,7 +164,7 @@ func (s *Sequence) GoOnFrom(c Comm, from *Plan, whole, some *group.Group) {
 	}
 }
 
-// Get returns when the plan is made; by call, if begins is this plan.
+// Get returns when the plan is made; call makes it if begins is this plan.
 func (p *Plan) Get(ctx context.Context, call Call, begins *Plan) error {
 	select {
 	case <-p.done:
@@ -204,7 +202,7 @@ func (p *Plan) set(o *snapshot, b *SharedBuffer, err error) {
 	if err == nil {
 		p.planner, err = o.planner(p.comm)
 	}
-	if err != nil { // who failed does not know what others know
+	if err != nil { // a rank that failed lacks the knowledge of the others
 		err = fmt.Errorf("the ranks of %s did not tell each other where they are, so that it has no collective calls: %w", p.comm.Name(), err)
 	}
 	p.snapshot, p.sharedBuffer, p.err = o, b, err
@@ -214,12 +212,12 @@ func (p *Plan) set(o *snapshot, b *SharedBuffer, err error) {
 	close(p.done)
 }
 
-// Planner returns this rank's, and SharedBuffer that of the ranks, nil if they have none;
-// Get has returned.
+// Planner returns this rank's planner, and SharedBuffer the ranks' shared buffer, nil if they have
+// none; Get has returned.
 func (p *Plan) Planner() *collectives.Planner { return p.planner }
 
-// SharedBuffer is explained with Planner.
+// SharedBuffer is described at Planner.
 func (p *Plan) SharedBuffer() *SharedBuffer { return p.sharedBuffer }
 
-// Places returns where the ranks run, if they have told each other; Get has returned.
+// Places returns the ranks' locations, if they have exchanged them; Get has returned.
 func (p *Plan) Places() []overlay.NodeID { return p.snapshot.places }

@@ -17,27 +17,27 @@ import (
 // forced they look at once.
 const SharedBufferAfter = 16
 
-// A SharedBuffer is the memory over which a communicator's ranks, all on one node, make the collective calls
-// that they wait for. It is unmapped when nobody can reach it any more.
+// A SharedBuffer is the memory through which a communicator's ranks, all on one node, make their
+// blocking collective calls. It is unmapped when it is unreachable.
 type SharedBuffer struct {
 	mu    sync.Mutex // held by the call that uses it
 	b     *shm.SharedBuffer
-	check func() error // says why to wait no longer, or returns nil
+	check func() error // returns why to stop waiting, or nil
 }
 
-// sharedBufferRecord is what a rank tells all others when they look for one.
+// sharedBufferRecord is what a rank sends to all others when they look for one.
 type sharedBufferRecord struct {
 	Willing bool
 	CPUs    [16]uint64 // on which it may run
 }
 
-// sharedBufferOffer is how to map what rank 0 has made.
+// sharedBufferOffer is how to map the memory that rank 0 has created.
 type sharedBufferOffer struct {
 	Made  bool
 	Offer [shm.DescriptorSize]byte
 }
 
-// findSharedBuffer has all ranks share one, or none. That there is none is no error.
+// findSharedBuffer makes all ranks share one, or none. Its absence is not an error.
 func findSharedBuffer(ctx context.Context, c Call, comm Comm, o *snapshot) (*SharedBuffer, error) {
 	if !o.oneNode() {
 		return nil, nil
@@ -64,7 +64,7 @@ func findSharedBuffer(ctx context.Context, c Call, comm Comm, o *snapshot) (*Sha
 	switch {
 	case seg == nil:
 		return nil, err
-	case err != nil || slices.Contains(have, false): // nobody uses it
+	case err != nil || slices.Contains(have, false): // it is not in use yet
 		seg.Close()
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func findSharedBuffer(ctx context.Context, c Call, comm Comm, o *snapshot) (*Sha
 	return b, nil
 }
 
-// makeSharedBuffer returns the memory that rank 0 makes, nil where it could not be had.
+// makeSharedBuffer returns the memory that rank 0 creates, nil if it is not available.
 func makeSharedBuffer(ctx context.Context, c Call) (*shm.Segment, error) {
 	var offer [1]sharedBufferOffer
 	var seg *shm.Segment
@@ -96,14 +96,14 @@ func makeSharedBuffer(ctx context.Context, c Call) (*shm.Segment, error) {
 	if err == nil {
 		seg, err = shm.OpenSharedBuffer(o, c.Size())
 	}
-	if err != nil { // as in another container of the node: messages do
+	if err != nil { // for example in another container of the node: messages are used
 		return nil, nil
 	}
 	return seg, nil
 }
 
-// oneNode reports whether all ranks are, as far as is known: where nobody says where they are, they
-// are at one place.
+// oneNode reports whether all ranks are on one node, as far as known: without known locations, they
+// count as being together.
 func (o *snapshot) oneNode() bool {
 	for _, p := range o.places {
 		if p != o.places[0] {
@@ -113,26 +113,26 @@ func (o *snapshot) oneNode() bool {
 	return true
 }
 
-// ErrGivenUp explains that of a rank that has gone on.
+// ErrGivenUp returns the error of a rank that has given up.
 var ErrGivenUp = errors.New("the rank has given up this call, or called another; its own error says why")
 
-// Posting is the part of a call that goes over a shared buffer. It implements
-// collectives.SharedBuffer; the zero Posting, of a call that goes by messages, too.
+// Posting is the part of a call that uses a shared buffer. It implements collectives.SharedBuffer;
+// so does the zero Posting, of a call that uses messages.
 type Posting struct {
 	buffer *SharedBuffer
 	number uint64 // of the call
 	step   uint64
 }
 
-// Take has a call, the communicator's number-th, which is waited for and needs all of its
-// processes, go over its shared buffer. Leave ends that, also when Take has failed.
+// Take makes a call, the communicator's number-th, which is blocking and needs all of its
+// processes, use its shared buffer. Leave ends that, also when Take has failed.
 func (p *Posting) Take(b *SharedBuffer, number uint64) error {
 	b.mu.Lock()
 	p.buffer, p.number = b, number
-	return b.check() // else only who waits would hear of a failure
+	return b.check() // otherwise only waiting ranks would detect a failure
 }
 
-// Leave ends what Take began, if it did.
+// Leave ends what Take began, if anything.
 func (p *Posting) Leave() {
 	if p.buffer != nil {
 		p.buffer.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *Posting) Posts() int {
 	return shm.SharedBufferPiece
 }
 
-// stepBits is how many steps of a call have stamps of their own, as a power of two: more than
+// stepBits is the number of steps of a call that have distinct stamps, as a power of two: more than
 // collectives.MaxSteps.
 const stepBits = 16
 

@@ -15,26 +15,26 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A snapshot is what the ranks of a communicator all know of their places and of what
-// lies between, and so what they choose algorithms by. It does not change.
+// A snapshot is what all ranks of a communicator know of their locations and of the paths between
+// them, and so the basis for choosing algorithms. It is immutable.
 type snapshot struct {
-	places []overlay.NodeID // by rank; nil: all are at one
+	places []overlay.NodeID // by rank; nil: all are at one site
 	paths  map[siteWay]pathRecord
 	orders Orders
-	hint   string // algorithms that the communicator's forces
+	hint   string // algorithms that the communicator's hint forces
 }
 
-// siteWay is the way from one site to another.
+// siteWay is the path from one site to another.
 type siteWay struct{ from, to overlay.SiteID }
 
-// pathRecord is what links have measured of it; 0 is not known.
+// pathRecord is the links' measurement of it; 0 is unknown.
 type pathRecord struct {
 	RTT  float64 // seconds
 	Rate float64 // bytes a second
 }
 
-// sites returns those that ranks are at, in the order of their lowest ranks, and the
-// number of each rank's.
+// sites returns the sites of the ranks, in the order of their lowest ranks, and the site number of
+// each rank.
 func (o *snapshot) sites() (names []overlay.SiteID, of []int) {
 	of = place.Dense(place.BySite(o.places))
 	for r, k := range of {
@@ -50,7 +50,7 @@ func (o *snapshot) apart() bool {
 	return slices.ContainsFunc(o.places, func(p overlay.NodeID) bool { return p.Site != o.places[0].Site })
 }
 
-// among returns the snapshot of some of a communicator's processes, which all are in it.
+// among returns the snapshot for a subset of a communicator's processes.
 func (o *snapshot) among(whole, some *group.Group) *snapshot {
 	of := *o
 	of.hint = ""
@@ -71,7 +71,7 @@ func (o *snapshot) layout() collectives.Layout {
 	return collectives.Layout{place.BySite(o.places), place.ByNode(o.places)}
 }
 
-// model is the default one with what is known.
+// model is the default model, with the known values.
 func (o *snapshot) model() *collectives.Model {
 	m := collectives.DefaultModel()
 	m.Learned = o.orders.Learned
@@ -89,8 +89,8 @@ func (o *snapshot) model() *collectives.Model {
 	return m
 }
 
-// correct puts what is known of a way in place of what is supposed. What one end has
-// not measured the other may have.
+// correct replaces assumed properties of a path by measured ones. If one end has no measurement,
+// the other may have one.
 func (o *snapshot) correct(p *schedule.Path, w siteWay) {
 	there, back := o.paths[w], o.paths[siteWay{w.to, w.from}]
 	if rtt := least(there.RTT, back.RTT); rtt > 0 {
@@ -104,7 +104,7 @@ func (o *snapshot) correct(p *schedule.Path, w siteWay) {
 	}
 }
 
-// least returns the lesser of two of which 0 is not known.
+// least returns the smaller of two values of which 0 is unknown.
 func least(a, b float64) float64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -165,7 +165,7 @@ func choice(c collectives.Choice) string {
 	return fmt.Sprintf("%s, %v predicted", c.Algorithm.Name, c.Predicted.Round(time.Microsecond))
 }
 
-// measured returns what this process's links tell of the ways from its site, by site.
+// measured returns the measurements of this process's links for the paths from its site, by site.
 func measured(c Comm, o *snapshot) map[siteWay]pathRecord {
 	known := map[siteWay]pathRecord{}
 	mine := o.places[c.Rank()].Site
@@ -178,12 +178,12 @@ func measured(c Comm, o *snapshot) map[siteWay]pathRecord {
 	return known
 }
 
-// with returns the better of each: what more tells of the way and less of who shares it.
+// with returns the better value of each property.
 func (r pathRecord) with(s pathRecord) pathRecord {
 	return pathRecord{RTT: least(r.RTT, s.RTT), Rate: max(r.Rate, s.Rate)}
 }
 
-// forcing returns a snapshot whose communicator's hint is another.
+// forcing returns a snapshot with another hint.
 func (o *snapshot) forcing(list string) *snapshot {
 	of := *o
 	of.hint = list

@@ -13,24 +13,24 @@ import (
 type Talk struct {
 	Line coll.Call
 	To   int          // rank of the other leader on Line
-	Us   *group.Group // this side
+	Us   *group.Group // this side's group
 	Self int          // world rank of this leader
 
 	NewContext func() (uint32, error)
 }
 
-// news is what a leader tells the other.
+// news is a leader's message to the other leader.
 type news struct {
 	Kind   Kind
-	Failed uint32 // this side cannot go on
+	Failed uint32 // this side cannot continue
 	Comm   uint32 // a new context
 	Word   uint32
 	Size   uint32 // of the group
-	Leader uint32 // world rank; the lesser one's context is taken
+	Leader uint32 // world rank; the smaller one's context is used
 	_      uint32
 }
 
-// Side is what a leader tells its own side.
+// Side is a leader's message to its own side.
 type Side struct {
 	sideNews
 	Err   error   // the leader's
@@ -41,9 +41,8 @@ type sideNews struct {
 	Failed, Comm, Word, Size uint32
 }
 
-// Exchange tells the other leader what kind of call this is and whether this
-// side failed, and hears the same. It always does, so that the other side does
-// not wait.
+// Exchange sends the kind of call and whether this side failed to the other leader, and receives
+// the same. It always does, so that the other side does not wait.
 func (k *Talk) Exchange(ctx context.Context, kind Kind, word uint32, failed error) Side {
 	id, err := k.NewContext()
 	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.Us.Size()), Leader: uint32(k.Self)}}
@@ -79,7 +78,7 @@ func (k *Talk) Groups(ctx context.Context, mine *group.Group, theirs int) ([]int
 	return in, coll.Swap(ctx, k.Line, k.To, out, in)
 }
 
-// Tell has the leader tell its side what came of its talk.
+// Tell sends the result of the leader's exchange to its side.
 func (s *Side) Tell(ctx context.Context, call Call, leader int) error {
 	leading := call.Rank() == leader
 	if leading && s.Err != nil {
@@ -99,7 +98,7 @@ func (s *Side) Tell(ctx context.Context, call Call, leader int) error {
 	return nil
 }
 
-// TellRanks has the leader tell its side who is on the other.
+// TellRanks sends the other side's ranks to the leader's side.
 func (s *Side) TellRanks(ctx context.Context, call Call, leader int) (*group.Group, error) {
 	if call.Rank() != leader {
 		s.Ranks = make([]int32, s.Size)

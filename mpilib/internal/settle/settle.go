@@ -1,9 +1,8 @@
-// Package settle has the ranks of a collective call that makes a communicator find out
-// whether all of them make the same, with equal arguments, and agree on its context: in
-// one reduction, and for the two groups of an intercommunicator in a talk of their leaders.
+// Package settle lets the ranks of a collective call that creates a communicator check that all of
+// them make the same call with equal arguments, and agree on its context: in one reduction, and for
+// the two groups of an intercommunicator in an exchange of their leaders.
 //
-// It knows neither communicators nor what is made of them: it is given a Call, and has no
-// state of its own.
+// It does not know what is created: the caller passes a Call. It has no state of its own.
 package settle
 
 import (
@@ -19,17 +18,17 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Call is a collective call that makes a communicator, as the ranks of one group make it.
+// Call is a collective call that creates a communicator, made by the ranks of one group.
 type Call interface {
 	collectives.Comm
 	Rank() int
 	Size() int
 	WorldRank(rank int) int
-	Turn() int                   // the rank whose turn it is to ask for a context
+	Turn() int                   // the rank whose turn it is to allocate a context
 	NewContext() (uint32, error) // one that no other communicator of the job has
 }
 
-// Kind is a collective call that makes a communicator.
+// Kind is a kind of collective call that creates a communicator.
 type Kind uint64
 
 // The calls.
@@ -66,15 +65,15 @@ func (k Kind) String() string {
 	return fmt.Sprintf("call %d", uint64(k))
 }
 
-// Terms is what a rank brings to a collective call that makes a communicator.
+// Terms is a rank's contribution to a collective call that creates a communicator.
 type Terms struct {
 	Kind  Kind
 	Args  [MaxArgs]Arg // those that must be equal on all ranks
-	Fault error        // what is wrong with this rank's arguments
-	Word  uint64       // rank 0's reaches all, also when the call fails
+	Fault error        // error in this rank's arguments
+	Word  uint64       // rank 0's is sent to all, even if the call fails
 }
 
-// MaxArgs is how many arguments a call may have.
+// MaxArgs is the maximum number of arguments of a call.
 const MaxArgs = 4
 
 // Arg is an argument that must be equal on all ranks.
@@ -84,17 +83,17 @@ type Arg struct {
 	number bool // Value is the argument itself, not its hash
 }
 
-// Number stands for a number.
+// Number converts a number.
 func Number(name string, v int) Arg { return Arg{name, uint64(int64(v)), true} }
 
-// List stands for a list, or anything else that prints as what it is.
+// List converts a list, or anything else that prints as itself.
 func List(name string, v any) Arg {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%v", v)
 	return Arg{name: name, Value: h.Sum64()}
 }
 
-// Group stands for all members of a group.
+// Group converts all members of a group.
 func Group(name string, g *group.Group) Arg {
 	h := fnv.New64a()
 	var b [4]byte
@@ -105,13 +104,13 @@ func Group(name string, g *group.Group) Arg {
 	return Arg{name: name, Value: h.Sum64()}
 }
 
-// Settle makes sure that all ranks are in the same call with equal arguments,
-// none of them with bad ones, and returns a new context. It fails on all ranks
-// or on none, so that no rank waits for another that has left with an error.
+// Settle ensures that all ranks are in the same call with equal and valid arguments, and returns a
+// new context. It fails on all ranks or on none, so that no rank waits for another that has left
+// with an error.
 //
-// One allreduce of the maxima of everything and of its complement: a value is
-// equal everywhere if they are complements. The new context is asked for by
-// one rank after the other in turn, so that none runs out of them early.
+// It makes one allreduce of the maxima of everything and of its complement: a value is equal
+// everywhere if they are complements. The ranks allocate the new contexts in turn, so that none
+// runs out of them early.
 func Settle(ctx context.Context, call Call, t Terms) (id uint32, err error) {
 	id, _, err = SettleWord(ctx, call, t)
 	return id, err
@@ -162,7 +161,7 @@ func (t Terms) values() (v [1 + MaxArgs]uint64) {
 	return v
 }
 
-// differ finds out who did not do the same as this rank. All ranks call it.
+// differ finds the ranks whose call differs from this rank's. All ranks call it.
 func (t Terms) differ(ctx context.Context, call Call) error {
 	mine := t.values()
 	all, err := coll.Allgather(ctx, call, call.Size(), mine)
@@ -188,7 +187,7 @@ func (t Terms) differ(ctx context.Context, call Call) error {
 	return fmt.Errorf("%w: but with what cannot be seen from here", mpi.ErrMismatch)
 }
 
-// Who names a rank of the call, and its process where that is not the same.
+// Who names a rank of the call, and its process if the number differs.
 func Who(c Call, r int) string {
 	if world := c.WorldRank(r); world != r {
 		return fmt.Sprintf("rank %d (%d of the world)", r, world)
