@@ -8,16 +8,15 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
-// Agree returns the conjunction of the flags that all processes give, in which
-// those that died on the way may or may not have a part: the same everywhere,
-// however many die meanwhile (MPI_Comm_agree of ULFM). If a process has failed
-// and not every process had acknowledged that (AckFailed), all get an
-// ErrProcFailed beside the flags. It works on a revoked communicator. All
-// that live call it, also both groups of an intercommunicator, and in the same
-// order as Shrink; other calls may go on meanwhile.
+// Agree returns the conjunction of the flags of all processes; the flags of processes that fail
+// during the call may or may not be included. The result is the same everywhere, regardless of
+// further failures (MPI_Comm_agree of ULFM). If a process has failed and not every process had
+// acknowledged that (AckFailed), all get an ErrProcFailed in addition to the flags. It works on a
+// revoked communicator. All live processes call it, also those of both groups of an
+// intercommunicator, and in the same order as Shrink; other calls may be made in the meantime.
 //
-// When ctx is done the call returns, but its contribution stands, and the number
-// of the call is used up.
+// If ctx is done the call returns, but its contribution counts, and the number of the call is used
+// up.
 func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 	wait, err := c.startAgree(flags)
 	if err != nil {
@@ -52,11 +51,11 @@ func (c *Comm) startAgree(flags uint64) (func(context.Context) (uint64, error), 
 	}, nil
 }
 
-// Shrink returns a communicator of the processes of c that are not known to have failed, in
-// their order: all get the same, and nobody whose failure any of them
-// knew of is in it (MPI_Comm_shrink of ULFM). An intercommunicator's Shrink is one, of what is left of
-// both groups; it is nil where a group has nobody left. It works on a revoked
-// communicator. All that live call it, in the same order as Agree.
+// Shrink returns a communicator of the processes of c that are not known to have failed, in their
+// order: all get the same, and it contains no process whose failure any of them knew of
+// (MPI_Comm_shrink of ULFM). For an intercommunicator it returns an intercommunicator of the
+// remaining processes of both groups; nil if a group has none left. It works on a revoked
+// communicator. All live processes call it, in the same order as Agree.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 	wait, err := c.startShrink()
 	if err != nil {
@@ -77,7 +76,7 @@ func (c *Comm) Ishrink(ctx context.Context) *Pending[*Comm] {
 	})
 }
 
-// startAgreement contributes v to the next agreement of c, and returns what waits for its
+// startAgreement contributes v to the next agreement of c, and returns a handle that waits for its
 // decision.
 func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value, error), error) {
 	if err := c.core.Usable(); err != nil {
@@ -86,9 +85,9 @@ func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value
 	return c.world.comms.agreements.Start(c.core.Context, c.core.Everyone, c.core.Acknowledged, v)
 }
 
-// startShrink agrees on who has failed and on the greatest of the contexts that
-// everybody proposes, each one of its own that nobody else has or will have. An
-// intercommunicator needs two.
+// startShrink agrees on the failed processes and on the greatest of the proposed contexts; each
+// process proposes a context that no other process has or will have. An intercommunicator needs
+// two.
 func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
 	var waits []func(context.Context) (agree.Value, error)
 	for range c.sides() {
@@ -124,8 +123,8 @@ func (c *Comm) sides() int {
 	return 1
 }
 
-// without returns a communicator of those of c that are not in failed, which are ranks
-// of everyoneOf.
+// without returns a communicator of the processes of c that are not in failed, which are ranks of
+// everyoneOf.
 func (c *Comm) without(failed agree.Set, ids []uint32) (*Comm, error) {
 	everyone := c.core.Everyone()
 	left := func(g *group.Group) (*group.Group, error) {

@@ -2,21 +2,20 @@ package mpilib
 
 import "github.com/isthmus-grid/isthmus/mpilib/internal/attribute"
 
-// Key names an attribute that a program or library caches with communicators,
-// and says what becomes of its values (MPI-4.1, section 7.7). Each Key is
-// different from all others. A key that nothing refers to is collected like
-// any memory; there is nothing to free.
+// Key identifies an attribute that a program or library caches with communicators, and defines how
+// its values are copied and deleted (MPI-4.1, section 7.7). Each Key is different from all others.
+// An unreferenced key is garbage-collected; there is no call to free it.
 type Key[T any] struct {
 	kind *attribute.Kind[*Comm]
 }
 
-// NewKey makes a key (MPI_Comm_create_keyval; MPI-4.1, section 7.7.2).
+// NewKey creates a key (MPI_Comm_create_keyval; MPI-4.1, section 7.7.2).
 //
-// When a communicator c with a value is duplicated, copy returns the new one's
-// value and whether it gets one; its error has the duplication fail on all
-// ranks. A nil copy gives none, CopyValue the same. When a value is deleted,
-// replaced or its communicator freed, remove is called with it; nil is nothing
-// to do. Both are called without locks held and may call c.
+// When a communicator c with a value is duplicated, copy returns the new communicator's value and
+// whether it gets one; its error makes the duplication fail on all ranks. A nil copy copies no
+// values; CopyValue copies the value itself. When a value is deleted or replaced, or its
+// communicator freed, remove is called with it; it may be nil. Both are called without locks held
+// and may call c.
 func NewKey[T any](copy func(c *Comm, value T) (kept T, keep bool, err error), remove func(c *Comm, value T) error) *Key[T] {
 	kind := &attribute.Kind[*Comm]{}
 	if copy != nil {
@@ -28,11 +27,11 @@ func NewKey[T any](copy func(c *Comm, value T) (kept T, keep bool, err error), r
 	return &Key[T]{kind}
 }
 
-// CopyValue has duplicates share the value (MPI_COMM_DUP_FN).
+// CopyValue makes duplicates share the value (MPI_COMM_DUP_FN).
 func CopyValue[T any](_ *Comm, value T) (T, bool, error) { return value, true, nil }
 
-// Set caches value with c. A value already there is deleted first, and when
-// that fails it stays (MPI_Comm_set_attr; MPI-4.1, section 7.7.2).
+// Set caches value with c. An existing value is deleted first; if that fails, it stays
+// (MPI_Comm_set_attr; MPI-4.1, section 7.7.2).
 func (k *Key[T]) Set(c *Comm, value T) error {
 	if err := c.core.Usable(); err != nil {
 		return c.called("Set of an attribute", err)
@@ -52,9 +51,8 @@ func (k *Key[T]) Get(c *Comm) (value T, ok bool) {
 	return value, false
 }
 
-// Delete deletes the value cached with c, if there is one
-// (MPI_Comm_delete_attr; MPI-4.1, section 7.7.2). When the key's remove fails,
-// the value stays.
+// Delete deletes the value cached with c, if there is one (MPI_Comm_delete_attr; MPI-4.1, section
+// 7.7.2). If the key's remove fails, the value stays.
 func (k *Key[T]) Delete(c *Comm) error {
 	return c.called("Delete of an attribute", c.attributes.Delete(c, k.kind))
 }

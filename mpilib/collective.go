@@ -6,27 +6,25 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The functions below, and the methods of Comm with their names, which move Parts,
-// are collective calls: all ranks of a communicator make the same ones in the same
-// order. Of an intercommunicator all ranks of both groups do (MPI-4.1, section
-// 6.2.3): data then go from each group to the other. Where there is a root, it is
-// in one group: it gives Root, the others of its group give ProcNull and take no
-// part, and all of the other group give its rank.
+// The functions below, and the methods of Comm with their names, which transfer Parts, are
+// collective calls: all ranks of a communicator make the same ones in the same order. For an
+// intercommunicator, all ranks of both groups do (MPI-4.1, section 6.2.3): data then go from each
+// group to the other. If there is a root, it is in one group: it gives Root, the others of its
+// group give ProcNull and take no part, and all ranks of the other group give its rank.
 //
-// Each has two like it. Ibcast starts what Bcast does and returns a Request (MPI-4.1,
-// section 6.12): several may be under way, and other calls be made meanwhile; the order
-// in which they are started counts. BcastInit prepares it, and is a collective call
-// itself; the Persistent that it returns may be started again and again, and several in
-// any order, which may differ between ranks (section 6.13). Calls of different kinds
-// match as little as those with different names. Buffers are the call's until it is
-// complete; counts and displacements may be changed at once.
+// Each has two variants. Ibcast starts a Bcast and returns a Request (MPI-4.1, section 6.12):
+// several may be pending, and other calls may be made in the meantime; the order in which they are
+// started counts. BcastInit prepares a Bcast, and is a collective call itself; the Persistent that
+// it returns may be started repeatedly, and several in any order, which may differ between ranks
+// (section 6.13). Calls of different variants do not match each other, like calls with different
+// names. The call owns its buffers until it is complete; slices of counts and displacements may be
+// modified at once.
 //
-// In place (MPI_IN_PLACE): where a rank's part of what it receives is what it sends, the
-// slice to send may be that very memory. Each call says which; other memory that both
-// slices share is refused, with ErrArg. Calls of intercommunicators have nothing in place.
+// In place (MPI_IN_PLACE): if a rank's part of what it receives is what it sends, the slice to send
+// may be that very memory. Each call documents this; other memory shared by both slices is refused,
+// with ErrArg. Calls of intercommunicators have nothing in place.
 
-// Root is what the root of a collective call of an intercommunicator gives as root
-// (MPI_ROOT).
+// Root is given as root by the root of a collective call of an intercommunicator (MPI_ROOT).
 const Root = mpi.Root
 
 // Barrier returns nil once every rank has entered it; on an intercommunicator,
@@ -55,11 +53,10 @@ func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]
 	return allreduceOf(send, recv, op).call(ctx, comm)
 }
 
-// ReduceScatter is Allreduce of which rank r gets only the counts[r] elements
-// behind those of the lower ranks, in recv (MPI_Reduce_scatter; MPI-4.1, section
-// 6.10.2). counts add up to the length of send, and are the same on all ranks; of
-// an intercommunicator, on all ranks of the group, with the same sum in the other.
-// recv may be any part of send.
+// ReduceScatter is Allreduce, but rank r gets only counts[r] elements of the result, after those of
+// the lower ranks, in recv (MPI_Reduce_scatter; MPI-4.1, section 6.10.2). counts add up to the
+// length of send, and are the same on all ranks; for an intercommunicator, on all ranks of the
+// group, with the same sum in the other. recv may be any part of send.
 func ReduceScatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts []int, op Op[T]) error {
 	return reduceScatterOf(send, recv, counts, op).call(ctx, comm)
 }
@@ -70,22 +67,21 @@ func ReduceScatterBlock[T Elem](ctx context.Context, comm *Comm, send, recv []T,
 	return reduceScatterBlockOf(send, recv, op).call(ctx, comm)
 }
 
-// Scan leaves at rank r, in recv, the reduction of the sends of ranks 0 to r, in their
-// order (MPI_Scan; MPI-4.1, section 6.11.1). recv is as long as send and may be send
-// itself. It is not for intercommunicators.
+// Scan leaves at rank r, in recv, the reduction of the sends of ranks 0 to r, in their order
+// (MPI_Scan; MPI-4.1, section 6.11.1). recv is as long as send and may be send itself.
+// Intercommunicators do not support it.
 func Scan[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
 	return scanOf(send, recv, op).call(ctx, comm)
 }
 
-// Exscan is Scan without a rank's own send: rank r gets the reduction of ranks 0 to
-// r-1, and recv of rank 0 stays as it is (MPI_Exscan; MPI-4.1, section 6.11.2).
+// Exscan is Scan without a rank's own send: rank r gets the reduction of ranks 0 to r-1, and recv
+// of rank 0 is unchanged (MPI_Exscan; MPI-4.1, section 6.11.2).
 func Exscan[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
 	return exscanOf(send, recv, op).call(ctx, comm)
 }
 
-// Gather puts rank r's send at recv[r*len(send):] at root (MPI_Gather; MPI-4.1,
-// section 6.5). recv has room for all of them there, and is ignored elsewhere. At root
-// send may be its own block of recv.
+// Gather puts rank r's send at recv[r*len(send):] at root (MPI_Gather; MPI-4.1, section 6.5). recv
+// must hold all of them there, and is ignored elsewhere. At root send may be its own block of recv.
 func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
 	return gatherOf(send, recv, root).call(ctx, comm)
 }
@@ -104,16 +100,16 @@ func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 	return allgatherOf(send, recv).call(ctx, comm)
 }
 
-// Allgatherv is Gatherv with the result on every rank, where send may be the rank's own
-// block of recv; all give the same counts, and displacements of their own
-// (MPI_Allgatherv; MPI-4.1, section 6.7).
+// Allgatherv is Gatherv with the result on every rank, where send may be the rank's own block of
+// recv; all ranks give the same counts, but displacements may differ (MPI_Allgatherv; MPI-4.1,
+// section 6.7).
 func Allgatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, displs []int) error {
 	return allgathervOf(send, recv, counts, displs).call(ctx, comm)
 }
 
-// Scatter fills rank r's recv from root's send[r*len(recv):] (MPI_Scatter;
-// MPI-4.1, section 6.6). send has the elements for all of them there, and is
-// ignored elsewhere. At root recv may be its own block of send.
+// Scatter fills rank r's recv from root's send[r*len(recv):] (MPI_Scatter; MPI-4.1, section 6.6).
+// send must hold the elements for all ranks there, and is ignored elsewhere. At root recv may be
+// its own block of send.
 func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
 	return scatterOf(send, recv, root).call(ctx, comm)
 }
@@ -126,24 +122,22 @@ func Scatterv[T Elem](ctx context.Context, comm *Comm, send []T, counts, displs 
 	return scattervOf(send, counts, displs, recv, root).call(ctx, comm)
 }
 
-// Alltoall moves block d of rank s's send into block s of rank d's recv
-// (MPI_Alltoall; MPI-4.1, section 6.8). Both hold a block for every rank, of one
-// size. They may be the same slice.
+// Alltoall moves block d of rank s's send into block s of rank d's recv (MPI_Alltoall; MPI-4.1,
+// section 6.8). Both hold a block for every rank, all of one size. They may be the same slice.
 func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 	return alltoallOf(send, recv).call(ctx, comm)
 }
 
 // Alltoallv moves send[sdispls[d]:sdispls[d]+scounts[d]] of rank s into
-// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d (MPI_Alltoallv; MPI-4.1,
-// section 6.8). Counts and displacements are in elements; what rank d expects of
-// s must be what s has for d. The two may be the same slice.
+// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d (MPI_Alltoallv; MPI-4.1, section 6.8). Counts
+// and displacements are in elements; the count that rank d expects from s must be the count that s
+// sends to d. The two may be the same slice.
 func Alltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
 	return alltoallvOf(send, scounts, sdispls, recv, rcounts, rdispls).call(ctx, comm)
 }
 
-// Alltoallw moves send[d] of rank s into recv[s] of rank d: every block is memory
-// of its own and has a type of its own (MPI_Alltoallw; MPI-4.1, section 6.8). send[r]
-// and recv[r] may be the same memory.
+// Alltoallw moves send[d] of rank s into recv[s] of rank d: every block has its own memory and its
+// own type (MPI_Alltoallw; MPI-4.1, section 6.8). send[r] and recv[r] may be the same memory.
 func Alltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
 	return alltoallwOf(send, recv).call(ctx, comm)
 }

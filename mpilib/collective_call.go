@@ -14,8 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
-// called says in which call err came up and has the communicator's error
-// handler see it.
+// called adds the name of the call to err and passes it to the communicator's error handler.
 func (c *Comm) called(name string, err error) error {
 	c.leaves()
 	if err != nil {
@@ -24,8 +23,8 @@ func (c *Comm) called(name string, err error) error {
 	return nil
 }
 
-// nextCall begins a collective call of an intracommunicator, and returns when it is known
-// how to carry it out.
+// nextCall begins a collective call of an intracommunicator, and returns when the plan for it is
+// known.
 func (c *Comm) nextCall(ctx context.Context, args ...debug.Args) (*collectiveCall, error) {
 	call, err := c.beginCall(args...)
 	if err == nil {
@@ -34,13 +33,13 @@ func (c *Comm) nextCall(ctx context.Context, args ...debug.Args) (*collectiveCal
 	return call, err
 }
 
-// lastCall is the last number of a call; after it they begin anew. A call's messages have
-// tags of their own, one for each slot.
+// lastCall is the last number of a call; after it the numbers restart. A call's messages have their
+// own tags, one for each slot.
 const lastCall = (MaxTag+1)/schedule.Slots - 1
 
-// beginCall gives a collective call its place among those of an intracommunicator. Also
-// one that then fails for its arguments counts, so that the ranks stay in step. args are
-// those that all ranks must give alike; they are for the debug mode.
+// beginCall assigns a collective call its place in the order of an intracommunicator's calls. A
+// call that then fails for its arguments also counts, so that the ranks stay in step. args must be
+// equal on all ranks; they are for the debug mode.
 func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	if c.core.IsInter() {
 		return nil, coll.Intra()
@@ -67,27 +66,27 @@ func (c *Comm) beginCall(args ...debug.Args) (*collectiveCall, error) {
 	return call, nil
 }
 
-// collectiveCall is one collective call's collectives.Comm: its messages have
-// a context that point-to-point messages do not, and tags of the call, from tag on.
+// collectiveCall is one collective call's collectives.Comm: its messages have a context different
+// from that of point-to-point messages, and the tags of the call, from tag on.
 type collectiveCall struct {
 	comm         *Comm
 	context      uint32
 	tag          int
-	seen         *debug.Calling // in debug mode; else nil
-	pair         bool           // only two ranks make it, who need no other
-	whole        *Comm          // whose call it is a part of, where that is not comm
-	plan         *plan.Plan     // nil: all ranks are taken to be together
-	begins       *plan.Plan     // which the call has to make; nil: none
+	seen         *debug.Calling // in debug mode; otherwise nil
+	pair         bool           // only two ranks make it, which need no others
+	whole        *Comm          // the communicator whose call it is part of, if not comm
+	plan         *plan.Plan     // nil: all ranks count as being together
+	begins       *plan.Plan     // which the call has to make; nil for none
 	planner      *collectives.Planner
-	waited       bool   // by the program, in its own goroutine
-	program      bool   // one of the program's; else one that serves another, as the making of a communicator
-	plan.Posting        // of a shared buffer, where it goes over one
-	number       uint64 // among the communicator's, from 1
+	waited       bool   // blocking, in the program's goroutine
+	program      bool   // the program's; false if it serves another call, for example the creation of a communicator
+	plan.Posting        // of a shared buffer, if it uses one
+	number       uint64 // number among the communicator's calls, from 1
 	mail         coll.Messages
-	round        round // that it is all of
+	round        round // the call that this is a part of
 }
 
-// spareCall returns one that is nobody's. c.mu is held.
+// spareCall returns an unused one. c.mu is held.
 func (c *Comm) spareCall() *collectiveCall {
 	call := c.spare
 	if call == nil {
@@ -99,8 +98,8 @@ func (c *Comm) spareCall() *collectiveCall {
 	return call
 }
 
-// over keeps a call that has succeeded for a later one, so that small calls need no memory.
-// Nobody else may know of it.
+// over keeps a call that has succeeded for reuse, so that small calls allocate no memory. There
+// must be no other reference to it.
 func (c *collectiveCall) over() {
 	if c.seen != nil {
 		return
@@ -110,7 +109,7 @@ func (c *collectiveCall) over() {
 	c.comm.mu.Unlock()
 }
 
-// needs returns the communicator of which the call needs all processes, or nil.
+// needs returns the communicator all of whose processes the call needs, or nil.
 func (c *collectiveCall) needs() *Comm {
 	switch {
 	case c.pair:
@@ -163,7 +162,7 @@ func (c *collectiveCall) Irecv(src, slot int, buf []byte) collectives.Request {
 	return p
 }
 
-// parties are the processes that its messages concern.
+// parties returns the processes that its messages involve.
 func (c *collectiveCall) parties() engine.Group {
 	if all := c.needs(); all != nil {
 		return all.core.Everybody()
@@ -171,17 +170,17 @@ func (c *collectiveCall) parties() engine.Group {
 	return c.comm.core.Senders()
 }
 
-// WaitAny is that of several requests of this call.
+// WaitAny waits for any of several requests of this call.
 func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Request, first int) (int, error) {
 	if c.seen != nil {
 		return c.watchedAny(ctx, requests)
 	}
-	for i, q := range requests { // small sends are complete when they are started
+	for i, q := range requests { // small sends complete when they are started
 		if q.Done() {
 			return i, nil
 		}
 	}
-	if len(requests) == 1 { // who waits for one alone may read its link itself
+	if len(requests) == 1 { // a goroutine that waits for a single request may read its link itself
 		return 0, nil
 	}
 	return c.mail.WaitAny(ctx, requests, first)
@@ -189,7 +188,7 @@ func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Req
 
 // watchedAny is WaitAny in the debug mode.
 func (c *collectiveCall) watchedAny(ctx context.Context, requests []collectives.Request) (int, error) {
-	if err := c.seen.Agreed(ctx); err != nil { // ranks at odds may never send what these wait for
+	if err := c.seen.Agreed(ctx); err != nil { // ranks in different calls may never send what these wait for
 		return 0, err
 	}
 	if len(requests) == 1 {

@@ -1,8 +1,8 @@
 package mpilib
 
-// The collective calls of collective.go that are prepared once and started often (MPI-4.1,
-// section 6.13). What is wrong with their arguments is told when a started one is waited
-// for; a request of which a start has failed cannot be started again.
+// The persistent variants of the collective calls of collective.go (MPI-4.1, section 6.13). An
+// error in their arguments is returned when a started one is waited for; a request whose start has
+// failed cannot be started again.
 
 // BarrierInit prepares a Barrier (MPI_Barrier_init; MPI-4.1, section 6.13.1).
 func BarrierInit(comm *Comm) *Persistent {

@@ -14,8 +14,8 @@ func (c *Comm) Ibcast(p Part, root int) *Request { return bcastPart(p.p, root).s
 // BcastInit is the package's BcastInit of a Part.
 func (c *Comm) BcastInit(p Part, root int) *Persistent { return bcastPart(p.p, root).init(c) }
 
-// Gather is the package's Gather of Parts. recv has the elements of all ranks, one
-// rank's behind the other's; it is ignored where there is no root.
+// Gather is the package's Gather of Parts. recv has the elements of all ranks, in rank order; it is
+// ignored except at the root.
 func (c *Comm) Gather(ctx context.Context, send, recv Part, root int) error {
 	return gatherPart(send.p, recv.p, root).call(ctx, c)
 }
@@ -43,8 +43,8 @@ func (c *Comm) AllgatherInit(send, recv Part) *Persistent {
 	return allgatherPart(send.p, recv.p).init(c)
 }
 
-// Scatter is the package's Scatter of Parts. send has the elements of all ranks, one
-// rank's behind the other's; it is ignored where there is no root.
+// Scatter is the package's Scatter of Parts. send has the elements of all ranks, in rank order; it
+// is ignored except at the root.
 func (c *Comm) Scatter(ctx context.Context, send, recv Part, root int) error {
 	return scatterPart(send.p, recv.p, root).call(ctx, c)
 }
@@ -59,8 +59,8 @@ func (c *Comm) ScatterInit(send, recv Part, root int) *Persistent {
 	return scatterPart(send.p, recv.p, root).init(c)
 }
 
-// Alltoall is the package's Alltoall of Parts, which have the elements for, and of,
-// all ranks, one rank's behind the other's.
+// Alltoall is the package's Alltoall of Parts, which have the elements for, and of, all ranks, in
+// rank order.
 func (c *Comm) Alltoall(ctx context.Context, send, recv Part) error {
 	return alltoallPart(send.p, recv.p).call(ctx, c)
 }

@@ -1,6 +1,6 @@
 package mpilib
 
-// The collective calls of collective.go that go on by themselves (MPI-4.1, section 6.12).
+// The nonblocking variants of the collective calls of collective.go (MPI-4.1, section 6.12).
 
 // Ibarrier starts a Barrier (MPI_Ibarrier; MPI-4.1, section 6.12.1).
 func Ibarrier(comm *Comm) *Request {

@@ -23,19 +23,19 @@ type Comm struct {
 
 	attributes attribute.List[*Comm]
 
-	session *Session // that it was made from, directly or not; else nil
-	inner   *Comm    // of an intercommunicator's local group; else nil
-	lent    bool     // it is another's inner
+	session *Session // the one it was created from, directly or not; otherwise nil
+	inner   *Comm    // of an intercommunicator's local group; otherwise nil
+	lent    bool     // it is the inner communicator of another
 	slab    atomic.Pointer[slab]
-	sent    atomic.Pointer[Request] // a send that was complete at once, and
+	sent    atomic.Pointer[Request] // a send that completed at once, and
 	got     atomic.Pointer[Request] // such a receive; see Comm.completed
-	layout  layout                  // nil where there is none
+	layout  layout                  // nil if there is none
 
-	mu     sync.Mutex    // guards the rest; never held while calling the program
-	calls  int32         // collective calls begun; the tag of the next one's messages
-	begun  uint64        // the same, for ever
-	busy   int           // calls in the background, and partitioned requests
-	parted int           // tags that partitions were given
+	mu     sync.Mutex    // guards the fields below; never held while calling the program
+	calls  int32         // number of collective calls; the tag of the next one's messages
+	begun  uint64        // the same, without wrapping around
+	busy   int           // background calls, and partitioned requests
+	parted int           // number of tags assigned to partitions
 	plans  plan.Sequence // of collective calls
 	spare  *collectiveCall
 }
@@ -69,13 +69,13 @@ func (c *Comm) WorldRank(r int) int { return c.core.Group.WorldRank(r) }
 // World returns the membership of the job that c belongs to.
 func (c *Comm) World() *World { return c.world }
 
-// Member reports whether a world rank is one that messages of c come from.
+// Member reports whether messages of c can come from a world rank.
 func (c *Comm) Member(world int) bool { return c.core.Member(world) }
 
-// Name returns the communicator's name for people, "world" or "world dup 2"
-// unless SetName gave it another (MPI-4.1, section 7.8).
+// Name returns the communicator's name for messages to users, "world" or "world dup 2" unless
+// SetName has set another (MPI-4.1, section 7.8).
 func (c *Comm) Name() string { return c.core.Name() }
 
-// SetName gives c a name for people, which errors then use. It is local: other
-// ranks may name theirs otherwise (MPI-4.1, section 7.8).
+// SetName sets the name of c, which errors then use. It is local: other ranks may use different
+// names (MPI-4.1, section 7.8).
 func (c *Comm) SetName(name string) { c.core.SetName(name) }

@@ -14,34 +14,31 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file connects two jobs (MPI-4.1, section 11.9). The roots of both meet at a
-// port (package dynproc) and derive the key of a joint job there, of which all processes
-// of both communicators become ranks: those that accept the lower ones. So a process
-// has a second world, with links, daemons and techniques as the first has them, and
-// the intercommunicator is one of that world.
+// This file connects two jobs (MPI-4.1, section 11.9). The roots of both meet at a port (package
+// dynproc) and derive the key of a joint job there, of which all processes of both communicators
+// become ranks: the accepting side has the lower ones. So a process has a second world, with links,
+// daemons and techniques like the first, and the intercommunicator belongs to that world.
 
-// Accept waits for another job to Connect to a port that the process of rank root
-// has opened, and returns the intercommunicator with the processes that connect
-// (MPI_Comm_accept; MPI-4.1, section 11.9.2). port counts at root only. A
-// collective call; a port may be accepted at again and again, also by several
-// goroutines with communicators of their own. It fails on all ranks or on none,
-// unless a process dies or a context ends meanwhile; ctx is the same everywhere, if it is to end the
-// call on all ranks.
+// Accept waits for another job to Connect to a port that the process of rank root has opened, and
+// returns the intercommunicator with the connecting processes (MPI_Comm_accept; MPI-4.1, section
+// 11.9.2). port is used at root only. It is a collective call; a port may be used repeatedly, also
+// by several goroutines with different communicators. It fails on all ranks or on none, unless a
+// process fails or a context ends in the meantime; to end the call on all ranks, ctx must end on
+// all.
 //
-// The communicators that it and calls on it make belong to a world of their own
-// (Comm.World), of all processes on both sides: WorldRank counts there, and groups of it mean
-// nothing in other worlds. It ends with the last of them, by Disconnect
-// or Free, or with Finalize. In it the debug mode, traces and forced algorithms are off.
+// The communicators that it and calls on its result create belong to a separate world (Comm.World),
+// of all processes on both sides: WorldRank refers to it, and groups of it are invalid in other
+// worlds. It ends with the last of them, by Disconnect or Free, or with Finalize. In it the debug
+// mode, traces and forced algorithms are disabled.
 func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error) {
 	made, err := c.meet(ctx, settle.Accept, port, root)
 	return made, c.called("Accept", err)
 }
 
-// Connect connects to a port at which another job Accepts, and returns the
-// intercommunicator with the processes that accept (MPI_Comm_connect; MPI-4.1,
-// section 11.9.3). port counts at root only. It fails with ErrPort when nobody has
-// opened the port within WithConnectTimeout, and waits for Accept until ctx is done.
-// Otherwise it is like Accept.
+// Connect connects to a port at which another job Accepts, and returns the intercommunicator with
+// the accepting processes (MPI_Comm_connect; MPI-4.1, section 11.9.3). port is used at root only.
+// It fails with ErrPort if no process has opened the port within WithConnectTimeout, and waits for
+// Accept until ctx is done. Otherwise it is like Accept.
 func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error) {
 	made, err := c.meet(ctx, settle.Connect, port, root)
 	return made, c.called("Connect", err)
@@ -81,7 +78,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	if err := dynproc.AllJoined(ctx, call, root, talk, joinErr); err != nil {
 		if made != nil {
 			gone, cancel := context.WithCancel(ctx)
-			cancel() // nobody there needs to hear anything
+			cancel() // no process there needs a notification
 			made.Finalize(gone)
 		}
 		return nil, err
@@ -131,9 +128,9 @@ func (c *Comm) joinJoint(ctx context.Context, kind settle.Kind, d dynproc.Deal) 
 	return made, nil
 }
 
-// across returns the intercommunicator of the two sides of a joint world. Its
-// contexts are the first two that rank 0 of that world would hand out: all know
-// them without being told. Both sides' local groups share one, as they share nobody.
+// across returns the intercommunicator of the two sides of a joint world. Its contexts are the
+// first two that rank 0 of that world would allocate: all processes can compute them. Both sides'
+// local groups share one, because they have no common process.
 func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) *Comm {
 	mine, theirs := 0, c.Size()
 	if kind == settle.Connect {
@@ -146,7 +143,7 @@ func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) 
 	if kind == settle.Connect {
 		how = "connected"
 	}
-	us, _ := group.Range(mine, c.Size()) // both lie in the world
+	us, _ := group.Range(mine, c.Size()) // both belong to the world
 	them, _ := group.Range(theirs, d.Others)
 	inter := made.comm.newInter(nameOf(c, how, id), us, them, ids)
 	inter.handler.Store(c.handler.Load())
@@ -155,14 +152,13 @@ func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) 
 	return inter
 }
 
-// Disconnect frees c, as Free does, and where c is the last communicator that came
-// of an Accept or Connect it ends the connection to the other job: it returns when every
-// peer has read what was sent to it, which needs no call there, and all links to the
-// other job are gone (MPI_Comm_disconnect; MPI-4.1, section 11.10.4). Complete your
-// requests first. All ranks of c call it, of both groups of an intercommunicator; it
-// waits for no other call, so that nobody hangs when a process has died. When ctx is
-// done before all is read it fails, and the connection has ended all the same. The
-// world's and Self's communicator cannot be disconnected.
+// Disconnect frees c, as Free does. If c is the last communicator created through an Accept or
+// Connect, it also ends the connection to the other job: it returns when every peer has read what
+// was sent to it, for which the peers need no call, and all links to the other job are closed
+// (MPI_Comm_disconnect; MPI-4.1, section 11.10.4). Complete your requests first. All ranks of c
+// call it, of both groups of an intercommunicator; it waits for no other call, so that it cannot
+// hang when a process has failed. If ctx is done before all is read, it fails, but the connection
+// has ended nevertheless. The world's and Self's communicator cannot be disconnected.
 func (c *Comm) Disconnect(ctx context.Context) error {
 	last, err := c.free()
 	if last {

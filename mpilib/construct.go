@@ -30,9 +30,9 @@ func (c *Comm) DupWithInfo(ctx context.Context, info *Info) (*Comm, error) {
 	return made, c.called("Dup", err)
 }
 
-// Idup starts a Dup (MPI_Comm_idup; MPI-4.1, section 7.4.2). Other collective
-// calls on c may follow before it is complete. Attributes and topology are
-// those at the time of the call. ctx bounds the Dup itself.
+// Idup starts a Dup (MPI_Comm_idup; MPI-4.1, section 7.4.2). Other collective calls on c may follow
+// before it is complete. Attributes and topology are copied as they are at the time of the call.
+// ctx bounds the Dup itself.
 func (c *Comm) Idup(ctx context.Context) *Pending[*Comm] { return c.IdupWithInfo(ctx, nil) }
 
 // IdupWithInfo is Idup with hints for the new communicator
@@ -47,8 +47,8 @@ func (c *Comm) IdupWithInfo(ctx context.Context, info *Info) *Pending[*Comm] {
 	})
 }
 
-// startDup does what is to be done at the time of the call, in the order of
-// calls, and returns the rest.
+// startDup does the steps that must be done at the time of the call, in the order of calls, and
+// returns the rest.
 func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error) {
 	round, err := c.beginRound()
 	if err != nil {
@@ -77,8 +77,8 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	}, nil
 }
 
-// child returns a new communicator that inherits what c hands on to all
-// (MPI-4.1, section 9.3).
+// child returns a new communicator that inherits what c passes on to all communicators created from
+// it (MPI-4.1, section 9.3).
 func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
 	made := newComm(c.world, name, g, context)
 	made.madeHere()
@@ -87,19 +87,17 @@ func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
 	return made
 }
 
-// nameOf is the name of a communicator made from c: the same on all ranks and
-// on no two communicators.
+// nameOf is the name of a communicator created from c: the same on all ranks and different for any
+// two communicators.
 func nameOf(c *Comm, how string, context uint32) string {
 	return fmt.Sprintf("%s %s %d", c.Name(), how, context/comm.ContextsPerComm)
 }
 
-// Create returns a communicator of the members of g to these, and nil to
-// others (MPI_Comm_create; MPI-4.1, section 7.4.2). All of c call it, in a
-// collective call, and every member of g gives the same group; groups that
-// share nobody may be given at once. Where members differ, those who see it
-// get an error. On an intercommunicator g is part of the local group, the same
-// on all of it, and the new communicator joins both sides' parts; it is nil
-// where one is empty.
+// Create returns a communicator of the members of g to these, and nil to others (MPI_Comm_create;
+// MPI-4.1, section 7.4.2). All ranks of c make this collective call, and every member of g gives
+// the same group; disjoint groups may be given in one call. If groups of members differ, the ranks
+// that detect it get an error. On an intercommunicator g is part of the local group, the same on
+// all of it, and the new communicator joins both sides' parts; it is nil if one is empty.
 func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
 	if c.core.IsInter() {
 		made, err := c.createBoth(ctx, g)
@@ -150,7 +148,7 @@ func (c *Comm) createBoth(ctx context.Context, g *Group) (*Comm, error) {
 	return c.splitBoth(ctx, t, colour, key, "create")
 }
 
-// within says why g is no group for a communicator made from c.
+// within returns why g cannot be the group of a communicator created from c, or nil.
 func (c *Comm) within(g *Group) error {
 	if g == nil {
 		return fmt.Errorf("%w: the group is nil; give EmptyGroup for no part", ErrArg)
@@ -163,10 +161,10 @@ func (c *Comm) within(g *Group) error {
 	return nil
 }
 
-// CreateGroup is Create that only the members of g call (MPI_Comm_create_group;
-// MPI-4.1, section 7.4.2); others who call it get nil. Calls with different
-// tags may go on at the same time; tags are those of no other call. When the
-// callers' groups have not the same members, some may wait until ctx is done.
+// CreateGroup is Create that only the members of g call (MPI_Comm_create_group; MPI-4.1, section
+// 7.4.2); other callers get nil. Calls with different tags may be concurrent; these tags are
+// independent of those of other calls. If the callers' groups do not have the same members, some
+// may wait until ctx is done.
 func (c *Comm) CreateGroup(ctx context.Context, g *Group, tag int) (*Comm, error) {
 	made, err := c.createGroup(ctx, g, tag)
 	return made, c.called("CreateGroup", err)
@@ -234,19 +232,17 @@ func (c *Comm) split(ctx context.Context, call *collectiveCall, t settle.Terms, 
 	if err != nil {
 		return nil, err
 	}
-	// Communicators of one Split share their context: no process is in two.
+	// Communicators of one Split share their context: they are disjoint.
 	made := c.child(fmt.Sprintf("%s colour %d", nameOf(c, how, id), colour), g, id)
 	made.goesOnFrom(call)
 	return made, nil
 }
 
-// Free ends the use of c by this process: calls on it fail with ErrFreed from
-// then on, and its attributes are deleted, the last one set first (MPI_Comm_free;
-// MPI-4.1, section 7.4.3). Requests under way complete as they would. All
-// ranks free it sometime, without waiting for each other. The world's and Self's
-// communicator cannot be freed. With the last communicator that Accept or Connect
-// and calls on what they returned have made, the connection to the other job ends,
-// as Disconnect has it, in the background.
+// Free releases c in this process: calls on it fail with ErrFreed from then on, and its attributes
+// are deleted, the last one set first (MPI_Comm_free; MPI-4.1, section 7.4.3). Pending requests
+// complete normally. All ranks free it at some time, without waiting for each other. The world's
+// and Self's communicator cannot be freed. With the last communicator created through an Accept or
+// Connect, the connection to the other job ends in the background, as described at Disconnect.
 func (c *Comm) Free() error {
 	last, err := c.free()
 	if last {
@@ -255,7 +251,7 @@ func (c *Comm) Free() error {
 	return c.called("Free", err)
 }
 
-// free is Free, and reports whether c was the last of a world with another job.
+// free is Free, and reports whether c was the last communicator of a world with another job.
 func (c *Comm) free() (last bool, err error) {
 	if c == c.world.comm || c == c.world.comms.self {
 		return false, fmt.Errorf("%w: it lasts as long as the world; call Finalize to leave", ErrArg)
@@ -279,8 +275,8 @@ func (c *Comm) free() (last bool, err error) {
 	return last, err
 }
 
-// occupy counts n more calls of c in the background. When c is freed and none
-// is left, its contexts are dropped; receives that are posted keep theirs.
+// occupy counts n more background calls of c. When c is freed and none is left, its contexts are
+// dropped; posted receives keep theirs.
 func (c *Comm) occupy(n int) {
 	c.mu.Lock()
 	c.busy += n
@@ -297,9 +293,9 @@ func (c *Comm) occupy(n int) {
 	}
 }
 
-// amongMembers returns a call that only the members of g make, this process
-// among them. Its ranks are by world rank, so that members who give the same
-// group in another order meet, and are told.
+// amongMembers returns a call that only the members of g make, including this process. Its ranks
+// are ordered by world rank, so that members that give the same group in another order still
+// communicate, and get an error.
 func (w *World) amongMembers(name string, g *group.Group, context uint32, tag int) (*collectiveCall, error) {
 	sorted, err := group.Of(slices.Sorted(g.WorldRanks()))
 	if err != nil {

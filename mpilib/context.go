@@ -10,23 +10,23 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// comms is what a world keeps for its communicators.
+// comms is a world's state for its communicators.
 type comms struct {
 	self        *Comm
 	whereabouts placeMap
-	here        overlay.NodeID // of this process; zero where nobody says
+	here        overlay.NodeID // location of this process; zero if unknown
 
-	background sync.WaitGroup // calls that go on by themselves; Finalize waits for them
+	background sync.WaitGroup // background calls; Finalize waits for them
 
 	agreements agreement.Agreements
 
 	contexts comm.Contexts
 
 	mu    sync.Mutex
-	ended bool // nothing starts in the background any more
+	ended bool // nothing is started in the background any more
 }
 
-// firstComms makes the communicators that every process is born with.
+// firstComms creates the predefined communicators.
 func (w *World) firstComms() error {
 	all, err := group.Range(0, w.engine.Size())
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *World) firstComms() error {
 	return nil
 }
 
-// Self returns the communicator of this process alone (MPI_COMM_SELF).
+// Self returns the communicator of this process only (MPI_COMM_SELF).
 func (w *World) Self() *Comm { return w.comms.self }
 
 // start runs f in the background, unless the world has ended.
@@ -62,8 +62,8 @@ func (s *comms) start(f func()) bool {
 	return true
 }
 
-// end does what comes before the world's goodbye: the attributes of Self are
-// deleted first (MPI-4.1, section 11.2.4).
+// end runs before the world closes: the attributes of Self are deleted first (MPI-4.1, section
+// 11.2.4).
 func (s *comms) end() error {
 	var err error
 	if s.self != nil {

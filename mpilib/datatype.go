@@ -10,21 +10,19 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// Datatype says which bytes of a program's memory a message is made of and in
-// which order (MPI-4.1, chapter 5). It is built from others by the functions
-// that begin with Type, is committed, and goes into messages with PartAs. It
-// never changes otherwise. Safe for concurrent use.
+// Datatype describes the bytes of a program's memory that form a message, and their order (MPI-4.1,
+// chapter 5). It is built from others by the functions that begin with Type, is committed, and is
+// used in messages with PartAs. Otherwise it is immutable. Safe for concurrent use.
 //
-// Numbers of elements are those of the type in question; displacements, extents
-// and sizes are in bytes where nothing else is said. A wrong argument is
-// ErrArg, and the error names it.
+// Numbers of elements are those of the type in question; displacements, extents and sizes are in
+// bytes unless stated otherwise. A wrong argument causes ErrArg, and the error names it.
 type Datatype struct {
 	t     *datatype.Type
 	label atomic.Pointer[string] // nil: the type's own name
 	freed atomic.Bool
 }
 
-// What callers tell apart with errors.Is.
+// Errors for use with errors.Is.
 var (
 	ErrUncommitted = datatype.ErrUncommitted               // Commit was not called
 	ErrConversion  = datatype.ErrConversion                // a value has no such form in external32
@@ -38,8 +36,8 @@ var (
 	Packed = permanent(datatype.Packed)
 )
 
-// lasting has the Datatype of every type that lasts as long as the process:
-// named ones and those of Go types. So equal ones are one pointer.
+// lasting caches the Datatype of every permanent type: named ones and those of Go types. So equal
+// ones are one pointer.
 var lasting sync.Map // *datatype.Type -> *Datatype
 
 // permanent returns the one Datatype of a type that is never freed.
@@ -51,12 +49,11 @@ func permanent(t *datatype.Type) *Datatype {
 	return d.(*Datatype)
 }
 
-// TypeOf returns the committed datatype of a Go type that is plain data: a bool,
-// a number, a complex number, or an array or struct of such; others are ErrType.
-// A struct's padding and its blank fields are not part of messages; so such a
-// struct's messages are shorter than those of []T, which travels as it lies in
-// memory, and the two do not go together. Every call looks T up; keep the result
-// where speed matters.
+// TypeOf returns the committed datatype of a Go type that is plain data: a bool, a number, a
+// complex number, or an array or struct of such; for others it fails with ErrType. A struct's
+// padding and its blank fields are not part of messages; so messages of such a struct are shorter
+// than those of []T, which is transferred as it lies in memory, and the two do not match. Every
+// call looks T up; store the result where speed matters.
 func TypeOf[T Elem]() (*Datatype, error) {
 	t, err := datatype.For[T]()
 	if err != nil {
@@ -65,8 +62,8 @@ func TypeOf[T Elem]() (*Datatype, error) {
 	return permanent(t), nil
 }
 
-// TypeNamed returns the named type that the standard calls name, such as
-// "MPI_DOUBLE" or "MPI_DOUBLE_INT" (MPI-4.1, sections 3.2.2 and 6.9.4).
+// TypeNamed returns the named type with the standard's name, such as "MPI_DOUBLE" or
+// "MPI_DOUBLE_INT" (MPI-4.1, sections 3.2.2 and 6.9.4).
 func TypeNamed(name string) (*Datatype, error) {
 	t := datatype.Named(name)
 	if t == nil {
@@ -75,7 +72,7 @@ func TypeNamed(name string) (*Datatype, error) {
 	return permanent(t), nil
 }
 
-// usable says why nothing can be made of d, or returns nil.
+// usable returns why d cannot be used to build a type, or nil.
 func (d *Datatype) usable() error {
 	switch {
 	case d == nil:
@@ -86,8 +83,8 @@ func (d *Datatype) usable() error {
 	return nil
 }
 
-// Commit prepares d for messages (MPI_Type_commit; MPI-4.1, section 5.1.9).
-// Again, it does nothing.
+// Commit prepares d for messages (MPI_Type_commit; MPI-4.1, section 5.1.9). A repeated call does
+// nothing.
 func (d *Datatype) Commit() error {
 	if err := d.usable(); err != nil {
 		return typeError("Commit", err)
@@ -96,9 +93,8 @@ func (d *Datatype) Commit() error {
 	return nil
 }
 
-// Free says that the program will not use d any more (MPI_Type_free; MPI-4.1,
-// section 5.1.9): not under this name, that is; types made from d, and messages
-// under way, are not affected. Named types and those of TypeOf cannot be freed.
+// Free releases d (MPI_Type_free; MPI-4.1, section 5.1.9). Types built from d, and pending
+// messages, are not affected. Named types and those of TypeOf cannot be freed.
 func (d *Datatype) Free() error {
 	if err := d.usable(); err != nil {
 		return typeError("Free", err)
@@ -110,8 +106,7 @@ func (d *Datatype) Free() error {
 	return nil
 }
 
-// Dup returns another Datatype as d, committed if d is (MPI_Type_dup; MPI-4.1,
-// section 5.1.10).
+// Dup returns a copy of d, committed if d is (MPI_Type_dup; MPI-4.1, section 5.1.10).
 func (d *Datatype) Dup() (*Datatype, error) {
 	if err := d.usable(); err != nil {
 		return nil, typeError("Dup", err)
@@ -138,12 +133,11 @@ func (d *Datatype) TrueExtent() (lb, extent int) {
 	return int(l), int(e)
 }
 
-// SetName gives d a name for people, which errors then use (MPI_Type_set_name;
-// MPI-4.1, section 7.8).
+// SetName sets the name of d, which errors then use (MPI_Type_set_name; MPI-4.1, section 7.8).
 func (d *Datatype) SetName(name string) { d.label.Store(&name) }
 
-// String returns the name that SetName gave, or the standard's name of a named
-// type, or the constructor and the size of another.
+// String returns the name set with SetName, or the standard's name of a named type, or the
+// constructor and the size of another.
 func (d *Datatype) String() string {
 	if name := d.label.Load(); name != nil {
 		return *name
@@ -151,8 +145,8 @@ func (d *Datatype) String() string {
 	return d.t.String()
 }
 
-// typeError says which call err came up in, and has it be an error of this
-// package: internal/datatype has its own.
+// typeError adds the name of the call to err, and converts it to an error of this package:
+// internal/datatype has its own.
 func typeError(call string, err error) error {
 	var cause error
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/datatype"
 )
 
-// made wraps what a constructor returned.
+// made wraps the result of a constructor.
 func made(call string, t *datatype.Type, err error) (*Datatype, error) {
 	if err != nil {
 		return nil, typeError(call, err)
@@ -14,7 +14,7 @@ func made(call string, t *datatype.Type, err error) (*Datatype, error) {
 	return &Datatype{t: t}, nil
 }
 
-// derive makes a datatype from one other.
+// derive builds a datatype from one other.
 func derive(call string, old *Datatype, f func(old *datatype.Type) (*datatype.Type, error)) (*Datatype, error) {
 	if err := old.usable(); err != nil {
 		return nil, typeError(call, err)
@@ -98,10 +98,10 @@ func TypeHindexedBlock(length int, displacements []int, old *Datatype) (*Datatyp
 	})
 }
 
-// TypeStruct returns blocks of different types: the i-th has lengths[i] elements
-// of types[i] and starts displacements[i] bytes from the base
-// (MPI_Type_create_struct; MPI-4.1, section 5.1.2). TypeOf makes that of a Go
-// struct; unsafe.Offsetof gives the displacements of some of its fields.
+// TypeStruct returns blocks of different types: the i-th has lengths[i] elements of types[i] and
+// starts displacements[i] bytes from the base (MPI_Type_create_struct; MPI-4.1, section 5.1.2).
+// TypeOf returns the type of a whole Go struct; for a type of some of its fields, unsafe.Offsetof
+// gives the displacements.
 func TypeStruct(lengths, displacements []int, types []*Datatype) (*Datatype, error) {
 	const call = "TypeStruct"
 	inner := make([]*datatype.Type, len(types))
@@ -123,7 +123,7 @@ func TypeResized(old *Datatype, lb, extent int) (*Datatype, error) {
 	})
 }
 
-// Order is how an array of several dimensions lies in memory.
+// Order is the memory layout of an array of several dimensions.
 type Order int
 
 // The orders: in C's the last dimension is contiguous, in Fortran's the first.
@@ -141,25 +141,25 @@ func TypeSubarray(sizes, subsizes, starts []int, order Order, old *Datatype) (*D
 	})
 }
 
-// Distribution says how a dimension of an array is dealt out to processes.
+// Distribution says how a dimension of an array is distributed over processes.
 type Distribution int
 
 // The distributions.
 const (
 	DistributeBlock  = Distribution(datatype.DistributeBlock)  // one block for each process
-	DistributeCyclic = Distribution(datatype.DistributeCyclic) // blocks in turn
-	DistributeNone   = Distribution(datatype.DistributeNone)   // not at all: one process in this dimension
+	DistributeCyclic = Distribution(datatype.DistributeCyclic) // blocks round-robin
+	DistributeNone   = Distribution(datatype.DistributeNone)   // not distributed: one process in this dimension
 )
 
-// DistributeDefault leaves a block length to the library: as even as possible for
-// blocks, 1 for cyclic.
+// DistributeDefault lets the library choose the block length: as even as possible for blocks, 1 for
+// cyclic.
 const DistributeDefault = int(datatype.DistributeDefault)
 
-// Darray is an array that is dealt out to a grid of processes. Every slice has an
-// entry for each dimension; processes are numbered in row-major order.
+// Darray is an array distributed over a grid of processes. Every slice has an entry for each
+// dimension; processes are numbered in row-major order.
 type Darray struct {
 	Sizes         []int          // of the whole array, in elements
-	Distributions []Distribution // how each dimension is dealt out
+	Distributions []Distribution // how each dimension is distributed
 	Arguments     []int          // block lengths, or DistributeDefault
 	Processes     []int          // the grid of processes
 }
@@ -177,7 +177,7 @@ func TypeDarray(size, rank int, a Darray, order Order, old *Datatype) (*Datatype
 	})
 }
 
-// Combiner says which constructor made a type (MPI-4.1, section 5.1.13).
+// Combiner is the constructor that built a type (MPI-4.1, section 5.1.13).
 type Combiner uint8
 
 // The combiners.
