@@ -30,8 +30,8 @@ import (
 // own, for which there are links that the program would not have made.
 const EnvDebug = "ISTHMUS_DEBUG"
 
-// WithDebug has the library look for everything that EnvDebug lists, and write its
-// reports to out, each in one Write; nil is the standard error.
+// WithDebug enables everything that EnvDebug lists, and writes reports to out, each in one Write;
+// nil is standard error.
 func WithDebug(out io.Writer) Option {
 	return func(cfg *config) { cfg.debug, cfg.debugOut = debug.All, out }
 }
@@ -64,7 +64,7 @@ func debugFrom(lookup func(string) (string, bool)) (debug.Parts, error) {
 	return parts, nil
 }
 
-// readDebug completes what options said of watching by what the environment says.
+// readDebug adds the environment's settings to those of the options.
 func (cfg *config) readDebug() error {
 	parts, err := debugFrom(cfg.lookup)
 	if err != nil {
@@ -84,8 +84,8 @@ func (cfg *config) readDebug() error {
 	return nil
 }
 
-// watched makes a watcher if there is something to watch; it is for Init. Where nobody
-// watches World.watch is nil, Requests have no sighting, and that is all that is looked at.
+// watched creates a watcher if there is something to watch; it is for Init. Otherwise World.watch
+// is nil and Requests have no sighting, which are the only checks needed.
 func (w *World) watched() (err error) {
 	if w.config.debug&^debug.Types == 0 && w.config.trace == "" {
 		return nil
@@ -106,7 +106,7 @@ func (w *World) watched() (err error) {
 	return nil
 }
 
-// endWatch ends what watched made.
+// endWatch ends what watched started.
 func (w *World) endWatch() error {
 	if err := w.watch.End(); err != nil {
 		return fmt.Errorf("%s: %w", EnvTrace, err)
@@ -138,10 +138,10 @@ func (t transfer) watched() debug.Transfer {
 	return debug.Transfer{Stringer: t, Comm: &t.comm.core, Send: t.send, Call: t.call != "", Peer: t.peer, Tag: t.tag}
 }
 
-// line says for an error where the call was, if that is known.
+// line returns, for an error, where the call was made, if known.
 func (r *Request) line() string { return r.seen.Line() }
 
-// leaves tells the watcher, if there is one, that a call on c ends.
+// leaves notifies the watcher, if there is one, that a call on c ends.
 func (c *Comm) leaves() {
 	w := c.world.watch
 	if w == nil {
@@ -153,21 +153,21 @@ func (c *Comm) leaves() {
 	}
 }
 
-// madeHere tells the watcher, if there is one, of a communicator that the program has now.
+// madeHere notifies the watcher, if there is one, of a new communicator of the program.
 func (c *Comm) madeHere() {
 	if w := c.world.watch; w != nil {
 		w.Made(&c.core, debug.Here())
 	}
 }
 
-// madeBy notes which call made the communicator, for one that goes on by itself.
+// madeBy records which call creates the communicator, for a nonblocking one.
 func (c *Comm) madeBy(call *collectiveCall) {
 	if call.seen != nil {
 		c.world.watch.Made(&c.core, call.seen.Call())
 	}
 }
 
-// unwatched tells the watcher, if there is one, that the program has c no more.
+// unwatched notifies the watcher, if there is one, that the program has freed c.
 func (c *Comm) unwatched() {
 	w := c.world.watch
 	if w == nil {
@@ -179,7 +179,7 @@ func (c *Comm) unwatched() {
 	}
 }
 
-// withOp adds a reduction: o is what bytesOp made of op, or err why it made nothing.
+// withOp adds a reduction: o is bytesOp's result for op, or err its error.
 func withOp[T Elem](a debug.Args, op Op[T], o collectives.Op, err error) debug.Args {
 	switch {
 	case err == nil:

@@ -9,13 +9,11 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// DistGraphCreateAdjacent returns a communicator in which each process knows
-// its own neighbours: it receives from sources and sends to dests
-// (MPI_Dist_graph_create_adjacent; MPI-4.1, section 8.5.4). Weights, which say
-// how much goes over the edges, are nil for a graph without weights
-// (MPI_UNWEIGHTED). Either end of an edge must declare it. Ranks are those of
-// c: reorder is permitted and not used. A collective call; the slices stay the
-// caller's.
+// DistGraphCreateAdjacent returns a communicator in which each process specifies its own
+// neighbours: it receives from sources and sends to dests (MPI_Dist_graph_create_adjacent; MPI-4.1,
+// section 8.5.4). Weights, the amounts of traffic over the edges, are nil for a graph without
+// weights (MPI_UNWEIGHTED). Both ends of an edge must specify it. Ranks are those of c: reorder is
+// permitted and ignored. It is a collective call; the caller keeps the slices.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, dests, destWeights []int, reorder bool) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -28,10 +26,9 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 	return made, c.called("DistGraphCreateAdjacent", err)
 }
 
-// DistGraphCreate is DistGraphCreateAdjacent where every process names any
-// edges of the graph: sources[i] sends to the next degrees[i] of dests
-// (MPI_Dist_graph_create; MPI-4.1, section 8.5.4). Neighbours come in the order
-// of the ranks that named them, and of one rank in the order it named them.
+// DistGraphCreate is DistGraphCreateAdjacent where every process specifies any edges of the graph:
+// sources[i] sends to the next degrees[i] of dests (MPI_Dist_graph_create; MPI-4.1, section 8.5.4).
+// Neighbours are ordered by the rank that specified them, and then in the order in which it did.
 func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, weights []int, reorder bool) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -81,10 +78,9 @@ func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge)
 	return coll.Distribute(ctx, call, bound)
 }
 
-// DistGraphNeighbors returns whom the caller receives from and sends to in a
-// distributed graph, and the edges' weights, nil where there are none
-// (MPI_Dist_graph_neighbors; MPI-4.1, section 8.5.5). The slices are the
-// caller's.
+// DistGraphNeighbors returns the processes that the caller receives from and sends to in a
+// distributed graph, and the edges' weights, nil if there are none (MPI_Dist_graph_neighbors;
+// MPI-4.1, section 8.5.5). The caller owns the slices.
 func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, dests, destWeights []int, err error) {
 	g, err := layoutOf[*topology.DistGraph](c, DistGraphTopology)
 	if err != nil {
@@ -95,7 +91,7 @@ func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, dests, destWeights 
 	return sources, sourceWeights, dests, destWeights, nil
 }
 
-// neighbourhood returns whom the caller exchanges with in neighbourhood
+// neighbourhood returns the processes that the caller exchanges data with in neighbourhood
 // collectives (MPI-4.1, section 8.6).
 func (c *Comm) neighbourhood() (topology.Neighbourhood, error) {
 	switch l := c.layout.(type) {

@@ -11,14 +11,14 @@ const (
 	EnvRank   = join.EnvRank    // ISTHMUS_RANK
 	EnvSize   = join.EnvSize    // ISTHMUS_SIZE
 	EnvKeyFD  = jobkey.EnvKeyFD // the descriptor to read the job's key from
-	EnvJobKey = jobkey.EnvKey   // in place of it, for processes that are started by hand: the key
-	EnvGrant  = grant.Env       // by which the job works for a user of the grid (isthmus job grant)
+	EnvJobKey = jobkey.EnvKey   // alternative for manually started processes: the key itself
+	EnvGrant  = grant.Env       // the grant of the job (isthmus job grant)
 	EnvHelper = join.EnvHelper  // ISTHMUS_HELPER: the helper's Unix socket
 	EnvDir    = join.EnvDir     // ISTHMUS_DIR: instead of a helper: a directory for sockets of one machine
-	// EnvCarriers is how many connections each link to another node has at once. Without
-	// it every link finds out for itself what it gains from; 1 is one only.
+	// EnvCarriers is the number of concurrent connections of each link to another node. Without it
+	// every link determines the best number itself; 1 means a single one.
 	EnvCarriers = join.EnvCarriers // ISTHMUS_CARRIERS
-	// EnvShared is "off" where messages within a node are not to go through shared memory.
+	// EnvShared is "off" to disable shared memory for messages within a node.
 	EnvShared = join.EnvShared   // ISTHMUS_SHARED
 	EnvReport = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
 )

@@ -5,31 +5,29 @@ import (
 	"os"
 )
 
-// ErrorHandler is what a communicator does with the errors of its calls
-// (MPI-4.1, section 9.3). It is called in the goroutine of the failed call,
-// with the error that the call is about to return, and what it returns the
-// call returns instead; nil hides the error. It may call the communicator.
-// Errors that a program looks for with errors.Is should stay wrapped in it.
+// ErrorHandler handles the errors of a communicator's calls (MPI-4.1, section 9.3). It is called in
+// the goroutine of the failed call, with the error that the call is about to return, and the call
+// returns its result instead; nil hides the error. It may call the communicator. Its result should
+// wrap errors that the program looks for with errors.Is.
 type ErrorHandler func(c *Comm, err error) error
 
-// ErrorsReturn has calls return their errors, and nothing else. Every
-// communicator starts with it: Go programs look at what calls return, so this
-// library departs from MPI, where errors are fatal unless asked otherwise.
+// ErrorsReturn makes calls return their errors, and does nothing else. It is every communicator's
+// default: Go programs check returned errors, so this library departs from MPI, where errors are
+// fatal by default.
 func ErrorsReturn(_ *Comm, err error) error { return err }
 
-// ErrorsAreFatal writes the error to the standard error and ends the process
-// with status 1 (MPI_ERRORS_ARE_FATAL), for programs that do not look at what
-// calls return. The launcher ends the other ranks.
+// ErrorsAreFatal writes the error to standard error and ends the process with status 1
+// (MPI_ERRORS_ARE_FATAL), for programs that do not check returned errors. The launcher ends the
+// other ranks.
 func ErrorsAreFatal(c *Comm, err error) error {
 	fmt.Fprintf(os.Stderr, "fatal error on %s, rank %d: %v\n", c.Name(), c.core.Rank, err)
 	os.Exit(1)
 	return err
 }
 
-// SetErrorHandler has h see every error of c's calls from now on; nil means
-// ErrorsReturn. Communicators made from c later inherit it (MPI-4.1, section
-// 9.3.1). An error that several calls return, such as a failed request's
-// Waits, is seen by each of them.
+// SetErrorHandler makes c's calls pass their errors to h from now on; nil means ErrorsReturn.
+// Communicators created from c later inherit it (MPI-4.1, section 9.3.1). If several calls return
+// an error, such as the Waits of a failed request, h is called for each.
 func (c *Comm) SetErrorHandler(h ErrorHandler) {
 	if h == nil {
 		c.handler.Store(nil)
@@ -38,8 +36,8 @@ func (c *Comm) SetErrorHandler(h ErrorHandler) {
 	c.handler.Store(&h)
 }
 
-// CallErrorHandler has c's handler see err and returns what it returns
-// (MPI_Comm_call_errhandler; MPI-4.1, section 9.5).
+// CallErrorHandler passes err to c's handler and returns its result (MPI_Comm_call_errhandler;
+// MPI-4.1, section 9.5).
 func (c *Comm) CallErrorHandler(err error) error { return c.raise(err) }
 
 func (c *Comm) raise(err error) error {

@@ -8,27 +8,27 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
-// This file and revoke.go and agreement.go are what programs go on with after
-// the death of a process: User Level Failure Mitigation (ULFM), as proposed to
-// the MPI forum. The package's documentation says how they fit together.
+// This file, revoke.go and agreement.go let programs continue after the failure of a process: User
+// Level Failure Mitigation (ULFM), as proposed to the MPI forum. The package's documentation
+// describes how they work together.
 
 var (
-	// ErrProcFailedPending (MPI_ERR_PROC_FAILED_PENDING) is that of waiting for an
-	// Irecv from AnySource while a failure of a process that might have sent is
-	// not acknowledged. The receive goes on, and its buffer stays its own: call
-	// AckFailed and wait again, or Cancel. It is an ErrProcFailed, too.
+	// ErrProcFailedPending (MPI_ERR_PROC_FAILED_PENDING) is returned by a wait for an Irecv from
+	// AnySource while the failure of a process that might have sent is not acknowledged. The
+	// receive stays pending and keeps its buffer: call AckFailed and wait again, or Cancel. It is
+	// an ErrProcFailed, too.
 	ErrProcFailedPending = engine.ErrProcFailedPending
-	// ErrRevoked (MPI_ERR_REVOKED) is that of calls on a communicator for which
-	// some process has called Revoke.
+	// ErrRevoked (MPI_ERR_REVOKED) is returned by calls on a communicator for which some process
+	// has called Revoke.
 	ErrRevoked = engine.ErrRevoked
 )
 
-// A ProcFailedError says which processes of a communicator have failed. Every
-// error that is an ErrProcFailed has one in it, for errors.As.
+// A ProcFailedError lists the failed processes of a communicator. Every error that is an
+// ErrProcFailed wraps one, for errors.As.
 type ProcFailedError struct {
 	Comm  string // its name
-	Ranks []int  // in it, of an intercommunicator's remote group, rising: all that are known to have failed by then
-	Err   error  // what failed, and why
+	Ranks []int  // ranks in it, of an intercommunicator's remote group, ascending: all known to have failed by then
+	Err   error  // the failed operation and the cause
 }
 
 func (e *ProcFailedError) Error() string { return e.Err.Error() }
@@ -36,7 +36,7 @@ func (e *ProcFailedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *ProcFailedError) Unwrap() error { return e.Err }
 
-// withFailed adds to an ErrProcFailed which processes have failed.
+// withFailed adds the failed processes to an ErrProcFailed.
 func (c *Comm) withFailed(err error) error {
 	var already *ProcFailedError
 	if !errors.Is(err, ErrProcFailed) || errors.As(err, &already) {
@@ -45,11 +45,10 @@ func (c *Comm) withFailed(err error) error {
 	return &ProcFailedError{Comm: c.Name(), Ranks: c.core.FailedPeers(), Err: err}
 }
 
-// GetFailed returns the processes of c, of both groups of an
-// intercommunicator, that this process knows to have failed, in the order in
-// which it learned of it: a later group begins with the earlier one
-// (MPI_Comm_get_failed of ULFM). Others may know of others. It is local, and
-// works on a revoked communicator.
+// GetFailed returns the processes of c, of both groups of an intercommunicator, that this process
+// knows to have failed, in the order in which it learned of it: a later group begins with the
+// earlier one (MPI_Comm_get_failed of ULFM). Other processes may know of different failures. It is
+// local, and works on a revoked communicator.
 func (c *Comm) GetFailed() (*Group, error) {
 	g, err := group.Of(c.core.Failed())
 	if err != nil {
@@ -74,8 +73,8 @@ func (t transfer) parties() engine.Group {
 	return t.comm.core.Senders()
 }
 
-// waitOver is Wait for those whose caller cannot wait again: a receive from any
-// source that a failure holds up is given up.
+// waitOver is Wait for callers that cannot wait again: it cancels a receive from any source that a
+// failure blocks.
 func (r *Request) waitOver(ctx context.Context) (Status, error) {
 	r.await(ctx)
 	if r.heldUp() != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// This file tells a program where its ranks run and how messages between them go.
+// This file lets a program query where its ranks run and which paths messages between them take.
 
-// Level is a level of the grid at which ranks are near each other. Each lies within
-// the one before.
+// Level is a level of the grid, from the whole grid to a host. Each lies within the previous one.
 type Level int
 
 // The levels. All ranks share the grid.
@@ -33,26 +32,26 @@ func (l Level) String() string {
 	return names[l]
 }
 
-// Topology says where the ranks of a communicator run, and which paths messages
-// between them have taken. It is a snapshot that does not change; its slices are the
-// caller's. Encoded as JSON it has lower-case names.
+// Topology describes where the ranks of a communicator run, and which paths messages between them
+// have taken. It is an immutable snapshot; the caller owns its slices. Encoded as JSON it has
+// lower-case names.
 type Topology struct {
 	Comm  string      `json:"comm"`  // the communicator's name
 	Ranks []RankPlace `json:"ranks"` // by rank
 
-	// Groups has the groups of the job, as JobGroups has them: not only those that
-	// ranks of the communicator are in.
+	// Groups has the groups of the job, as in JobGroups: also those without a rank in the
+	// communicator.
 	Groups []JobGroup `json:"groups,omitempty"`
 
-	// Paths has those that are known, by From and To: this rank's, or, from
-	// GatherTopology and AllgatherTopology, everybody's. Between ranks that it does not
-	// list there is no link so far, and so nothing is known.
+	// Paths has the known paths, sorted by From and To: this rank's, or, for GatherTopology and
+	// AllgatherTopology, those of all ranks. Ranks without an entry have no link so far, so their
+	// path is unknown.
 	Paths []Path `json:"paths"`
 }
 
-// RankPlace is where a rank runs. Ranks that have the same colour at a level share
-// what the level stands for. Colours of a level count from 0, in the order in which the
-// ranks need them; so Colours[LevelSite] fits Split.
+// RankPlace is where a rank runs. Ranks with the same colour at a level share the unit of that
+// level. Colours of a level count from 0, in the order of the ranks; so Colours[LevelSite] can be
+// passed to Split.
 type RankPlace struct {
 	Rank    int    `json:"rank"`
 	World   int    `json:"world"` // its rank in the world
@@ -63,7 +62,7 @@ type RankPlace struct {
 	Colours []int  `json:"colours"`
 }
 
-// Path is how messages of From get to To, as From sees it.
+// Path is the path of messages from From to To, as From sees it.
 type Path struct {
 	From      int     `json:"from"` // rank in the communicator
 	To        int     `json:"to"`
@@ -77,10 +76,10 @@ type Path struct {
 	Bandwidth float64 `json:"bandwidth"`        // bytes a second, as in LinkInfo; 0: not known
 }
 
-// Depth returns how many levels a rank has colours for.
+// Depth returns the number of levels at which a rank has a colour.
 func (t *Topology) Depth(rank int) int { return t.Ranks[rank].Depth }
 
-// Colour returns a rank's colour at a level, or Undefined where it has none.
+// Colour returns a rank's colour at a level, or Undefined if it has none.
 func (t *Topology) Colour(rank int, level Level) int {
 	if level < 0 || int(level) >= t.Ranks[rank].Depth {
 		return Undefined
@@ -98,7 +97,7 @@ func (t *Topology) Shared(a, b int) Level {
 	return levels - 1
 }
 
-// Path returns how messages of one rank get to another, if that is known.
+// Path returns the path of messages from one rank to another, if known.
 func (t *Topology) Path(from, to int) (p Path, known bool) {
 	at, known := slices.BinarySearchFunc(t.Paths, Path{From: from, To: to}, order)
 	if !known {
@@ -114,15 +113,15 @@ func order(a, b Path) int {
 	return a.To - b.To
 }
 
-// Topology returns where the ranks of c run and the paths of this rank's messages. A
-// collective call; Paths is the part of it that can be asked for again at any time.
+// Topology returns where the ranks of c run and the paths of this rank's messages. It is a
+// collective call; Paths returns the paths again at any time.
 func (c *Comm) Topology(ctx context.Context) (*Topology, error) {
 	t, _, err := c.topology(ctx)
 	return t, c.called("Topology", err)
 }
 
-// GatherTopology is Topology with everybody's paths at root; others have their own. A
-// collective call.
+// GatherTopology is Topology with the paths of all ranks at root; other ranks get their own. It is
+// a collective call.
 func (c *Comm) GatherTopology(ctx context.Context, root int) (*Topology, error) {
 	t, call, err := c.topology(ctx)
 	if err == nil {
@@ -131,7 +130,7 @@ func (c *Comm) GatherTopology(ctx context.Context, root int) (*Topology, error) 
 	return t, c.called("GatherTopology", err)
 }
 
-// AllgatherTopology is Topology with everybody's paths everywhere. A collective call.
+// AllgatherTopology is Topology with the paths of all ranks on every rank. It is a collective call.
 func (c *Comm) AllgatherTopology(ctx context.Context) (*Topology, error) {
 	t, call, err := c.topology(ctx)
 	if err == nil {
@@ -140,8 +139,8 @@ func (c *Comm) AllgatherTopology(ctx context.Context) (*Topology, error) {
 	return t, c.called("AllgatherTopology", err)
 }
 
-// Paths returns how this rank's messages to others of c go now, for those it has a
-// link with; of an intercommunicator, to the other group. It is local.
+// Paths returns the current paths of this rank's messages to other ranks of c with which it has a
+// link; for an intercommunicator, to the other group. It is local.
 func (c *Comm) Paths() []Path {
 	paths := []Path{}
 	for _, l := range c.world.Links() {
@@ -174,7 +173,7 @@ func (c *Comm) topology(ctx context.Context) (*Topology, *collectiveCall, error)
 	return t, call, nil
 }
 
-// placed colours the ranks by where they run.
+// placed assigns colours to the ranks by their locations.
 func placed(places []overlay.NodeID) []RankPlace {
 	ranks := make([]RankPlace, len(places))
 	sites, nodes := place.Dense(place.BySite(places)), place.Dense(place.ByNode(places))
@@ -185,7 +184,7 @@ func placed(places []overlay.NodeID) []RankPlace {
 	return ranks
 }
 
-// gather gives root everybody's paths, and returns them encoded.
+// gather sends the paths of all ranks to root, and returns them encoded.
 func (t *Topology) gather(ctx context.Context, call *collectiveCall, root int) ([]byte, error) {
 	mine, err := json.Marshal(t.Paths)
 	if err != nil {

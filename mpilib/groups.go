@@ -6,15 +6,15 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
-// Group is an ordered set of processes (MPI-4.1, section 7.3). It never
-// changes, costs a few words for regular groups of any size, and may be shared
-// between goroutines. All its operations are local. There is nothing to free.
+// Group is an ordered set of processes (MPI-4.1, section 7.3). It is immutable, needs only a few
+// words for regular groups of any size, and may be shared between goroutines. All its operations
+// are local. It need not be freed.
 type Group struct {
 	g    *group.Group
 	self int // world rank of this process; Undefined in EmptyGroup
 }
 
-// EmptyGroup is the group of nobody (MPI_GROUP_EMPTY).
+// EmptyGroup is the group without members (MPI_GROUP_EMPTY).
 var EmptyGroup = &Group{group.Empty, Undefined}
 
 // Triplet stands for the ranks First, First+Stride, ... up to Last, or down to
@@ -31,7 +31,7 @@ func triplets(ranges []Triplet) []group.Triplet {
 	return list
 }
 
-// Comparison says how much two groups or communicators have in common.
+// Comparison is the result of comparing two groups or communicators.
 type Comparison int
 
 // The results of Compare and CompareGroups.
@@ -59,12 +59,11 @@ func (c *Comm) groupOf(g *group.Group) *Group { return &Group{g, c.world.engine.
 // Size returns the number of members (MPI_Group_size; MPI-4.1, section 7.3.1).
 func (g *Group) Size() int { return g.g.Size() }
 
-// Rank returns the caller's rank, or Undefined when this process is no member
-// (MPI_Group_rank; MPI-4.1, section 7.3.1).
+// Rank returns the caller's rank, or Undefined if this process is not a member (MPI_Group_rank;
+// MPI-4.1, section 7.3.1).
 func (g *Group) Rank() int { return g.g.Rank(g.self) }
 
-// WorldRank returns the rank in the world of a member, or Undefined when g has
-// no such rank.
+// WorldRank returns a member's rank in the world, or Undefined if g has no such rank.
 func (g *Group) WorldRank(rank int) int { return g.g.WorldRank(rank) }
 
 // String lists the world ranks, as "0-3 9 20-30/5 (8 processes)".

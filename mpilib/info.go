@@ -32,8 +32,7 @@ func NewInfo(keysAndValues ...string) (*Info, error) {
 	return i, nil
 }
 
-// Set gives key a value, in place of one it has (MPI_Info_set). Keys are not
-// empty; case counts.
+// Set sets the value of key (MPI_Info_set). Keys are not empty and are case-sensitive.
 func (i *Info) Set(key, value string) error {
 	if key == "" {
 		return fmt.Errorf("mpilib: Info.Set: %w: the key is empty", ErrArg)
@@ -48,7 +47,7 @@ func (i *Info) Set(key, value string) error {
 	return nil
 }
 
-// Get returns the value of key and whether it is there (MPI_Info_get_string).
+// Get returns the value of key and whether it is set (MPI_Info_get_string).
 func (i *Info) Get(key string) (value string, ok bool) {
 	if i == nil {
 		return "", false
@@ -61,7 +60,7 @@ func (i *Info) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
-// Delete takes key out and says whether it was there (MPI_Info_delete).
+// Delete removes key and reports whether it was set (MPI_Info_delete).
 func (i *Info) Delete(key string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -73,8 +72,8 @@ func (i *Info) Delete(key string) bool {
 	return true
 }
 
-// Keys returns the keys in their order (MPI_Info_get_nkeys,
-// MPI_Info_get_nthkey). The slice is the caller's.
+// Keys returns the keys in their order (MPI_Info_get_nkeys, MPI_Info_get_nthkey). The caller owns
+// the slice.
 func (i *Info) Keys() []string {
 	if i == nil {
 		return nil
@@ -102,8 +101,8 @@ func (i *Info) index(key string) int {
 	return slices.IndexFunc(i.pairs, func(p pair) bool { return p.key == key })
 }
 
-// The hints by which a program promises not to do something on a communicator
-// (MPI-4.1, section 7.4.4). Their values are "true" and "false", the default.
+// The hints by which a program asserts not to do something on a communicator (MPI-4.1, section
+// 7.4.4). Their values are "true" and "false", the default.
 const (
 	AssertNoAnyTag        = comm.AssertNoAnyTag        // mpi_assert_no_any_tag
 	AssertNoAnySource     = comm.AssertNoAnySource     // mpi_assert_no_any_source
@@ -111,12 +110,11 @@ const (
 	AssertAllowOvertaking = comm.AssertAllowOvertaking // mpi_assert_allow_overtaking
 )
 
-// SetInfo gives c hints (MPI_Comm_set_info; MPI-4.1, section 7.4.4). All ranks
-// call it with the same assertions. Keys that are not known and keys that info
-// does not have change nothing. A receive from AnySource, or of AnyTag, on a
-// communicator that was promised to have none is an error, ErrAsserted; the
-// other assertions are kept and change nothing. HintColl holds for the collective calls
-// from here on, on all ranks between the same two.
+// SetInfo sets hints of c (MPI_Comm_set_info; MPI-4.1, section 7.4.4). All ranks call it with the
+// same assertions. Unknown keys are ignored, and hints that info does not contain stay unchanged. A
+// receive from AnySource, or of AnyTag, on a communicator that asserts not to use it fails with
+// ErrAsserted; the other assertions are stored and have no effect. HintColl applies to the
+// collective calls after this one, which are the same on all ranks.
 func (c *Comm) SetInfo(info *Info) error {
 	if err := c.core.Usable(); err != nil {
 		return c.called("SetInfo", err)
@@ -136,8 +134,8 @@ func (c *Comm) SetInfo(info *Info) error {
 	return nil
 }
 
-// GetInfo returns the hints that c knows, with their values (MPI_Comm_get_info;
-// MPI-4.1, section 7.4.4). The Info is the caller's.
+// GetInfo returns the hints that c knows, with their values (MPI_Comm_get_info; MPI-4.1, section
+// 7.4.4). The caller owns the Info.
 func (c *Comm) GetInfo() *Info {
 	info := new(Info)
 	for bit, key := range comm.KnownHints() {

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 )
 
-// newInter returns an intercommunicator made from c: of two groups that share
-// nobody, with a communicator for this side's own use.
+// newInter returns an intercommunicator created from c: of two disjoint groups, with a communicator
+// for this side's internal use.
 func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *Comm {
 	made := c.child(name, mine, ids.comm)
 	made.core.SetPeers(theirs)
@@ -38,9 +38,8 @@ func (c *Comm) twin(name string, ids contexts) *Comm {
 // MPI-4.1, section 7.6.1).
 func (c *Comm) IsInter() bool { return c.core.IsInter() }
 
-// RemoteSize returns the number of processes on the other side of an
-// intercommunicator, 0 of an intracommunicator (MPI_Comm_remote_size; MPI-4.1,
-// section 7.6.1).
+// RemoteSize returns the number of processes on the other side of an intercommunicator, 0 for an
+// intracommunicator (MPI_Comm_remote_size; MPI-4.1, section 7.6.1).
 func (c *Comm) RemoteSize() int {
 	if !c.core.IsInter() {
 		return 0
@@ -57,9 +56,8 @@ func (c *Comm) RemoteGroup() (*Group, error) {
 	return c.groupOf(c.core.Peers), nil
 }
 
-// Local returns the communicator of the local group of an intercommunicator,
-// for collectives on this side alone, and c itself of an intracommunicator. It
-// is freed with c.
+// Local returns the communicator of the local group of an intercommunicator, for collectives on
+// this side only, and c itself for an intracommunicator. It is freed with c.
 func (c *Comm) Local() *Comm {
 	if c.core.IsInter() {
 		return c.inner
@@ -67,13 +65,12 @@ func (c *Comm) Local() *Comm {
 	return c
 }
 
-// IntercommCreate joins two groups that share nobody: all of local's processes
-// call it on either side, each side with its own local. The process of rank
-// localLeader of local talks to the other side's leader, which has rank
-// remoteLeader of peer; peer and remoteLeader count at the leaders only, others
-// may give nil and anything. tag, the same on all, tells several calls over
-// one peer apart, and collides with no message of the program
-// (MPI_Intercomm_create; MPI-4.1, section 7.6.2). A collective call of both.
+// IntercommCreate joins two disjoint groups: all processes of local call it on both sides, each
+// side with its own local. The process of rank localLeader of local communicates with the other
+// side's leader, which has rank remoteLeader of peer; peer and remoteLeader are used at the leaders
+// only, other processes may give nil and any value. tag, the same on all, distinguishes several
+// calls over one peer, and does not match messages of the program (MPI_Intercomm_create; MPI-4.1,
+// section 7.6.2). It is a collective call of both groups.
 func IntercommCreate(ctx context.Context, local *Comm, localLeader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
 	call, err := local.nextCall(ctx)
 	if err != nil {
@@ -83,7 +80,7 @@ func IntercommCreate(ctx context.Context, local *Comm, localLeader int, peer *Co
 	return made, local.called("IntercommCreate", err)
 }
 
-// join agrees with this side first, so that a leader speaks for all.
+// join agrees within this side first, so that the leader acts for all.
 func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
 	t := settle.Terms{Kind: settle.IntercommCreate, Args: [settle.MaxArgs]settle.Arg{settle.Number("localLeader", leader), settle.Number("tag", tag)}}
 	t.Fault = comm.CheckTag(tag)
@@ -97,8 +94,8 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	}
 	t.Word = uint64(leader)
 	inner, speaker, err := settle.SettleWord(ctx, call, t)
-	// Also when this side has failed one rank tells the other side, the one
-	// that rank 0 takes for the leader.
+	// Even if this side has failed, one rank notifies the other side: the one that rank 0 considers
+	// the leader.
 	leading := leader == c.core.Rank && int(speaker) == leader
 	if err != nil && !(leading && canSpeak) {
 		return nil, err
@@ -130,7 +127,7 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	return made, nil
 }
 
-// checkLeader says why rank r of c, a peer communicator, is no remote leader in w.
+// checkLeader returns why rank r of c, a peer communicator, cannot be a remote leader in w, or nil.
 func (c *Comm) checkLeader(w *World, r int) error {
 	switch {
 	case c == nil:
@@ -147,10 +144,10 @@ func (c *Comm) checkLeader(w *World, r int) error {
 	return nil
 }
 
-// Merge returns an intracommunicator of both groups: first the group whose
-// processes give high false, then the other; when both give the same, in an
-// order that is the same everywhere (MPI_Intercomm_merge; MPI-4.1, section
-// 7.6.2). All of a group give the same. A collective call of both groups.
+// Merge returns an intracommunicator of both groups: first the group whose processes give high
+// false, then the other; if both give the same, in an order that is the same everywhere
+// (MPI_Intercomm_merge; MPI-4.1, section 7.6.2). All processes of a group give the same. It is a
+// collective call of both groups.
 func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	made, err := c.merge(ctx, high)
 	return made, c.called("Merge", err)
@@ -183,8 +180,8 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 	return c.child(nameOf(c, "merge", ids.comm), g, ids.comm), nil
 }
 
-// splitBoth is Split of an intercommunicator: processes of one colour on both
-// sides are joined; colours of one side only give nil (MPI-4.1, section 7.4.2).
+// splitBoth is Split for an intercommunicator: processes of one colour on both sides are joined;
+// for colours on one side only it returns nil (MPI-4.1, section 7.4.2).
 func (c *Comm) splitBoth(ctx context.Context, t settle.Terms, colour, key int, how string) (*Comm, error) {
 	round, err := c.nextRound(ctx)
 	if err != nil {
@@ -222,12 +219,12 @@ func (c *Comm) splitBoth(ctx context.Context, t settle.Terms, colour, key int, h
 	return made, nil
 }
 
-// contexts are those of a communicator to be.
+// contexts are those of a new communicator.
 type contexts struct {
 	comm, inner uint32 // inner: of an intercommunicator's local group
 }
 
-// talk is one of this process, which leads c's group, to the other side's leader.
+// talk is the exchange of this process, which leads c's group, with the other side's leader.
 func (c *Comm) talk(line *collectiveCall, to int) *settle.Talk {
 	return &settle.Talk{Line: line, To: to, Us: c.core.Group, Self: c.world.engine.Rank(), NewContext: c.world.comms.contexts.New}
 }
@@ -241,7 +238,7 @@ type round struct {
 	tag  int // of the two leaders' messages
 }
 
-// of has the round be that of a call.
+// of sets the round's call.
 func (r *round) of(call *collectiveCall) {
 	c := r.comm
 	r.call = call
@@ -251,7 +248,7 @@ func (r *round) of(call *collectiveCall) {
 	}
 }
 
-// nextRound is nextCall for communicators of both kinds.
+// nextRound is nextCall for intra- and intercommunicators.
 func (c *Comm) nextRound(ctx context.Context) (*round, error) {
 	r, err := c.beginRound()
 	if err == nil {
@@ -260,8 +257,8 @@ func (c *Comm) nextRound(ctx context.Context) (*round, error) {
 	return r, err
 }
 
-// beginRound is beginCall for communicators of both kinds. The ranks of a group need not
-// give an intercommunicator's calls the same arguments, so that those are not compared.
+// beginRound is beginCall for intra- and intercommunicators. The ranks of a group need not give an
+// intercommunicator's calls the same arguments, so those are not compared.
 func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 	if !c.core.IsInter() {
 		call, err := c.beginCall(args...)
@@ -283,7 +280,7 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 	if err != nil {
 		return nil, err
 	}
-	call.whole = c // who waits on this side may be waiting for the other
+	call.whole = c // a rank that waits on this side may depend on the other
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &round{comm: c, tag: int(c.calls) * schedule.Slots}
@@ -292,19 +289,19 @@ func (c *Comm) beginRound(args ...debug.Args) (*round, error) {
 	return r, nil
 }
 
-// line leads to the other side; both leaders have rank 0.
+// line connects to the other side; both leaders have rank 0.
 func (r *round) line() *collectiveCall {
 	return &collectiveCall{comm: r.comm, context: r.comm.core.Context + comm.Collective, tag: r.tag, seen: r.call.seen}
 }
 
-// settle is settle for all of a communicator, whatever its kind.
+// settle is settle for intra- and intercommunicators.
 func (r *round) settle(ctx context.Context, t settle.Terms) (contexts, error) {
 	ids, _, err := r.settleBoth(ctx, t, 0)
 	return ids, err
 }
 
-// settleBoth also tells the other side a word and returns its word. Each side
-// agrees by itself; then the leaders compare, and tell their sides.
+// settleBoth also sends a word to the other side and returns its word. Each side agrees internally;
+// then the leaders compare the results, and pass them to their sides.
 func (r *round) settleBoth(ctx context.Context, t settle.Terms, word uint32) (ids contexts, theirs uint32, err error) {
 	id, err := settle.Settle(ctx, r.call, t)
 	if !r.comm.core.IsInter() {

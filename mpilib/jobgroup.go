@@ -11,22 +11,21 @@ import (
 // numbers of ranks, in the order of the ranks.
 const EnvGroups = jobgroups.Env
 
-// PsetGroup is what the process set of a group of the job begins with; the
-// group's name follows. Every process knows those of all groups.
+// PsetGroup is the prefix of the process set's name of a job's group; the group's name follows.
+// Every process knows the sets of all groups.
 const PsetGroup = "isthmus://GROUP/"
 
-// JobGroup is a group of the job: a part of the world's ranks that was given a
-// name when the job was started, because it does something else than the others
-// or has other needs. Ranks of a group follow one another. Not to be mistaken for
-// Group, which is any set of processes.
+// JobGroup is a group of the job: a part of the world's ranks that got a name when the job was
+// started, because it has a different task or different requirements. Ranks of a group are
+// consecutive. It differs from Group, which is any set of processes.
 type JobGroup struct {
 	Name  string `json:"name"`
 	First int    `json:"first"` // its first rank in the world
 	Count int    `json:"count"`
 }
 
-// WithGroups has the job's groups be what text says, as EnvGroups would, for
-// programs that know them otherwise and for tests.
+// WithGroups sets the job's groups to text, in the format of EnvGroups, for programs that do not
+// use the environment and for tests.
 func WithGroups(text string) Option { return func(cfg *config) { cfg.groups = &text } }
 
 // readGroups reads the groups of a world of this size.
@@ -45,8 +44,8 @@ func (cfg *config) readGroups() error {
 	return nil
 }
 
-// JobGroups returns the groups of the job, in the order of their ranks; none if it
-// was started without. The slice is the caller's. It is local.
+// JobGroups returns the groups of the job, in the order of their ranks; none if it was started
+// without. The caller owns the slice. It is local.
 func (w *World) JobGroups() []JobGroup {
 	var groups []JobGroup
 	first := 0
@@ -57,8 +56,7 @@ func (w *World) JobGroups() []JobGroup {
 	return groups
 }
 
-// jobGroup returns the name of the group of a rank of the world; empty if the job
-// has none.
+// jobGroup returns the name of the group of a world rank; empty if the job has none.
 func (w *World) jobGroup(world int) string {
 	if i := w.config.layout.Of(world); i >= 0 {
 		return w.config.layout[i].Name

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// LinkInfo describes the link to one other rank and what went over it. Bytes
-// are those of messages, without envelopes.
+// LinkInfo describes the link to one other rank and its traffic. Bytes are those of messages,
+// without envelopes.
 type LinkInfo struct {
 	Rank             int     `json:"rank"` // this process
 	Node             string  `json:"node"` // site/node where it runs; empty without a helper
@@ -34,7 +34,7 @@ type LinkInfo struct {
 	BytesReceived    uint64  `json:"bytes_received"`
 }
 
-// Links describes the links made so far, by rank of the peer.
+// Links describes the links set up so far, by rank of the peer.
 func (w *World) Links() []LinkInfo {
 	var infos []LinkInfo
 	for _, p := range w.engine.Links() {
@@ -71,9 +71,9 @@ func joined(reasons ...string) string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// writeReport writes the links as JSON, one object per line: to the file
-// rank-N.json when name is a directory, else behind what name holds, in one
-// write, so that all ranks of a machine may share it.
+// writeReport writes the links as JSON, one object per line: to the file rank-N.json if name is a
+// directory, and otherwise appended to the file name, in one write, so that all ranks of a machine
+// may share it.
 func writeReport(name string, rank int, links []LinkInfo) error {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

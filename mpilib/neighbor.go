@@ -2,14 +2,13 @@ package mpilib
 
 import "context"
 
-// Calls between neighbours. Each has two like it, as those of collective.go have: the
-// nonblocking ones of MPI-4.1, section 8.7, and the persistent ones of section 8.8.
+// Neighbourhood collectives. Each has two variants, as in collective.go: the nonblocking one of
+// MPI-4.1, section 8.7, and the persistent one of section 8.8.
 
-// NeighborAllgather sends the same to every neighbour: block i of recv is what
-// the i-th neighbour sent (MPI_Neighbor_allgather; MPI-4.1, section 8.6.1).
-// recv has as many blocks of len(send) elements as there are neighbours to
-// receive from. Blocks of neighbours beyond a grid's edge stay as they are. A
-// collective call, as all of this kind.
+// NeighborAllgather sends the same data to every neighbour: block i of recv is what the i-th
+// neighbour sent (MPI_Neighbor_allgather; MPI-4.1, section 8.6.1). recv has as many blocks of
+// len(send) elements as there are neighbours to receive from. Blocks of neighbours beyond a grid's
+// edge are unchanged. Like all calls of this kind it is collective.
 func NeighborAllgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 	return neighborAllgatherOf(comm, send, recv).call(ctx, comm)
 }
@@ -76,9 +75,8 @@ func NeighborAlltoallvInit[T Elem](comm *Comm, send []T, scounts, sdispls []int,
 	return neighborAlltoallvOf(comm, send, scounts, sdispls, recv, rcounts, rdispls).init(comm)
 }
 
-// NeighborAlltoallw is NeighborAlltoall where every block is memory of its own
-// and has a type of its own, as PartOf and PartAs make it
-// (MPI_Neighbor_alltoallw; MPI-4.1, section 8.6.2).
+// NeighborAlltoallw is NeighborAlltoall where every block has its own memory and its own type,
+// created by PartOf or PartAs (MPI_Neighbor_alltoallw; MPI-4.1, section 8.6.2).
 func NeighborAlltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
 	return neighborAlltoallwOf(comm, send, recv).call(ctx, comm)
 }

@@ -9,22 +9,20 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 )
 
-// Op names a reduction for elements of type T. Pass one of this package's by
-// its bare name, Allreduce(ctx, comm, in, out, mpilib.Sum), or make one with
-// NewOp.
+// Op identifies a reduction for elements of type T. Pass one of this package's by name,
+// Allreduce(ctx, comm, in, out, mpilib.Sum), or create one with NewOp.
 type Op[T Elem] func() Operator[T]
 
-// Operator is what an Op stands for.
+// Operator is the implementation of an Op.
 type Operator[T Elem] struct {
 	name        string
 	commutative bool
 	apply       func(inout, in []T)
 }
 
-// NewOp makes a reduction of the program's own (MPI_Op_create). apply sets
-// inout[i] = in[i] op inout[i] for every i, in being the operand of the lower
-// ranks; both have the same length. It must be associative, up to rounding,
-// and keep neither slice. All ranks must use the same one.
+// NewOp creates a user-defined reduction (MPI_Op_create). apply sets inout[i] = in[i] op inout[i]
+// for every i, in being the operand of the lower ranks; both have the same length. It must be
+// associative, up to rounding, and must not retain the slices. All ranks must use the same one.
 func NewOp[T Elem](name string, commutative bool, apply func(inout, in []T)) Op[T] {
 	return func() Operator[T] { return Operator[T]{name, commutative, apply} }
 }
