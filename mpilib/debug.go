@@ -12,22 +12,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// EnvDebug lists, separated by commas, what the library is to look for while the
-// program runs, at a cost; "1" or "all" is everything. All processes of a job have the
-// same.
+// EnvDebug is a comma-separated list of the checks that the library makes while the program runs,
+// at a cost; "1" or "all" means all of them. All processes of a job must have the same value.
 //
 //   - "leaks": Finalize reports requests that were never waited for, communicators that
-//     were never freed, and messages that were never received, with the lines that made
-//     them. It then waits a while for the other ranks to come to Finalize.
+//     were never freed, and messages that were never received, with the source lines of
+//     the calls. It then waits a while for the other ranks to enter Finalize.
 //   - "collectives": ranks that are in different collective calls of a communicator, or
-//     give another root, count, type or operation, get ErrMismatch, which says who does
-//     what at which line. Every call then waits until all ranks have come to it.
-//   - "deadlocks": when nothing moves for 5 s, who waits for whom at which line.
-//   - "types": that what a receive gives as its type is what was sent (ErrSignature).
+//     give a different root, count, type or operation, get ErrMismatch, which lists the
+//     calls of the ranks with their lines. Every call then waits until all ranks have entered it.
+//   - "deadlocks": after 5 s without progress, reports which ranks wait for which at which line.
+//   - "types": checks that the type of a receive matches the type of the send (ErrSignature).
 //
-// With any of them errors name the line of their call. Reports go to the standard
-// error, or where WithDebug says. Ranks exchange what they need by messages of their
-// own, for which there are links that the program would not have made.
+// With any of them errors name the line of their call. Reports go to standard error, or to the
+// writer of WithDebug. Ranks exchange the necessary data by messages of their own, for which they
+// set up links that the program would not have needed.
 const EnvDebug = "ISTHMUS_DEBUG"
 
 // WithDebug enables everything that EnvDebug lists, and writes reports to out, each in one Write;
@@ -36,16 +35,16 @@ func WithDebug(out io.Writer) Option {
 	return func(cfg *config) { cfg.debug, cfg.debugOut = debug.All, out }
 }
 
-// EnvTrace has every rank write a timeline of its calls, messages and links, which
-// chrome://tracing and ui.perfetto.dev show: to the file rank-N.json when it names a
-// folder, else behind what the file of that name has, so that all ranks of a machine may
-// share it. Arrows lead from sends to receives. Times are by the clock of rank 0, which
-// the others ask at the start; a rank that gets no answer goes by its own, and says so.
-// All processes of a job have it set, or none.
+// EnvTrace makes every rank write a timeline of its calls, messages and links, which
+// chrome://tracing and ui.perfetto.dev show: to the file rank-N.json if it names a folder, and
+// otherwise appended to the file of that name, so that all ranks of a machine may share it.
+// Arrows lead from sends to receives. Times are those of rank 0's clock, which the other ranks
+// query at the start; a rank that gets no answer uses its own clock, and says so. Either all
+// processes of a job have it set, or none.
 //
-// The timeline is written every 200 ms and whole lines at a time, so that it can be read
-// when the process has died. A process writes 512 MiB at most. To put files of several
-// machines together: (echo [; grep -hv '^\[' FILE...) > all.json
+// The timeline is written every 200 ms in whole lines, so that it is readable even after the
+// process has died. A process writes at most 512 MiB. To merge the files of several
+// machines: (echo [; grep -hv '^\[' FILE...) > all.json
 const EnvTrace = "ISTHMUS_TRACE"
 
 // WithTrace writes a timeline as EnvTrace does.

@@ -57,15 +57,14 @@ func (c *Comm) GetFailed() (*Group, error) {
 	return c.groupOf(g), nil
 }
 
-// AckFailed acknowledges the first n failures of GetFailed, at least those that
-// were acknowledged before, and returns how many are acknowledged then
-// (MPI_Comm_ack_failed of ULFM). Receives from AnySource can be waited for again
-// when all known failures are, and Agree returns no error for a failure that
-// every process has acknowledged. It is local, and works on a revoked
-// communicator.
+// AckFailed acknowledges the first n failures of GetFailed, but at least those that were
+// acknowledged before, and returns the number of acknowledged ones (MPI_Comm_ack_failed of ULFM).
+// Receives from AnySource can be waited for again when all known failures are acknowledged, and
+// Agree returns no error for a failure that every process has acknowledged. It is local, and works
+// on a revoked communicator.
 func (c *Comm) AckFailed(n int) (int, error) { return c.core.Acknowledge(n), nil }
 
-// parties are the processes that a transfer concerns.
+// parties returns the processes that a transfer involves.
 func (t transfer) parties() engine.Group {
 	if t.needs != nil {
 		return t.needs.core.Everybody()

@@ -12,22 +12,21 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// An operation is a collective call with its arguments, before it is made. Each is
-// written down once, in operations.go and its like, and is made in three ways: Bcast
-// waits for it, Ibcast does not, and BcastInit has it made again and again.
+// An operation is a collective call with its arguments, before it is made. Each is defined once, in
+// operations.go and similar files, and used in three ways: Bcast waits for it, Ibcast does not, and
+// BcastInit lets it be made repeatedly.
 //
-// Calls take their place in the order of a communicator's calls, which is a tag for
-// their messages, before they return, and so in the order of the program. A call that
-// nobody waits for runs in a goroutine of its own, which nothing but its messages and its
-// reductions can hold up, and which Finalize ends.
+// Calls take their place in the order of a communicator's calls, which is a tag for their messages,
+// before they return, and so in program order. A nonblocking call runs in a separate goroutine,
+// which only its messages and reductions can block, and which Finalize ends.
 type operation struct {
 	name string     // "Bcast"
 	args debug.Args // for the debug mode
-	err  error      // what is wrong with this rank's arguments
+	err  error      // error in this rank's arguments
 	run  coll.Run
 }
 
-// call makes it and waits.
+// call makes the call and waits for it.
 func (o *operation) call(ctx context.Context, c *Comm) error {
 	r, err := c.beginRound(o.args)
 	if err == nil {
@@ -41,7 +40,7 @@ func (o *operation) call(ctx context.Context, c *Comm) error {
 }
 
 func (o *operation) do(ctx context.Context, r *round) error {
-	if err := r.call.ready(ctx); err != nil { // also where this rank's arguments are bad: others wait for what it tells
+	if err := r.call.ready(ctx); err != nil { // also if this rank's arguments are invalid: others wait for its message
 		return err
 	}
 	if o.err != nil {
@@ -49,13 +48,13 @@ func (o *operation) do(ctx context.Context, r *round) error {
 	}
 	r.call.program = true
 	err := o.run(ctx, &r.Round)
-	if errors.Is(err, collectives.ErrArgument) { // of buffers: all else has been looked at
+	if errors.Is(err, collectives.ErrArgument) { // of buffers: everything else was checked
 		return mpi.CausedBy(err, ErrCount)
 	}
 	return err
 }
 
-// start makes it.
+// start starts the call.
 func (o *operation) start(c *Comm) *Request {
 	what := transfer{comm: c, call: "I" + strings.ToLower(o.name[:1]) + o.name[1:]}
 	r, err := c.beginRound(o.args.Detached())
@@ -65,9 +64,9 @@ func (o *operation) start(c *Comm) *Request {
 	return o.detach(what, r)
 }
 
-// init prepares it. All starts are made with one tag: a rank that is further than another
-// has its messages match that one's receives in their order, and it cannot start the next
-// call before it has ended this one.
+// init prepares the call. All starts use one tag: the messages of a rank that is ahead of another
+// match that one's receives in order, and a rank cannot start the next call before it has ended
+// this one.
 func (o *operation) init(c *Comm) *Persistent {
 	what := transfer{comm: c, call: o.name + "Init"}
 	r, err := c.beginRound(o.args.Detached())
@@ -75,17 +74,17 @@ func (o *operation) init(c *Comm) *Persistent {
 		return &Persistent{what: what, again: func() *Request { return failedRequest(what, err) }}
 	}
 	if w := c.world.watch; w != nil {
-		w.LeftBehind(r.call.seen) // but for its verdict
+		w.LeftBehind(r.call.seen) // except for its verdict
 	}
-	if first := *r.call; first.begins != nil { // others wait for it; who starts the call looks for the error
+	if first := *r.call; first.begins != nil { // others wait for it; the start of the call reports the error
 		first.mail = coll.Messages{}
 		c.world.comms.start(func() { first.ready(c.world.life) })
 	}
 	return &Persistent{what: what, again: o.repeatedly(what, r)}
 }
 
-// repeatedly returns what starts the call again. One that failed may have left messages,
-// which the next would take for its own.
+// repeatedly returns a function that restarts the call. A failed one may have left messages, which
+// the next would receive as its own.
 func (o *operation) repeatedly(what transfer, first *round) func() *Request {
 	var last *Request
 	var broken error
@@ -118,7 +117,7 @@ func (r *Request) failed() error {
 	return err
 }
 
-// detach has the call run by itself.
+// detach runs the call in the background.
 func (o *operation) detach(what transfer, r *round) *Request {
 	c := what.comm
 	ctx, giveUp := context.WithCancelCause(c.world.life)
@@ -143,5 +142,5 @@ func (o *operation) detach(what transfer, r *round) *Request {
 	return q
 }
 
-// errNoCancel is that of cancelling a collective call.
+// errNoCancel is the error for cancelling a collective call.
 var errNoCancel = errors.New("a collective call cannot be cancelled; wait for it, or Wait with a context that is done to give it up")

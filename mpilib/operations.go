@@ -11,10 +11,10 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The collective calls that move slices, each written down once. What collective.go says
-// of their arguments holds for all that is made of them.
+// The collective calls that transfer slices, each defined once. What collective.go says of their
+// arguments applies to all variants.
 
-// theBarrier has no arguments, so one does for all.
+// theBarrier has no arguments, so one value is enough.
 var theBarrier = operation{name: "Barrier", run: func(ctx context.Context, r *coll.Round) error { return r.Barrier(ctx) }}
 
 func barrier() *operation { return &theBarrier }
@@ -124,13 +124,13 @@ func alltoallwOf(send, recv []Part) *operation {
 	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *coll.Round) error { return r.Alltoallw(ctx, out, in) }}
 }
 
-// moving is an operation that moves elements.
+// moving is an operation that transfers elements.
 func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *coll.Round, s, to []byte) error) *operation {
 	s, to, _, err := buffer.Views(send, recv)
 	return &operation{name, args, err, func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to) }}
 }
 
-// reducing is an operation that reduces them.
+// reducing is an operation that reduces elements.
 func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error) *operation {
 	s, to, _, err := buffer.Views(send, recv)
 	o, opErr := bytesOp(op)

@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// The calls between neighbours, each written down once.
+// The neighbourhood collectives, each defined once.
 
 func neighborAllgatherOf[T Elem](comm *Comm, send, recv []T) *operation {
 	return comm.neighbourly("NeighborAllgather", func(n topology.Neighbourhood) (out, in []buffer.Part, err error) {
@@ -39,7 +39,7 @@ func neighborAlltoallwOf(comm *Comm, send, recv []Part) *operation {
 	})
 }
 
-// neighbourly is an operation that moves a part to and from every neighbour.
+// neighbourly is an operation that transfers a part to and from every neighbour.
 func (c *Comm) neighbourly(name string, cut func(topology.Neighbourhood) (out, in []buffer.Part, err error)) *operation {
 	n, err := c.neighbourhood()
 	if c.core.IsInter() {

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 )
 
-// The collective calls that move Parts, each written down once.
+// The collective calls that transfer Parts, each defined once.
 
 func bcastPart(p buffer.Part, root int) *operation {
 	return &operation{"Bcast", debug.Loose(root), p.Err, coll.BcastPart(p, root)}

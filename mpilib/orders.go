@@ -8,25 +8,24 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
-// The environment of collective calls, and the hint. Where a communicator's ranks are on
-// several nodes or sites, its rank 0's environment counts for all of them, also for the
-// communicators made from it; where they are not, all have the same.
+// The environment of collective calls, and the hint. If a communicator's ranks are on several nodes
+// or sites, its rank 0's environment applies to all of them, also for the communicators created
+// from it; otherwise all must have the same.
 const (
-	// EnvColl forces algorithms: "bcast=two-level:8,allreduce=ring". isthmus-lab bench coll
-	// lists them. Where an algorithm would give a wrong result, for the operator or the
-	// order of the ranks, another one is taken.
+	// EnvColl forces algorithms: "bcast=two-level:8,allreduce=ring". isthmus-lab bench coll lists
+	// them. If an algorithm would give a wrong result, for the operator or the order of the ranks,
+	// another one is used.
 	EnvColl = "ISTHMUS_COLL"
-	// EnvCollExplain is "1" where rank 0 of each communicator is to tell on the standard
-	// error, once for each new kind of call, which algorithm it takes, why not the next.
+	// EnvCollExplain is "1" to make rank 0 of each communicator print on standard error, once for
+	// each new kind of call, which algorithm it uses and why not the next best.
 	EnvCollExplain = "ISTHMUS_COLL_EXPLAIN"
-	// EnvCollLearned names a file of corrections of what is predicted: lines of a
-	// collective, an algorithm, a number of bytes and a factor, "bcast two-level:8
-	// 65536 1.2". What is behind a # is left out. The process with rank 0 of the world
-	// reads it.
+	// EnvCollLearned names a file of corrections of the predicted times: lines of a collective, an
+	// algorithm, a number of bytes and a factor, "bcast two-level:8 65536 1.2". A # begins a
+	// comment. The process with rank 0 of the world reads it.
 	EnvCollLearned = "ISTHMUS_COLL_LEARNED"
 
-	// HintColl is EnvColl for one communicator (SetInfo), and stronger. All ranks give
-	// the same.
+	// HintColl is EnvColl for one communicator (SetInfo), and takes precedence. All ranks give the
+	// same.
 	HintColl = "isthmus_coll"
 )
 
@@ -59,7 +58,7 @@ func (cfg *config) readOrders() error {
 	return nil
 }
 
-// forcedBy returns the algorithms that info forces, and whether it says anything of that.
+// forcedBy returns the algorithms that info forces, and whether info has that hint.
 func forcedBy(info *Info) (list string, given bool, err error) {
 	list, given = info.Get(HintColl)
 	if given {

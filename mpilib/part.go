@@ -6,11 +6,10 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 )
 
-// Part is a piece of memory that a message is taken from or put into: the
-// elements of a slice (PartOf), or what a datatype describes (PartAs). It refers
-// to the memory and copies nothing; what is wrong with its arguments is told by
-// the call that is given it. The zero Part has no bytes. The methods of Comm
-// move Parts as the package's functions of the same names move slices.
+// Part is a piece of memory that a message is taken from or put into: the elements of a slice
+// (PartOf), or what a datatype describes (PartAs). It refers to the memory and copies nothing; an
+// error in its arguments is returned by the call that uses it. The zero Part has no bytes. The
+// methods of Comm transfer Parts as the package's functions of the same names transfer slices.
 type Part struct {
 	p buffer.Part
 }
@@ -33,7 +32,7 @@ func PartAt[T Elem](buf []T, origin, count int, t *Datatype) Part {
 	if err := t.usable(); err != nil {
 		return Part{buffer.Part{Err: err}}
 	}
-	size, _ := buffer.Size[T]() // judged by view
+	size, _ := buffer.Size[T]() // checked by view
 	if origin < 0 || origin > len(buf) {
 		return Part{buffer.Part{Err: fmt.Errorf("%w: origin %d of %d elements", ErrArg, origin, len(buf))}}
 	}
@@ -44,9 +43,9 @@ func PartAt[T Elem](buf []T, origin, count int, t *Datatype) Part {
 // it ends within one (MPI_Get_count; MPI-4.1, section 3.2.5).
 func (st Status) GetCount(t *Datatype) int { return buffer.WholeElements(t.t, st.Bytes) }
 
-// GetElements returns how many elements of named types the message of st has when
-// it is received as elements of t, or Undefined if it ends within one of them
-// (MPI_Get_elements; MPI-4.1, section 5.1.11).
+// GetElements returns how many elements of named types the message of st has when it is received as
+// elements of t, or Undefined if it ends within one of them (MPI_Get_elements; MPI-4.1, section
+// 5.1.11).
 func (st Status) GetElements(t *Datatype) int {
 	n, ok := t.t.Elements(int64(st.Bytes))
 	if !ok {
@@ -55,8 +54,8 @@ func (st Status) GetElements(t *Datatype) int {
 	return int(n)
 }
 
-// Pack appends the bytes of p, as a message of it has them, to out (MPI_Pack;
-// MPI-4.1, section 5.2). They may be sent as elements of Packed.
+// Pack appends the bytes of p, as in a message, to out (MPI_Pack; MPI-4.1, section 5.2). They may
+// be sent as elements of Packed.
 func Pack(out []byte, p Part) ([]byte, error) {
 	if p.p.Err != nil {
 		return out, typeError("Pack", p.p.Err)
@@ -90,9 +89,9 @@ func (d *Datatype) PackSize(count int) (int, error) {
 	return int(n), nil
 }
 
-// PackExternal is Pack into external32, the standard's form for all machines,
-// which other implementations of MPI read too (MPI_Pack_external; MPI-4.1,
-// section 5.3). A number that has no such form is ErrConversion.
+// PackExternal is Pack in external32, the standard's portable representation, which other
+// implementations of MPI also read (MPI_Pack_external; MPI-4.1, section 5.3). A number that cannot
+// be represented causes ErrConversion.
 func PackExternal(out []byte, p Part) ([]byte, error) {
 	t, size, err := p.p.External()
 	if err != nil {
@@ -132,7 +131,7 @@ func (d *Datatype) PackExternalSize(count int) (int, error) {
 	return int(n), nil
 }
 
-// inner are the parts as the packages below know them.
+// inner converts the parts to the type of the internal packages.
 func inner(parts []Part) []buffer.Part {
 	out := make([]buffer.Part, len(parts))
 	for i, p := range parts {

@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// Send is the package's Send of a Part. A message that is one piece of memory is
-// sent from there, as a slice is; others are packed, once, before the call goes on.
+// Send is the package's Send of a Part. A contiguous message is sent from its memory, as a slice
+// is; others are packed, once, before the call proceeds.
 func (c *Comm) Send(ctx context.Context, p Part, dst, tag int) error {
 	return c.sentPart(ctx, p, dst, tag, engine.Standard)
 }
@@ -29,9 +29,8 @@ func (c *Comm) Rsend(ctx context.Context, p Part, dst, tag int) error {
 	return c.sentPart(ctx, p, dst, tag, engine.Standard)
 }
 
-// Recv is the package's Recv into a Part. Status.Count is Undefined when the
-// message ends within an element of a datatype, which is no error;
-// Status.GetElements says more.
+// Recv is the package's Recv into a Part. Status.Count is Undefined if the message ends within an
+// element of a datatype, which is not an error; Status.GetElements gives more detail.
 func (c *Comm) Recv(ctx context.Context, p Part, src, tag int) (Status, error) {
 	return c.Irecv(p, src, tag).waitOver(ctx)
 }
@@ -84,8 +83,8 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 	return c.isend(what, c.core.Context, b, mode, hold)
 }
 
-// Irecv is the package's Irecv into a Part. A message for a Part that is not one
-// piece of memory is there once Wait or its like has told of its arrival.
+// Irecv is the package's Irecv into a Part. A message for a noncontiguous Part is in its place once
+// Wait or a similar call has reported its completion.
 func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	what := transfer{comm: c, peer: src, tag: tag, elem: 1, signed: c.signs()}
 	err := p.p.Err

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Pending is a nonblocking call that makes something. Safe for concurrent use.
+// Pending is a nonblocking call that creates an object. Safe for concurrent use.
 type Pending[T any] struct {
 	comm *Comm
 	name string
 	done chan struct{}
-	made T     // once done is closed
-	err  error // once done is closed
+	made T     // valid once done is closed
+	err  error // valid once done is closed
 }
 
 // inBackground runs f in a goroutine that Finalize waits for; f ends with ctx
@@ -32,9 +32,8 @@ func inBackground[T any](ctx context.Context, c *Comm, name string, f func(conte
 	return p
 }
 
-// Wait returns what the call made, or its error, once it is complete. When ctx
-// is done before, it returns ctx's error and the call goes on; Wait may be
-// called again.
+// Wait returns the result of the call, or its error, once it is complete. If ctx is done before, it
+// returns ctx's error and the call continues; Wait may be called again.
 func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 	select {
 	case <-p.done:
@@ -49,7 +48,7 @@ func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 	return p.made, p.comm.called(p.name, p.err)
 }
 
-// Test says whether the call is complete, and if so what Wait would return.
+// Test reports whether the call is complete, and if so Wait's result.
 func (p *Pending[T]) Test() (made T, done bool, err error) {
 	select {
 	case <-p.done:

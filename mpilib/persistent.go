@@ -9,20 +9,20 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// ErrActive is that of starting a persistent request that is under way.
+// ErrActive is the error for starting an active persistent request.
 var ErrActive = mpi.ErrActive
 
-// Persistent is a transfer, or a collective call, that is started again and again with
-// the same arguments (MPI-4.1, sections 3.9 and 6.13). It is inactive until Start, and from its completion on.
+// Persistent is a transfer, or a collective call, that is started repeatedly with the same
+// arguments (MPI-4.1, sections 3.9 and 6.13). It is inactive until Start, and after its completion.
 // One goroutine uses it at a time.
 type Persistent struct {
 	what    transfer
 	again   func() *Request
-	current *Request // nil: never started, or its completion was told
+	current *Request // nil: never started, or its completion was reported
 }
 
-// SendInit prepares a Send (MPI_Send_init). What is wrong with the arguments is
-// told when a started transfer is waited for.
+// SendInit prepares a Send (MPI_Send_init). An error in the arguments is returned when a started
+// transfer is waited for.
 func SendInit[T Elem](comm *Comm, buf []T, dst, tag int) *Persistent {
 	return sendInit(comm, buf, dst, tag, engine.Standard)
 }
@@ -57,8 +57,8 @@ func RecvInit[T Elem](comm *Comm, buf []T, src, tag int) *Persistent {
 	}
 }
 
-// Start starts the transfer (MPI_Start): the buffer is the request's until it is
-// complete. It returns ErrActive if the one before is not.
+// Start starts the transfer (MPI_Start): the request owns the buffer until it is complete. It
+// returns ErrActive if the previous transfer is not complete.
 func (p *Persistent) Start() error {
 	if r := p.current; r != nil && !r.never && !r.core.Done() {
 		return p.what.comm.raise(fmt.Errorf("mpilib: Start of %v: %w; wait for it first", p.what, ErrActive))
@@ -78,13 +78,12 @@ func Startall(requests ...*Persistent) error {
 	return nil
 }
 
-// Request returns the transfer under way, for Waitall and its like, or nil, which
-// they pass over, if there is none.
+// Request returns the active transfer, for Waitall and similar calls, or nil, which they ignore, if
+// there is none.
 func (p *Persistent) Request() *Request { return p.current }
 
-// Wait is Request.Wait of the transfer under way, after which the request is
-// inactive. For an inactive one it returns at once, with the empty status (MPI-4.1,
-// section 3.7.3).
+// Wait is Request.Wait for the active transfer, after which the request is inactive. For an
+// inactive one it returns at once, with the empty status (MPI-4.1, section 3.7.3).
 func (p *Persistent) Wait(ctx context.Context) (Status, error) {
 	r := p.current
 	if r == nil {
@@ -97,8 +96,7 @@ func (p *Persistent) Wait(ctx context.Context) (Status, error) {
 	return st, err
 }
 
-// Test is Request.Test of the transfer under way; done is true of an inactive
-// request.
+// Test is Request.Test for the active transfer; done is true for an inactive request.
 func (p *Persistent) Test() (st Status, done bool, err error) {
 	if p.current == nil {
 		return emptyStatus, true, nil
@@ -109,7 +107,7 @@ func (p *Persistent) Test() (st Status, done bool, err error) {
 	return st, done, err
 }
 
-// Cancel is Request.Cancel of the transfer under way, if there is one.
+// Cancel is Request.Cancel for the active transfer, if there is one.
 func (p *Persistent) Cancel() error {
 	if p.current == nil {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// WithPlace pretends that this process runs on a node of a site, whatever the
-// helper says. Tests use it to lay out sites within one machine.
+// WithPlace sets the node and site of this process, regardless of the helper. Tests use it to
+// emulate sites within one machine.
 func WithPlace(site, node string) Option {
 	return WithPlaces(func(int) (string, string) { return site, node })
 }
 
-// WithPlaces is WithPlace for all ranks of a TestWorld: where says the place of
-// each rank of the world.
+// WithPlaces is WithPlace for all ranks of a TestWorld: where returns the location of each rank of
+// the world.
 func WithPlaces(where func(rank int) (site, node string)) Option {
 	return func(cfg *config) {
 		cfg.where = func(rank int) overlay.NodeID {
@@ -31,11 +31,11 @@ func WithPlaces(where func(rank int) (site, node string)) Option {
 	}
 }
 
-// Place returns where this process runs, as its helper or WithPlace says. It is
-// zero without either; then all processes are on one node of one site.
+// Place returns where this process runs, according to its helper or WithPlace. It is zero without
+// either; then all processes are on one node of one site.
 func (w *World) Place() overlay.NodeID { return w.comms.here }
 
-// Places returns where each rank of c runs. A collective call.
+// Places returns where each rank of c runs. It is a collective call.
 func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -54,10 +54,10 @@ func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.Node
 	return place.Gather(ctx, call, call.Size(), c.world.comms.here)
 }
 
-// SplitType is what the processes of one part of SplitType share.
+// SplitType is the resource that the processes of one part of SplitType share.
 type SplitType int
 
-// The kinds of SplitType. Undefined is for processes that want no part.
+// The kinds of SplitType. Undefined is for processes that get no communicator.
 const (
 	SplitShared SplitType = iota + 1 // memory (MPI_COMM_TYPE_SHARED): the node
 	SplitNode                        // the node
@@ -65,12 +65,11 @@ const (
 	SplitGroup                       // the group of the job; see JobGroup
 )
 
-// SplitType splits c into communicators of the processes that share what
-// split says, ordered by key and, where keys are equal, by rank in c
-// (MPI_Comm_split_type; MPI-4.1, section 7.4.2). All ranks give the same split,
-// or SplitType(Undefined) and get nil. With SplitGroup a communicator gets its
-// name from the group, and all get nil in a job that has no groups. info gives
-// hints. A collective call.
+// SplitType splits c into communicators of the processes that share the resource of split, ordered
+// by key and, where keys are equal, by rank in c (MPI_Comm_split_type; MPI-4.1, section 7.4.2). All
+// ranks give the same split, or SplitType(Undefined) and get nil. With SplitGroup a communicator is
+// named after the group, and all get nil in a job without groups. info gives hints. It is a
+// collective call.
 func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -133,8 +132,8 @@ func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitT
 	return made, nil
 }
 
-// sharing returns a number for each rank that the ranks have in common which share
-// what split says; Undefined where a rank shares with nobody, not itself either.
+// sharing returns a number for each rank, equal for ranks that share the resource of split;
+// Undefined if a rank shares with no rank, not even itself.
 func (c *Comm) sharing(ctx context.Context, call *collectiveCall, split SplitType) ([]int, error) {
 	if split != SplitGroup {
 		places, err := c.places(ctx, call)
@@ -152,8 +151,8 @@ func (c *Comm) sharing(ctx context.Context, call *collectiveCall, split SplitTyp
 	return groups, nil
 }
 
-// commonSplit returns what the ranks split by, Undefined if all of them gave that,
-// or an error if some gave different splits; all ranks see the same.
+// commonSplit returns the split that the ranks gave, Undefined if all of them gave that, or an
+// error if they differ; the result is the same on all ranks.
 func commonSplit(all []group.Choice, mine SplitType) (SplitType, error) {
 	first := -1
 	for r, choice := range all {

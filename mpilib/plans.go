@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// plannedComm is a communicator as its plans see it.
+// plannedComm is a communicator as seen by its plans.
 type plannedComm Comm
 
 func (c *plannedComm) Name() string         { return (*Comm)(c).Name() }
@@ -28,7 +28,7 @@ func (c *plannedComm) Refused(ctx uint32) error {
 	return c.world.engine.Refused(c.core.Everybody(), ctx)
 }
 
-// planning is what w brings to the plans of its communicators.
+// planning is w's contribution to the plans of its communicators.
 func (w *World) planning() plan.Config {
 	return plan.Config{
 		Here: func() overlay.NodeID { return w.comms.here }, Orders: w.config.orders, Explain: w.config.explain,
@@ -36,15 +36,14 @@ func (w *World) planning() plan.Config {
 	}
 }
 
-// force has the calls of c from now on carried out by the algorithms of a list, and others
-// as before.
+// force makes later calls of c use the algorithms of a list, and choose others as before.
 func (c *Comm) force(list string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plans.Force((*plannedComm)(c), list)
 }
 
-// goesOnFrom has c begin with what the ranks know that made it in a call, all of c's among
+// goesOnFrom makes c start with the knowledge of the ranks that created it in a call; c's are among
 // them.
 func (c *Comm) goesOnFrom(call *collectiveCall) {
 	if call.plan == nil {
@@ -56,7 +55,7 @@ func (c *Comm) goesOnFrom(call *collectiveCall) {
 	c.plans.GoOnFrom((*plannedComm)(c), call.plan, call.comm.core.Group, c.core.Group)
 }
 
-// ready returns when it is known how to carry out the call.
+// ready returns when the plan of the call is known.
 func (c *collectiveCall) ready(ctx context.Context) error {
 	if c.plan == nil {
 		return nil
@@ -71,13 +70,13 @@ func (c *collectiveCall) ready(ctx context.Context) error {
 	return err
 }
 
-// Planner is that of the call's plan. What has none, as a call before the plan is made,
-// takes all ranks to be together.
+// Planner returns that of the call's plan. Without one, as for a call before the plan is made, all
+// ranks count as being together.
 func (c *collectiveCall) Planner() *collectives.Planner {
 	if c.planner == nil {
 		p, err := collectives.NewPlanner(c.comm.core.Rank, c.comm.Size(), nil)
 		if err != nil {
-			panic(err) // a communicator has its own rank
+			panic(err) // a communicator knows its own rank
 		}
 		c.planner = p
 	}

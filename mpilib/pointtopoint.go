@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// Send sends buf to rank dst of comm and returns when buf may be used again
-// (MPI_Send). The message may then still be on its way; it may also wait for
-// the receiver when it is large, or when much is on its way already.
+// Send sends buf to rank dst of comm and returns when buf may be reused (MPI_Send). The message may
+// then still be in transit; for a large message, or with many in transit, Send may also wait for
+// the receiver.
 func Send[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
 	return sent(ctx, comm, buf, dst, tag, engine.Standard)
 }
@@ -22,14 +22,14 @@ func Ssend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error
 	return sent(ctx, comm, buf, dst, tag, engine.Synchronous)
 }
 
-// Bsend is Send that copies buf and never waits (MPI_Bsend). The copies are
-// bounded by the process's memory alone.
+// Bsend is Send that copies buf and never blocks (MPI_Bsend). Only the process's memory bounds the
+// copies.
 func Bsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
 	return sent(ctx, comm, buf, dst, tag, engine.Buffered)
 }
 
-// Rsend is Send for those who know that the receive is posted (MPI_Rsend). It
-// needs no such promise here: it is as Send.
+// Rsend is Send for callers that know that the receive is posted (MPI_Rsend). This library does not
+// need that guarantee: it is the same as Send.
 func Rsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
 	return sent(ctx, comm, buf, dst, tag, engine.Standard)
 }
@@ -42,7 +42,7 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 	return comm.send(ctx, b, err, dst, tag, mode)
 }
 
-// send is a send that is waited for, of b or of what was found wrong with it.
+// send is a blocking send, of b or of the error found in its arguments.
 func (c *Comm) send(ctx context.Context, b []byte, err error, dst, tag int, mode engine.Mode) error {
 	if err == nil {
 		err = c.core.CheckSend(dst, tag)
@@ -64,10 +64,9 @@ func (c *Comm) send(ctx context.Context, b []byte, err error, dst, tag int, mode
 	return err
 }
 
-// Recv receives a message from rank src of comm, or AnySource, with tag, or
-// AnyTag, into buf (MPI_Recv). A shorter message fills the front of buf;
-// Status.Count says how many elements it had. A longer one is an error,
-// ErrTruncate, is consumed, and leaves buf as it was.
+// Recv receives a message from rank src of comm, or AnySource, with tag, or AnyTag, into buf
+// (MPI_Recv). A shorter message fills the front of buf; Status.Count is its number of elements. A
+// longer one causes ErrTruncate, is consumed, and leaves buf unchanged.
 func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Status, error) {
 	if comm.world.watch != nil || comm.signs() || src == ProcNull {
 		return Irecv(comm, buf, src, tag).waitOver(ctx)
@@ -79,11 +78,11 @@ func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Statu
 	if err != nil {
 		return failedRequest(transfer{comm: comm, peer: src, tag: tag, elem: 1}, err).result()
 	}
-	size, _ := buffer.Size[T]() // judged by view
+	size, _ := buffer.Size[T]() // checked by view
 	return comm.recv(ctx, b, size, src, tag)
 }
 
-// recv is a receive that is waited for.
+// recv is a blocking receive.
 func (c *Comm) recv(ctx context.Context, b []byte, elem, src, tag int) (Status, error) {
 	got, err := c.world.engine.Recv(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, b)
 	what := transfer{comm: c, peer: src, tag: tag, elem: elem}
@@ -97,8 +96,8 @@ func (c *Comm) recv(ctx context.Context, b []byte, elem, src, tag int) (Status, 
 	return st, nil
 }
 
-// Isend starts a Send. buf must not change until the request is complete. What
-// is wrong with the arguments is told by the request's Wait.
+// Isend starts a Send. buf must not change until the request is complete. An error in the arguments
+// is returned by the request's Wait.
 func Isend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	return start(comm, buf, dst, tag, engine.Standard, false)
 }
@@ -108,7 +107,7 @@ func Issend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	return start(comm, buf, dst, tag, engine.Synchronous, false)
 }
 
-// Ibsend starts a Bsend, which is complete at once.
+// Ibsend starts a Bsend, which completes at once.
 func Ibsend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	return start(comm, buf, dst, tag, engine.Buffered, false)
 }
@@ -118,7 +117,7 @@ func Irsend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	return start(comm, buf, dst, tag, engine.Standard, false)
 }
 
-// start starts a send; hold says that its caller waits at once.
+// start starts a send; hold means that its caller waits at once.
 func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold bool) *Request {
 	if comm.signs() {
 		return comm.startPart(PartOf(buf), dst, tag, mode, hold)
@@ -149,8 +148,8 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	return r
 }
 
-// Irecv starts a Recv. buf belongs to the request until it is complete. What
-// is wrong with the arguments is told by the request's Wait.
+// Irecv starts a Recv. The request owns buf until it is complete. An error in the arguments is
+// returned by the request's Wait.
 func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 	if comm.signs() {
 		return comm.Irecv(PartOf(buf), src, tag)
@@ -159,7 +158,7 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 	if err == nil {
 		err = comm.core.CheckRecv(src, tag)
 	}
-	size, _ := buffer.Size[T]() // judged by view
+	size, _ := buffer.Size[T]() // checked by view
 	if w := comm.world; err == nil && src != ProcNull && w.watch == nil {
 		if got, ok := w.engine.RecvNow(comm.core.Senders(), comm.core.Context, comm.core.Global(src), tag, b); ok {
 			return comm.completed(&comm.got, size, got)
@@ -185,16 +184,15 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	return r
 }
 
-// Sendrecv sends and receives at once (MPI_Sendrecv), so that ranks that do
-// the same towards each other cannot wait for each other. The buffers must not
-// overlap. The status is the receive's.
+// Sendrecv sends and receives at once (MPI_Sendrecv), so that ranks that do the same towards each
+// other cannot deadlock. The buffers must not overlap. The status is the receive's.
 func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, sendtag int, recvbuf []U, src, recvtag int) (Status, error) {
 	return both(ctx, Irecv(comm, recvbuf, src, recvtag), Isend(comm, sendbuf, dst, sendtag))
 }
 
 // both waits for a receive and a send, and returns the status of the receive.
 func both(ctx context.Context, in, out *Request) (Status, error) {
-	if in.err != nil || out.err != nil { // one was not started: the other may wait in vain
+	if in.err != nil || out.err != nil { // one was not started: the other might wait forever
 		in.Cancel()
 		out.Cancel()
 	}
@@ -203,26 +201,26 @@ func both(ctx context.Context, in, out *Request) (Status, error) {
 	return st, errors.Join(inErr, outErr)
 }
 
-// SendrecvReplace is Sendrecv of one buffer, whose contents the message that
-// comes replaces (MPI_Sendrecv_replace).
+// SendrecvReplace is Sendrecv with one buffer, whose contents the received message replaces
+// (MPI_Sendrecv_replace).
 func SendrecvReplace[T Elem](ctx context.Context, comm *Comm, buf []T, dst, sendtag, src, recvtag int) (Status, error) {
 	return Sendrecv(ctx, comm, append([]T(nil), buf...), dst, sendtag, buf, src, recvtag)
 }
 
-// Probe waits until a message that Recv with the same arguments would receive
-// is here, and describes it (MPI_Probe). It receives nothing.
+// Probe waits until there is a message that Recv with the same arguments would receive, and
+// describes it (MPI_Probe). It receives nothing.
 func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 	m, err := c.probe(ctx, "Probe", src, tag, false)
 	return m.Status, err
 }
 
-// Iprobe is Probe without waiting; ok says whether there is such a message.
+// Iprobe is a nonblocking Probe; ok reports whether there is such a message.
 func (c *Comm) Iprobe(src, tag int) (st Status, ok bool, err error) {
 	m, ok, err := c.iprobe("Iprobe", src, tag, false)
 	return m.Status, ok, err
 }
 
-// A Message is one that Mprobe or Improbe took out (MPI_Message): only MRecv and
+// A Message is one that Mprobe or Improbe removed from matching (MPI_Message): only MRecv and
 // MIrecv can receive it, and one of them must, once.
 type Message struct {
 	Status  Status
@@ -230,13 +228,13 @@ type Message struct {
 	matched engine.Matched
 }
 
-// Mprobe is Probe that takes the message out (MPI_Mprobe), so that no other
-// goroutine's receive gets it.
+// Mprobe is Probe that removes the message from matching (MPI_Mprobe), so that no other goroutine's
+// receive gets it.
 func (c *Comm) Mprobe(ctx context.Context, src, tag int) (Message, error) {
 	return c.probe(ctx, "Mprobe", src, tag, true)
 }
 
-// Improbe is Mprobe without waiting; ok says whether there is such a message.
+// Improbe is a nonblocking Mprobe; ok reports whether there is such a message.
 func (c *Comm) Improbe(src, tag int) (m Message, ok bool, err error) {
 	return c.iprobe("Improbe", src, tag, true)
 }
@@ -277,7 +275,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	return Message{c.status(m.Result(), 1, c.head()), c, m}, true, nil
 }
 
-// MRecv receives a message that a probe took out, as Recv does (MPI_Mrecv).
+// MRecv receives the message of a matching probe, as Recv does (MPI_Mrecv).
 func MRecv[T Elem](ctx context.Context, m Message, buf []T) (Status, error) {
 	return MIrecv(m, buf).Wait(ctx)
 }

@@ -11,34 +11,32 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// Request is a send, a receive or a collective call under way (MPI_Request). It
-// advances by itself. Safe for concurrent use. Transfers that are complete when they are
-// started may have the same Request.
+// Request is a pending send, receive or collective call (MPI_Request). It makes progress by itself.
+// Safe for concurrent use. Transfers that complete when they are started may share a Request.
 type Request struct {
-	core engine.Handle // of what was started
+	core engine.Handle // of the started operation
 
-	// What it is about, see transfer. All of an ordinary request fits a line of the
-	// cache.
+	// What it is about, see transfer. An ordinary request fits one cache line.
 	comm              *Comm
-	*more                    // ordinary, or its own
-	peer, tag         int32  // these and
-	elem              uint32 // this are not for those that have a whole transfer
+	*more                    // ordinary, or a separate one
+	peer, tag         int32  // unused if more has a transfer
+	elem              uint32 // likewise
 	send, signed, all bool   // all: it needs all processes of comm
 }
 
-// more is what only some requests have.
+// more holds what only some requests have.
 type more struct {
-	never bool // it was not even started, for err, or because there is nothing to do
+	never bool // it was not started, because of err, or because there is nothing to do
 	err   error
-	whole *transfer       // where a Request has no room for it; else nil
-	into  *buffer.Arrival // of a receive into a Part; else nil
-	seen  *debug.Sighting // in debug mode; else nil
+	whole *transfer       // if the Request has no space for it; otherwise nil
+	into  *buffer.Arrival // of a receive into a Part; otherwise nil
+	seen  *debug.Sighting // in debug mode; otherwise nil
 }
 
-// ordinary is what all other requests have; nobody changes it.
+// ordinary is shared by all other requests and immutable.
 var ordinary more
 
-// own returns more that is the request's alone, to be changed before anybody knows of it.
+// own returns a more that belongs to the request, to be modified before the request is shared.
 func (r *Request) own() *more {
 	if r.more == &ordinary {
 		r.more = new(more)
@@ -46,7 +44,7 @@ func (r *Request) own() *more {
 	return r.more
 }
 
-// what says what the request is about.
+// what describes the request.
 func (r *Request) what() transfer {
 	if r.whole != nil {
 		return *r.whole
@@ -58,29 +56,29 @@ func (r *Request) what() transfer {
 	return t
 }
 
-// about notes what it is about.
+// about sets what the request is about.
 func (r *Request) about(t transfer) {
 	r.comm, r.more, r.send, r.signed, r.all = t.comm, &ordinary, t.send, t.signed, t.needs == t.comm
 	r.peer, r.tag, r.elem = int32(t.peer), int32(t.tag), uint32(t.elem)
 	if r.what() != t {
-		whole := t // not t, for which each call would need memory then
+		whole := t // not t, which would then need an allocation per call
 		r.own().whole = &whole
 	}
 }
 
-// transfer says what a request is about, in terms of its communicator.
+// transfer describes a request in terms of its communicator.
 type transfer struct {
 	comm   *Comm
 	send   bool
 	signed bool   // the message begins with a signature
-	call   string // of a collective call: which; then nothing but comm counts
-	needs  *Comm  // of a part of a collective call: all of whose processes it needs; else nil
+	call   string // of a collective call: its name; then only comm is used
+	needs  *Comm  // of a part of a collective call: the communicator all of whose processes it needs; otherwise nil
 	peer   int    // rank in comm, or AnySource
 	tag    int    // or AnyTag
 	elem   int    // bytes in an element
 }
 
-// head returns how many bytes of the message come before the program's.
+// head returns the number of bytes of the message before the program's.
 func (t transfer) head() int {
 	if t.signed {
 		return buffer.SignatureSize
@@ -111,24 +109,24 @@ func (t transfer) String() string {
 	return fmt.Sprintf("%s, tag %d", s, t.tag)
 }
 
-// A slab is memory for requests: one piece for many, for each piece costs as much as
-// a small message. It stays as long as any of them is known.
+// A slab is memory for many requests in one allocation, because an allocation costs as much as a
+// small message. It lives as long as any of them is referenced.
 type slab struct {
 	used     atomic.Uint32
 	requests [slabRequests]Request
 }
 
-// slabRequests makes a slab of about 4 KiB.
+// slabRequests gives a slab of about 4 KiB.
 const slabRequests = 63
 
-// newRequest returns one that is not started.
+// newRequest returns a request that is not started.
 func newRequest(what transfer) *Request {
 	r := what.comm.memory()
 	r.about(what)
 	return r
 }
 
-// memory returns the memory of a request that is none yet.
+// memory returns memory for a request.
 func (c *Comm) memory() *Request {
 	for {
 		s := c.slab.Load()
@@ -141,10 +139,9 @@ func (c *Comm) memory() *Request {
 	}
 }
 
-// completed returns the Request of a transfer that was complete when it was started. Two
-// of which the same is to be told share one, for nothing can change it any more: so a stream of
-// small messages needs no memory, whose collecting would take longer than the messages.
-// last is c's sent or got.
+// completed returns the Request of a transfer that was complete when it was started. Two with the
+// same result share one, since it is immutable: so a stream of small messages allocates no memory,
+// whose collection would take longer than the messages. last is c's sent or got.
 func (c *Comm) completed(last *atomic.Pointer[Request], elem int, got engine.Result) *Request {
 	if r := last.Load(); r != nil && int(r.elem) == elem && r.core.Is(got) {
 		return r
@@ -163,20 +160,19 @@ func failedRequest(what transfer, err error) *Request {
 	return r
 }
 
-// nullRequest is a transfer with ProcNull, which is complete at once and moves
-// nothing (MPI-4.1, section 3.10).
+// nullRequest is a transfer with ProcNull, which completes at once and transfers nothing (MPI-4.1,
+// section 3.10).
 func nullRequest(what transfer) *Request { return failedRequest(what, nil) }
 
-// nullStatus is what a receive from ProcNull returns.
+// nullStatus is the result of a receive from ProcNull.
 var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 
-// Wait returns when the transfer is complete or has failed, or when ctx is
-// done. In the last case it is given up, as by MPI_Cancel: a receive matches
-// no message any more; a send may or may not arrive. In every case the buffer
-// belongs to the caller again, and later calls return the same, but with
-// ErrProcFailedPending: then the transfer goes on, and can be waited for again. A
-// collective call that is given up fails here, and other ranks may wait for it in vain.
-// Its status is empty.
+// Wait returns when the transfer is complete or has failed, or when ctx is done. In the last case
+// it is cancelled, as by MPI_Cancel: a receive matches no message any more; a send may or may not
+// arrive. In every case the caller owns the buffer again, and later calls return the same, except
+// with ErrProcFailedPending: then the transfer stays pending, and can be waited for again. A
+// cancelled collective call fails here, and other ranks may wait for it forever. Its status is
+// empty.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	if r.more == &ordinary {
 		if got, ok := r.core.Settled(); ok && !got.Cancelled {
@@ -190,8 +186,7 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 	return r.result()
 }
 
-// heldUp says why a receive from any source is not to be waited for though it
-// goes on, or returns nil.
+// heldUp returns why a pending receive from any source cannot be waited for, or nil.
 func (r *Request) heldUp() error {
 	if r.peer != AnySource || r.send || r.never {
 		return nil
@@ -199,8 +194,8 @@ func (r *Request) heldUp() error {
 	return r.core.Held()
 }
 
-// await returns when the request is complete, given up or held up. It fails only for a
-// part of a collective call that the debug mode finds at odds with others'.
+// await returns when the request is complete, cancelled or blocked. It fails only for a part of a
+// collective call that the debug mode finds to differ from others'.
 func (r *Request) await(ctx context.Context) error {
 	switch {
 	case r.never:
@@ -212,14 +207,13 @@ func (r *Request) await(ctx context.Context) error {
 	return nil
 }
 
-// held is what Wait and Test return for a request that goes on, but is not to be
-// waited for because of err.
+// held is the result of Wait and Test for a request that stays pending but cannot be waited for
+// because of err.
 func (r *Request) held(err error) (Status, error) {
 	return emptyStatus, r.what().failed(r.line(), err)
 }
 
-// Test says whether the request is complete, and if so what Wait would return
-// (MPI_Test).
+// Test reports whether the request is complete, and if so Wait's result (MPI_Test).
 func (r *Request) Test() (st Status, done bool, err error) {
 	if !r.never && !r.core.Done() {
 		if err := r.heldUp(); err != nil {
@@ -232,10 +226,9 @@ func (r *Request) Test() (st Status, done bool, err error) {
 	return st, true, err
 }
 
-// Cancel asks for the transfer not to happen (MPI-4.1, section 3.8.4). The
-// request completes in any case, either as if it had never been made, which
-// Status.Cancelled then says, or as if it had not been cancelled. Of a collective call
-// it is refused (MPI-4.1, section 6.12).
+// Cancel cancels the transfer if possible (MPI-4.1, section 3.8.4). The request completes in any
+// case, either as if it had never been made, which Status.Cancelled then reports, or as if it had
+// not been cancelled. A collective call cannot be cancelled (MPI-4.1, section 6.12).
 func (r *Request) Cancel() error {
 	if r.what().call != "" {
 		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), errNoCancel))
@@ -246,7 +239,7 @@ func (r *Request) Cancel() error {
 	return nil
 }
 
-// result is what Wait returns for a request that is done.
+// result is Wait's result for a completed request.
 func (r *Request) result() (Status, error) {
 	if r.more == &ordinary {
 		if got, ok := r.core.Settled(); ok && !got.Cancelled {
@@ -269,7 +262,7 @@ func (r *Request) result() (Status, error) {
 	return st, nil
 }
 
-// failed names the transfer and, if that is known, the line of its call.
+// failed adds the transfer and, if known, the line of its call.
 func (t transfer) failed(line string, err error) error {
 	return t.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", t.comm.core.Rank, t, line, err))
 }
@@ -290,7 +283,7 @@ func (r *Request) success(got engine.Result) (Status, error) {
 	return st, nil
 }
 
-// named says of which collective call an error is.
+// named adds the name of the collective call to an error.
 func (r *Request) named(err error) error {
 	if err == nil {
 		return nil
@@ -306,7 +299,7 @@ func (r *Request) status() (Status, error) {
 	}
 	switch {
 	case err != nil:
-		if head := what.head(); head > 0 && errors.Is(err, ErrTruncate) && r.into != nil { // the program counts without
+		if head := what.head(); head > 0 && errors.Is(err, ErrTruncate) && r.into != nil { // the program's count excludes it
 			err = fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, max(0, int(got.Bytes)-head), r.into.Room())
 		}
 		return Status{Source: what.peer, Tag: what.tag}, err
@@ -325,7 +318,7 @@ func (r *Request) status() (Status, error) {
 	return st, err
 }
 
-// status describes a message, of which the first head bytes are not the program's.
+// status describes a message whose first head bytes are not the program's.
 func (c *Comm) status(m engine.Result, elem, head int) Status {
 	n := max(0, int(m.Bytes)-head)
 	return Status{Source: c.core.Local(m.Source), Tag: m.Tag, Count: n / elem, Bytes: n}
@@ -334,17 +327,16 @@ func (c *Comm) status(m engine.Result, elem, head int) Status {
 // emptyStatus is that of a nil request (MPI-4.1, section 3.7.3).
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
-// Waitall waits for all the requests (MPI_Waitall). It returns the status of
-// each, and the errors of all that failed, joined. nil requests, which the caller
-// has dealt with, are complete, with neither source, tag nor elements.
+// Waitall waits for all the requests (MPI_Waitall). It returns the status of each, and the errors
+// of all that failed, joined. nil requests, which the caller has handled, count as complete,
+// without source, tag or elements.
 func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 	statuses := make([]Status, len(requests))
 	return statuses, WaitallInto(ctx, statuses, requests...)
 }
 
-// WaitallInto is Waitall with the caller's memory for the statuses: as many as there are
-// requests at least, or nil where nobody wants them (MPI_STATUSES_IGNORE). It
-// allocates nothing.
+// WaitallInto is Waitall with the caller's memory for the statuses: at least as many as there are
+// requests, or nil to ignore them (MPI_STATUSES_IGNORE). It allocates nothing.
 func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) error {
 	var errs []error
 	var last *Request // the one that st and err are of
@@ -370,11 +362,10 @@ func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) e
 	return errors.Join(errs...)
 }
 
-// Waitany waits until one of the requests is complete and returns which, and what
-// its Wait returns (MPI_Waitany). Unlike Wait it gives none up when ctx is done: it
-// then returns Undefined and the context's error. nil requests, which the caller
-// has dealt with, do not count; if there are no others it returns Undefined at
-// once, without an error.
+// Waitany waits until one of the requests is complete and returns its index, and its Wait's result
+// (MPI_Waitany). Unlike Wait it cancels none when ctx is done: it then returns Undefined and the
+// context's error. nil requests, which the caller has handled, are ignored; if there are no others
+// it returns Undefined at once, without an error.
 func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 	i, err := waitAny(ctx, requests)
 	if err != nil || i == Undefined {
@@ -383,12 +374,12 @@ func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 	if st, done, err := requests[i].Test(); done || err != nil {
 		return i, st, err
 	}
-	return Waitany(ctx, requests...) // what held it up was acknowledged just now
+	return Waitany(ctx, requests...) // the failure that blocked it was just acknowledged
 }
 
-// Waitsome waits until at least one of the requests is complete and returns which
-// are, with their statuses and their errors, joined (MPI_Waitsome). Otherwise it
-// is as Waitany.
+// Waitsome waits until at least one of the requests is complete and returns the indices of those
+// that are, with their statuses and their errors, joined (MPI_Waitsome). Otherwise it is like
+// Waitany.
 func Waitsome(ctx context.Context, requests ...*Request) ([]int, []Status, error) {
 	if i, err := waitAny(ctx, requests); err != nil || i == Undefined {
 		return nil, nil, err
@@ -396,7 +387,7 @@ func Waitsome(ctx context.Context, requests ...*Request) ([]int, []Status, error
 	return Testsome(requests...)
 }
 
-// Testsome is Waitsome without waiting (MPI_Testsome).
+// Testsome is a nonblocking Waitsome (MPI_Testsome).
 func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 	var errs []error
 	for i, r := range requests {
@@ -410,9 +401,8 @@ func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 	return done, statuses, errors.Join(errs...)
 }
 
-// Testany says whether one of the requests is complete, and if so which, and what
-// its Wait returns (MPI_Testany); without any request that is not nil it is
-// Undefined.
+// Testany reports whether one of the requests is complete, and if so its index, and its Wait's
+// result (MPI_Testany); if all requests are nil the index is Undefined.
 func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 	open := false
 	for i, r := range requests {
@@ -427,8 +417,7 @@ func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 	return Undefined, emptyStatus, !open, nil
 }
 
-// Testall says whether all the requests are complete, and if so what Waitall
-// returns (MPI_Testall).
+// Testall reports whether all the requests are complete, and if so Waitall's result (MPI_Testall).
 func Testall(requests ...*Request) ([]Status, bool, error) {
 	for _, r := range requests {
 		if r != nil && !r.never && !r.core.Done() && r.heldUp() == nil {
@@ -467,7 +456,7 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 	return at[i], nil
 }
 
-// watchedRequests are those that are under way, as a watcher sees them.
+// watchedRequests are the pending requests, as a watcher sees them.
 func watchedRequests(requests []*Request) []debug.Request {
 	var watched []debug.Request
 	for _, r := range requests {

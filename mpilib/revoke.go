@@ -6,13 +6,12 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 )
 
-// Revoke has every call on c fail with ErrRevoked from now on, pending ones
-// too, on all processes that are in it, so that nobody waits for a process that has left
-// the common course (MPI_Comm_revoke of ULFM). It is local, and the news
-// spreads by itself: whoever hears of it tells all it has links with, and a
-// process that waits for another has a link with it. What may still be called
-// is Agree, Shrink, GetFailed, AckFailed, Free, and all that is local. To revoke
-// the world's communicator leaves those made from it as they are.
+// Revoke makes every call on c fail with ErrRevoked from now on, including pending ones, on all of
+// its processes, so that none waits for a process that no longer takes part (MPI_Comm_revoke of
+// ULFM). It is local, and the notification spreads by itself: every process that receives it
+// notifies all peers with which it has links, and a process that waits for another has a link with
+// it. Permitted calls afterwards are Agree, Shrink, GetFailed, AckFailed, Free, and all local
+// calls. Revoking the world's communicator does not affect those created from it.
 func (c *Comm) Revoke() error {
 	if err := c.core.Usable(); err != nil {
 		return c.called("Revoke", err)

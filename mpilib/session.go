@@ -23,14 +23,14 @@ const (
 	PsetNode  = "isthmus://NODE" // the processes on the caller's node
 )
 
-// Session is a program's or library's own access to message passing, apart
-// from that of others in the process: it takes the group of a process set and
-// makes a communicator from it (MPI-4.1, section 11.3). Safe for concurrent use.
+// Session is a program's or library's own access to message passing, independent of others in the
+// process: it gets the group of a process set and creates a communicator from it (MPI-4.1, section
+// 11.3). Safe for concurrent use.
 type Session struct {
 	world *World
 	owns  bool // the world ends with the session
 
-	joint bool // it stands for what Accept and Connect made: the world ends with its last communicator
+	joint bool // it stands for the result of Accept and Connect: the world ends with its last communicator
 
 	live  atomic.Int64 // communicators that are not freed
 	ended atomic.Bool
@@ -46,13 +46,12 @@ func NewSession(ctx context.Context, opts ...Option) (*Session, error) {
 	return &Session{world: w, owns: true}, nil
 }
 
-// NewSession returns a session of a process that is in the world already. There
-// may be any number of them.
+// NewSession returns a session of a process that has already joined the world. There may be any
+// number of them.
 func (w *World) NewSession() *Session { return &Session{world: w} }
 
-// Psets returns the names of the process sets that the caller is in
-// (MPI_Session_get_num_psets, _get_nth_pset; MPI-4.1, section 11.3.3). The slice
-// is the caller's.
+// Psets returns the names of the process sets that contain the caller (MPI_Session_get_num_psets,
+// _get_nth_pset; MPI-4.1, section 11.3.3). The caller owns the slice.
 func (s *Session) Psets() []string {
 	sets := []string{PsetWorld, PsetSelf, PsetSite, PsetNode}
 	if name := s.world.jobGroup(s.world.comm.core.Rank); name != "" {
@@ -61,11 +60,10 @@ func (s *Session) Psets() []string {
 	return sets
 }
 
-// Group returns the processes of a set (MPI_Group_from_session_pset; MPI-4.1,
-// section 7.3.2), which of PsetGroup may be one that the caller is not in. It is
-// local, but for the first call for PsetSite or PsetNode
-// in a process: that waits, until ctx is done, for all processes of the world
-// to ask for one of them, since where they run is known to them alone.
+// Group returns the processes of a set (MPI_Group_from_session_pset; MPI-4.1, section 7.3.2); a set
+// of PsetGroup need not contain the caller. It is local, except for a process's first call for
+// PsetSite or PsetNode: that waits, until ctx is done, for all processes of the world to request
+// one of them, since only they know their locations.
 func (s *Session) Group(ctx context.Context, pset string) (*Group, error) {
 	g, err := s.group(ctx, pset)
 	if err != nil {
@@ -103,16 +101,15 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 			return part.Group, nil
 		}
 	}
-	return group.Empty, nil // not reached: everybody shares with itself
+	return group.Empty, nil // not reached: every process shares with itself
 }
 
 var errSessionEnded = fmt.Errorf("%w: the session has been finalized", ErrFinalized)
 
-// CommFromGroup returns a communicator of the members of g, who all call it
-// with the same tag; others get nil (MPI_Comm_create_from_group; MPI-4.1,
-// section 7.4.2). Calls with different tags may go on at the same time. info
-// gives hints, which may be nil. When the callers' groups have not the same
-// members, some may wait until ctx is done.
+// CommFromGroup returns a communicator of the members of g, all of which call it with the same tag;
+// other callers get nil (MPI_Comm_create_from_group; MPI-4.1, section 7.4.2). Calls with different
+// tags may be concurrent. info gives hints, and may be nil. If the callers' groups do not have the
+// same members, some may wait until ctx is done.
 func (s *Session) CommFromGroup(ctx context.Context, g *Group, tag string, info *Info) (*Comm, error) {
 	made, err := s.commFromGroup(ctx, g, tag, info)
 	if err != nil {
@@ -133,8 +130,8 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	name := settle.List("the tag", tag)
 	t := settle.Terms{Kind: settle.CommFromGroup, Fault: mpi.FirstOf(err, listErr),
 		Args: [settle.MaxArgs]settle.Arg{name, settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
-	// Two tags that share 31 bits of their hashes and are used at once meet here
-	// and differ in settle.
+	// Two concurrent tags that share 31 bits of their hashes use the same context here, and settle
+	// reports the mismatch.
 	call, err := s.world.amongMembers("group "+g.String(), g.g, comm.Session+comm.Members, int(name.Value&MaxTag))
 	if err != nil {
 		return nil, err
@@ -151,7 +148,7 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	return made, nil
 }
 
-// joinSession notes that c was made from s, directly or not.
+// joinSession records that c was created from s, directly or not.
 func (c *Comm) joinSession(s *Session) {
 	if s != nil {
 		c.session = s
@@ -159,10 +156,9 @@ func (c *Comm) joinSession(s *Session) {
 	}
 }
 
-// Finalize ends the session, once every communicator made from it, directly or
-// not, is freed (MPI_Session_finalize; MPI-4.1, section 11.3.1); until then it
-// fails and can be tried again. The session of NewSession leaves the world then,
-// as World.Finalize does.
+// Finalize ends the session, once every communicator created from it, directly or not, is freed
+// (MPI_Session_finalize; MPI-4.1, section 11.3.1); until then it fails and can be retried. The
+// session of NewSession leaves the world then, as World.Finalize does.
 func (s *Session) Finalize(ctx context.Context) error {
 	if n := s.live.Load(); n > 0 {
 		return fmt.Errorf("mpilib: Finalize of a session, rank %d of the world: %w: %d communicators made from it are in use; Free them first", s.world.comm.core.Rank, ErrArg, n)
@@ -174,11 +170,11 @@ func (s *Session) Finalize(ctx context.Context) error {
 	return nil
 }
 
-// placeMap knows where all processes of the world run, once it was asked.
+// placeMap has the locations of all processes of the world, once they were requested.
 type placeMap struct {
-	comm *Comm // for its own use
+	comm *Comm // for internal use
 
-	mu     sync.Mutex // held while asking
+	mu     sync.Mutex // held during the exchange
 	places []overlay.NodeID
 }
 

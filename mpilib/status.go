@@ -7,16 +7,15 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// What is given in place of a rank, tag, colour or count. The values are those
-// of the standard's C ABI.
+// Special values of a rank, tag, colour or count. They are those of the standard's C ABI.
 const (
-	AnySource = mpi.AnySource // of a receive or a probe: whoever sends
+	AnySource = mpi.AnySource // of a receive or a probe: any source
 	AnyTag    = mpi.AnyTag    // of a receive or a probe: any tag
-	ProcNull  = mpi.ProcNull  // no process: the transfer is complete at once and moves nothing (MPI-4.1, section 3.10)
-	Undefined = mpi.Undefined // no such rank; as a colour, no part
+	ProcNull  = mpi.ProcNull  // no process: the transfer completes at once and transfers nothing (MPI-4.1, section 3.10)
+	Undefined = mpi.Undefined // no such rank; as a colour, not a member
 )
 
-// MaxTag is the greatest tag of a message; the smallest is 0.
+// MaxTag is the maximum tag of a message; the minimum is 0.
 const MaxTag = mpi.MaxTag
 
 // Status describes a message that was received or probed.
@@ -26,10 +25,10 @@ type Status struct {
 	Count  int // elements of the receive's type; bytes for a probe
 	Bytes  int
 
-	Cancelled bool // Cancel came in time; nothing else is set (MPI_Test_cancelled)
+	Cancelled bool // it was cancelled; nothing else is set (MPI_Test_cancelled)
 }
 
-// What callers tell apart with errors.Is.
+// Errors for use with errors.Is.
 var (
 	ErrTruncate   = mpi.ErrTruncate
 	ErrRank       = mpi.ErrRank
@@ -40,7 +39,7 @@ var (
 	ErrFreed      = mpi.ErrFreed     // MPI_ERR_COMM
 	ErrIntercomm  = mpi.ErrIntercomm // MPI_ERR_COMM
 	ErrIntracomm  = mpi.ErrIntracomm // MPI_ERR_COMM
-	ErrAsserted   = mpi.ErrAsserted  // what SetInfo promised not to do
+	ErrAsserted   = mpi.ErrAsserted  // what SetInfo asserts not to do
 	ErrContexts   = mpi.ErrContexts
 	ErrTag        = mpi.ErrTag
 	ErrType       = mpi.ErrType
@@ -53,8 +52,8 @@ var (
 	ErrService    = mpi.ErrService // MPI_ERR_SERVICE
 )
 
-// GetCount returns how many elements of type T the message of st has
-// (MPI_Get_count), or ErrCount when it is not a whole number of them.
+// GetCount returns how many elements of type T the message of st has (MPI_Get_count), or ErrCount
+// if it is not a whole number of them.
 func GetCount[T Elem](st Status) (int, error) {
 	size, err := buffer.Size[T]()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// TB is what TestWorld needs of a *testing.T or *testing.B.
+// TB is the part of *testing.T and *testing.B that TestWorld uses.
 type TB interface {
 	Helper()
 	Context() context.Context
@@ -24,9 +24,9 @@ type TB interface {
 // testTimeout bounds a TestWorld.
 const testTimeout = 2 * time.Minute
 
-// TestWorld runs f as each of n ranks of one world within this process, over
-// real sockets, and returns when all have returned and finalized. An error of
-// f fails the test, names the rank and ends ctx for the others.
+// TestWorld runs f as each of n ranks of one world within this process, over real sockets, and
+// returns when all have returned and finalized. An error of f fails the test, names the rank and
+// ends ctx for the others.
 func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts ...Option) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
@@ -37,8 +37,7 @@ func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts 
 	testWorld(t, n, func(self overlay.ProcessName) (overlay.Connector, error) { return local.Listen(dir, self) }, f, opts...)
 }
 
-// testWorld is TestWorld whose ranks reach each other by what connect returns for
-// each of them.
+// testWorld is TestWorld with a connector from connect for each rank.
 func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Connector, error), f func(context.Context, *Comm) error, opts ...Option) {
 	t.Helper()
 	key, err := jobkey.New("test")

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// TopologyKind says how a communicator's processes are laid out.
+// TopologyKind is the kind of a communicator's topology.
 type TopologyKind int
 
 // The kinds of topologies (MPI-4.1, section 8.5.5).
@@ -28,8 +28,8 @@ func (k TopologyKind) String() string {
 	return names[k]
 }
 
-// layout is a *topology.Cart, *topology.Graph or *topology.DistGraph. They do
-// not change, so that duplicates share them.
+// layout is a *topology.Cart, *topology.Graph or *topology.DistGraph. They are immutable, so
+// duplicates share them.
 type layout any
 
 // TopoTest returns which kind of topology c has (MPI_Topo_test; MPI-4.1,
@@ -58,9 +58,9 @@ func layoutOf[L layout](c *Comm, want TopologyKind) (l L, err error) {
 	return l, nil
 }
 
-// DimsCreate fills in the sizes that are 0 in dims, so that the product of all
-// is nnodes and they are as close to each other as possible, in non-increasing
-// order (MPI_Dims_create; MPI-4.1, section 8.5.2). On an error dims stays.
+// DimsCreate sets the sizes that are 0 in dims, so that the product of all is nnodes and they are
+// as close to each other as possible, in non-increasing order (MPI_Dims_create; MPI-4.1, section
+// 8.5.2). On an error dims is unchanged.
 func DimsCreate(nnodes int, dims []int) error {
 	if err := topology.Dims(nnodes, dims); err != nil {
 		return fmt.Errorf("mpilib: DimsCreate: %w", err)
@@ -68,11 +68,11 @@ func DimsCreate(nnodes int, dims []int) error {
 	return nil
 }
 
-// CartCreate returns a communicator whose first processes are a Cartesian grid
-// of the given sizes, each dimension a ring where periods says so, and nil to
-// those beyond (MPI_Cart_create; MPI-4.1, section 8.5.1). With reorder, ranks
-// may be others than in c: chosen so that neighbours are on one site where they
-// can be. All ranks give the same. A collective call.
+// CartCreate returns a communicator whose first processes form a Cartesian grid of the given sizes,
+// each dimension periodic if periods says so, and nil to the remaining processes (MPI_Cart_create;
+// MPI-4.1, section 8.5.1). With reorder, ranks may differ from those in c: they are chosen so that
+// neighbours are on one site where possible. All ranks give the same arguments. It is a collective
+// call.
 func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -85,10 +85,10 @@ func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reord
 	return made, c.called("CartCreate", err)
 }
 
-// GraphCreate returns a communicator whose process i has the neighbours
-// edges[index[i-1]:index[i]], where index[-1] counts as 0, and nil to those of
-// rank len(index) and above (MPI_Graph_create; MPI-4.1, section 8.5.3). reorder
-// is as for CartCreate. All ranks give the same. A collective call.
+// GraphCreate returns a communicator whose process i has the neighbours edges[index[i-1]:index[i]],
+// where index[-1] counts as 0, and nil to processes of rank len(index) and above (MPI_Graph_create;
+// MPI-4.1, section 8.5.3). reorder is as for CartCreate. All ranks give the same arguments. It is a
+// collective call.
 func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -105,8 +105,8 @@ func boolArg(name string, v bool) settle.Arg { return settle.List(name, v) }
 
 type reorderer func(sites []int) (topology.Mapping, error)
 
-// lay makes a communicator with a topology of which everybody knows all. of
-// returns it once the arguments are known to be good, and its size.
+// lay creates a communicator with a topology that all ranks know completely. of returns the
+// topology once the arguments are checked, and its size.
 func (c *Comm) lay(ctx context.Context, call *collectiveCall, t settle.Terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
 	id, err := settle.Settle(ctx, call, t)
 	if err != nil {
@@ -137,7 +137,7 @@ var shortNames = map[settle.Kind]string{
 	settle.CartCreate: "grid", settle.GraphCreate: "graph", settle.DistGraphCreateAdjacent: "graph", settle.DistGraphCreate: "graph",
 }
 
-// sites returns a number for each rank that ranks of one site share.
+// sites returns a number for each rank, equal for ranks of one site.
 func (c *Comm) sites(ctx context.Context, call *collectiveCall) ([]int, error) {
 	places, err := c.places(ctx, call)
 	if err != nil {
@@ -146,9 +146,8 @@ func (c *Comm) sites(ctx context.Context, call *collectiveCall) ([]int, error) {
 	return place.BySite(places), nil
 }
 
-// CartGet returns the sizes of a Cartesian communicator, which of its
-// dimensions are rings, and the caller's coordinates (MPI_Cart_get; MPI-4.1,
-// section 8.5.5). The slices are the caller's.
+// CartGet returns the sizes of a Cartesian communicator, which of its dimensions are periodic, and
+// the caller's coordinates (MPI_Cart_get; MPI-4.1, section 8.5.5). The caller owns the slices.
 func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
 	cart, err := layoutOf[*topology.Cart](c, CartTopology)
 	if err != nil {
@@ -158,7 +157,7 @@ func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
 	return cart.Dims(), cart.Periods(), coords, c.called("CartGet", err)
 }
 
-// CartRank returns who is at some coordinates; those of a ring wrap
+// CartRank returns the rank at some coordinates; those of a periodic dimension wrap around
 // (MPI_Cart_rank; MPI-4.1, section 8.5.5).
 func (c *Comm) CartRank(coords []int) (int, error) {
 	cart, err := layoutOf[*topology.Cart](c, CartTopology)
@@ -169,8 +168,8 @@ func (c *Comm) CartRank(coords []int) (int, error) {
 	return rank, c.called("CartRank", err)
 }
 
-// CartCoords returns the coordinates of a rank (MPI_Cart_coords; MPI-4.1,
-// section 8.5.5). The slice is the caller's.
+// CartCoords returns the coordinates of a rank (MPI_Cart_coords; MPI-4.1, section 8.5.5). The
+// caller owns the slice.
 func (c *Comm) CartCoords(rank int) ([]int, error) {
 	cart, err := layoutOf[*topology.Cart](c, CartTopology)
 	if err != nil {
@@ -180,9 +179,9 @@ func (c *Comm) CartCoords(rank int) ([]int, error) {
 	return coords, c.called("CartCoords", err)
 }
 
-// CartShift returns whom the caller receives from and whom it sends to when
-// everybody sends disp places up a dimension: ProcNull where that leads off a
-// dimension that is no ring (MPI_Cart_shift; MPI-4.1, section 8.5.6).
+// CartShift returns the ranks that the caller receives from and sends to when every process sends
+// disp places up a dimension: ProcNull beyond the end of a dimension that is not periodic
+// (MPI_Cart_shift; MPI-4.1, section 8.5.6).
 func (c *Comm) CartShift(dim, disp int) (source, dest int, err error) {
 	cart, err := layoutOf[*topology.Cart](c, CartTopology)
 	if err != nil {
@@ -192,9 +191,9 @@ func (c *Comm) CartShift(dim, disp int) (source, dest int, err error) {
 	return source, dest, c.called("CartShift", err)
 }
 
-// CartSub cuts a grid into lower ones, which keep the dimensions that remain
-// says, and returns the caller's (MPI_Cart_sub; MPI-4.1, section 8.5.7). All
-// ranks give the same. A collective call.
+// CartSub divides a grid into lower-dimensional ones, which keep the dimensions that remain
+// selects, and returns the caller's (MPI_Cart_sub; MPI-4.1, section 8.5.7). All ranks give the same
+// arguments. It is a collective call.
 func (c *Comm) CartSub(ctx context.Context, remain []bool) (*Comm, error) {
 	made, err := c.cartSub(ctx, remain)
 	return made, c.called("CartSub", err)
@@ -219,8 +218,8 @@ func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
 	return made, nil
 }
 
-// GraphGet returns what GraphCreate was given (MPI_Graph_get; MPI-4.1, section
-// 8.5.5). The slices are the caller's.
+// GraphGet returns the arguments of GraphCreate (MPI_Graph_get; MPI-4.1, section 8.5.5). The caller
+// owns the slices.
 func (c *Comm) GraphGet() (index, edges []int, err error) {
 	graph, err := layoutOf[*topology.Graph](c, GraphTopology)
 	if err != nil {
@@ -229,9 +228,8 @@ func (c *Comm) GraphGet() (index, edges []int, err error) {
 	return graph.Index(), graph.Edges(), nil
 }
 
-// GraphNeighbors returns the neighbours of a rank, as often and in the order
-// that they were given (MPI_Graph_neighbors; MPI-4.1, section 8.5.5). The slice
-// is the caller's.
+// GraphNeighbors returns the neighbours of a rank, as often and in the order in which they were
+// given (MPI_Graph_neighbors; MPI-4.1, section 8.5.5). The caller owns the slice.
 func (c *Comm) GraphNeighbors(rank int) ([]int, error) {
 	graph, err := layoutOf[*topology.Graph](c, GraphTopology)
 	if err != nil {

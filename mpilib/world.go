@@ -21,21 +21,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// World is a process's membership of a job: MPI_COMM_WORLD and what moves its
-// messages. Safe for concurrent use.
+// World is a process's membership of a job: MPI_COMM_WORLD and the transport of its messages. Safe
+// for concurrent use.
 type World struct {
 	comm   *Comm
 	engine *engine.Engine
 	config config
 	comms  comms
-	watch  *debug.Watcher // of the debug mode; else nil
-	guests dynproc.Guests // ports, and worlds that this one has with other jobs
-	host   *World         // of a world with another job: this job's; else nil
+	watch  *debug.Watcher // of the debug mode; otherwise nil
+	guests dynproc.Guests // ports, and joint worlds of this one and other jobs
+	host   *World         // of a world with another job: this job's; otherwise nil
 
 	plans  plan.Config
-	member join.Member // of no job in a world of one
+	member join.Member // empty in a world of one
 
-	life context.Context // of calls that go on by themselves; ends with the engine
+	life context.Context // of background calls; ends with the engine
 	die  context.CancelCauseFunc
 
 	once     sync.Once
@@ -46,31 +46,31 @@ type config struct {
 	lookup         func(string) (string, bool)
 	place          *join.Place
 	connector      overlay.Connector
-	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
-	limit          int                                                  // of what is kept for receives to come, of one peer
-	maxLimit       int                                                  // that it grows to
+	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place names
+	limit          int                                                  // of unexpected messages of one peer
+	maxLimit       int                                                  // up to which it grows
 	unshared       bool
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
-	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
-	groups         *string                       // WithGroups; nil: the environment says
+	where          func(rank int) overlay.NodeID // WithPlace; nil: as the helper says
+	groups         *string                       // WithGroups; nil: as the environment says
 	layout         jobgroups.Layout
 	log            *slog.Logger
 	signs          bool // messages carry the signature of their type
 	debug          debug.Parts
 	debugOut       io.Writer
 	patience       time.Duration // of the debug mode
-	trace          string        // where timelines go; empty: nowhere
+	trace          string        // destination of timelines; empty for none
 	orders         plan.Orders
-	explain        io.Writer // where choices of algorithms are told; nil: nowhere
+	explain        io.Writer // destination of the choices of algorithms; nil for none
 }
 
-// Option changes how Init joins the world.
+// Option modifies how Init joins the world.
 type Option func(*config)
 
-// WithConnector joins as rank of size of the job whose key is given (as
-// jobkey.Key prints it), reaching the others through c. Init then ignores the
-// environment. The world owns c from then on.
+// WithConnector joins as rank of size of the job with the given key (as jobkey.Key prints it), and
+// reaches the other ranks through c. Init then ignores the environment. The world owns c from then
+// on.
 func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 	return func(cfg *config) {
 		cfg.connector = c
@@ -78,34 +78,32 @@ func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 	}
 }
 
-// WithUnexpectedLimit sets how many bytes of messages from one peer are kept
-// for receives to come (64 KiB at least). The default is 16 MiB, which grows up to 64 MiB, and by
-// 256 MiB for all peers together, where more is under way on a long path.
+// WithUnexpectedLimit sets how many bytes of unexpected messages from one peer are buffered (64 KiB
+// at least). The default is 16 MiB, which grows up to 64 MiB, and by 256 MiB for all peers
+// together, if more is in transit on a long path.
 func WithUnexpectedLimit(bytes int) Option {
 	return func(cfg *config) { cfg.limit, cfg.maxLimit = bytes, bytes }
 }
 
-// WithConnectTimeout bounds each attempt to reach a peer, waiting for it to
-// start included (default 60 s). What waits for the peer then fails.
+// WithConnectTimeout bounds each attempt to reach a peer, including the wait for its start (default
+// 60 s). Calls that wait for the peer then fail.
 func WithConnectTimeout(d time.Duration) Option { return func(cfg *config) { cfg.connectTimeout = d } }
 
 // WithFinalizeTimeout bounds Finalize (default 60 s).
 func WithFinalizeTimeout(d time.Duration) Option { return func(cfg *config) { cfg.byeTimeout = d } }
 
-// WithoutSharedMemory has messages to processes of the same node go over links, as
-// ISTHMUS_SHARED=off does.
+// WithoutSharedMemory makes messages to processes of the same node use links, like
+// ISTHMUS_SHARED=off.
 func WithoutSharedMemory() Option { return func(cfg *config) { cfg.unshared = true } }
 
-// WithLog has the world write to log what its user may want to know of it: which
-// other sites its messages go to encrypted, one line for each. Without it the
-// world is silent.
+// WithLog makes the world log information for the user: the other sites to which its messages are
+// encrypted, one line for each. Without it the world logs nothing.
 func WithLog(log *slog.Logger) Option { return func(cfg *config) { cfg.log = log } }
 
-// Init joins the world that the environment describes (MPI_Init): that of
-// `isthmus run` (ISTHMUS_RANK and _SIZE), else of PMI or PMIx, else of Slurm,
-// else a world of one. With more than one rank ISTHMUS_JOB_KEY and either
-// ISTHMUS_HELPER or ISTHMUS_DIR must say how to reach the others. ISTHMUS_GROUPS
-// may name groups of ranks. ctx bounds the joining, not the world.
+// Init joins the world that the environment describes (MPI_Init): that of `isthmus run`
+// (ISTHMUS_RANK and _SIZE), or else of PMI or PMIx, or else of Slurm, or else a world of one. With
+// more than one rank ISTHMUS_JOB_KEY and either ISTHMUS_HELPER or ISTHMUS_DIR must specify how to
+// reach the others. ISTHMUS_GROUPS may name groups of ranks. ctx bounds the joining, not the world.
 func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
@@ -169,7 +167,7 @@ func (w *World) reacher() join.Reacher {
 	return join.Reacher{Place: w.config.place, Reach: w.config.reach, Here: func() overlay.NodeID { return w.comms.here }}
 }
 
-// join starts what reaches the other ranks and is reached by them.
+// join opens the connector to the other ranks and accepts their links.
 func (w *World) join(ctx context.Context) error {
 	p := w.config.place
 	err := w.member.Join(ctx, w.reacher(), join.Job{
@@ -182,14 +180,14 @@ func (w *World) join(ctx context.Context) error {
 	return err
 }
 
-// connect returns when there is a link to rank, or why there is none.
+// connect returns when there is a link to rank, or an error if there can be none.
 func (w *World) connect(ctx context.Context, rank int) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
 	return w.member.Mesh.Connect(ctx, uint32(rank))
 }
 
-// dead hears from the helper that processes have died with their node, which may be
+// dead handles the helper's notification that processes have died with their node, which may come
 // long before their links are given up.
 func (w *World) dead(ranks []uint32, why string) {
 	for _, rank := range ranks {
@@ -207,13 +205,12 @@ func littleEndian() bool {
 // Comm returns the communicator of all processes (MPI_COMM_WORLD).
 func (w *World) Comm() *Comm { return w.comm }
 
-// Finalize leaves the world (MPI_Finalize). It returns when every peer this
-// process has a link with has read everything that was sent to it, which needs
-// no call there, and writes the report that ISTHMUS_REPORT asks for. Messages
-// that nobody here received are dropped; requests that are not complete fail
-// with ErrFinalized. It is bounded by ctx and WithFinalizeTimeout; its error
-// names who did not confirm. In every case all goroutines and sockets of the
-// world are gone when it returns. A second call does nothing.
+// Finalize leaves the world (MPI_Finalize). It returns when every peer with which this process has
+// a link has read everything that was sent to it, for which the peer needs no call, and writes the
+// report that ISTHMUS_REPORT requests. Unreceived messages are dropped; incomplete requests fail
+// with ErrFinalized. It is bounded by ctx and WithFinalizeTimeout; its error names the peers that
+// did not confirm. In every case all goroutines and sockets of the world are gone when it returns.
+// A second call does nothing.
 func (w *World) Finalize(ctx context.Context) error {
 	w.once.Do(func() { w.finalErr = w.finalize(ctx) })
 	return w.finalErr
