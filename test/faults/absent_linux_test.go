@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Processes may start before any daemon does, and daemons in any order: here
-// the one that is needed last comes first. Each waits for the next.
+// Processes may start before any daemon does, and daemons in any order: here in reverse order of
+// dependency. Each waits for the next.
 func TestDaemonsComeInAnyOrder(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{})
 	daemons := slices.Clone(w.Daemons())
@@ -72,7 +72,7 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 	w.NextLink(late)
 }
 
-// dialError is what a process is told that dials within a budget.
+// dialError is the error of a process that dials within a budget.
 func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) error {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeout(w.Ctx, budget)
@@ -85,8 +85,8 @@ func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) erro
 	return err
 }
 
-// wantDialError dials in vain and compares the error. Who asks may give up just before
-// the daemons have told him why, on a busy machine: then he asks again, and waits longer.
+// wantDialError makes a dial that fails and compares the error. On a busy machine the caller may
+// give up just before the daemons report the reason: then it retries with a longer budget.
 func (w *world) wantDialError(r *probe.Rank, peer uint32, class error, job overlay.JobID, text string) {
 	w.T.Helper()
 	var err error
@@ -101,7 +101,7 @@ func (w *world) wantDialError(r *probe.Rank, peer uint32, class error, job overl
 	labtest.WantError(w.T, err, class, job, text)
 }
 
-// What a person sees when a daemon stays away: which one, where and since when.
+// The errors that a user sees when a daemon is absent: which one, where and since when.
 func TestAbsentDaemons(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Settings: map[string]map[string]any{"frontal": {"patience": "200ms"}}})
 	key := labtest.NewKey(t, "absent")
@@ -170,8 +170,8 @@ func TestAbsentDaemons(t *testing.T) {
 	w.NextLink(target)
 }
 
-// world of mpilib for one rank of a job of two, which reaches the other by a
-// helper of the grid.
+// world of mpilib for one rank of a job of two, which reaches the other through a helper of the
+// grid.
 func (w *world) mpi(node string, key string, rank int) *mpilib.World {
 	w.T.Helper()
 	for name, value := range map[string]string{
@@ -186,8 +186,8 @@ func (w *world) mpi(node string, key string, rank int) *mpilib.World {
 	return m
 }
 
-// A proxy that dies in the middle of a job: the job does not notice, its link
-// goes on by another proxy.
+// A proxy dies in the middle of a job: the job is unaffected, its link continues through another
+// proxy.
 func TestProxyDiesInTheMiddle(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
 	key := labtest.NewKey(t, "loss").String()
@@ -234,8 +234,8 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 	finalized.Wait()
 }
 
-// A path that drops everything, silently: every technique is tried within its
-// bound, and the error names what was waited for.
+// A path silently drops everything: every technique is tried within its bound, and the error names
+// what timed out.
 func TestSilence(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	key := labtest.NewKey(t, "silence")
@@ -268,5 +268,5 @@ func TestSilence(t *testing.T) {
 	w.NextLink(target)
 }
 
-// silentPeer is what a dialler is told whose peer has a socket but says nothing.
+// silentPeer returns the error of a dialler whose peer accepts the connection but sends nothing.
 const silentPeer = "link to rank 2 of job <job> (direct): context deadline exceeded: waiting for its hello: read tcp <address>-><address>: i/o timeout"

@@ -21,15 +21,15 @@ type brokenCell struct {
 	Error                string
 }
 
-// A busy link's carrier is cut in the middle of a stream: nothing is lost and
-// nothing comes twice, it goes on by another path where there is one, and is back
-// on the best when that is back. How long that took is for the command to judge.
+// A busy link's carrier is cut in the middle of a stream: no byte is lost or duplicated; the link
+// continues on another path if there is one, and returns to the best path when that is available
+// again. The command checks the time that takes.
 func TestBreak(t *testing.T) {
 	const size = 32 << 20
 	for _, c := range []struct {
 		technique, cut string
 		hit            string // what the cut means
-		after          string // the path of the first bytes behind the cut; "": whatever it is
+		after          string // the path of the first bytes after the cut; "": any
 		carriers       int    // at least
 		away           string
 	}{

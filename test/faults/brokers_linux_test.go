@@ -9,9 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Two brokers: the one that is asked dies, and then, while it is back, the
-// other. Links go on, and processes from before and after each death find each
-// other by the broker that is left, also where that takes an introduction.
+// Two brokers: the current one dies, and then, when it is back, the other. Links continue, and
+// processes from before and after each failure find each other through the remaining broker, even
+// if that needs an introduction.
 func TestEitherBrokerIsEnough(t *testing.T) {
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})
 	some := slices.Concat(labtest.Ways[:1], labtest.Ways[2:4]) // direct, reversed, relay
@@ -47,7 +47,7 @@ func TestEitherBrokerIsEnough(t *testing.T) {
 	}
 	w.AwaitFlows("with both again", flows)
 
-	// One that hands over is not missed at all: it has the same address and all news.
+	// A handover is unnoticeable: the successor has the same address and all state.
 	if err := w.Daemon("broker").HandOver(w.Ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// skewed is a rank at a node whose clock is ahead by so much, as far as its
-// certificate goes: a test cannot set a clock of this machine, and its ranks are
-// in this process.
+// skewed is a rank at a node whose clock is ahead by the given time, as far as its certificate is
+// concerned: a test cannot set a clock of this machine, and its ranks are in this process.
 func (w *world) skewed(key jobkey.Key, node string, rank, size uint32, ahead time.Duration) *labtest.Member {
 	w.T.Helper()
 	r, err := probe.JoinFor(w.Ctx, w.Grid, node, key, rank, nil)
@@ -35,8 +34,8 @@ func (w *world) skewed(key jobkey.Key, node string, rank, size uint32, ahead tim
 	return w.Serve(r, size)
 }
 
-// Ranks at sites whose clocks differ by ten minutes are linked, encrypted, whichever
-// of them dials; by days they are not, and both ends are told why.
+// Ranks at sites whose clocks differ by ten minutes get an encrypted link, whichever of them dials;
+// if they differ by days they do not, and both ends get the reason.
 func TestClocksDiffer(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
@@ -65,9 +64,8 @@ const aheadKey = "ISTHMUS_TEST_CLOCK_AHEAD"
 
 func ahead(d time.Duration) []string { return []string{fmt.Sprintf("%s=%d", aheadKey, d/time.Second)} }
 
-// withClock builds the program isthmus with a clock of its own: package time of the
-// toolchain with one line more. The wall clock alone is another; what passes between two
-// readings is the machine's.
+// withClock builds the program isthmus with a different clock: the toolchain's package time with
+// one line more. Only the wall clock differs; the time between two readings is the machine's.
 var withClock = sync.OnceValues(func() (program string, err error) {
 	dir, err := labtest.Folder()
 	if err != nil {
@@ -138,8 +136,8 @@ var ahead = func() (n int64) {
 	return program, nil
 })
 
-// Each daemon in turn has a clock that is ten minutes ahead or behind: all join, and links
-// come about directly, by relay, and by what needs an instant that both ends agree on.
+// Each daemon in turn has a clock that is ten minutes ahead or behind: all join, and links are set
+// up directly, by relay, and by techniques that need an instant that both ends agree on.
 func TestDaemonsClocksDiffer(t *testing.T) {
 	labtest.NeedLab(t)
 	program, err := withClock()
@@ -190,8 +188,8 @@ func TestDaemonsClocksDiffer(t *testing.T) {
 	}
 }
 
-// Who enrols and renews may have a clock that is ten minutes off, and so may the broker. By
-// days they may not, and each end is told so.
+// A client that enrols and renews may have a clock that is ten minutes off, and so may the broker.
+// If the clocks are off by days, each end gets an error that says so.
 func TestEnrolClocksDiffer(t *testing.T) {
 	labtest.NeedLab(t)
 	program, err := withClock()

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// freezesKey says in the environment how often TestBrokerStops stops the broker
-	// that is asked; without it, freezes.
+	// freezesKey is the environment variable with the number of times that TestBrokerStops stops
+	// the current broker; without it, freezes.
 	freezesKey = "ISTHMUS_TEST_FREEZES"
 	freezes    = 1
 	// leftWithin bounds the time from a broker's stop until a new link.
 	leftWithin = 5 * time.Second
 )
 
-// A broker whose process is stopped, so that its host's kernel still acknowledges what it
-// is sent, is left for the other, under load: a link that needs an introduction comes
-// about within leftWithin. When the broker goes on it has all again. Where there is no
-// other, who asks is told so within that time.
+// A broker whose process is stopped, so that its host's kernel still acknowledges data, is replaced
+// by the other one under load: a link that needs an introduction is set up within leftWithin. When
+// the broker continues it has all state again. Without another broker, callers get an error within
+// that time.
 func TestBrokerStops(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})
 	n := freezes
@@ -46,7 +46,7 @@ func TestBrokerStops(t *testing.T) {
 	var took []time.Duration
 	for range n {
 		took = append(took, w.stopBroker(t)...)
-		more() // or one dial might ask the broker that is stopped each time, for longer than dials are tried again
+		more() // or one dial might use the stopped broker each time, for longer than dials are retried
 	}
 	stopLoad()
 	slices.Sort(took)
@@ -59,8 +59,8 @@ func TestBrokerStops(t *testing.T) {
 	w.AwaitFlows("at last", flows)
 }
 
-// stopBroker stops the broker that is asked, and returns how long it was until there was a
-// link, by the other, of processes that were registered, and one of processes that were not.
+// stopBroker stops the current broker, and returns the time until the other one has made a link
+// between already registered processes, and one between new ones.
 func (w *world) stopBroker(t *testing.T) []time.Duration {
 	t.Helper()
 	broker := "broker"
@@ -86,7 +86,7 @@ func (w *world) stopBroker(t *testing.T) []time.Duration {
 	return took
 }
 
-// stopLastBroker stops the only one that is left, and has one dial meanwhile and after.
+// stopLastBroker stops the only remaining one, and dials during the stop and after it.
 func (w *world) stopLastBroker(t *testing.T) {
 	t.Helper()
 	j := w.JoinPair("closed/n1", "shut/n1")
@@ -106,7 +106,7 @@ func (w *world) stopLastBroker(t *testing.T) {
 	j.End(t)
 }
 
-// resume has stopped daemons go on, and waits until they have all again.
+// resume continues stopped daemons, and waits until they have all state again.
 func (w *world) resume(t *testing.T, daemons ...string) {
 	t.Helper()
 	for _, d := range daemons {
@@ -121,8 +121,8 @@ func (w *world) resume(t *testing.T, daemons ...string) {
 	t.Logf("all is settled %v after %v went on", time.Since(again).Round(time.Millisecond), daemons)
 }
 
-// load has pairs of ranks make links all the time, until it is told to stop: none may fail.
-// more returns when each pair has made another one.
+// load makes pairs of ranks set up links continuously until it is stopped: none may fail. more
+// returns when each pair has set up another one.
 func (w *world) load(from, to string, pairs int) (more, stop func()) {
 	w.T.Helper()
 	key := labtest.NewKey(w.T, "load")

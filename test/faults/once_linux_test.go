@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// saidTwice returns a fragment of four words, or an address or path, that a text has twice,
-// or "". Where words end in punctuation does not matter.
+// saidTwice returns a fragment of four words, or an address or path, that a text contains twice, or
+// "". Punctuation at the end of words is ignored.
 func saidTwice(text string) string {
 	words := strings.Fields(text)
 	for i, w := range words {
@@ -55,8 +55,8 @@ func TestSaidTwice(t *testing.T) {
 	}
 }
 
-// The error of a command that finds nobody, or somebody who hangs up, talks nonsense or
-// refuses, says each thing once, and names whom it asked.
+// The error of a command that finds no daemon, or one that hangs up, violates the protocol or
+// refuses, states each fact once, and names the daemon.
 func TestErrorsSayAThingOnce(t *testing.T) {
 	labtest.NeedLab(t)
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestErrorsSayAThingOnce(t *testing.T) {
 	}
 }
 
-// answering listens and has every connection answered, until the test ends.
+// answering listens and handles every connection until the test ends.
 func answering(t *testing.T, network, addr string, answer func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen(network, addr)
@@ -143,7 +143,8 @@ func answering(t *testing.T, network, addr string, answer func(net.Conn)) string
 	return ln.Addr().String()
 }
 
-// refusing is a broker that lets nobody in, for that reason, or with none answers no calls.
+// refusing is a broker that refuses every session for the given reason, or without one answers no
+// calls.
 func refusing(t *testing.T, by *ca.CA, reason error) string {
 	t.Helper()
 	creds, err := by.Credentials(control.Identity{Role: control.RoleBroker, Name: "bx"})

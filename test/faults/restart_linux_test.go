@@ -8,9 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Daemons come and go, ended politely or killed; the links that were made
-// before go on all the time, and afterwards new ones are made in every way, by
-// processes that were there before and by new ones.
+// Daemons start and end, gracefully or killed; existing links continue throughout, and afterwards
+// new ones are set up by every technique, by existing processes and by new ones.
 func TestLinksOutliveDaemons(t *testing.T) {
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteRange+labtest.SiteHidden, grid.Config{})
 	var flows []*labtest.Flow
@@ -36,8 +35,8 @@ func TestLinksOutliveDaemons(t *testing.T) {
 					before = append(before, w.JoinPair(way.From, way.To))
 				}
 				for _, d := range w.Daemons() {
-					// The gateway of hidden carries its nodes' data: that link
-					// lives by its frontal, and is looked at elsewhere.
+					// The gateway of hidden carries its nodes' data: that link depends on its
+					// frontal, and is tested elsewhere.
 					if strings.HasPrefix(d.Name, kind) && d.Name != "frontal hidden" {
 						if err := ending.end(d); err != nil {
 							t.Fatal(err)
@@ -71,8 +70,7 @@ func TestLinksOutliveDaemons(t *testing.T) {
 	}
 }
 
-// A link that a gateway carries waits for its frontal, and goes on when that is
-// back.
+// A link carried by a gateway waits for its frontal, and continues when that is back.
 func TestCarriedLinkSurvivesItsGateway(t *testing.T) {
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed, grid.Config{})
 	f := w.StartFlow(w.LinkPair("hidden/n1", "closed/n1"))

@@ -13,10 +13,10 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// tenant is a user who launches a job on closed/n1, which tells what it is and waits.
+// tenant is a user who launches a job on closed/n1, which reports its identity and waits.
 type tenant struct {
 	uid   uint32
-	want  string // the account that the job gets; "": one that nobody has
+	want  string // the account that the job gets; "": an unused one
 	job   *labtest.Background
 	input io.WriteCloser
 	ran   string // as what: a uid
@@ -24,7 +24,7 @@ type tenant struct {
 	dir   string
 }
 
-// asUser has a command run as another user.
+// asUser runs a command as another user.
 func (w *world) asUser(uid uint32, words ...string) *labtest.Background {
 	cmd := w.Isthmus(words...)
 	cmd.Dir = "/"
@@ -36,8 +36,8 @@ const tenancy = `umask 022; echo secret >secret; umask 077; echo secret >/dev/sh
 echo "ran as $(id -u), called $(id -un 2>/dev/null), pid $$, in $PWD, end"
 read word; rm -f /dev/shm/isthmus-test-$(id -u)`
 
-// steal tries to read what belongs to a process, its folder, and the node's key. The words
-// are the process, the folder, the uid and the files of keys.
+// steal tries to read a process's data, its folder, and the node's key. The arguments are the
+// process, the folder, the uid and the files of keys.
 const steal = `try() { what=$1; shift; if "$@" >/dev/null 2>&1; then echo "can $what"; else echo "cannot $what"; fi; }
 pid=$1 dir=$2 uid=$3; shift 3
 try environment cat /proc/$pid/environ
@@ -49,9 +49,9 @@ try signal kill -0 $pid
 for f in "$@"; do try node-key cat "$f"; done
 echo over`
 
-// Each user's jobs run in an account of their own: mapped ones in theirs, others in one
-// that nobody has. None reads another's files, environment, job key, memory or shared
-// memory, nor the keys of the node.
+// Each user's jobs run in a separate account: mapped users in theirs, others in an unused one. None
+// can read another's files, environment, job key, memory or shared memory, nor the keys of the
+// node.
 func TestAccountsOfJobs(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	if !labtest.IsRoot(t) {
@@ -126,8 +126,8 @@ func TestAccountsOfJobs(t *testing.T) {
 	}
 }
 
-// starterKilled kills the starter under jobs: they go on, and the next starter gives their
-// accounts to nobody else.
+// starterKilled kills the starter while jobs run: they continue, and the next starter gives their
+// accounts to no other user.
 func (w *world) starterKilled(tenants []*tenant) {
 	w.T.Helper()
 	w.Starter("closed/n1").Kill()
@@ -145,7 +145,7 @@ func (w *world) starterKilled(tenants []*tenant) {
 	}
 }
 
-// textsIn returns what the files of a folder have in them.
+// textsIn returns the contents of the files in a folder.
 func textsIn(t *testing.T, folder string) (all string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*"))

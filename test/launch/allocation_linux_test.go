@@ -17,9 +17,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A batch job's user, who has no certificate, makes the allocation's nodes nodes of the
-// grid with the token that the site's scheduler made for it, for that user's processes
-// and jobs alone, and leaves nothing behind.
+// A batch job's user, who has no certificate, makes the allocation's nodes nodes of the grid with
+// the token that the site's scheduler issued for it, only for that user's processes and jobs, and
+// leaves nothing behind.
 func TestAllocationByToken(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
@@ -34,7 +34,7 @@ func TestAllocationByToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { // for the user to pass
+	if err := os.Chmod(dir, 0o755); err != nil { // so that the user can enter
 		t.Fatal(err)
 	}
 	j := &batchJob{w: w, dir: dir, id: "4711"}
@@ -100,8 +100,7 @@ func TestAllocationByToken(t *testing.T) {
 	}
 }
 
-// impostor has the user, who holds the keys of the allocation's helpers, say what they
-// may not.
+// impostor lets the user, who has the keys of the allocation's helpers, claim what they may not.
 func (j *batchJob) impostor(t *testing.T) {
 	w := j.w
 	files := ca.Files{Cert: j.file("n1", "tls/cert.pem"), Key: j.file("n1", "tls/key.pem"), CA: j.file("n1", "tls/ca.pem")}
@@ -125,7 +124,7 @@ func (j *batchJob) impostor(t *testing.T) {
 	}
 }
 
-// booking has others book a node of the allocation.
+// booking lets others book a node of the allocation.
 func (j *batchJob) booking(t *testing.T) {
 	for _, from := range []string{"closed/n2", "open/n1"} { // as root
 		c := j.w.Talk(from, "closed/alloc-4711.n1", labtest.NewKey(t, "no"))
@@ -137,11 +136,11 @@ func (j *batchJob) booking(t *testing.T) {
 	}
 }
 
-// batchJob is an allocation of a batch system for nobody.
+// batchJob is an allocation of a batch system for the user nobody.
 type batchJob struct {
 	w       *world
 	dir, id string
-	tmp     string // what the names of folders for temporary files begin with; "tmp" if empty
+	tmp     string // prefix of folders for temporary files; "tmp" if empty
 	signer  ca.Files
 }
 
@@ -153,7 +152,7 @@ func (j *batchJob) scheduler(t *testing.T) {
 	}
 }
 
-// token is what a prolog leaves for the user.
+// token is the token that a prolog leaves for the user.
 func (j *batchJob) token(t *testing.T, nodes string, ends time.Time) string {
 	t.Helper()
 	cmd := j.w.Isthmus("ca", "token", "--scheduler", j.signer.Cert, "--scheduler-key", j.signer.Key, "--ca", j.signer.CA,
@@ -182,7 +181,7 @@ func (j *batchJob) file(node, name string) string {
 	return filepath.Join(j.tmpOf(node), fmt.Sprintf("isthmus-%d-%s", labtest.Nobody, j.id), name)
 }
 
-// asUser has a command run as the job's user.
+// asUser runs a command as the job's user.
 func (j *batchJob) asUser(cmd *lab.Cmd) {
 	cmd.Dir = "/"
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: labtest.Nobody, Gid: labtest.Nobody}
@@ -236,7 +235,7 @@ func (h *nodeHelper) up(t *testing.T, name string) {
 	}
 }
 
-// listed reports whether the grid has the node, with what its allocation has of it.
+// listed reports whether the grid lists the node with its allocation's resources.
 func (h *nodeHelper) listed(name string) bool {
 	for _, host := range h.j.w.hosts("closed/n1") {
 		if host.Host == name && host.State == "up" && host.Jobs == 1 && host.Processes == 2 {

@@ -12,15 +12,14 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// The site nearest to the submitter has a thin line. What the sites measure of each other
-// keeps a job off it that sends much, or asks for more in its profile; and the user sees
-// why.
+// The site nearest to the submitter has a slow line. The sites' mutual measurements keep jobs off
+// it that send much, or request more bandwidth in their profile; and the user sees why.
 func TestPlacedByBandwidth(t *testing.T) {
 	labtest.NeedLab(t)
 	const lines = "  - {name: open, preset: open, nodes: 1}\n" +
 		"  - {name: thin, preset: open, nodes: 1, uplink: 4Mbit}\n" +
 		"  - {name: wide, preset: open, nodes: 1}\n"
-	const thin, enough = 4e6 / 8, 16e6 / 8 // bytes a second; the wide ways carry far more, however busy this machine is
+	const thin, enough = 4e6 / 8, 16e6 / 8 // bytes a second; the fast paths carry far more, however busy this machine is
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 1})
 	cfg.Profile = labtest.NoTraversalProfile
 	w := newWorldOver(t, "{rtt: 4ms, pairs: [{between: [open, wide], rtt: 100ms}, {between: [thin, wide], rtt: 100ms}]}", lines, cfg)
@@ -38,7 +37,7 @@ func TestPlacedByBandwidth(t *testing.T) {
 		return profiled("- {name: all, processes: 3, inside: {bandwidth: " + rate + "}}\n")
 	}
 
-	// What was not measured in time at first is, some other time.
+	// A measurement that is not ready in time at first is ready later.
 	var last string
 	words := everywhere("1kbit/s")
 	w.Until("all ways to be measured", func() bool {
@@ -54,7 +53,7 @@ func TestPlacedByBandwidth(t *testing.T) {
 		Sites     []string
 		Bandwidth float64
 	}
-	// where returns the sites that a dry run names, and what lies between them.
+	// where returns the sites that a dry run names, and the paths between them.
 	where := func(words ...string) (sites []string, paths []path) {
 		t.Helper()
 		var plan struct {

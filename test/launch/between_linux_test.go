@@ -19,10 +19,10 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate"
 )
 
-// between stands between a program and the helper of a node: it returns the socket that
-// the program is to take for its helper's. What they say passes through it, and at a
-// moment of a submission to so many hosts, as struck has them, something happens before
-// the message passes on. begun is closed when it does.
+// between interposes between a program and the helper of a node: it returns the socket that the
+// program uses as its helper's. It forwards the messages, and at a moment of a submission to the
+// given number of hosts, defined by struck, something happens before the message is forwarded.
+// begun is closed when it does.
 func (w *world) between(t *testing.T, node, moment string, hosts int, happen func()) (socket string, begun <-chan struct{}) {
 	t.Helper()
 	conn, err := gate.Connect(w.Socket(node))
@@ -51,7 +51,7 @@ func (w *world) between(t *testing.T, node, moment string, hosts int, happen fun
 	return socket, s.begun
 }
 
-// passOn makes the call that came in on a connection, and passes on what both sides say.
+// passOn makes the call received on a connection, and forwards both sides' messages.
 func passOn(conn grpc.ClientConnInterface, here grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(here)
 	input, output, err := messagesOf(name)
@@ -100,7 +100,7 @@ func passOn(conn grpc.ClientConnInterface, here grpc.ServerStream) error {
 	}
 }
 
-// messagesOf returns what a method, "/package.Service/Method", takes and answers.
+// messagesOf returns the request and response of a method, "/package.Service/Method".
 func messagesOf(name string) (input, output protoreflect.MessageType, err error) {
 	full := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(full)
@@ -118,9 +118,8 @@ func messagesOf(name string) (input, output protoreflect.MessageType, err error)
 	return input, output, err
 }
 
-// socketsOf counts the sockets that others can send to, in the namespace of each host of
-// the lab: by host and kind, TCP ports that are listened on, UDP ports that are bound,
-// and local sockets that are listened on.
+// socketsOf counts the sockets that others can send to, in the namespace of each host of the lab:
+// by host and kind, listening TCP ports, bound UDP ports, and listening local sockets.
 func (w *world) socketsOf() map[string][]string {
 	w.T.Helper()
 	found := map[string][]string{}
@@ -170,8 +169,8 @@ func at(fields []string, i int) string {
 	return fields[i]
 }
 
-// noMoreSockets waits until no host has more sockets of a kind than before. They are
-// counted, not compared by name: who was started anew may have another port.
+// noMoreSockets waits until no host has more sockets of a kind than before. They are counted, not
+// compared by name: a restarted daemon may have another port.
 func (w *world) noMoreSockets(before map[string][]string) {
 	w.T.Helper()
 	var more []string

@@ -32,8 +32,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// moments are points of a submission, each in the middle of one of its steps: a message
-// that is about to be said, or was just heard.
+// moments are points of a submission, each in the middle of one of its steps: a message that is
+// about to be sent, or was just received.
 var moments = []string{
 	"Hosts",     // 1: the list is asked for
 	"ask",       // 2, 3: a host is asked, with the key
@@ -45,8 +45,8 @@ var moments = []string{
 	"output",    // the processes run: one has written, and every host knows that all have started, or is done
 }
 
-// struck is a submitter's connection with its helper on which something happens at a
-// moment, once. Messages wait until it has.
+// struck is a submitter's connection with its helper on which something happens at a moment, once.
+// Messages wait until it has happened.
 type struck struct {
 	grpc.ClientConnInterface
 	moment string
@@ -57,7 +57,7 @@ type struck struct {
 	over   chan struct{} // closed when it has happened
 
 	mu      sync.Mutex                 // guards the fields below
-	settled map[grpc.ClientStream]bool // the streams that said committed, or over
+	settled map[grpc.ClientStream]bool // the streams that reported committed, or over
 	written bool                       // there was output
 }
 
@@ -68,9 +68,9 @@ func newStruck(conn grpc.ClientConnInterface, moment string, hosts int, happen f
 	}
 }
 
-// running notes what a stream says and reports whether the processes run. Output alone
-// does not prove it: a host's processes may write, and even end, before another host has
-// heard that it is to start, let alone that all have.
+// running records a stream's message and reports whether the processes run. Output alone does not
+// prove it: a host's processes may write, and even end, before another host has received the start,
+// let alone all.
 func (s *struck) running(stream grpc.ClientStream, says string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *struck) running(stream grpc.ClientStream, says string) bool {
 	return s.written && len(s.settled) >= s.hosts
 }
 
-// pass is called with what is about to be said or was just heard; stream is nil for a call.
+// pass is called with a message about to be sent or just received; stream is nil for a call.
 func (s *struck) pass(stream grpc.ClientStream, moment string) {
 	now := moment == s.moment
 	if s.moment == "output" {
@@ -106,7 +106,7 @@ func (s *struck) Invoke(ctx context.Context, method string, args, reply any, opt
 
 // NewStream implements grpc.ClientConnInterface.
 func (s *struck) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s.pass(nil, path.Base(method)) // one that is passed on may be any call
+	s.pass(nil, path.Base(method)) // a forwarded one may be any call
 	c, err := s.ClientConnInterface.NewStream(ctx, d, method, opts...)
 	return struckStream{c, s}, err
 }
@@ -129,8 +129,8 @@ func (c struckStream) RecvMsg(m any) error {
 	return err
 }
 
-// The processes of a submission run when all hosts have committed it or are done, whichever
-// of them writes first, and when.
+// The processes of a submission run when all hosts have committed it or are done, regardless of
+// which of them writes first, and when.
 func TestMomentOfOutput(t *testing.T) {
 	type stream struct {
 		grpc.ClientStream
@@ -157,7 +157,7 @@ func TestMomentOfOutput(t *testing.T) {
 	}
 }
 
-// said returns the name of what a message of a conversation says.
+// said returns the name of the kind of a conversation's message.
 func said(m any) string {
 	r := m.(proto.Message).ProtoReflect()
 	say := r.Descriptor().Oneofs().ByName("say")
@@ -173,8 +173,8 @@ func said(m any) string {
 // program is what each rank of a submission runs.
 const program = "echo pid $$; read word; cat file"
 
-// submission is a job of two ranks, which write their process ids, of which rank 0 reads
-// a line to its end, and each has a file.
+// submission is a job of two ranks, which write their process ids; rank 0 reads a line to its end,
+// and each has a file.
 type submission struct {
 	w    *world
 	file string
@@ -182,7 +182,7 @@ type submission struct {
 	out  lockedBuffer
 	conn *grpc.ClientConn
 
-	mayFail bool // before anything happens to it: it is one of many at a time
+	mayFail bool // before anything happens to it: it is one of many concurrent ones
 }
 
 type lockedBuffer struct {
@@ -229,8 +229,8 @@ func (w *world) newSubmission(t *testing.T, node string) *submission {
 	return s
 }
 
-// run submits it to hosts; at the moment something happens. The processes end after
-// that, or soon where there is none. It may run beside the test's goroutine.
+// run submits it to hosts; something happens at the moment. The processes end after that, or soon
+// if there is none. It may run concurrently with the test's goroutine.
 func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...overlay.NodeID) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(s.w.Ctx)
@@ -280,8 +280,8 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 	return err
 }
 
-// gone waits until nothing is left of any job: no reservation, no folder, and no process
-// that runs the program of submissions, or of those whose output is given.
+// gone waits until nothing is left of any job: no reservation, no folder, and no process that runs
+// the program of submissions, or of those whose output is given.
 func (w *world) gone(t *testing.T, node string, out string) {
 	t.Helper()
 	conn, err := gate.Connect(w.Socket(node))
@@ -342,16 +342,16 @@ func (w *world) helpers() (nodes []overlay.NodeID) {
 	return nodes
 }
 
-// impatient is a grid whose nodes soon give up submitters that are not heard of.
+// impatient is a grid whose nodes soon give up silent submitters.
 func impatient() grid.Config {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 50, "processes": 2})
 	cfg.Settings["helper"]["gate"] = map[string]any{"orphan": "3s"} // longer than a busy machine stalls, mostly
 	return cfg
 }
 
-// Whoever takes part in a submission is killed in the middle of each of its steps, and
-// started anew: a frontal or the broker does not matter to the job, a helper not once the
-// job was committed; what fails leaves nothing.
+// Each participant of a submission is killed in the middle of each of its steps, and restarted: a
+// frontal or the broker does not affect the job, nor does a helper once the job was committed; a
+// failure leaves nothing behind.
 func TestFaultsAtEachStep(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, impatient())
@@ -410,7 +410,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 		named = append(named, h.String()+":1")
 	}
 	for _, moment := range moments {
-		// Another content each time: what is there already is not sent again.
+		// Different content each time: files already present are not sent again.
 		if err := os.WriteFile(file, []byte("content for "+moment+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -424,7 +424,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 		})
 		cmd = exec.Command(labtest.Program(t, ""), "run", "--helper", socket, "--hosts", strings.Join(named, ","), "--wait", labtest.Patience.String(), "--input", file, "sh", "-c", program)
 		cmd.Stdout, cmd.Stderr = &out, &out
-		input, err := cmd.StdinPipe() // which nobody writes to: the ranks wait
+		input, err := cmd.StdinPipe() // which has no writer: the ranks wait
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,7 +439,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 		}()
 		select {
 		case <-begun:
-		case <-dead: // which it may be by now for having been killed
+		case <-dead: // which may be the case by now because it was killed
 			select {
 			case <-begun:
 			default:
@@ -458,9 +458,9 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 	w.noMoreSockets(sockets)
 }
 
-// randomFaults runs jobs, some at a time, in which something happens at random to the
-// submitter: nothing is left, no reservation, folder, process or descriptor of any
-// daemon. ISTHMUS_TEST_RUNS says how many jobs.
+// randomFaults runs jobs, some concurrently, in which something random happens to the submitter:
+// nothing is left, no reservation, folder, process or descriptor of any daemon. ISTHMUS_TEST_RUNS
+// is the number of jobs.
 func (w *world) randomFaults(t *testing.T) {
 	runs := 200
 	if text := os.Getenv("ISTHMUS_TEST_RUNS"); text != "" {
@@ -501,7 +501,7 @@ func (w *world) randomFaults(t *testing.T) {
 	}
 	all.Wait()
 	w.gone(t, "closed/n1", strings.Join(outs, ""))
-	// Nodes of a job may since have opened ways to each other, which stay for some time.
+	// Nodes of a job may have opened paths to each other since, which stay for some time.
 	more := 2 * len(w.Daemons())
 	for _, d := range w.Daemons() {
 		n := 0

@@ -45,8 +45,8 @@ func TestGateConversation(t *testing.T) {
 	}
 }
 
-// A conversation goes on when the relay dies under it, and when its stream breaks it
-// can be taken up where it was.
+// A conversation continues when the relay dies under it, and when its stream breaks it can be
+// resumed.
 func TestGateOutlivesItsPath(t *testing.T) {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 1})
 	cfg.Proxies = []string{"public/p1", "public/p2"}
@@ -89,8 +89,8 @@ func TestGateOutlivesItsPath(t *testing.T) {
 	}
 }
 
-// A reservation that was not started ends with the helper, and its files with it; and the
-// next one takes jobs again.
+// A reservation that was not started ends with the helper, as do its files; and the next helper
+// accepts jobs again.
 func TestGateHelperKilled(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 1}))
 	c := w.BookedTalk("closed/n1", "shut/n1", "killed")
@@ -105,7 +105,8 @@ func TestGateHelperKilled(t *testing.T) {
 	w.BookedTalk("closed/n1", "shut/n1", "after").End()
 }
 
-// What cannot be reached says why, and lists and ends are for who may.
+// An unreachable node causes an error with the reason, and only permitted users may list and end
+// jobs.
 func TestGateCalls(t *testing.T) {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
 	cfg.Settings["helper closed/n2"] = map[string]any{"offer": map[string]any{"jobs": 0}}
@@ -155,7 +156,7 @@ func TestGateCalls(t *testing.T) {
 	}
 	none := w.Talk("closed/n1", "closed/n2", labtest.NewKey(t, "none"))
 	none.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: none.ID}}})
-	none.End() // nobody answers at a node that offers nothing
+	none.End() // no gate answers at a node that offers nothing
 	hosts, err := desk.Hosts(w.Ctx, &gatepb.HostsRequest{})
 	if err != nil || len(hosts.Hosts) != 3 {
 		t.Errorf("the hosts are %v, %v", hosts, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// The broker lists what stands at three sites, sees helpers and frontals come
-// and go, and is told anew by all when it has forgotten everything.
+// The broker lists the hosts of three sites, detects helpers and frontals that join and leave, and
+// gets all hosts again when it has lost its state.
 func TestHostsComeAndGo(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteHidden, grid.Config{
@@ -31,8 +31,8 @@ func TestHostsComeAndGo(t *testing.T) {
 				at[site["profile"].(map[string]any)["site"].(string)] = fmt.Sprintf("%v/%v/%v", h["up"], h["away"], h["unknown"])
 			}
 			got = fmt.Sprintf("open %s, closed %s, hidden %s", at["open"], at["closed"], at["hidden"])
-			// The lease ends for the site, too: soon after its hosts are unknown the
-			// status has no line for it, and `isthmus hosts` alone lists them.
+			// The lease also expires for the site: soon after its hosts are unknown the status has
+			// no line for it, and only `isthmus hosts` lists them.
 			return got == want || got == strings.Replace(want, "0/0/2", "", 1)
 		}, func() string { return got })
 	}
@@ -59,8 +59,8 @@ func TestHostsComeAndGo(t *testing.T) {
 	listed("the broker began anew", "2/0/0", "2/0/0", "1/0/0")
 }
 
-// Whoever asks a helper, wherever, is told of all hosts, how far they are, and
-// who is away; a host that offers nothing is listed, too.
+// Every helper returns all hosts, their distances, and which are absent; a host that offers nothing
+// is listed, too.
 func TestHostsFromEverywhere(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteHidden, grid.Config{Profile: labtest.NoTraversalProfile, Settings: map[string]map[string]any{
@@ -70,7 +70,7 @@ func TestHostsFromEverywhere(t *testing.T) {
 	}})
 	all := []string{"closed/n1 up", "closed/n2 up", "hidden/n1 up", "open/n1 up", "open/n2 up"}
 	for _, from := range []string{"closed/n1", "hidden/n1", "open/n2"} {
-		// The list is some seconds old, and a node is measured when somebody asked.
+		// The list is some seconds old, and a node is measured on request.
 		w.Until(fmt.Sprintf("%s to know all of %v, and how far", from, all), func() bool {
 			hosts := w.hosts(from)
 			return slices.Equal(hostStates(hosts), all) && !slices.ContainsFunc(hosts, func(h host) bool { return h.Jobs > 0 && h.LatencyMS == 0 })
@@ -114,7 +114,7 @@ func hostStates(hosts []host) (all []string) {
 	return all
 }
 
-// hosts asks a node's helper as a user would.
+// hosts queries a node's helper as a user would.
 func (w *world) hosts(node string) (all []host) {
 	w.T.Helper()
 	cmd := w.Lab.Host(node).Command(w.Ctx, labtest.Program(w.T, ""), "hosts", "--json", "--wait", "0s", "--helper", w.Socket(node))

@@ -21,8 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// ends runs a command, which has to end with that status and say the words in
-// its standard error.
+// ends runs a command, which must exit with that status and write the words to its standard error.
 func (w *world) ends(status int, words string, cmd *exec.Cmd) string {
 	w.T.Helper()
 	stdout, stderr, got := labtest.Run(w.T, cmd)
@@ -32,7 +31,7 @@ func (w *world) ends(status int, words string, cmd *exec.Cmd) string {
 	return stdout
 }
 
-// threeSites is a grid in which each pair of sites finds some way.
+// threeSites is a grid in which each pair of sites has a path.
 func threeSites() grid.Config {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 2})
 	cfg.Profile = labtest.NoTraversalProfile
@@ -49,7 +48,7 @@ func script(t *testing.T, text string) string {
 	return name
 }
 
-// enterable is a folder for a test's files to which the accounts of jobs come through.
+// enterable is a folder for a test's files that the accounts of jobs can enter.
 func enterable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(lab.Dir(), "enterable-")
@@ -81,7 +80,7 @@ func enterableSelf(t *testing.T) string {
 	return name
 }
 
-// smallDisk mounts a disk of 2 MiB and returns where.
+// smallDisk mounts a disk of 2 MiB and returns its path.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := enterable(t)
@@ -96,8 +95,8 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// A job over three sites, of which two take no connections: placed, brought there,
-// started, and its output, exit status and files come back.
+// A job over three sites, of which two accept no connections: placed, staged, started, and its
+// output, exit status and files are returned.
 func TestRunOverSites(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
@@ -271,8 +270,8 @@ func TestRunOverSites(t *testing.T) {
 	w.AwaitNoJobs()
 }
 
-// The end of a job comes from outside: by a signal, by isthmus kill, and by the death of
-// a helper; but not by that of the submitter's own.
+// A job ends by a signal, by isthmus kill, and by the death of a helper; but not by that of the
+// submitter's own helper.
 func TestJobsThatAreEnded(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, threeSites())

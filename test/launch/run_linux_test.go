@@ -41,7 +41,7 @@ func TestRunWithoutDaemons(t *testing.T) {
 	}
 }
 
-// A helper that is not there is named to the program, with what to look at.
+// The error for a missing helper names it, and what to check.
 func TestInitWithoutAHelper(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "helper.sock")
 	t.Setenv(mpilib.EnvRank, "0")

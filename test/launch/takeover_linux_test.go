@@ -22,8 +22,8 @@ import (
 // roundsKey marks, in the environment, a process as a rank of rounds.
 const roundsKey = "ISTHMUS_TEST_ROUNDS"
 
-// rounds is a rank: all ranks exchange blocks with all others, check what came, and say
-// so, until rank 0's input ends. Each says at the end how many rounds were right.
+// rounds is a rank: all ranks exchange blocks with all others, check the received ones, and report
+// it, until rank 0's input ends. Each reports at the end how many rounds were correct.
 func rounds() error {
 	ctx, cancel := context.WithTimeout(context.Background(), labtest.Patience)
 	defer cancel()
@@ -73,9 +73,8 @@ func rounds() error {
 	}
 }
 
-// A helper that is killed under a running job, or ended as by an upgrade, leaves it
-// running: the next one takes it over, no rank dies, all messages and all output come
-// once.
+// A helper that is killed under a running job, or ended as by an upgrade, leaves it running: the
+// next one takes it over, no rank dies, all messages and all output arrive once.
 func TestHelperRestartsUnderAJob(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	cfg := threeSites()
@@ -211,8 +210,8 @@ func (w *world) parentOf(pid string) string {
 	return ""
 }
 
-// Who ends a job agent ends its job: the submitter hears why, and neither processes are
-// left, wherever they moved, nor files. The same without a helper, by and by.
+// Killing a job agent ends its job: the submitter gets the reason, and neither processes, even in
+// other groups, nor files are left. The same holds without a helper, after a while.
 func TestJobAgentKilled(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})

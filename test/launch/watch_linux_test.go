@@ -22,8 +22,8 @@ import (
 // will be lost, as "3" or "3,4".
 const mournKey = "ISTHMUS_TEST_MOURN"
 
-// mourn is a rank: it waits for messages that never come, of ranks that will be lost,
-// until it is told of them all, and goes on with those that are left.
+// mourn is a rank: it waits for messages that never arrive, from ranks that will be lost, until it
+// is notified of all losses, and continues with the remaining ranks.
 func mourn() error {
 	var doomed []int
 	for text := range strings.SplitSeq(os.Getenv(mournKey), ",") {
@@ -85,10 +85,9 @@ func (w *world) pings(from, to string) {
 	}, func() string { return err.Error() })
 }
 
-// The nodes of a job watch each other: the end of one, of which no socket tells, is
-// told to all ranks elsewhere long before their links are given up; a helper that
-// stands still for 3 s is taken for well; and for neither a broker nor a frontal is
-// needed.
+// The nodes of a job watch each other: the end of one, which no socket reveals, is reported to all
+// ranks elsewhere long before their links are given up; a helper that is stopped for 3 s counts as
+// alive; and neither needs a broker or a frontal.
 func TestNodesOfAJobWatchEachOther(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 4}))
@@ -126,7 +125,7 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Sessions with who stands still end, and come again.
+	// Sessions with a stopped helper end, and are set up again.
 	talks[1] = talks[1].Reattach("open/n1", nodes[1].Node)
 	for _, from := range nodes {
 		for _, to := range nodes {

@@ -18,9 +18,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Daemons whose admins set nothing permit nothing beyond their site and take no job from
-// anybody. Who is refused is told at once what would permit it, the refusal is audited,
-// and with the lines that isthmus check prints it is permitted.
+// Daemons with default settings permit nothing beyond their site and accept no jobs. A refusal
+// names at once what would permit the request, and is audited, and with the lines that isthmus
+// check prints the request is permitted.
 func TestDefaultsDeny(t *testing.T) {
 	trails := t.TempDir()
 	settings := map[string]map[string]any{}
@@ -72,7 +72,7 @@ func TestDefaultsDeny(t *testing.T) {
 	denied("closed/n2", "closed/n1", "offer.jobs in its helper's settings is 0); what permits site closed: offer: {jobs: 1, allow: [{site: closed}]}")
 	denied("closed/n1", "closed/n1", "offer.jobs in its helper's settings is 0)")
 
-	// What check prints for the gateways, with the other site's name.
+	// The lines that check prints for the gateways, with the other site's name.
 	for _, way := range [][2]string{{"closed", "open"}, {"open", "closed"}} {
 		lines := w.advice("frontal " + way[0])
 		if len(lines) != 3 || lines[0] != "policy: /etc/isthmus/policy.yaml" {
@@ -95,7 +95,7 @@ func TestDefaultsDeny(t *testing.T) {
 	})
 	denied("open/n1", "closed/n1", "what permits site open: offer: {jobs: 1, allow: [{site: open}]}")
 
-	// And for a node, which is its own site's.
+	// And those for a node, with its own site's.
 	lines := w.advice("helper closed/n1")
 	if len(lines) != 1 || lines[0] != "offer: {jobs: 1, allow: [{site: closed}]}" {
 		t.Fatalf("check prints %q", lines)
@@ -108,7 +108,7 @@ func TestDefaultsDeny(t *testing.T) {
 	w.Exchange(inside)
 }
 
-// advice returns the lines that isthmus check says to add to a daemon's settings.
+// advice returns the lines that isthmus check advises to add to a daemon's settings.
 func (w *world) advice(daemon string) (lines []string) {
 	w.T.Helper()
 	out, err := exec.CommandContext(w.Ctx, labtest.Program(w.T, ""), "check", w.SettingsFile(daemon)).CombinedOutput()
@@ -123,7 +123,7 @@ func (w *world) advice(daemon string) (lines []string) {
 	return lines
 }
 
-// amend adds a line to a daemon's settings and has it read them again.
+// amend adds a line to a daemon's settings and makes it reload them.
 func (w *world) amend(daemon, line string) {
 	w.T.Helper()
 	file := w.SettingsFile(daemon)

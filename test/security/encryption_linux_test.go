@@ -17,7 +17,7 @@ import (
 // A recorder keeps all packets that a host of the lab sends and receives.
 type recorder struct{ fd int }
 
-// recordBuffer has room for everything that a test lets pass.
+// recordBuffer holds everything that a test transfers.
 const recordBuffer = 32 << 20
 
 func (w *world) record(host string) recorder {
@@ -37,8 +37,8 @@ func (w *world) record(host string) recorder {
 	return r
 }
 
-// recorded takes the packets out: how many bytes they have, and whether text is
-// in one of them.
+// recorded returns the recorded packets: how many bytes they have, and whether text is in one of
+// them.
 func (r recorder) recorded(t *testing.T, text []byte) (size int, seen bool) {
 	t.Helper()
 	buf := make([]byte, 128<<10)
@@ -55,10 +55,9 @@ func (r recorder) recorded(t *testing.T, text []byte) (size int, seen bool) {
 	}
 }
 
-// What a relay, a gateway or a switch on the way records of a link between two
-// sites holds nothing of what is said, unless both sites trust what is between
-// them; inside a site it is there to be read, unless the site does not want
-// that.
+// What a relay, a gateway or a switch on the path records of a link between two sites contains no
+// plaintext, unless both sites trust the network between them; inside a site it is plaintext,
+// unless the site requires encryption.
 func TestWhoCanReadAlong(t *testing.T) {
 	type pair struct {
 		from, to string

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// From nothing to a proxy that takes part and is then revoked, with the commands
-// that a person types.
+// From nothing to a proxy that is in service and is then revoked, with the commands that an admin
+// types.
 func TestEnrolRenewRevoke(t *testing.T) {
 	labtest.NeedLab(t)
 	dir := t.TempDir()
@@ -91,8 +91,8 @@ func TestEnrolRenewRevoke(t *testing.T) {
 	must("enroll", "--broker", broker, "--token", must("token", "proxy", "p1"), "--out", "again")
 }
 
-// A helper is revoked in the middle of a job: its sessions end everywhere, its
-// links at the gateway and the relay that carry them, and nobody else's.
+// A helper is revoked in the middle of a job: its sessions end everywhere, and so do its links at
+// the gateway and the relay that carry them, but no others.
 func TestRevocationEndsLinks(t *testing.T) {
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed+labtest.SiteShut, grid.Config{})
 	doomed := w.StartFlow(w.LinkPair("hidden/n1", "closed/n1"))
@@ -117,7 +117,7 @@ func TestRevocationEndsLinks(t *testing.T) {
 	w.AwaitLog("helper hidden/n1", "this helper is revoked")
 	w.AwaitFlows("afterwards", []*labtest.Flow{other})
 
-	// Its process is ended, and told why.
+	// Its process is ended, and gets the reason.
 	select {
 	case err := <-doomed.Pair.A.Done:
 		if err == nil || !strings.Contains(err.Error(), "helper hidden/n1: revoked") {
@@ -128,6 +128,6 @@ func TestRevocationEndsLinks(t *testing.T) {
 		t.Fatal("the process of the revoked goes on")
 	}
 
-	// The helper tries to come back, and is told why it cannot.
+	// The helper tries to reconnect, and gets the reason for the refusal.
 	w.AwaitLog("helper hidden/n1", "was revoked at")
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A job works for a user of the grid, at two sites, and everybody on the way
-// knows: the broker's status and the proxy that carries its link.
+// A job works for a user of the grid, at two sites, and all daemons on the path know the user: the
+// broker's status and the proxy that carries its link.
 func TestGrants(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
 	bin := labtest.Program(t, "")
@@ -124,7 +124,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// grantOf is a grant with one certificate, signed by the key of any.
+// grantOf is a grant with one certificate, signed by any key.
 func grantOf(t *testing.T, c grant.Claims, cert, key string) string {
 	t.Helper()
 	chain, err := tls.LoadX509KeyPair(cert, strings.TrimSuffix(cert, filepath.Ext(cert))+".key")
@@ -142,7 +142,7 @@ func grantOf(t *testing.T, c grant.Claims, cert, key string) string {
 	return grant.Text(b)
 }
 
-// jobsFor is for whom each job works, as the broker's status has it.
+// jobsFor returns the user of each job according to the broker's status.
 func (w *world) jobsFor(t *testing.T) (all []string) {
 	t.Helper()
 	st, err := w.Status(w.Ctx, "broker")

@@ -21,9 +21,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A link is made when both sites' policies permit it, whoever dials, by the
-// techniques that they leave. A refusal comes at once, names the rule and whom
-// to ask; dry-run mode only says what it would refuse.
+// A link is permitted if both sites' policies permit it, whichever end dials, by the techniques
+// that they permit. A refusal is immediate, names the rule and the contact; dry-run mode only logs
+// what it would refuse.
 func TestSitesPermitLinks(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) map[string]any {
@@ -100,10 +100,9 @@ rules:
 	}
 }
 
-// By what a user's grant names, one project is refused, another reaches its
-// peer directly, and a third is held to limits: by the relay, one link at a
-// time, and the next is told whose limit that is. The command for admins says
-// the same beforehand.
+// Depending on a user's grant, one project is refused, another reaches its peer directly, and a
+// third is limited: relayed, one link at a time, and the next one's error names the limit. The
+// command for admins predicts all of this.
 func TestProjectsAreTold(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "open.yaml")
 	if err := os.WriteFile(file, []byte(`
@@ -143,8 +142,8 @@ rules:
 		if class != overlay.ErrForbidden {
 			return
 		}
-		// The first rank to hear of it leaves. The other is told the same, and waits
-		// for nobody.
+		// The first rank that gets the error leaves. The other gets the same error, and does not
+		// wait.
 		j.A.End(t)
 		if err := j.B.Mesh.Connect(w.Ctx, 0); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s, the other rank: %v\nwant %s", project, err, want)

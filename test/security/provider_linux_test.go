@@ -19,9 +19,9 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A broker that believes an identity provider gives users certificates for its
-// tokens, by which jobs are granted; and a frontal whose certificate is past two
-// thirds of its life gets a new one from it, and shows that, while it runs.
+// A broker that accepts an identity provider issues certificates to users for its tokens, with
+// which jobs are granted; and a frontal whose certificate is past two thirds of its life gets a new
+// one from it, and uses it, while it runs.
 func TestProviderAndRenewal(t *testing.T) {
 	labtest.NeedLab(t)
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestProviderAndRenewal(t *testing.T) {
 	if _, stderr, status := isthmusIn(enroll...); status != 1 || !strings.Contains(stderr, "the token was used already") {
 		t.Errorf("the token again: status %d: %s", status, stderr)
 	}
-	// Another user leaves it to a daemon's settings which grid that is.
+	// For another user a daemon's settings determine the grid.
 	tokenFor("bob")
 	write("node.yaml", fmt.Sprintf("site: sitea\nbroker: %s\nlisten: 127.0.0.1:0\nprofile: {inbound: none, egress: any}\ntls: {cert: %s, key: %s, ca: %s}\n", addr, at("daemon.pem"), at("daemon.key"), at("ca.pem")))
 	bob := []string{"ca", "enroll", "--config", "node.yaml", "--oidc-token", "token", "--out", "user"}
@@ -143,7 +143,7 @@ func TestProviderAndRenewal(t *testing.T) {
 	}
 }
 
-// shownAt is the certificate that a daemon shows who connects.
+// shownAt is the certificate that a daemon presents.
 func shownAt(t *testing.T, addr string) *x509.Certificate {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"isthmus-control"}})

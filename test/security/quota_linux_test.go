@@ -23,20 +23,20 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Two users whose links ask for more than a proxy's rate get the same, though one has
-// twice as many links. A third one's reader stands still: its sender is held, nobody
-// else is, and all arrives as soon as it reads.
+// Two users whose links demand more than a proxy's rate get equal shares, though one has twice as
+// many links. A third one's reader is stopped: its sender is blocked, no other is, and everything
+// arrives as soon as it reads.
 func TestProxySharesItsRate(t *testing.T) {
 	const (
 		rate     = "40Mbit/s"
 		measured = 16 << 20 // bytes of both together; 3 s
-		held     = 16 << 20 // more than all the buffers on the way have room for
+		held     = 16 << 20 // more than all the buffers on the path can hold
 	)
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Settings: map[string]map[string]any{
 		"proxy": {"metrics_listen": "127.0.0.1:9443", "quota": map[string]any{"rate": rate}},
 	}})
-	// moved says what the proxy has carried for projects, all at one moment; 0 before
-	// the first link.
+	// moved returns what the proxy has carried for projects, all at one moment; 0 before the first
+	// link.
 	moved := func(projects ...string) (n [2]float64) {
 		series := w.Scrape("proxy p1", "9443")
 		for i, project := range projects {
@@ -44,7 +44,7 @@ func TestProxySharesItsRate(t *testing.T) {
 		}
 		return n
 	}
-	// of makes a job for a user, and what its processes show for that.
+	// of creates a job for a user, and the credentials of its processes.
 	of := func(user, project string) (jobkey.Key, []byte) {
 		t.Helper()
 		cert, err := w.Issue(control.Identity{Role: control.RoleUser, Name: user}, time.Now().Add(time.Hour), project)
@@ -59,8 +59,8 @@ func TestProxySharesItsRate(t *testing.T) {
 		return key, shown
 	}
 
-	// The link that stands still is a bare connection through the proxy, since a link of
-	// processes would take in some megabytes for its reader.
+	// The stopped link is a bare connection through the proxy, since a link of processes would
+	// buffer some megabytes for its reader.
 	key, shown := of("carol", "ocean")
 	var ends [2]*probe.Rank
 	for i, node := range []string{"closed/n1", "shut/n1"} {

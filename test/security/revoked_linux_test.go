@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A user is revoked, and then a proxy and a frontal: what each has open ends,
-// nobody else's does, and each is told why it does not come back.
+// A user is revoked, and then a proxy and a frontal: the sessions and links of each end, no others
+// do, and each gets the reason when it reconnects.
 func TestRevokedUserProxyFrontal(t *testing.T) {
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed+labtest.SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
 	user := control.Identity{Role: control.RoleUser, Name: "mallory"}
@@ -50,7 +50,7 @@ func TestRevokedUserProxyFrontal(t *testing.T) {
 			t.Fatal("a process of the revoked user goes on")
 		}
 	}
-	// The broker remembers for ten seconds what it judged: this grant it has not seen.
+	// The broker caches verified grants for ten seconds; this grant is new to it.
 	next := labtest.NewKey(t, "next")
 	anew, err := grant.FromText(grantOf(t, grant.Claims{Job: next.ID(), Project: "climate", Issued: now, Expires: now.Add(30 * time.Minute)}, files.Cert, files.Key))
 	if err != nil {
@@ -79,10 +79,10 @@ func TestRevokedUserProxyFrontal(t *testing.T) {
 		return len(w.Figure("broker", "proxies").([]any)) == 1
 	})
 	t.Logf("the sessions of proxy and frontal ended after %v", time.Since(start))
-	// Each tries to come back.
+	// Each tries to reconnect.
 	w.AwaitLog("proxy "+carrying, "the certificate of proxy "+carrying+" was revoked at")
 	w.AwaitLog("frontal hidden", "the certificate of frontal hidden was revoked at")
-	// What the proxy carried goes by the other one from now on.
+	// What the proxy carried uses the other one from now on.
 	w.AwaitLog("proxy "+carrying, "this proxy is revoked; its links end")
 	w.AwaitFlows("after the proxy was revoked", []*labtest.Flow{other})
 	t.Logf("what it carried goes on after %v", time.Since(start))

@@ -30,8 +30,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// enrolment is a CA in a folder and brokers that enrol, each a process at an
-// address of this machine.
+// enrolment is a CA in a folder and brokers that enrol, each a process at an address of this
+// machine.
 type enrolment struct {
 	t    *testing.T
 	ctx  context.Context
@@ -71,12 +71,12 @@ type enrolling struct {
 	e       *enrolment
 	name    string
 	file    string   // its settings
-	args    []string // of its command, besides
+	args    []string // additional arguments of its command
 	trail   string   // its audit log's folder
 	addr    string
-	metrics string    // where its figures are; "" nowhere
+	metrics string    // address of its metrics; "" for none
 	cmd     *exec.Cmd // nil while it is down
-	log     string    // file of what it writes
+	log     string    // file of its output
 }
 
 // broker writes the settings of a broker, and starts it.
@@ -136,7 +136,7 @@ func (b *enrolling) start() {
 	}
 }
 
-// wrote is what the broker has written.
+// wrote returns the broker's output.
 func (b *enrolling) wrote() string {
 	text, err := os.ReadFile(b.log)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *enrolling) wrote() string {
 	return string(text)
 }
 
-// kill ends the broker without a word (SIGKILL).
+// kill ends the broker with SIGKILL.
 func (b *enrolling) kill() {
 	if b.cmd != nil {
 		b.cmd.Process.Kill()
@@ -154,7 +154,7 @@ func (b *enrolling) kill() {
 	}
 }
 
-// token makes one that works once.
+// token creates one that works once.
 func (e *enrolment) token(proxy string) string {
 	e.t.Helper()
 	now := time.Now()
@@ -192,7 +192,7 @@ func (b *enrolling) refuses(what, token, why string) {
 	}
 }
 
-// admin runs a command of isthmus as the admin, by what stands for --as-admin.
+// admin runs a command of isthmus as the admin, with --as-admin replaced.
 func (b *enrolling) admin(args ...string) (stdout, stderr string, status int) {
 	b.e.t.Helper()
 	for i, arg := range args {
@@ -214,7 +214,7 @@ func (b *enrolling) status() (s broker.Status) {
 	return s
 }
 
-// figures are the broker's metrics.
+// figures returns the broker's metrics.
 func (b *enrolling) figures() string {
 	b.e.t.Helper()
 	resp, err := http.Get("http://" + b.metrics + "/metrics")
@@ -229,7 +229,7 @@ func (b *enrolling) figures() string {
 	return string(text)
 }
 
-// until waits for a condition that nothing announces.
+// until polls for a condition that has no notification.
 func (e *enrolment) until(what string, is func() bool) {
 	e.t.Helper()
 	for !is() {
@@ -241,9 +241,9 @@ func (e *enrolment) until(what string, is func() bool) {
 	}
 }
 
-// Two brokers on an etcd of three members: each enrols, a token works once for
-// both, a list that one is given counts at the other, and one member may die. Without
-// a majority what needs the store is refused in time, and the rest goes on.
+// Two brokers on an etcd of three members: each enrols, a token works once for both, a list
+// uploaded to one applies at the other, and one member may fail. Without a majority, requests that
+// need the store are refused in time, and all else continues.
 func TestTwoBrokersShareEtcd(t *testing.T) {
 	e := newEnrolment(t)
 	etcd := storetest.Start(t, 3)
@@ -257,7 +257,7 @@ func TestTwoBrokersShareEtcd(t *testing.T) {
 	b1.refuses("the token of the other", second, "used already")
 	labtest.AwaitAudit(t, e.ctx, b1.trail, "the refusal", func(r *audit.Record) bool { return strings.Contains(r.Reason, "used already") })
 
-	// Of many that show one token at both, one gets a certificate.
+	// Of many clients that present one token at both, one gets a certificate.
 	contested := e.token("p3")
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -315,9 +315,8 @@ func TestTwoBrokersShareEtcd(t *testing.T) {
 	}
 }
 
-// A broker is killed again and again while proxies enrol, two for each token.
-// Whoever of the two is first gets the certificate, the other nothing, though
-// both ask again when they hear nothing.
+// A broker is killed repeatedly while proxies enrol, two for each token. The first of the two gets
+// the certificate, the other nothing, though both retry when they get no answer.
 func TestBrokerKilledWhileEnrolling(t *testing.T) {
 	e := newEnrolment(t)
 	b := e.broker("b1", "store: broker.db\nlog: {level: error}\n")
@@ -352,7 +351,7 @@ func TestBrokerKilledWhileEnrolling(t *testing.T) {
 						ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 						defer cancel()
 						got, err := enrol.Ask(ctx, addr, token, "", nil)
-						for err != nil && !errors.Is(err, overlay.ErrForbidden) && ctx.Err() == nil { // it was down, and was not asked
+						for err != nil && !errors.Is(err, overlay.ErrForbidden) && ctx.Err() == nil { // it was down, and received no request
 							got, err = enrol.Ask(ctx, addr, token, "", nil)
 						}
 						mu.Lock()
@@ -395,9 +394,9 @@ func TestBrokerKilledWhileEnrolling(t *testing.T) {
 	}
 }
 
-// The disk of a broker is full when it starts, and fills while it serves: it
-// starts, serves what needs no write, refuses what does and says why, in its
-// answers, its log, its status and its metrics; and no used token is good again.
+// The disk of a broker is full when it starts, and fills while it serves: it starts, serves
+// requests that need no write, refuses others and reports why, in its answers, its log, its status
+// and its metrics; and no used token becomes valid again.
 func TestBrokerOnFullDisk(t *testing.T) {
 	e := newEnrolment(t)
 	disk := t.TempDir()
@@ -452,7 +451,7 @@ func TestBrokerOnFullDisk(t *testing.T) {
 	p1 := b.mustAsk("with space again", first)
 	b.refuses("used", first, "used already")
 
-	// It fills while the broker serves: tokens are taken until the file has no room.
+	// It fills while the broker serves: tokens are accepted until the file has no space.
 	fill()
 	refused := ""
 	for i := 0; refused == "" && i < 200; i++ {
@@ -486,9 +485,8 @@ func TestBrokerOnFullDisk(t *testing.T) {
 	b.refuses("and once more", refused, "used already")
 }
 
-// A broker takes over what an older version kept in text files, and hands its
-// store over to its successor; a second one on the same file says why it cannot
-// start.
+// A broker imports what an older version kept in text files, and hands its store over to its
+// successor; a second one on the same file reports why it cannot start.
 func TestBrokerTakesOverOldFiles(t *testing.T) {
 	e := newEnrolment(t)
 	used := e.token("p1")
@@ -549,8 +547,8 @@ func TestBrokerTakesOverOldFiles(t *testing.T) {
 	endThoseOf(t, b.file)
 }
 
-// endThoseOf ends the processes with the settings file: a successor is nobody's
-// child when its predecessor has ended.
+// endThoseOf ends the processes with the settings file: a successor is no child of this process
+// once its predecessor has ended.
 func endThoseOf(t *testing.T, settings string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -53,10 +53,10 @@ func moves() error {
 	return w.Finalize(ctx)
 }
 
-// What two processes move over a direct link passes no daemon. They say it to their
-// helpers, and the audit log of either site has it, for the user on whose behalf they
-// work; all logs together have it once. Of one that is killed it is known that there
-// was a link, and that what it moved is not.
+// The bytes of a direct link between two processes pass no daemon. The processes report them to
+// their helpers, and the audit log of each site has them, for the user on whose behalf they work;
+// all logs together have them once. For a killed process the log has the link, and that its bytes
+// are unknown.
 func TestDirectLinksAreAudited(t *testing.T) {
 	trails := t.TempDir()
 	settings := map[string]map[string]any{}
@@ -118,9 +118,9 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		if strings.Contains(who[1], "open") {
 			there, back, sites = back, there, []string{"open", "closed"}
 		}
-		// Headers come on top, and what the other end says while it takes it; on a busy
-		// machine also what was sent twice, for a carrier was given up. Who dialled the
-		// latest one is not known.
+		// Headers add to it, as do the other end's acknowledgements; on a busy machine also data
+		// that was sent twice because a carrier was given up. Which end dialled the latest one is
+		// not known.
 		if there < moved || there > most || back > most-moved || !slices.Equal(r.Sites, sites) || r.Technique != "direct" && r.Technique != "reversed" || r.Link == "" {
 			t.Errorf("%s says %+v", who[1], r)
 		}

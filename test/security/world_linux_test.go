@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// world is labtest.World with what the tests of this package ask of it besides.
+// world is labtest.World with the additional methods of this package's tests.
 type world struct{ *labtest.World }
 
 func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
