@@ -43,7 +43,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 			by = "no link yet"
 		}
 		if r.Beside != "" {
-			why += "; beside it, in vain: " + r.Beside
+			why += "; also tried, without success: " + r.Beside
 		}
 		if r.Trouble != "" {
 			why = "now failing: " + r.Trouble

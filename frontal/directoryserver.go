@@ -380,7 +380,7 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 		return func() {}, nil
 	}
 	if !f.gateway.PublicAddr.IsValid() {
-		return nil, fmt.Errorf("%s: %w: the gateway of %s listens nowhere for connections from outside (public_listen), so nobody can dial back", f.who, overlay.ErrNoPath, f.site)
+		return nil, fmt.Errorf("%s: %w: the gateway of %s listens nowhere for connections from outside (public_listen), so it cannot be dialled back", f.who, overlay.ErrNoPath, f.site)
 	}
 	if len(req.ConnectId) != len(wire.ID{}) {
 		return nil, fmt.Errorf("%s: %w: a connect-id of %d bytes, want %d", f.who, wire.ErrMalformed, len(req.ConnectId), len(wire.ID{}))

@@ -136,7 +136,7 @@ func TestNoReturnWithoutAPublicPort(t *testing.T) {
 	req := introduction(overlay.Reversed, 0)
 	req.ConnectId = make([]byte, 16)
 	_, err := h.introduce(req)
-	if want := "frontal sitea: no technique connects the sites: the gateway of sitea listens nowhere for connections from outside (public_listen), so nobody can dial back"; !errors.Is(err, overlay.ErrNoPath) || err.Error() != want {
+	if want := "frontal sitea: no technique connects the sites: the gateway of sitea listens nowhere for connections from outside (public_listen), so it cannot be dialled back"; !errors.Is(err, overlay.ErrNoPath) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	r.until("the broker has the process", func() bool { return r.broker.has(0) })

@@ -274,7 +274,7 @@ func (h *handshake) verify() error {
 	}
 	want := proof(h.self.Key, h.theirs, h.ours, p.Received)
 	if !hmac.Equal(p.MAC[:], want[:]) {
-		return refuse(overlay.ErrForbidden, "its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said")
+		return refuse(overlay.ErrForbidden, "its proof is wrong: it does not have the job's key, or an attacker replays or modifies messages")
 	}
 	h.received = p.Received
 	return nil

@@ -153,8 +153,8 @@ func TestRefusals(t *testing.T) {
 		differText string
 	}{
 		{name: "wrong key", change: func(_, g *Identity) { g.Key = foreign.Links() }, class: overlay.ErrForbidden,
-			atDialler: to2 + "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said",
-			atTarget:  from1 + "it says: not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"},
+			atDialler: to2 + "not permitted: its proof is wrong: it does not have the job's key, or an attacker replays or modifies messages",
+			atTarget:  from1 + "it says: not permitted: its proof is wrong: it does not have the job's key, or an attacker replays or modifies messages"},
 		{name: "wrong job", change: func(_, g *Identity) { g.Process.Job = foreign.ID() }, class: overlay.ErrForbidden,
 			atDialler: to2 + "not permitted: it belongs to job " + string(foreign.ID()) + ", this process to job " + string(job),
 			atTarget:  from1 + "not permitted: it belongs to job " + string(job) + ", this process to job " + string(foreign.ID())},
@@ -229,7 +229,7 @@ func TestBadPeers(t *testing.T) {
 		{"refused after hello", true, say(hello(false), &wire.Refuse{Code: wire.CodeDuplicate, By: "rank 2", Text: "have one"}),
 			overlay.ErrDuplicate, "rank 2: have one"},
 		{"closed", true, func(c net.Conn) { wire.Read(c); c.Close() }, io.EOF, "it closed the connection before its hello"},
-		{"replayed hello and proof", false, say(old, replayed), overlay.ErrForbidden, "its proof does not fit"},
+		{"replayed hello and proof", false, say(old, replayed), overlay.ErrForbidden, "its proof is wrong"},
 		{"reflected", false, func(c net.Conn) { io.Copy(c, c) }, overlay.ErrForbidden, "it says that it is rank 1, as this process is"},
 		{"both dialled", true, say(hello(true)), wire.ErrMalformed, "both ends say that they dialled"},
 		{"none dialled", false, say(hello(false)), wire.ErrMalformed, "both ends say that they were dialled"},

@@ -362,7 +362,7 @@ func believe(err error, proven bool) error {
 	return fmt.Errorf("%w: %w: %v", overlay.ErrUnreachable, errUnproven, err)
 }
 
-var errUnproven = errors.New("refused by the peer or by somebody on the way")
+var errUnproven = errors.New("refused by the peer or by a device on the path")
 
 // admit is terms.admit for a further carrier.
 func (k *keeper) admit(h *wire.Hello) (uint64, error) {

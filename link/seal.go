@@ -82,7 +82,7 @@ func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused err
 
 func (h *handshake) credentials() (sealed.Credentials, error) {
 	if h.self.Credentials == nil {
-		return nil, fmt.Errorf("the carrier is to be encrypted, but %v has no certificate", h.self.Process)
+		return nil, fmt.Errorf("the carrier must be encrypted, but %v has no certificate", h.self.Process)
 	}
 	return h.self.Credentials()
 }
@@ -107,7 +107,7 @@ func (h *handshake) unexpectedFrame(head []byte) error {
 	}
 	_, err := receive[*wire.Refuse](io.MultiReader(bytes.NewReader(head), h.conn), "TLS")
 	if errors.Is(err, wire.ErrType) {
-		err = refuse(overlay.ErrForbidden, "it goes on in plain text though the carrier is to be encrypted: somebody on the way changed a hello")
+		err = refuse(overlay.ErrForbidden, "it continues in plain text although the carrier must be encrypted: a hello was modified on the path")
 	}
 	return h.telling(err)
 }

@@ -218,7 +218,7 @@ func TestSealedRefusals(t *testing.T) {
 		{"dialler is another rank", func(m *meeting) { m.dialler.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "", "it is rank 3 of job " + string(ours) + ", life 7, but rank 1 of job"},
 		{"target of an old life", func(m *meeting) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "it says: not permitted: its certificate is that of life 6"},
 		{"dialler of an old life", func(m *meeting) { m.dialler.Credentials = known(key, 1, 6) }, overlay.ErrForbidden, "", "its certificate is that of life 6 of the rank, its hello says 7"},
-		{"proof of another job", func(m *meeting) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof does not fit", "its proof does not fit"},
+		{"proof of another job", func(m *meeting) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof is wrong", "its proof is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newMeeting(t)
@@ -288,7 +288,7 @@ func (w meddler) between(t *testing.T) (a, b net.Conn) {
 // A process on the way that clears the flag, so that the ends use plain text, is detected: no end
 // has a link.
 func TestDowngrade(t *testing.T) {
-	const both = "it goes on in plain text though the carrier is to be encrypted"
+	const both = "it continues in plain text although the carrier must be encrypted"
 	for _, tc := range []struct {
 		name            string
 		dialler, target bool // wants encryption
@@ -298,10 +298,10 @@ func TestDowngrade(t *testing.T) {
 	}{
 		{"the dialler's", true, false, meddler{clear: [2]bool{true, false}}, false, "not an Isthmus frame"},
 		{"the dialler's and its TLS", true, false, meddler{clear: [2]bool{true, false}, strip: true}, false, both},
-		{"the dialler's, but the target wants it too", true, true, meddler{clear: [2]bool{true, false}}, false, "its proof does not fit"},
-		{"both", true, true, meddler{clear: [2]bool{true, true}}, false, "its proof does not fit"},
+		{"the dialler's, but the target wants it too", true, true, meddler{clear: [2]bool{true, false}}, false, "its proof is wrong"},
+		{"both", true, true, meddler{clear: [2]bool{true, true}}, false, "its proof is wrong"},
 		{"the target's", false, true, meddler{clear: [2]bool{false, true}}, true, "TLS handshake with rank 1"},
-		{"the target's though it makes no difference", true, true, meddler{clear: [2]bool{false, true}}, false, "its proof does not fit"},
+		{"the target's though it makes no difference", true, true, meddler{clear: [2]bool{false, true}}, false, "its proof is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newMeeting(t)

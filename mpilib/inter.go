@@ -120,7 +120,7 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 		return nil, err
 	}
 	if both := group.Intersection(c.core.Group, theirs); both.Size() > 0 {
-		return nil, fmt.Errorf("%w: rank %d of the world is in both groups; an intercommunicator's share nobody", ErrArg, both.WorldRank(0))
+		return nil, fmt.Errorf("%w: rank %d of the world is in both groups; an intercommunicator's groups are disjoint", ErrArg, both.WorldRank(0))
 	}
 	made := c.newInter(nameOf(c, "intercomm", s.Comm), c.core.Group, theirs, contexts{comm: s.Comm, inner: inner})
 	made.goesOnFrom(call)

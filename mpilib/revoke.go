@@ -17,7 +17,7 @@ func (c *Comm) Revoke() error {
 		return c.called("Revoke", err)
 	}
 	if c == c.world.comms.self {
-		return c.called("Revoke", fmt.Errorf("%w: nobody else is in it", ErrArg))
+		return c.called("Revoke", fmt.Errorf("%w: it has no other members", ErrArg))
 	}
 	c.world.engine.Revoke(c.core.Context, comm.ContextsPerComm)
 	if c.inner != nil {

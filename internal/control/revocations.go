@@ -199,7 +199,7 @@ func (r *Revocations) judge(p Proof) error {
 		if at, has := list.Has(serial); has && !yes {
 			since, yes = at, true
 			if i > 0 {
-				return fmt.Errorf("%w: the certificate of whoever issued that of %v was revoked at %s (list %d)", ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
+				return fmt.Errorf("%w: the certificate of the issuer of %v's certificate was revoked at %s (list %d)", ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
 			}
 		}
 	}

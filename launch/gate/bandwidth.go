@@ -104,7 +104,7 @@ func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID
 			return 0, err
 		}
 		defer done()
-		ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errors.New("nothing came back in time"))
+		ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errors.New("no answer in time"))
 		defer cancel()
 		stream, err := there.Echo(ctx)
 		if err != nil {
@@ -181,7 +181,7 @@ func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
 		return control.Status(err)
 	}
 	if !s.node.offers.Load() {
-		return status.Error(codes.PermissionDenied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0), so nobody needs to measure the way to it")
+		return status.Error(codes.PermissionDenied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0), so its bandwidth need not be measured")
 	}
 	select {
 	case s.echoes <- struct{}{}:

@@ -134,7 +134,7 @@ func TestTrain(t *testing.T) {
 func TestTrainFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, w := range []way{{rate: 1e6, cut: 3}, {rate: 1e6, rtt: time.Minute}} {
-			why := errors.New("nothing came back in time")
+			why := errors.New("no answer in time")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), maxTime, why)
 			p := newWay(ctx)
 			p.rate, p.rtt, p.cut = w.rate, w.rtt, w.cut

@@ -55,7 +55,7 @@ type reached struct {
 }
 
 // errUnused is why an idle session ends.
-var errUnused = errors.New("nobody used the session any more")
+var errUnused = errors.New("the session was not used any more")
 
 func newSessions(node overlay.NodeID, socket string, end *control.Endpoint, log *slog.Logger) *sessions {
 	return &sessions{node: node, socket: socket, end: end, log: log, peers: map[overlay.NodeID]*reached{}}

@@ -87,7 +87,7 @@ func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
 	case <-dead:
 		a.kill("the guard of its job agent was killed")
 	case <-told:
-		a.kill("its job agent was told to end")
+		a.kill("its job agent was ordered to end")
 	}
 	// Without a release, the submitter still gets the reason, if it is attached.
 	select {

@@ -77,7 +77,7 @@ func (r Rule) String() string {
 // Check returns an error if the policy is invalid.
 func (p Policy) Check() error {
 	if p.Jobs < 0 || p.Processes < 0 || p.Memory < 0 || p.CPU < 0 || p.Lease < 0 || p.Longest < 0 {
-		return errors.New("a policy has a negative number; 0 jobs or processes let nobody in, 0 memory or CPU do not limit")
+		return errors.New("a policy has a negative number; 0 jobs or processes admit no job, 0 memory or CPU do not limit")
 	}
 	for _, r := range slices.Concat(p.Allow, p.Deny) {
 		if r == (Rule{}) {

@@ -337,7 +337,7 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	case m.Event <= have:
 		return nil
 	case m.Event > have+1:
-		return fmt.Errorf("event %d came after %d", m.Event, have)
+		return fmt.Errorf("event %d received after %d", m.Event, have)
 	}
 	var err error
 	size := 64

@@ -219,7 +219,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 		}
 		accepted <- err
 	}()
-	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"
+	const cause = "not permitted: its proof is wrong: it does not have the job's key, or an attacker replays or modifies messages"
 	_, _, err = asker.Dial(w.Ctx, 1)
 	labtest.WantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
 	labtest.WantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): it says: "+cause)

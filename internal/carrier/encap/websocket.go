@@ -112,7 +112,7 @@ func requestWebSocket(c carrier.Stream, host, target string, header http.Header)
 	case resp.StatusCode != http.StatusSwitchingProtocols:
 		return nil, fmt.Errorf("WebSocket %w: the answer is %q, want 101", ErrHandshake, resp.Status)
 	case resp.Header.Get("Sec-WebSocket-Accept") != acceptKey(key):
-		return nil, fmt.Errorf("WebSocket %w: whoever answered does not speak it", ErrHandshake)
+		return nil, fmt.Errorf("WebSocket %w: the server that answered does not support it", ErrHandshake)
 	}
 	limited.N = math.MaxInt64
 	return &webSocket{Stream: c, r: r, masks: true}, nil

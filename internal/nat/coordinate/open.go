@@ -339,6 +339,6 @@ func scaled(c *net.TCPConn) (net.Conn, error) {
 	}
 	c.SetLinger(0) // notifies the peer even if it considers the connection usable
 	c.Close()
-	return nil, fmt.Errorf("%w: connected with %v, but somebody on the way takes out TCP's window scaling, so that next to nothing would be carried; use hole punching or a relay",
+	return nil, fmt.Errorf("%w: connected with %v, but a device on the path removes TCP's window scaling, so the link would be very slow; use hole punching or a relay",
 		overlay.ErrUnreachable, c.RemoteAddr())
 }

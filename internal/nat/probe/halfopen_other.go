@@ -5,5 +5,5 @@ package probe
 import "errors"
 
 func halfOpen(local, remote uint16) (bool, error) {
-	return false, errors.New("whether a SYN was answered is told on Linux only")
+	return false, errors.New("whether a SYN was answered is detected on Linux only")
 }

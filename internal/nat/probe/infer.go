@@ -143,7 +143,7 @@ func take[T any](to *T, t told[T]) any {
 
 // calls returns the call-backs of one kind that were made, or why there are none.
 func (o Observations) calls(target Target, udp bool) (made []Call, err string) {
-	err = "nobody called back"
+	err = "no call-back arrived"
 	for _, c := range o.Calls {
 		switch {
 		case c.Target != target || c.UDP != udp:
@@ -167,7 +167,7 @@ func (o Observations) inbound() told[overlay.Inbound] {
 	}
 	refused := fmt.Sprintf("a connection from %v to a port that listens did not come in (%s)", c.From.Addr(), c.Outcome)
 	if c.Outcome == Connected {
-		refused = fmt.Sprintf("a connection from %v was accepted, but by somebody else than the port's listener", c.From.Addr())
+		refused = fmt.Sprintf("a connection from %v was accepted, but not by the port's listener", c.From.Addr())
 	}
 	ranged, err := o.calls(InRange, false)
 	switch {
@@ -208,7 +208,7 @@ func (o Observations) refusal() told[overlay.Refusal] {
 	case c.Outcome == Silent:
 		return is(overlay.RefuseDrop, "a SYN from %v was not answered", c.From.Addr())
 	default:
-		return unknown[overlay.Refusal]("somebody else than the port's listener accepted the connection from %v", c.From.Addr())
+		return unknown[overlay.Refusal]("a device other than the port's listener accepted the connection from %v", c.From.Addr())
 	}
 }
 
@@ -230,7 +230,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 		return unknown[overlay.Filter]("%s", err)
 	}
 	if c := datagrams[0]; c.Arrived {
-		return is(overlay.FilterStateless, "it refuses a SYN from %v, but a datagram that nobody asked for came in", c.From.Addr())
+		return is(overlay.FilterStateless, "it refuses a SYN from %v, but an unsolicited datagram arrived", c.From.Addr())
 	}
 	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
 }
@@ -417,7 +417,7 @@ func (o Observations) stripped() told[string] {
 	if len(missing) == 0 {
 		return is(none, "connections to %s have window scaling, SACK and timestamps, and segments of %d bytes", hosts(told), all.Segment)
 	}
-	return is(strings.Join(missing, " "), "no connection to %s has %s, which both ends offer: somebody on the way takes it out (segments have %d bytes)", hosts(told), strings.Join(missing, " or "), all.Segment)
+	return is(strings.Join(missing, " "), "no connection to %s has %s, which both ends offer: a device on the path removes it (segments have %d bytes)", hosts(told), strings.Join(missing, " or "), all.Segment)
 }
 
 // httpsPort is the port that sites with restricted egress let out.

@@ -177,7 +177,7 @@ func (o Observations) mtu() told[bound] {
 	case s.Told >= most && s.Told < slices.Min(larger):
 		return is(bound{value: uint64(s.Told)}, "a router said that larger packets do not pass; those of %d bytes do, of %s do not", most, sizesText(larger))
 	}
-	return is(bound{value: uint64(most)}, "packets of %d bytes pass to %v and back; those of %s vanish on the way and nobody says so (the interface takes %d)", most, s.To.Addr(), sizesText(larger), s.Interface)
+	return is(bound{value: uint64(most)}, "packets of %d bytes pass to %v and back; those of %s are lost on the path without an ICMP message (the interface takes %d)", most, s.To.Addr(), sizesText(larger), s.Interface)
 }
 
 func sizesText(sizes []int) string {

@@ -55,7 +55,7 @@ func (m Mapping) difference() string {
 	}
 	switch len(seen) {
 	case 0:
-		return fmt.Sprintf("nobody outside saw port %d", m.Local.Port())
+		return fmt.Sprintf("no host outside saw port %d", m.Local.Port())
 	case 1:
 		return fmt.Sprintf("only one vantage point saw port %d, as %s", m.Local.Port(), seen[0])
 	}

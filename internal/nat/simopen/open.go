@@ -253,7 +253,7 @@ func (t *tries) explain(ctx context.Context, err error) error {
 	case t.last != nil:
 		return fail(overlay.ErrUnreachable, "%d tries, the last: %v", t.made, t.last)
 	case t.remote.Port() == 0:
-		return fail(overlay.ErrTimeout, "nobody dialled from that address, and its port is not known; is the peer still trying?")
+		return fail(overlay.ErrTimeout, "no SYN arrived from that address, and its port is not known; is the peer still trying?")
 	}
 	return fail(overlay.ErrTimeout, "nothing answered %d tries; either the peer did not dial, or a filter there refuses every SYN", t.made)
 }

@@ -110,7 +110,7 @@ func TestErrors(t *testing.T) {
 		{"nat-symmetric", "b-stateful/n1", ErrUnpredictable, "use hole punching or a relay"},
 		{"stateful", "b-stateful/n1", overlay.ErrTimeout, "nothing answered 3 tries; either the peer did not dial"},
 		{"stateful", "b-stateful-reject/n1", overlay.ErrRefused, "tries were answered by a reset"},
-		{"stateful", "", overlay.ErrTimeout, "nobody dialled from that address"},
+		{"stateful", "", overlay.ErrTimeout, "no SYN arrived from that address"},
 	} {
 		e, err := g.prepare("a", tc.preset, overlay.Ports{})
 		if err != nil {

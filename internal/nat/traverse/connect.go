@@ -131,7 +131,7 @@ func explain(ctx context.Context, err error, l Level) error {
 		return context.Canceled
 	case refused(err):
 		return fmt.Errorf("%w: a reset answered: the target's site answers SYNs by itself, so the carried one always comes too late, "+
-			"or nobody listens; use simultaneous open or a relay (%v)", overlay.ErrRefused, err)
+			"or no process listens; use simultaneous open or a relay (%v)", overlay.ErrRefused, err)
 	}
 	if errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
 		return fmt.Errorf("%w: %v", overlay.ErrUnreachable, err)

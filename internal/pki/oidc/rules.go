@@ -62,7 +62,7 @@ func (r Rules) Check() error {
 		return fmt.Errorf("the issuer: %w", err)
 	}
 	if r.Audience == "" {
-		return errors.New("no audience is set; without one, a token that was made for anybody else would do here")
+		return errors.New("no audience is set; without one, a token issued for any other service would be accepted")
 	}
 	switch r.Profile {
 	case IDToken:

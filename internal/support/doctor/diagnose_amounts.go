@@ -45,7 +45,7 @@ func packets(o Observations) []Finding {
 	case size == 0:
 		f.Status, f.Evidence, f.Meaning = NotChecked, "", "not checked with datagrams: "+mtu.How
 	case larger && o.Path.Sizes.Told >= size:
-		f.Meaning = "packets are smaller on the way than on this host's interface, and hosts are told so (RFC 1191): this works"
+		f.Meaning = "packets are smaller on the way than on this host's interface, and routers report it (RFC 1191): this works"
 	case larger:
 		f.Status, f.Class = Warning, MTU
 		f.Meaning, f.Device, f.Fix = blackHole(size)

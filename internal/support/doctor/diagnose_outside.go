@@ -167,7 +167,7 @@ func only443(v Vantage, p overlay.SiteProfile) Finding {
 	f := connection("TCP", v.Connect)
 	f.Target, f.Status, f.Class = v.At.String(), Warning, Egress443
 	f.Evidence += "; port 443 answers"
-	f.Meaning = "only port 443 leads out, or somebody before that host refuses its other ports: both look alike"
+	f.Meaning = "only port 443 is permitted outbound, or a device in front of that host refuses its other ports: the two cannot be distinguished"
 	if p.Egress == overlay.Egress443 || p.Egress == overlay.EgressTLS443 {
 		f.Meaning = "only port 443 leads out, as the profile says"
 	}
@@ -248,7 +248,7 @@ func stripped(o Observations) []Finding {
 	var missing []string
 	f := Finding{Layer: "TCP", Target: "options", Status: Warning, Class: TCPOptions, Meaning: "losses cost connections more than they need to",
 		Device: "something on the way that normalises TCP, most likely this site's firewall or a WAN optimiser; the settings net.ipv4.tcp_window_scaling, tcp_sack and tcp_timestamps of this host would look the same",
-		Fix:    "ask whoever runs it to leave TCP's options alone (RFC 7323, RFC 2018)"}
+		Fix:    "ask its administrator not to modify TCP options (RFC 7323, RFC 2018)"}
 	if !with.Scale {
 		missing = append(missing, "window scaling")
 		f.Meaning = "a connection carries no more than 64 KiB a round trip, 6 Mb/s at 80 ms; simultaneous open and traversing do not work, for where SYNs cross next to nothing is carried. Hole punching goes by UDP and is not concerned"

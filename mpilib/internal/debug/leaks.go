@@ -176,7 +176,7 @@ func (w *Watcher) meet(ctx context.Context, mine, all noteKind) error {
 	case <-w.audit.open[all]:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("not all ranks came to Finalize in time: %w", ctx.Err())
+		return fmt.Errorf("not all ranks entered Finalize in time: %w", ctx.Err())
 	}
 }
 

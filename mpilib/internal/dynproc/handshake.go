@@ -85,7 +85,7 @@ func (g *Guests) Meet(ctx context.Context, connects bool, port string, mine int)
 		case <-l.closed:
 			return nil, errNotMine
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nobody has connected: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("no process has connected: %w", context.Cause(ctx))
 		}
 	}
 }

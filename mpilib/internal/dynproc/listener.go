@@ -285,7 +285,7 @@ func (g *Guests) Visit(ctx context.Context, key jobkey.Key) (*Listener, *link.Li
 	if err := l.member.Mesh.Connect(bounded, 0); ctx.Err() != nil { // which does not reveal who listens
 		return nil, nil, errors.Join(fmt.Errorf("reaching the other job: %w", context.Cause(ctx)), l.Close())
 	} else if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%w: nobody listens at it: %w", mpi.ErrPort, err), l.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%w: no process listens at it: %w", mpi.ErrPort, err), l.Close())
 	}
 	return l, <-l.callers, nil
 }
