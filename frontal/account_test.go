@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A helper says what links of its own processes have moved, and the site's log has it
-// with the name of whoever the process works for.
+// A helper reports what links of its own processes have moved, and the site's log records it with
+// the principal of the process.
 func TestAccount(t *testing.T) {
 	r, ended := newAuditedRig(t)
 	a1, a2 := r.helper("a1"), r.helper("a2")
@@ -55,8 +55,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// newAuditedRig is newRig of a frontal with an audit log. ended ends it and returns
-// what the log has of links, and how often it refused an account.
+// newAuditedRig is newRig of a frontal with an audit log. ended ends it and returns the log's
+// records of links, and how often it refused an account.
 func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, refused int)) {
 	t.Helper()
 	r, records := newRigWithTrail(t, nil)
@@ -113,14 +113,14 @@ func newRigWithTrail(t *testing.T, change func(*Config)) (r *rig, records func()
 	}
 }
 
-// What a helper tells above its bound is in sums, by job and site, not lost; another
-// helper's links are written one by one still.
+// What a helper reports above its bound is summed up by job and site, not lost; another helper's
+// links are still written one by one.
 func TestAccountsAreBounded(t *testing.T) {
 	r, ended := newAuditedRig(t)
 	a1, a2 := r.helper("a1"), r.helper("a2")
 	a1.register(0)
 	a2.register(1)
-	hour := time.Now().Add(time.Hour) // until then nothing is added to the room
+	hour := time.Now().Add(time.Hour) // until then the budget is not refilled
 	r.f.ledgers.Leave(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, 3, hour)
 	account := func(h *fakeHelper, rank uint32, site string, links int) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestAccountsAreBounded(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		key := strings.Join(e.Sites, " ")
-		was := summed[key] // a test that stands still for a minute sees a sum in two parts
+		was := summed[key] // a test that stalls for a minute sees a sum in two parts
 		summed[key] = audit.Record{Count: was.Count + e.Count, Sent: was.Sent + e.Sent, Received: was.Received + e.Received}
 	}
 	if single["a1"] != 3 || single["a2"] != 7 || len(summed) != 2 || refused != 0 {

@@ -13,7 +13,7 @@ import (
 
 func TestSampleSettings(t *testing.T) { daemontest.Sample[Config](t, "isthmus-frontal") }
 
-// TestSettingsAreChecked changes one line of good settings at a time.
+// TestSettingsAreChecked changes one line of valid settings at a time.
 func TestSettingsAreChecked(t *testing.T) {
 	const good = `site: sitea
 broker: broker.example.org:443
@@ -54,7 +54,7 @@ profile:
 	}
 }
 
-// What the admin says is what helpers are told.
+// Helpers receive what the admin sets.
 func TestEncryption(t *testing.T) {
 	const base = "site: sitea\nbroker: broker.example.org:443\ntls: {cert: c, key: k, ca: a}\nlisten: 10.1.0.1:7440\n"
 	for text, want := range map[string]overlay.Encryption{

@@ -27,8 +27,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// exchange sends 300 kB each way at once, ends each direction by itself, and
-// checks what arrives.
+// exchange sends 300 kB in each direction concurrently, ends each direction separately, and checks
+// the received data.
 func exchange(t *testing.T, a, b net.Conn) {
 	t.Helper()
 	const size = 300_000
@@ -90,7 +90,7 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestCarryRefuses: the gateway is no open relay.
+// TestCarryRefuses: the gateway is not an open relay.
 func TestCarryRefuses(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")} })
 	h := r.helper("a1")
@@ -136,8 +136,8 @@ func TestCarryOnlyWithoutARoute(t *testing.T) {
 	}
 }
 
-// TestCarryToNowhere: the node is told why the dial failed before it connects,
-// so that it can try another way, and nothing stays behind.
+// TestCarryToNowhere: the node learns why the dial failed before it connects, so that it can try
+// another path, and nothing is left behind.
 func TestCarryToNowhere(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -156,8 +156,8 @@ func TestCarryToNowhere(t *testing.T) {
 	}
 }
 
-// TestCarryToSilence: a dial that nobody answers ends before the caller's time
-// does, and says so.
+// TestCarryToSilence: a dial without an answer ends before the caller's time does, and reports
+// that.
 func TestCarryToSilence(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -169,7 +169,7 @@ func TestCarryToSilence(t *testing.T) {
 	}
 	h.ask(9, false)
 	var err error
-	for range 5 { // a machine that stalls for the margin has the caller's time end first
+	for range 5 { // if the machine stalls for the margin, the caller's time ends first
 		ctx, cancel := context.WithTimeout(h.ctx(), 2*uplink.AnswerMargin)
 		defer cancel()
 		_, err = h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
@@ -219,7 +219,7 @@ func (h *fakeHelper) carryID() *wire.Intro {
 	return &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}
 }
 
-// TestCarryIDWorksOnce, and no other works at all.
+// TestCarryIDWorksOnce, and no other id works.
 func TestCarryIDWorksOnce(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -236,7 +236,7 @@ func TestCarryIDWorksOnce(t *testing.T) {
 	}
 }
 
-// TestCarryIDExpires: what nobody fetches is given up.
+// TestCarryIDExpires: a connection that is not fetched is closed.
 func TestCarryIDExpires(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: 50 * time.Millisecond, refuse: patience}, nil)
 	h := r.helper("a1")
@@ -262,7 +262,7 @@ func TestCarryIDExpires(t *testing.T) {
 	}
 }
 
-// TestInbound: who was told the gateway's address is brought to the process.
+// TestInbound: a connection to the gateway's address is passed to the process.
 func TestInbound(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -280,7 +280,7 @@ func TestInbound(t *testing.T) {
 	}
 }
 
-// TestBadFirstFrames: each gets its words, whatever came before.
+// TestBadFirstFrames: each gets its error, regardless of what came before.
 func TestBadFirstFrames(t *testing.T) {
 	r := newRigWith(t, bounds{intro: 300 * time.Millisecond, carry: patience, refuse: patience}, nil)
 	h := r.helper("a1")
@@ -321,8 +321,8 @@ func TestBadFirstFrames(t *testing.T) {
 	}
 }
 
-// TestBoundsOnData: over each bound there is a clear refusal, and below it
-// again there is room.
+// TestBoundsOnData: over each bound there is a clear refusal, and below it connections are accepted
+// again.
 func TestBoundsOnData(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, refuse: patience}, func(c *Config) {
 		c.Limits.HalfOpen, c.Limits.HalfOpenPerSource, c.Limits.Links, c.Limits.Pending = 1, 1, 1, 1
@@ -365,7 +365,7 @@ func TestBoundsOnData(t *testing.T) {
 	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections that wait for their node for all together is reached (limits.pending)") {
 		t.Errorf("pending: %v", err)
 	}
-	r.stop() // nobody fetches the first; the frontal's end is its end
+	r.stop() // the first is not fetched; the frontal's end is its end
 }
 
 // TestCarriedLinksOutliveTheBroker and end with the frontal.
@@ -432,7 +432,7 @@ func TestThousandLinksLeakNothing(t *testing.T) {
 	}
 }
 
-// openFiles counts this process's descriptors; 0 where that cannot be seen.
+// openFiles returns the number of this process's descriptors; 0 if unknown.
 func openFiles(t *testing.T) int {
 	files, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -459,8 +459,8 @@ func TestServeLeavesNothing(t *testing.T) {
 	r.until("goroutines are back", func() bool { return runtime.NumGoroutine() <= g0+2 })
 }
 
-// TestThroughAnHTTPProxy: the broker's session and what is carried go through
-// the site's proxy when nothing else leads out.
+// TestThroughAnHTTPProxy: the broker's session and carried data use the site's proxy if there is no
+// other route out.
 func TestThroughAnHTTPProxy(t *testing.T) {
 	ln := listenLoop(t)
 	tunnels := make(chan string, 100)
@@ -493,7 +493,7 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 	}
 }
 
-// connectProxy opens every tunnel that it is asked for and tells whereto.
+// connectProxy opens every requested tunnel and reports its destination.
 func connectProxy(ln net.Listener, tunnels chan<- string) {
 	for {
 		conn, err := ln.Accept()

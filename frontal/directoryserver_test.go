@@ -35,8 +35,8 @@ func (b *fakeBroker) hold() (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// askAll lets p processes of the site ask for one peer at once and returns
-// how many got the expected generation.
+// askAll lets p processes of the site look up one peer at once and returns how many got the
+// expected generation.
 func askAll(t *testing.T, h *fakeHelper, p int, generation uint64) (right int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -56,8 +56,8 @@ func askAll(t *testing.T, h *fakeHelper, p int, generation uint64) (right int) {
 	return right
 }
 
-// TestOneQuestionForTheSite: P ranks ask for the same peer at once, and the
-// broker is asked once; the peer is started anew, and it is asked once more.
+// TestOneQuestionForTheSite: P ranks look up the same peer at once, and the broker gets one
+// question; the peer restarts, and it gets one more.
 func TestOneQuestionForTheSite(t *testing.T) {
 	const p = 64
 	r := newRig(t, nil)
@@ -108,7 +108,7 @@ func TestOneQuestionForTheSite(t *testing.T) {
 	})
 }
 
-// TestQuestionsGather: what comes up while the broker thinks goes in one call.
+// TestQuestionsGather: questions that arrive during a call go into one next call.
 func TestQuestionsGather(t *testing.T) {
 	const k = 50
 	r := newRig(t, nil)
@@ -156,8 +156,8 @@ func TestFreshReplaces(t *testing.T) {
 	})
 }
 
-// TestFreshDoesNotJoinACallUnderWay: its answer may be older than the reason
-// for asking again.
+// TestFreshDoesNotJoinACallUnderWay: its answer may be older than the reason for the fresh
+// question.
 func TestFreshDoesNotJoinACallUnderWay(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -174,8 +174,7 @@ func TestFreshDoesNotJoinACallUnderWay(t *testing.T) {
 	}
 }
 
-// TestFaultsAndLies: a fault is not remembered, and an answer that cannot be
-// right is one.
+// TestFaultsAndLies: a fault is not cached, and an answer that cannot be right is a fault.
 func TestFaultsAndLies(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -235,7 +234,7 @@ func TestMalformedQuestionsHaveTheirOwnFault(t *testing.T) {
 	}
 }
 
-// TestOwnProcessesNeedNoBroker: the site's own are known here.
+// TestOwnProcessesNeedNoBroker: the site's own processes are known here.
 func TestOwnProcessesNeedNoBroker(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -246,15 +245,15 @@ func TestOwnProcessesNeedNoBroker(t *testing.T) {
 	}
 }
 
-// away matches what a helper is told while the broker is not there.
+// away matches the error that a helper gets while the broker is unreachable.
 func away(r *rig) *regexp.Regexp {
 	return regexp.MustCompile(`^frontal sitea has no session with the broker at ` + regexp.QuoteMeta(r.broker.addr) + ` since \d\d:\d\d:\d\d: .+`)
 }
 
-// TestBrokerAway: what is in the cache goes on working, the rest fails with
-// the cause, processes register all the same, and a new broker learns all.
+// TestBrokerAway: cached answers remain usable, the rest fails with the cause, processes register
+// nevertheless, and a new broker gets everything.
 func TestBrokerAway(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.CacheAge = 1 }) // answers are too old at once, and still better than none
+	r := newRig(t, func(c *Config) { c.CacheAge = 1 }) // answers expire at once, and are still better than none
 	h := r.helper("a1")
 	h.register(1, 2)
 	if _, err := h.ask(9, false); err != nil {
@@ -304,7 +303,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// TestShortOutagesAreWaitedFor: with some patience a restart is not noticed.
+// TestShortOutagesAreWaitedFor: with some patience a restart causes no error.
 func TestShortOutagesAreWaitedFor(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Patience = patience })
 	h := r.helper("a1")
@@ -319,7 +318,7 @@ func TestShortOutagesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestBrokerDiesUnderAQuestion: the question is put to the next session.
+// TestBrokerDiesUnderAQuestion: the question is sent to the next session.
 func TestBrokerDiesUnderAQuestion(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Patience = patience })
 	h := r.helper("a1")
@@ -336,7 +335,7 @@ func TestBrokerDiesUnderAQuestion(t *testing.T) {
 	}
 }
 
-// TestAwaitIsSharedToo: many wait for one process, the broker is asked once.
+// TestAwaitIsSharedToo: many wait for one process, the broker gets one call.
 func TestAwaitIsSharedToo(t *testing.T) {
 	const p = 40
 	r := newRig(t, nil)
@@ -389,7 +388,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	}
 }
 
-// TestAwaitOutlivesABrokerRestart: those who wait notice nothing.
+// TestAwaitOutlivesABrokerRestart: the waiters notice nothing.
 func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -423,7 +422,7 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 	}
 }
 
-// TestHelperGone: its processes wait for it for the grace, then they go.
+// TestHelperGone: its processes stay for the grace, then they are removed.
 func TestHelperGone(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Grace = 200 * time.Millisecond })
 	h := r.helper("a1")
@@ -460,8 +459,7 @@ func TestSecondSessionOfANodeReplacesTheFirst(t *testing.T) {
 	}
 }
 
-// TestRegisterRefusals: faults come in the order of their points, and what is
-// refused is not kept.
+// TestRegisterRefusals: faults are in the order of their points, and refused points are not stored.
 func TestRegisterRefusals(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -511,8 +509,8 @@ func TestRegisterRefusals(t *testing.T) {
 	}
 }
 
-// TestWhoMayCallWhat: strangers are turned away at the door, and those who
-// are let in may do no more than their role.
+// TestWhoMayCallWhat: unauthenticated peers are refused, and others may only do what their role
+// permits.
 func TestWhoMayCallWhat(t *testing.T) {
 	r := newRig(t, nil)
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/offer"
 )
 
-// What helpers offer reaches the broker, and what the broker lists reaches
-// them, whoever of them asks and while the broker is away.
+// The helpers' offers reach the broker, and the broker's list reaches every helper that requests
+// it, also while the broker is unreachable.
 func TestHostsPassThrough(t *testing.T) {
 	r := newRig(t, nil)
 	far := []offer.Host{hostOf("sitea", "n1", offer.Away, time.Hour), hostOf("siteb", "n1", offer.Up, 0)}
@@ -88,8 +88,7 @@ func (h *fakeHelper) hosts() []offer.Host {
 	return list
 }
 
-// A node that does not say what it offers, or nonsense, is not listed, and not
-// kept from its work either.
+// A node without an offer, or with an invalid one, is not listed, but its helper works normally.
 func TestHostsLeftOut(t *testing.T) {
 	r := newRig(t, nil)
 	for node, o := range map[string]*controlpb.HostOffer{"old": nil, "mad": {Jobs: 1 << 31}} {

@@ -35,8 +35,8 @@ func sendAll(events ...*controlpb.IntroduceEvent) func(*controlpb.IntroduceReque
 	}
 }
 
-// TestIntroduceByRelay: the request goes up with the node's name in it, the
-// events come down, and the relay may be dialled from then on, for this link.
+// TestIntroduceByRelay: the request is forwarded with the node's name in it, the events are
+// returned, and the relay may be dialled from then on, for this link.
 func TestIntroduceByRelay(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -94,8 +94,8 @@ func TestIntroduceErrors(t *testing.T) {
 	}
 }
 
-// TestReversedToTheGateway: the target dials the gateway and is brought to
-// the node that asked, with the frame it sent.
+// TestReversedToTheGateway: the target dials the gateway and is connected to the node that
+// requested it, with the frame it sent.
 func TestReversedToTheGateway(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -119,7 +119,7 @@ func TestReversedToTheGateway(t *testing.T) {
 	if _, err := h.introduce(req); err != nil {
 		t.Fatal(err)
 	}
-	// The broker's word came first; the connection is still let in.
+	// The broker's event arrived first; the connection is still accepted.
 	outer := r.show(r.f.gateway.PublicAddr, intro)
 	inner := h.accept()
 	if frame, err := wire.Read(inner); err != nil || *frame.(*wire.Intro) != *intro {
@@ -128,7 +128,7 @@ func TestReversedToTheGateway(t *testing.T) {
 	exchange(t, outer, inner)
 }
 
-// TestNoReturnWithoutAPublicPort: nobody can dial back to a closed gateway.
+// TestNoReturnWithoutAPublicPort: a closed gateway cannot be dialled back.
 func TestNoReturnWithoutAPublicPort(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
@@ -145,7 +145,7 @@ func TestNoReturnWithoutAPublicPort(t *testing.T) {
 	}
 }
 
-// closed makes sitea refuse all that comes in.
+// closed makes sitea refuse all inbound connections.
 func closed(c *Config) {
 	c.Profile.Inbound = Given(overlay.InboundNone)
 	c.PublicListen = netip.AddrPort{}
@@ -158,7 +158,7 @@ func plain(c *Config) {
 	c.DataListen = netip.AddrPort{}
 }
 
-// TestNodesWithARouteNameTheirOwnAddress: there the frontal fills in nothing.
+// TestNodesWithARouteNameTheirOwnAddress: the frontal adds nothing for those.
 func TestNodesWithARouteNameTheirOwnAddress(t *testing.T) {
 	r := newRig(t, plain)
 	h := r.helper("a1")
@@ -171,8 +171,8 @@ func TestNodesWithARouteNameTheirOwnAddress(t *testing.T) {
 	}
 }
 
-// TestIntroducedReachesTheHelper: the broker's introduction goes to the node
-// where the target runs, and the helper's events come back.
+// TestIntroducedReachesTheHelper: the broker's introduction is passed to the node where the target
+// runs, and the helper's events are returned.
 func TestIntroducedReachesTheHelper(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")

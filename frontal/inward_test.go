@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A helper listens where its session comes from, or where the settings say; and not
-// in what they deny.
+// A helper listens at the source address of its session, or at an address that the settings permit;
+// and not at one that they deny.
 func TestOwnAddress(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NodeNetworks = []netip.Prefix{netip.MustParsePrefix("10.1.8.0/24"), netip.MustParsePrefix("127.0.0.0/8")}
@@ -40,8 +40,8 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// Whatever the broker says is inside this site counts only as far as the site's own
-// helpers have said it.
+// The broker's claims about the inside of this site count only if the site's own helpers have made
+// them.
 func TestInsideIsTheSitesOwnWord(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")

@@ -17,13 +17,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// measurer is a helper that measures what it is told to.
+// measurer is a helper that measures on request.
 type measurer struct {
 	controlpb.UnimplementedTargetServer
 	result probe.Measured
 	asked  atomic.Pointer[controlpb.MeasureRequest]
-	idle   chan probe.Measured // what it finds of idle mappings; nil: it takes for ever
-	idling chan struct{}       // holds a value after idle mappings were asked for; nil: nobody waits for that
+	idle   chan probe.Measured // its result for idle mappings; nil: it never ends
+	idling chan struct{}       // holds a value after an idle measurement was requested; nil: not waited for
 }
 
 func (m *measurer) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
@@ -43,7 +43,7 @@ func (m *measurer) Measure(ctx context.Context, req *controlpb.MeasureRequest) (
 	return m.result.ToPB(), nil
 }
 
-// joinsSoFar returns what the broker was told when the site joined.
+// joinsSoFar returns the site's registrations that the broker has received.
 func (b *fakeBroker) joinsSoFar() []*controlpb.JoinRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +54,8 @@ func finding(field, value string) probe.Finding {
 	return probe.Finding{Field: field, Value: value, How: "the test says so"}
 }
 
-// A routed site is measured by a helper; what the admin left open follows the
-// measurement, what the admin said holds, and the helper enters again.
+// A routed site is measured by a helper; fields that the admin left open follow the measurement,
+// declared fields keep their values, and the helper reconnects.
 func TestMeasuredByHelper(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		declared := daemon.Defaults[Config]()
@@ -104,7 +104,7 @@ func TestMeasuredByHelper(t *testing.T) {
 	}
 }
 
-// undeclared are the settings of a site that leaves all to the measurement.
+// undeclared are the settings of a site that leaves all fields to the measurement.
 func undeclared(c *Config) {
 	declared := daemon.Defaults[Config]()
 	c.Profile, c.Measure = declared.Profile, time.Hour
@@ -141,10 +141,9 @@ func (r *rig) ends(s *control.Session, why string) {
 	}
 }
 
-// How long idle mappings live is known minutes later, and then told like
-// everything else. Whoever measures that is not sent away by the profile that
-// was measured before. A rate that was measured again is kept while it differs
-// little.
+// The lifetime of idle mappings is known minutes later, and then sent like everything else. The
+// helper that measures it is not disconnected by the profile measured before. A rate that was
+// measured again is kept if it differs little.
 func TestIdleIsToldLater(t *testing.T) {
 	m := &measurer{idle: make(chan probe.Measured, 1)}
 	m.result = probe.Measured{Findings: []probe.Finding{
@@ -171,8 +170,7 @@ func TestIdleIsToldLater(t *testing.T) {
 	}
 }
 
-// A helper that goes away while it leaves mappings idle takes nothing along:
-// who comes next begins anew.
+// If a helper leaves while it measures idle mappings, its state is lost: the next one starts again.
 func TestIdleIsTriedAgain(t *testing.T) {
 	b := standardBounds
 	b.idle = time.Millisecond
@@ -193,7 +191,7 @@ func TestIdleIsTriedAgain(t *testing.T) {
 	r.until("idle times are known", func() bool { return r.f.profile().IdleUDP == 25 })
 }
 
-// What remembers nothing is not left alone for minutes to find that out.
+// A site that keeps no state is not measured for minutes to find that out.
 func TestNoIdleWithoutState(t *testing.T) {
 	m := &measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.Filter, "stateless"), finding(probe.NATMapping, "none")}}}
 	r := newRig(t, undeclared)
@@ -204,8 +202,8 @@ func TestNoIdleWithoutState(t *testing.T) {
 	}
 }
 
-// A technique that fails where the profiles promised it brings a measurement
-// that corrects what was wrong, and says so in the log.
+// A technique that fails although the profiles permit it triggers a measurement that corrects the
+// profile, and logs it.
 func TestDoubtIsMeasured(t *testing.T) {
 	b := standardBounds
 	b.doubt = time.Millisecond
@@ -226,15 +224,15 @@ func TestDoubtIsMeasured(t *testing.T) {
 	if r.f.measure.Doubted() {
 		t.Error("a relay's failure is blamed on the profile")
 	}
-	fails(overlay.HolePunching) // whose answer the corrected profile may overtake, with which a2 is to enter again
+	fails(overlay.HolePunching) // the corrected profile, with which a2 enters again, may overtake the answer
 	r.until("the profile is corrected", func() bool { return !r.f.profile().UDP })
 	r.until("the log says so", func() bool {
 		return strings.Contains(r.log.String(), "the site's profile was out of date and is corrected")
 	})
 }
 
-// A gateway measures itself where nodes have no route; what comes in there
-// needs a listener.
+// A gateway measures itself if nodes have no route; to test inbound connections it needs a
+// listener.
 func TestMeasuredByGateway(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Profile.Inbound, c.PublicListen = Setting[overlay.Inbound]{}, daemon.Defaults[Config]().PublicListen
@@ -245,8 +243,7 @@ func TestMeasuredByGateway(t *testing.T) {
 	}
 }
 
-// A broker that knows no vantage points is an error that is told and tried
-// again, not a profile.
+// A broker without vantage points causes an error that is reported and a retry, not a profile.
 func TestNotMeasured(t *testing.T) {
 	r := newRig(t, nil)
 	r.broker.stop()
@@ -303,8 +300,8 @@ func TestSetting(t *testing.T) {
 	}
 }
 
-// What is left open reads as the closed site that it may be, without
-// contradiction, whatever else is given.
+// Fields left open read as those of a closed site, without contradictions, regardless of the other
+// fields.
 func TestUnsetProfileIsSound(t *testing.T) {
 	for _, text := range []string{
 		"", "nat: {mapping: endpoint-independent}", "nat: {filtering: address-dependent}", "ports: {first: 5, last: 6}", "inbound: auto\n  udp: true",

@@ -20,7 +20,7 @@ import (
 
 func init() { enterLab = lab.Main }
 
-// labEnd is the end that a gateway really has, on a host of the lab.
+// labEnd is a gateway's real end, on a host of the lab.
 type labEnd struct {
 	*coordinate.Side
 	host *lab.Host
@@ -36,8 +36,7 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 	return c, err
 }
 
-// standOn puts a frontal's end of meetings on a host. Its sessions stay on
-// loopback.
+// standOn moves a frontal's end of coordinated traversals to a host. Its sessions stay on loopback.
 func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
 	r.f.gateway.NewEnd = func(ctx context.Context, ipv6 bool) (gateway.End, error) {
 		e, err := r.f.gateway.Side(ctx, ipv6)
@@ -56,8 +55,8 @@ func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
 	}
 }
 
-// TestMeetingThroughFirewalls: two gateways whose firewalls let nothing in join
-// two nodes that have no route out.
+// TestMeetingThroughFirewalls: two gateways whose firewalls permit nothing inbound connect two
+// nodes that have no route out.
 func TestMeetingThroughFirewalls(t *testing.T) {
 	l, err := lab.Up(t.Context(), lab.Spec{
 		WAN: lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
@@ -83,7 +82,7 @@ func TestMeetingThroughFirewalls(t *testing.T) {
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
 		var call *helpersCall
 		var accepted *controlpb.IntroduceEvent
-		for range 3 { // a busy machine may miss an instant; a helper tries again, too
+		for range 3 { // a busy machine may miss an instant; a helper retries, too
 			call = ha.begin(introduction(technique, 0))
 			call.next(controlpb.IntroduceEvent_ASSIGNED)
 			if accepted, err = call.stream.Recv(); err == nil {

@@ -25,9 +25,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// loopEnd is an end of meetings over loopback, which package coordinate itself
-// refuses to contact: a TCP connection to the target, or a stream of hole
-// punching.
+// loopEnd is an end of coordinated traversals over loopback, which package coordinate itself
+// refuses to contact: a TCP connection to the target, or a stream of hole punching.
 type loopEnd struct {
 	t    *testing.T
 	stun netip.AddrPort
@@ -52,7 +51,7 @@ func newLoopEnd(t *testing.T) *loopEnd {
 	return &loopEnd{t: t, stun: pc.LocalAddr().(*net.UDPAddr).AddrPort()}
 }
 
-// use makes r's frontal meet through e.
+// use makes r's frontal use e as its end.
 func (r *rig) use(e gateway.End) {
 	r.f.gateway.NewEnd = func(_ context.Context, ipv6 bool) (gateway.End, error) {
 		if l, ok := e.(*loopEnd); ok && ipv6 {
@@ -169,7 +168,7 @@ func (r *rig) leadTo(b *rig) {
 	})
 }
 
-// helpersCall is a helper's Introduce call under way.
+// helpersCall is a helper's pending Introduce call.
 type helpersCall struct {
 	t      *testing.T
 	stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]
@@ -210,14 +209,14 @@ func (c *helpersCall) end() error {
 	return control.FromStatus(err)
 }
 
-// fetch shows a carry-id.
+// fetch presents a carry-id.
 func (r *rig) fetch(e *controlpb.IntroduceEvent) *net.TCPConn {
 	r.t.Helper()
 	return r.show(r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
 }
 
-// two returns the rigs of two gateways that can meet, with rank 0 at the
-// first and rank 9 at the second.
+// two returns the rigs of two gateways that can connect, with rank 0 at the first and rank 9 at the
+// second.
 func two(t *testing.T) (a, b *rig, ha, hb *fakeHelper, ends [2]*loopEnd) {
 	a, b = newRig(t, closed), newRig(t, closed)
 	ends = [2]*loopEnd{newLoopEnd(t), newLoopEnd(t)}
@@ -230,8 +229,8 @@ func two(t *testing.T) (a, b *rig, ha, hb *fakeHelper, ends [2]*loopEnd) {
 	return a, b, ha, hb, ends
 }
 
-// TestMeeting: two nodes without a route out get a link by what their gateways
-// do, over a socket of the kernel and over a stream of hole punching.
+// TestMeeting: two nodes without a route out get a link through their gateways, over a kernel
+// socket and over a stream of hole punching.
 func TestMeeting(t *testing.T) {
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
 		t.Run(technique.String(), func(t *testing.T) {
@@ -300,7 +299,7 @@ func (e *scriptEnd) Answer(ctx context.Context, _ overlay.Technique, _ string, _
 	return e.answer(ctx, reply)
 }
 
-// afterAnswer waits, once the answer is there, for the meeting to be aborted.
+// afterAnswer waits, once there is an answer, for the traversal to be aborted.
 func afterAnswer(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 	if _, err := ex(ctx, []byte("offer")); err != nil {
 		return nil, err
@@ -319,8 +318,8 @@ var (
 	hasFailed   = &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("frontal siteb: %w: nobody came", overlay.ErrTimeout))}
 )
 
-// TestAskFails: whoever fails, the call fails with the reason and its class,
-// and nothing stays behind.
+// TestAskFails: if any participant fails, the call fails with the reason and its class, and nothing
+// is left behind.
 func TestAskFails(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: patience, refuse: patience}, closed)
 	h := r.helper("a1")
@@ -349,7 +348,7 @@ func TestAskFails(t *testing.T) {
 			return nil, fmt.Errorf("10.0.0.1:4000: %w", overlay.ErrPortRangeFull)
 		}, class: overlay.ErrPortRangeFull, text: "frontal sitea: 10.0.0.1:4000: "},
 		"connected without an introduction": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
-			c, _ := net.Pipe() // as where some process listens on a port that the target reserved before
+			c, _ := net.Pipe() // as if some process listens on a port that the target reserved before
 			return c, nil
 		}, class: overlay.ErrUnreachable, text: "but the target could not be told"},
 		"a long offer": {ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
@@ -385,8 +384,8 @@ func TestAskFails(t *testing.T) {
 	}
 }
 
-// held asks for a meeting and returns the asker's call, which was ACCEPTED, and
-// the far end of the connection that the gateway holds.
+// held requests a coordinated traversal and returns the asker's call, which was ACCEPTED, and the
+// far end of the connection that the gateway holds.
 func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPConn) {
 	h.r.t.Helper()
 	far := listenLoop(h.r.t)
@@ -408,7 +407,7 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPCo
 	return call, accepted, conn.(*net.TCPConn)
 }
 
-// acceptThen makes the broker accept, and send the events that come.
+// acceptThen makes the broker accept, and send the given events.
 func (r *rig) acceptThen(events <-chan *controlpb.IntroduceEvent) {
 	r.broker.locked(func() {
 		r.broker.introduce = func(_ *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -434,9 +433,9 @@ func ended(t *testing.T, what string, conn net.Conn) {
 	}
 }
 
-// TestHeldConnections: what the gateway holds for a node ends with the node's
-// call, with the target's failure, with its own bound or with the frontal; and
-// CONNECTED may come before the node fetches it.
+// TestHeldConnections: a connection that the gateway holds for a node ends with the node's call,
+// with the target's failure, with its own bound or with the frontal; and CONNECTED may arrive
+// before the node fetches it.
 func TestHeldConnections(t *testing.T) {
 	short := bounds{intro: patience, carry: 50 * time.Millisecond, meet: patience, refuse: patience}
 	long := bounds{intro: patience, carry: 2 * patience, meet: patience, refuse: patience}
@@ -489,7 +488,7 @@ func TestHeldConnections(t *testing.T) {
 		h.r.until("it is carried", func() bool { return h.r.f.status().Links.Live == 1 })
 		events <- hasFailed
 		call.next(controlpb.IntroduceEvent_FAILED)
-		exchange(t, near, far) // the link is not the gateway's to judge
+		exchange(t, near, far) // the gateway does not judge the link
 	})
 	t.Run("fetched after the call", func(t *testing.T) {
 		r, h, events := start(t, long)
@@ -517,7 +516,7 @@ func askedOf(rank uint32) *controlpb.Introduction {
 	}
 }
 
-// TestAnswerFails: the asker is told why, and both connections are closed.
+// TestAnswerFails: the asker gets the reason, and both connections are closed.
 func TestAnswerFails(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: patience, refuse: patience}, closed)
 	h := r.helper("a1")
@@ -680,8 +679,7 @@ func TestMeetingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestACutStreamIsNoWholeOne: when the peer's end of a stream dies, the node
-// reads a reset.
+// TestACutStreamIsNoWholeOne: when the peer's end of a stream fails, the node reads a reset.
 func TestACutStreamIsNoWholeOne(t *testing.T) {
 	a, _, ha, hb, _ := two(t)
 	call := ha.begin(introduction(overlay.HolePunching, 0))
@@ -705,8 +703,8 @@ func TestACutStreamIsNoWholeOne(t *testing.T) {
 	}
 }
 
-// TestPreparingIsOver: when the technique asks again, what it asked before ends,
-// and that is no failure.
+// TestPreparingIsOver: when the technique makes its next request, the previous one ends, and that
+// is not a failure.
 func TestPreparingIsOver(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
@@ -741,8 +739,8 @@ func TestPreparingIsOver(t *testing.T) {
 	}
 }
 
-// TestConnectedBeforeTheAnswer: a technique may be done while the answer is on
-// its way, and the introduction goes on to its end.
+// TestConnectedBeforeTheAnswer: a technique may be done before the answer arrives, and the
+// introduction continues to its end.
 func TestConnectedBeforeTheAnswer(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
@@ -782,8 +780,8 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 	roundTrip(t, r.fetch(accepted))
 }
 
-// TestOthersMeetForThemselves: where nodes have a route out, or bring an offer,
-// the gateway passes introductions on.
+// TestOthersMeetForThemselves: if nodes have a route out, or send an offer, the gateway passes
+// introductions on.
 func TestOthersMeetForThemselves(t *testing.T) {
 	r := newRig(t, plain)
 	r.f.gateway.NewEnd = func(context.Context, bool) (gateway.End, error) { panic("the gateway is nobody's end") }
@@ -815,8 +813,8 @@ func TestOthersMeetForThemselves(t *testing.T) {
 	}
 }
 
-// TestSide: the gateway meets from where its own connections begin, and never
-// what it never dials.
+// TestSide: the gateway's end is where its own connections originate, and it never contacts what it
+// never dials.
 func TestSide(t *testing.T) {
 	r := newRig(t, func(c *Config) { closed(c); c.Deny = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")} })
 	e, err := r.f.gateway.Side(t.Context(), false)

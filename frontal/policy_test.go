@@ -30,9 +30,8 @@ func withPolicy(t *testing.T, text string) func(*Config) {
 	return func(c *Config) { c.Policy = daemon.Path(file) }
 }
 
-// TestOwnPolicy: whatever the broker lets through, a site's own rules decide
-// about what is introduced to its processes; for its accounts its helpers'
-// word counts, not the broker's.
+// TestOwnPolicy: regardless of the broker's decision, a site's own rules decide about introductions
+// to its processes; for its accounts its helpers' reports count, not the broker's.
 func TestOwnPolicy(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: no-eve, effect: deny, users: [eve]}\n- {name: b, effect: allow, sites: [siteb], users: [alice, \"bob@siteb\", \"me@sitea\"], techniques: [relay]}\n"))
 	h := r.helper("a1")
@@ -78,9 +77,9 @@ func TestOwnPolicy(t *testing.T) {
 	}
 }
 
-// TestNoPolicyKeepsInside: without a policy a site's processes are not told of those of
-// other sites, and none of other sites is introduced to them, whatever the broker says;
-// those of the site have each other. Each refusal is audited and says what to write.
+// TestNoPolicyKeepsInside: without a policy a site's processes learn nothing of those of other
+// sites, and none of other sites is introduced to them, regardless of the broker; processes within
+// the site can connect. Each refusal is audited and names the setting that would permit it.
 func TestNoPolicyKeepsInside(t *testing.T) {
 	r, records := newRigWithTrail(t, func(c *Config) { c.Policy = "" })
 	h := r.helper("a1")
@@ -137,8 +136,8 @@ func TestBrokenPolicyIsNotServed(t *testing.T) {
 	}
 }
 
-// TestPolicyIsReadAgain: a reload tells the broker of another policy and
-// forgets what was resolved under the one before; a broken file changes nothing.
+// TestPolicyIsReadAgain: a reload sends another policy to the broker and drops the answers obtained
+// under the one before; an invalid file changes nothing.
 func TestPolicyIsReadAgain(t *testing.T) {
 	set := withPolicy(t, "contact: before\n")
 	r := newRig(t, set)
@@ -189,8 +188,8 @@ func TestPolicyIsReadAgain(t *testing.T) {
 	})
 }
 
-// TestOwnLimits: a relay is taken only with a ticket that has the proxy keep
-// what the site's policy allows, or less.
+// TestOwnLimits: a relay is accepted only with a ticket that makes the proxy enforce the limits of
+// the site's policy, or tighter ones.
 func TestOwnLimits(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: b, effect: allow, limits: {links: 4, bytes_month: 1TB}}\n"))
 	h := r.helper("a1")

@@ -19,11 +19,10 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// enterLab readies the process for a lab where there can be one.
+// enterLab prepares the process for a lab if there can be one.
 var enterLab = func() {}
 
-// TestMain lets this binary be the daemon, so that a test can run it as a
-// process of its own.
+// TestMain lets this binary be the daemon, so that a test can run it as a separate process.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_FRONTAL") != "" {
 		daemon.Main(Spec())

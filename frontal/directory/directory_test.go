@@ -16,7 +16,7 @@ func TestCacheForgetsTheLeastUsed(t *testing.T) {
 	for r := range uint32(3) {
 		c.put(answerFor(r, 1, "siteb"), epoch0)
 	}
-	c.get(proc(0), epoch0, false) // rank 1 is now the least used
+	c.get(proc(0), epoch0, false) // rank 1 is now the least recently used
 	c.put(answerFor(3, 1, "siteb"), epoch0)
 	for r, want := range []bool{true, false, true, true} {
 		if _, ok := c.get(proc(uint32(r)), epoch0, false); ok != want {
@@ -58,8 +58,8 @@ func TestCacheGenerations(t *testing.T) {
 	}
 }
 
-// TestNewPlanServesAllOfASite: a plan is for the pair of sites, so what one
-// answer brought counts for the processes that were there before.
+// TestNewPlanServesAllOfASite: a plan is for the pair of sites, so the plan of one answer applies
+// to the processes known before.
 func TestNewPlanServesAllOfASite(t *testing.T) {
 	c := newCache("sitea", 10, time.Minute)
 	c.put(answerFor(0, 1, "siteb"), epoch0)
@@ -78,8 +78,8 @@ func local(rank uint32, generation overlay.Generation, node string) overlay.Acce
 	return overlay.AccessPoint{Process: proc(rank), Generation: generation, Node: overlay.NodeID{Site: "sitea", Name: node}, Local: netip.MustParseAddrPort("10.1.0.5:4000")}
 }
 
-// TestRegistryGrace: a session that comes back in time keeps what it registers
-// again, and loses the rest.
+// TestRegistryGrace: a session that reconnects in time keeps what it registers again, and loses the
+// rest.
 func TestRegistryGrace(t *testing.T) {
 	r := NewRegistry("sitea", time.Minute, 10, 10)
 	s1, s2 := new(control.Session), new(control.Session)
@@ -148,7 +148,7 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 }
 
-// TestPlansAreForJobs: what a policy leaves one job is not what it leaves another.
+// TestPlansAreForJobs: a policy may treat two jobs differently.
 func TestPlansAreForJobs(t *testing.T) {
 	c := newCache("sitea", 10, time.Minute)
 	other := proc(1)

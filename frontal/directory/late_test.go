@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A broker that takes long is not waited for where something is known, and its answer counts
-// for the next question.
+// If there is a cached answer, a slow broker is not waited for, and its answer counts for the next
+// question.
 func TestLateBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := overlay.ProcessName{Job: overlay.JobID("late-0123456789abcdef0123456789abcdef"), Rank: 3}

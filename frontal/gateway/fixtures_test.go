@@ -19,12 +19,11 @@ var epoch0 = time.Date(2026, 1, 2, 12, 3, 5, 0, time.Local)
 
 func proc(rank uint32) overlay.ProcessName { return overlay.ProcessName{Job: job, Rank: rank} }
 
-// patience bounds every wait of the tests. It decides only how long a broken
-// one takes.
+// patience bounds every wait of the tests. It only affects how long a broken test takes.
 const patience = 20 * time.Second
 
-// exchange sends 300 kB each way at once, ends each direction by itself, and
-// checks what arrives.
+// exchange sends 300 kB in each direction concurrently, ends each direction separately, and checks
+// the received data.
 func exchange(t *testing.T, a, b net.Conn) {
 	t.Helper()
 	const size = 300_000
@@ -53,7 +52,7 @@ func exchange(t *testing.T, a, b net.Conn) {
 	wg.Wait()
 }
 
-// receive returns what comes from a channel, or the zero value once it is closed.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -74,7 +73,7 @@ func listenLoop(t *testing.T) net.Listener {
 	return ln
 }
 
-// until waits for something that is under way to have happened.
+// until waits for a pending event.
 func until(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

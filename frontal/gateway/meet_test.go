@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestMeetingsTakeTurns: over the bound they wait, and no longer than they may.
+// TestMeetingsTakeTurns: over the bound they wait, but no longer than permitted.
 func TestMeetingsTakeTurns(t *testing.T) {
 	m := newMeetings(Limits{Pending: 1, PendingPerNode: 1 << 10})
 	var leave func()

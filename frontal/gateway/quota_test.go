@@ -13,11 +13,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// stream is a connection that the kernel cannot copy from, as those of hole
-// punching.
+// stream is a connection that the kernel cannot copy from, like those of hole punching.
 type stream struct{ *net.TCPConn }
 
-// TestQuotaOfStreams: what passes through this process's memory waits, too.
+// TestQuotaOfStreams: traffic that passes through this process's memory waits, too.
 func TestQuotaOfStreams(t *testing.T) {
 	k, err := pace.New(quota.Rules{Rate: 2e6}, "", slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestAllowed: only what was named, only for a while, and some never.
+// TestAllowed: only named addresses, only for a while, and some never.
 func TestAllowed(t *testing.T) {
 	a := newAllowed(netrule.Rule{Deny: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, time.Minute)
 	for _, tc := range []struct {

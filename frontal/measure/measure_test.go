@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Without a doubt the site is measured when its time has come, and a doubt
-// that comes too soon waits.
+// Without a doubt the site is measured when the period is over, and an early doubt waits.
 func TestAwaitDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

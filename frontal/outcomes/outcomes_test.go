@@ -38,7 +38,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("reason %q", bs[0].Reason)
 	}
 	expect(t0.Add(59*time.Minute), 1, overlay.Relay, overlay.SimultaneousOpen)
-	expect(t0.Add(61*time.Minute), 1, 0) // one more try, and the winner is old
+	expect(t0.Add(61*time.Minute), 1, 0) // one more attempt, and the winner is old
 
 	// One more failure bars it for another hour at once; a success ends that.
 	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(61*time.Minute))
@@ -46,7 +46,7 @@ func TestMemory(t *testing.T) {
 	m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
 	expect(t0.Add(63*time.Minute), 1, overlay.SimultaneousOpen)
 
-	// A winner that fails is no winner; the relay is never barred.
+	// A winner that fails is no longer the winner; the relay is never barred.
 	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
 	expect(t0.Add(64*time.Minute), 1, 0)
 	for range 5 {
@@ -63,7 +63,7 @@ func TestMemory(t *testing.T) {
 	m.Connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(64*time.Minute))
 	m.Failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
 
-	// Another plan is another network: nothing of the old counts.
+	// Another plan means another network: the old outcomes are discarded.
 	for range 3 {
 		m.Failed("siteb", 1, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
 	}
@@ -76,8 +76,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestInferiorMemory: a technique that another one outdoes is left out for a time that
-// doubles while it still is so, however many links say it at once.
+// TestInferiorMemory: a technique that is slower than another is skipped for a time that doubles
+// while that is so, regardless of how many links report it at once.
 func TestInferiorMemory(t *testing.T) {
 	m := New()
 	now := time.Unix(1_000_000, 0)
