@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// What the kernel shows of a rank to others does not have the job's key, and what the rank
-// starts in its turn can still read it.
+// What the kernel reveals of a rank to other users does not contain the job's key, and programs
+// that the rank starts can still read it.
 func TestKeyIsNotShown(t *testing.T) {
 	key, err := jobkey.New("job")
 	if err != nil {

@@ -51,7 +51,7 @@ func TestOutputAsJSON(t *testing.T) {
 	}
 }
 
-// A local job fills the folder: nothing is tagged or cut there.
+// A local job writes to the folder without tags or line limits.
 func TestOutputInFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	o, err := NewOutput(dir, nil, nil)
@@ -79,7 +79,7 @@ func TestOutputInFiles(t *testing.T) {
 	}
 }
 
-// A folder that cannot be made is told before anything starts.
+// An error in creating the folder is returned before anything starts.
 func TestOutputWithoutAFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

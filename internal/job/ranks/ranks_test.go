@@ -24,10 +24,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
-// patience bounds what a test waits for. Nothing takes as long unless it hangs.
+// patience bounds the waits of the tests. Nothing takes that long unless it hangs.
 const patience = 30 * time.Second
 
-// TestMain makes this binary a rank too: Job.Env says which part it plays.
+// TestMain makes this binary a rank too: Job.Env selects its part.
 func TestMain(m *testing.M) {
 	if part := os.Getenv("RANKS_TEST_PART"); part != "" {
 		play(part, os.Getenv("RANKS_TEST_ARG"))
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play is a rank's, or its child's, life.
+// play runs a rank, or its child.
 func play(part, arg string) {
 	rank, _ := strconv.Atoi(os.Getenv(EnvRank))
 	switch part {
@@ -48,7 +48,7 @@ func play(part, arg string) {
 			}
 		}
 		forever()
-	case "some": // as exit, or "1=kill", but that the others end well
+	case "some": // like exit, or "1=kill", but the others exit with status 0
 		for _, one := range strings.Split(arg, ",") {
 			if who, how, _ := strings.Cut(one, "="); who == strconv.Itoa(rank) {
 				if how == "kill" {
@@ -222,7 +222,7 @@ func TestTheFirstFailureEndsTheJob(t *testing.T) {
 	}
 }
 
-// The others go on, and what they come to counts.
+// The others continue, and their results count.
 func TestTheOthersSurvive(t *testing.T) {
 	for _, tc := range []struct {
 		part, arg string
@@ -284,8 +284,7 @@ func TestOutputIsTagged(t *testing.T) {
 	}
 }
 
-// TestLinesStayWhole lets eight ranks write at once, in pieces that do not end
-// where lines do.
+// TestLinesStayWhole lets eight ranks write concurrently, in pieces that do not end at line ends.
 func TestLinesStayWhole(t *testing.T) {
 	var out listener
 	filling := strings.Repeat("x", 50)
@@ -309,7 +308,7 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestALineWithoutEndIsCut: what is held back is bounded, and nothing is lost.
+// TestALineWithoutEndIsCut: the buffer is bounded, and nothing is lost.
 func TestALineWithoutEndIsCut(t *testing.T) {
 	var out listener
 	o := Lines(&out, nil)
@@ -370,7 +369,7 @@ func TestTheEnvironmentSaysWhereARankIs(t *testing.T) {
 	}
 }
 
-// whenReady calls do once n ranks said that they are.
+// whenReady calls do once n ranks have reported that they are ready.
 func whenReady(n int, do func()) *listener {
 	return &listener{heard: func(line string) {
 		if strings.HasSuffix(line, " ready") {
@@ -396,16 +395,16 @@ func TestASignalReachesEveryRank(t *testing.T) {
 	}
 }
 
-// heed ends that a signal is ignored, by an earlier test or by who started this
-// process with nohup. signal.Reset alone would leave it marked as ignored.
+// heed makes sure that a signal is not ignored because of an earlier test or because this process
+// was started with nohup. signal.Reset alone would leave it marked as ignored.
 func heed(s syscall.Signal) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, s)
 	signal.Stop(c)
 }
 
-// TestAnIgnoredSignalIsIgnored: who started the launcher by nohup wants the job
-// to outlive the terminal.
+// TestAnIgnoredSignalIsIgnored: a user who starts the launcher with nohup wants the job to outlive
+// the terminal.
 func TestAnIgnoredSignalIsIgnored(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer heed(syscall.SIGHUP)
@@ -430,8 +429,8 @@ func TestTheContextEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestWhoIgnoresSIGTERMIsKilled: after the grace time, the parent and the child
-// that has its output.
+// TestWhoIgnoresSIGTERMIsKilled: after the grace time, both the parent and the child that has its
+// output are killed.
 func TestWhoIgnoresSIGTERMIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	file := filepath.Join(t.TempDir(), "lock")
@@ -462,7 +461,7 @@ func mustBeFree(t *testing.T, file string) {
 	}
 }
 
-// TestWhatARankLeavesBehindIsEnded: the rank ended well, so the job did.
+// TestWhatARankLeavesBehindIsEnded: the rank exited with status 0, so the job did.
 func TestWhatARankLeavesBehindIsEnded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
 	var out listener
@@ -522,7 +521,7 @@ func TestAnInputThatNeverEndsHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesTheOutput: a rank is told so by SIGPIPE, as in a pipeline.
+// TestNobodyTakesTheOutput: a rank gets SIGPIPE, as in a pipeline.
 func TestNobodyTakesTheOutput(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -537,8 +536,8 @@ func TestNobodyTakesTheOutput(t *testing.T) {
 	}
 }
 
-// TestALauncherInAPipelineClearsUp: "isthmus run ... | head" leaves neither
-// ranks nor a folder behind.
+// TestALauncherInAPipelineClearsUp: "isthmus run ... | head" leaves neither ranks nor a folder
+// behind.
 func TestALauncherInAPipelineClearsUp(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -601,14 +600,14 @@ func TestParseRanks(t *testing.T) {
 	}
 }
 
-// What is in a pipe is passed on however late that is, and whether others hold it or not.
+// The data in a pipe is copied regardless of delays and of other processes that hold the pipe.
 func TestOutputIsPassedOnLate(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	defer w.Close() // somebody holds it
+	defer w.Close() // another process holds it
 	if _, err := w.WriteString("last words\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRank0ReadsTheTerminal starts a launcher on a terminal of its own, as a
-// shell would, and types a line. A rank that read the terminal itself would be
-// stopped by the kernel (SIGTTIN), since it is in the background there.
+// TestRank0ReadsTheTerminal starts a launcher on a separate terminal, as a shell would, and types a
+// line. A rank that read the terminal itself would be stopped by the kernel (SIGTTIN), since it is
+// in the background there.
 func TestRank0ReadsTheTerminal(t *testing.T) {
 	keyboard, terminal := openTerminal(t)
 	self, err := os.Executable()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lists of hosts as Slurm writes them, against their elements written out.
+// Lists of hosts as Slurm writes them, compared with their expanded elements.
 func TestHostLists(t *testing.T) {
 	candidates := []string{"", "n", "n0", "n1", "n01", "n2", "n02", "n3", "n9", "n09", "n10", "n11", "n010", "n1-ib", "n2-ib", "gpu3", "gpu3x", "n-1", "n+1", "n1e0"}
 	for list, want := range map[string]string{

@@ -41,12 +41,12 @@ func newTestCA(t *testing.T) (*CA, *control.Credentials) {
 	return a, creds
 }
 
-// An issuer that somebody broke into makes what it likes; nobody believes it
-// beyond its roles.
+// An attacker who controls an issuer can create any certificate; none is accepted beyond the
+// issuer's roles.
 func TestIssuerIsBelievedWithinItsRoles(t *testing.T) {
 	a, judge := newTestCA(t)
 	i := newIssuerFor(t, a, control.RoleHelper)
-	i.roles = append(i.roles, control.RoleAdmin) // it does not keep to its roles
+	i.roles = append(i.roles, control.RoleAdmin) // it ignores its roles
 	for _, c := range []struct{ id, want string }{
 		{"helper sitea/n1", ""},
 		{"admin eve", `was issued by "tg Isthmus issuer", which may not issue for a admin`},
@@ -82,7 +82,7 @@ func TestIssuerIsBelievedWithinItsRoles(t *testing.T) {
 	}
 }
 
-// A revoked issuer takes all that it issued with it.
+// Revoking an issuer revokes everything that it issued.
 func TestRevokedIssuer(t *testing.T) {
 	a, judge := newTestCA(t)
 	dir := t.TempDir()
@@ -111,7 +111,7 @@ func TestRevokedIssuer(t *testing.T) {
 		t.Errorf("after its issuer was revoked: %v", err)
 	}
 
-	// Lists grow, and an older one does not come back.
+	// Lists grow, and an older one is not accepted again.
 	list, newer, err := a.Revoke(dir, []control.Identity{{Role: control.RoleUser, Name: "alice"}}, nil, time.Now())
 	if err != nil || list.Number != 2 || len(list.Serials) != 1 || len(list.Holders) != 1 {
 		t.Fatalf("list %+v, %v", list, err)
@@ -124,7 +124,7 @@ func TestRevokedIssuer(t *testing.T) {
 	}
 }
 
-// The root of an older version lets nobody issue below it, and says so.
+// The root of an older version permits no issuer below it, and the error says so.
 func TestOldRootMakesNoIssuer(t *testing.T) {
 	a, _ := newTestCA(t)
 	old := *a.cert

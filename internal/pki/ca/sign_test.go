@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
 
-// csr is a request in PEM as another program would make it, as change has it.
+// csr is a request in PEM as another program would create it, modified by change.
 func csr(t *testing.T, key crypto.Signer, change func(*x509.CertificateRequest)) []byte {
 	t.Helper()
 	req := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "frontal sitea"}}

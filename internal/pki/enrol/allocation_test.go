@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// scheduler has the grid's CA make a site's scheduler.
+// scheduler makes the grid's CA issue a site's scheduler certificate.
 func (g *grid) scheduler(site string) *ca.Scheduler {
 	g.t.Helper()
 	f, err := g.ca.Write(filepath.Join(g.dir, "scheduler-"+site), control.Identity{Role: control.RoleScheduler, Site: overlay.SiteID(site)}, time.Now().Add(50*time.Minute))
@@ -35,8 +35,8 @@ func must(t *testing.T, text string, err error) string {
 
 var ofAlice = ca.Allocation{ID: "4711", Nodes: "n[1-3],gpu7", Account: "alice"}
 
-// Each node of an allocation enrols once, by its own name, for the allocation's
-// account and until its end, whether the CA's keeper or the site's scheduler signed.
+// Each node of an allocation enrols once, with its own name, for the allocation's account and until
+// its end, whether the CA's administrator or the site's scheduler signed the token.
 func TestAllocationEnrols(t *testing.T) {
 	g := newGrid(t, "tg")
 	ends := time.Now().Add(10 * time.Minute).Truncate(time.Second)
@@ -76,7 +76,7 @@ func TestAllocationEnrols(t *testing.T) {
 	_, err = g.ask(tokens["scheduler"], "gpu7")
 	refused(t, "a node again after a restart", err, "used by helper sitea/alloc-4711.gpu7 already")
 
-	// Revoked by the allocation, whoever has enrolled and whoever would.
+	// Revoking the allocation covers both existing and future enrolments.
 	got, err := g.ask(tokens["scheduler"], "n2")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestAllocationEnrols(t *testing.T) {
 	}
 }
 
-// What no token of an allocation is good for, as the broker sees it.
+// What a token of an allocation does not permit, as the broker decides it.
 func TestAllocationRefusals(t *testing.T) {
 	g := newGrid(t, "tg")
 	now := time.Now()
@@ -125,7 +125,7 @@ func TestAllocationRefusals(t *testing.T) {
 	old, err := sitea.Token(ofAlice, now.Add(-time.Minute), now.Add(-time.Hour))
 	refused(t, "after the end", enrol(must(t, old, err), "helper sitea/alloc-4711.n1"), "the token expired at")
 
-	// Signed by who may not: the chain of one token under the claims of another.
+	// Signed without authority: the chain of one token with the claims of another.
 	other, err := siteb.Token(ofAlice, now.Add(10*time.Minute), now)
 	a, b := strings.Split(good, "."), strings.Split(must(t, other, err), ".")
 	refused(t, "with another site's signature and chain", enrol(a[0]+"."+a[1]+"."+b[2]+"."+b[3], "helper sitea/alloc-4711.n1"), "the scheduler of siteb signed it; it may for its own site's allocations")
@@ -135,7 +135,7 @@ func TestAllocationRefusals(t *testing.T) {
 	long, err := sitea.Token(ofAlice, now.Add(2*time.Hour), now)
 	refused(t, "longer than the scheduler's certificate", enrol(must(t, long, err), "helper sitea/alloc-4711.n1"), "the token outlives the certificate of its scheduler")
 
-	// An ordinary token gives no name of an allocation's node.
+	// An ordinary token does not permit the name of an allocation's node.
 	any := g.token("helper sitea/*", nil)
 	refused(t, "any node as one of an allocation", enrol(any, "helper sitea/alloc-4711.n1"), "such names are those of allocations' nodes")
 

@@ -27,7 +27,7 @@ type grid struct {
 	creds  *control.Credentials // the broker's
 	server *Server
 	store  *store.Bolt
-	out    *Outside // whom the server believes when it is started
+	out    *Outside // the roots that the server trusts when it is started
 	log    *records
 	addr   string
 	stop   func()
@@ -53,7 +53,7 @@ func newGrid(t *testing.T, name string) *grid {
 	return g
 }
 
-// start runs the broker; enrols says whether it has a server.
+// start runs the broker; enrols selects whether it has a server.
 func (g *grid) start(enrols bool) {
 	g.t.Helper()
 	e := control.NewEndpoint(g.creds, slog.New(slog.DiscardHandler), nil)
@@ -96,7 +96,7 @@ func (g *grid) start(enrols bool) {
 	})
 }
 
-// token is one for an hour and one use, as change has it.
+// token returns a token for an hour and one use, modified by change.
 func (g *grid) token(identity string, change func(*ca.Token)) string {
 	g.t.Helper()
 	t := ca.Token{Identity: identity, Expires: time.Now().Add(time.Hour).UnixMilli(), Valid: 600, Uses: 1}
@@ -157,7 +157,7 @@ func TestEnrol(t *testing.T) {
 	_, err = g.ask(token, "")
 	refused(t, "used again", err, "used already")
 
-	// The use survives the broker.
+	// The record of the use survives the broker.
 	g.stop()
 	g.start(true)
 	_, err = g.ask(token, "")
@@ -293,8 +293,8 @@ func TestRenew(t *testing.T) {
 		t.Errorf("the file: %v", err)
 	}
 
-	// Who is revoked is not renewed, also with a certificate that was renewed,
-	// and enrols again only with a token of afterwards.
+	// A revoked holder cannot renew, not even with a renewed certificate, and can enrol again only
+	// with a token issued afterwards.
 	early := g.token("helper sitea/n1", ago(2*time.Minute))
 	g.revoke(time.Now().Add(-time.Minute), "helper sitea/n1")
 	_, err = Renew(t.Context(), g.addr, creds, nil)
@@ -310,7 +310,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// Keep renews in the file without anybody's help, before the end.
+// Keep renews the certificate in the file automatically, before it expires.
 func TestKeep(t *testing.T) {
 	g := newGrid(t, "tg")
 	got, err := g.ask(g.token("helper sitea/n1", func(t *ca.Token) { t.Valid = 6 }), "")

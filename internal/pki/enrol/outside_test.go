@@ -22,13 +22,13 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// record is what the server tells of a request.
+// record is the server's report of a request.
 type record struct {
 	who, by, from string
 	err           error
 }
 
-// because is why it was refused, or nothing.
+// because is the reason of the refusal, or nothing.
 func (r record) because() string {
 	if r.err == nil {
 		return ""
@@ -36,9 +36,9 @@ func (r record) because() string {
 	return r.err.Error()
 }
 
-// records are what an audit log would have.
+// records is what an audit log would contain.
 type records struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards all fields
 	all []record
 }
 
@@ -48,7 +48,7 @@ func (r *records) add(who, by, from string, err error) {
 	r.all = append(r.all, record{who, by, from, err})
 }
 
-// last is the newest record. A test that has an answer finds that of its request.
+// last is the newest record. A test that has an answer finds the record of its request.
 func (r *records) last() record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *records) last() record {
 	return r.all[len(r.all)-1]
 }
 
-// believe starts the grid's broker anew with an identity provider.
+// believe restarts the grid's broker with an identity provider.
 func (g *grid) believe(i *oidctest.Issuer, once bool) {
 	g.t.Helper()
 	v, err := oidc.New(oidc.Rules{
@@ -119,7 +119,7 @@ func TestUserByProvider(t *testing.T) {
 		t.Errorf("recorded %+v", r)
 	}
 
-	// It is not renewed: the provider may know the user no more.
+	// It is not renewable: the provider may have removed the user.
 	_, err = Renew(t.Context(), g.addr, creds, nil)
 	refused(t, "renewing", err, "the certificate of user vo-alice is not renewed")
 	if r := g.log.last(); r.err == nil || r.by != "certificate" || r.who != "user vo-alice" {
@@ -144,7 +144,7 @@ func TestUserByProvider(t *testing.T) {
 		}
 	}
 
-	// Whom the grid has revoked comes back by no token of the provider.
+	// A holder revoked by the grid is not readmitted by a token of the provider.
 	g.revoke(time.Now().Add(-time.Minute), "user vo-alice")
 	_, err = g.askAsUser(tokenOf(i, "4", nil))
 	refused(t, "a revoked user", err, "user vo-alice was revoked at")
@@ -185,7 +185,7 @@ func TestProviderAttacks(t *testing.T) {
 	_, err = AskAsUser(ctx, g.addr, tokenOf(i, "7", nil), other.creds.Roots()[0], nil)
 	refused(t, "a broker of another grid", err, "not belong to the grid whose CA has the fingerprint")
 
-	// With the request of somebody, the token is not for them.
+	// With a request that names a holder, the token is refused.
 	request, _, err := ca.Request(control.Identity{Role: control.RoleUser, Name: "vo-bob"})
 	if err != nil {
 		t.Fatal(err)
@@ -203,8 +203,8 @@ func claimsOf(i *oidctest.Issuer) map[string]any {
 	return claims
 }
 
-// While the provider says nothing, users are told so within the time of one
-// conversation, and everybody else enrols as before.
+// While the provider is silent, users get an error within the time of one conversation, and others
+// enrol as before.
 func TestProviderIsSlow(t *testing.T) {
 	i := oidctest.New(t)
 	i.Add("k1", jose.ES256)
@@ -247,8 +247,8 @@ func TestProviderIsSlow(t *testing.T) {
 	}
 }
 
-// A revocation counts for who enrolled before it also where the broker's clock is ahead of the
-// CA's: the one is dated by this, the other by that.
+// A revocation applies to earlier enrolments even if the broker's clock is ahead of the CA's:
+// enrolments have the broker's time, revocations the CA's.
 func TestRevokedByAnotherClock(t *testing.T) {
 	i := oidctest.New(t)
 	i.Add("k1", jose.ES256)

@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// chainOf makes a chain of one certificate for a new key.
+// chainOf creates a chain of one certificate for a new key.
 func chainOf(t *testing.T, authority *ca.CA) [][]byte {
 	t.Helper()
 	creds, err := authority.Credentials(control.Identity{Role: control.RoleProxy, Name: "p1"})
@@ -30,7 +30,7 @@ func chainOf(t *testing.T, authority *ca.CA) [][]byte {
 	return creds.Certificate().Certificate
 }
 
-// The uses of tokens, against a plain count of what was given.
+// The uses of tokens, compared with a simple count of issued certificates.
 func TestTake(t *testing.T) {
 	authority, err := ca.Create(t.TempDir(), "tg", time.Hour)
 	if err != nil {
@@ -79,8 +79,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Of many that ask at the same time, at two brokers that share a store, as many
-// get a certificate as the token has uses.
+// Of many concurrent clients, at two brokers that share a store, as many get a certificate as the
+// token has uses.
 func TestTakeAtOnce(t *testing.T) {
 	authority, err := ca.Create(t.TempDir(), "tg", time.Hour)
 	if err != nil {
@@ -112,8 +112,7 @@ func TestTakeAtOnce(t *testing.T) {
 	}
 }
 
-// The file of an older version is taken over once, also when that is interrupted
-// or cannot be done at first.
+// The file of an older version is imported once, even if that is interrupted or fails at first.
 func TestMigrate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "used")
@@ -160,11 +159,11 @@ func TestMigrate(t *testing.T) {
 	refused(t, "another file", newUsed(s, file).migrate(t.Context(), now), "is this the right file?")
 }
 
-// A crash is what a crashing store panics with.
+// A crash is the panic value of a crashing store.
 type crash struct{ at int }
 
-// crashing is a store whose process ends at one of its calls: before the store
-// does what is asked, or after.
+// crashing is a store whose process ends at one of its calls: before the store executes it, or
+// after.
 type crashing struct {
 	store.Store
 	at, calls int
@@ -188,11 +187,10 @@ func (c *crashing) Commit(ctx context.Context, tx store.Tx) error {
 	return c.Store.Commit(ctx, tx)
 }
 
-// A broker ends at every step of an enrolment that anything outside its memory
-// can see: before and after each call of its store, and before and after the
-// answer. The store is a real file, opened again after each end. Whoever asked
-// asks again, and so does a thief who has the token. No token ever gives two
-// certificates, and whoever asked first gets one if its use was written.
+// A broker ends at every externally visible step of an enrolment: before and after each call of its
+// store, and before and after the answer. The store is a real file, reopened after each end. The
+// client retries, and so does an attacker who has the token. No token ever gives two certificates,
+// and the first client gets one if its use was written.
 func TestCrashAtEveryStep(t *testing.T) {
 	g := newGrid(t, "tg")
 	g.stop()
@@ -201,9 +199,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "broker.db")
 		token := g.token("proxy p1", nil)
 		mine, stolen := request(t), request(t)
-		seen := map[string]bool{} // certificates that anybody got to see
+		seen := map[string]bool{} // certificates that were sent
 
-		// broker is one life of a broker, which answers one request and may end within.
+		// broker is one run of a broker, which answers one request and may end during it.
 		broker := func(request []byte, crashAt int) (answer []byte, calls int, crashed bool, err error) {
 			s, openErr := store.OpenBolt(file)
 			if openErr != nil {
@@ -230,7 +228,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			}
 			c.step() // before the answer
 			seen[string(chain[0])] = true
-			c.step() // after it, when the one who asked may have lost its connection
+			c.step() // after it, when the client may have lost its connection
 			return chain[0], 0, false, nil
 		}
 		_, calls, crashed, err := broker(mine, at)
@@ -244,7 +242,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			log = append(log, fmt.Sprintf("%d steps", calls))
 			break
 		}
-		// The thief comes first, if the use was not written, or too late.
+		// The attacker comes first, if the use was not written, or too late.
 		_, _, _, thiefErr := broker(stolen, 0)
 		again, _, _, err := broker(mine, 0)
 		if (err == nil) == (thiefErr == nil) {
@@ -272,11 +270,11 @@ func request(t *testing.T) []byte {
 	return der
 }
 
-// A store that did what it was asked and could not say so makes no token good
-// again, and loses nobody their certificate.
+// A store that committed but could not report it makes no token valid again, and no client loses
+// its certificate.
 type forgetful struct {
 	store.Store
-	lost int // commits that are still to be answered with an error
+	lost int // commits that return an error
 }
 
 func (f *forgetful) Commit(ctx context.Context, tx store.Tx) error {

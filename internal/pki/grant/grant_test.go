@@ -27,7 +27,7 @@ const (
 
 var now = time.Unix(1_700_000_000, 0)
 
-// certificate is a self-signed one: whose it is, the tests' holder says.
+// certificate is a self-signed one: the tests' holder decides whose it is.
 func certificate(t testing.TB, key crypto.Signer) [][]byte {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
@@ -114,7 +114,7 @@ func TestJudge(t *testing.T) {
 					t.Errorf("%s: %v, want %q", tc.what, err, tc.fault)
 				}
 			}
-			// No bit can be changed: the form, the certificate or the signature tells.
+			// No bit can be changed: the form, the certificate or the signature reveals it.
 			for i := range good {
 				bad := bytes.Clone(good)
 				bad[i] ^= 1

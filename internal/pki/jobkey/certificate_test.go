@@ -44,7 +44,7 @@ func chainOf(t *testing.T, c *Certificates) [][]byte {
 	return cert.Certificate
 }
 
-// Two processes that share nothing but the key know each other.
+// Two processes that share only the key authenticate each other.
 func TestMembers(t *testing.T) {
 	k := mustKey(t, "demo")
 	a := mustCertificates(t, k, 3, 7, time.Now)
@@ -58,8 +58,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// The authority of a fixed key must never change: builds of different dates
-// meet in one job.
+// The authority of a fixed key must never change: different builds take part in one job.
 func TestAuthorityVector(t *testing.T) {
 	k, err := Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
 	if err != nil {
@@ -81,7 +80,7 @@ func TestStrangers(t *testing.T) {
 	past := mustCertificates(t, k, 1, 0, func() time.Time { return now.Add(-certificateLife - time.Minute) })
 	future := mustCertificates(t, k, 1, 0, func() time.Time { return now.Add(ClockSlack + time.Minute) })
 
-	// A stranger that writes our job's name into its certificate.
+	// An outsider that writes our job's name into its certificate.
 	forger := mustCertificates(t, mustKey(t, "demo"), 1, 0, clock)
 	forger.self.Process.Job = k.ID()
 	forger.own = nil
@@ -140,7 +139,7 @@ func sign(t *testing.T, names []string, parent *x509.Certificate, key ed25519.Pr
 	return der
 }
 
-// Names that the authority would never sign are refused all the same.
+// Names that the authority would never sign are refused nevertheless.
 func TestNames(t *testing.T) {
 	k := mustKey(t, "demo")
 	c := mustCertificates(t, k, 0, 0, time.Now)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A key comes by descriptor as often as it is read, and nobody can change it.
+// A key can be read from the descriptor repeatedly, and cannot be modified.
 func TestKeyByDescriptor(t *testing.T) {
 	k := mustKey(t, "job")
 	f, err := k.File()

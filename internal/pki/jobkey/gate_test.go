@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Helpers of two builds must find each other, so what a name gives is fixed.
+// Helpers of different builds must derive the same key, so the key of a name is fixed.
 func TestGate(t *testing.T) {
 	a, b := Gate(overlay.NodeID{Site: "sitea", Name: "a1"}), Gate(overlay.NodeID{Site: "sitea", Name: "a2"})
 	const want = "gate:sitea:a1"

@@ -15,8 +15,8 @@ func proven(k Key, rank uint32, life overlay.Generation, node overlay.NodeID) ov
 	return p
 }
 
-// A proof holds for one process, life and node; whatever is changed in the point or
-// in the proof makes it worth nothing.
+// A proof is valid for one process, generation and node; any change of the point or the proof
+// invalidates it.
 func TestProof(t *testing.T) {
 	a1 := overlay.NodeID{Site: "sitea", Name: "a1"}
 	k, other := mustKey(t, "demo"), mustKey(t, "demo")
@@ -52,8 +52,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// Everybody has the key of a launch service's job: its rank 0 is believed at its own
-// node alone, with whatever proof, and no user's job has such an id.
+// The key of a launch service's job is public: its rank 0 is accepted at its own node only,
+// regardless of the proof, and no user's job has such an id.
 func TestGateRank(t *testing.T) {
 	a1, b1 := overlay.NodeID{Site: "sitea", Name: "a1"}, overlay.NodeID{Site: "siteb", Name: "b1"}
 	k := Gate(a1)

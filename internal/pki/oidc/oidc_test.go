@@ -36,7 +36,7 @@ func rulesFor(issuer string, profile Profile) Rules {
 	return r
 }
 
-// claimsAt are good ones for any profile.
+// claimsAt returns valid claims for any profile.
 func claimsAt(issuer string, now time.Time) map[string]any {
 	return map[string]any{
 		"iss": issuer, "aud": "https://grid.example.org", "sub": "alice", "jti": "4711",
@@ -200,7 +200,7 @@ func TestRulesCheck(t *testing.T) {
 	}
 }
 
-// a verifier of a provider, with a clock of its own.
+// a verifier of a provider, with a separate clock.
 type rig struct {
 	*oidctest.Issuer
 	v   *Verifier
@@ -243,7 +243,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("the keys were fetched %d times for three tokens", n)
 	}
 
-	// Without jti, two tokens are the same if their claims are, whatever the signature.
+	// Without jti, two tokens are the same if their claims are, regardless of the signature.
 	bare := with(claimsAt(g.URL, g.now), func(c map[string]any) { delete(c, "jti") })
 	one, err := g.v.Verify(t.Context(), g.Token("k1", jose.ES256, bare), g.now)
 	if err != nil {
@@ -329,7 +329,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("the keys were fetched %d times", n)
 	}
 
-	// A withdrawn key counts no more once the keys are not fresh, asked for or not.
+	// A withdrawn key is not accepted once the cached keys expire, whether requested or not.
 	g.Drop()
 	g.Add("k3", jose.ES256)
 	g.now = g.now.Add(fresh)
@@ -450,8 +450,8 @@ func (r replacing) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write([]byte(strings.ReplaceAll(string(b), `"URL"`, `"`+r.url+`"`)))
 }
 
-// A provider that says nothing holds up those who need its keys for a bounded
-// time, fewer than all who may ask, and is asked once.
+// A silent provider delays those that need its keys for a bounded time, fewer than all permitted
+// requests, and gets one request.
 func TestProviderIsSlow(t *testing.T) {
 	g := newRig(t)
 	end := make(chan struct{})

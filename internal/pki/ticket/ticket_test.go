@@ -121,7 +121,7 @@ func TestEachEndOnce(t *testing.T) {
 	}
 }
 
-// A ticket shown from many connections at once works for exactly one.
+// A ticket presented on many connections at once works for exactly one.
 func TestOnceAmongMany(t *testing.T) {
 	key := NewKey()
 	c := NewChecker("p1", 10, key)
