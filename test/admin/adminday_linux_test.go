@@ -42,7 +42,7 @@ Site A's nodes have no route out, and its gateway reaches port 443 only; site B 
 broker and two proxies are on public hosts. The [admin guide](admin.md) explains what is done here.
 `
 
-// An admin's day, with the commands that a person types and the files in the packages.
+// An admin's day, with the typed commands and the files in the packages.
 func TestAdminDay(t *testing.T) {
 	labtest.NeedLab(t)
 	if os.Getenv(packagesKey) == "" {
@@ -313,7 +313,7 @@ func (d *day) say(text string) {
 	fmt.Fprintf(&d.page, "\n%s\n", text)
 }
 
-// show puts a command and its answer on the page; without a command only the answer.
+// show adds a command and its answer to the page; without a command only the answer.
 func (d *day) show(m *machine, user, line, answer string) {
 	if !d.block {
 		d.page.WriteString("\n```console\n")

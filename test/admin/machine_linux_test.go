@@ -74,7 +74,7 @@ func newMachine(d *day, name, host, names string) *machine {
 	return m
 }
 
-// at returns where a path of the machine is for this process.
+// at returns the path of a machine's file for this process.
 func (m *machine) at(name string) string { return filepath.Join(m.root, name) }
 
 func (m *machine) write(name, text string) {
@@ -103,7 +103,7 @@ func (m *machine) own(name, user string) {
 	}
 }
 
-// folder makes a folder, and those above it.
+// folder creates a folder, and its parents.
 func (m *machine) folder(name, user string, mode fs.FileMode) {
 	m.day.T.Helper()
 	if err := os.MkdirAll(m.at(name), 0o755); err != nil {

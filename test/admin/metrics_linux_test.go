@@ -99,8 +99,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// metricNames returns the metrics that an expression names: those of ours, and
-// those of the process.
+// metricNames returns the metrics that an expression names: ours and those of the process.
 func metricNames(expr string) []string {
 	return regexp.MustCompile(`\b(?:isthmus|process|go)_[a-z0-9_]+|\bup\b`).FindAllString(expr, -1)
 }

@@ -34,7 +34,7 @@ func TestStatusPage(t *testing.T) {
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
 		j := w.LinkPair(way[0], way[1])
 		defer j.End(t)
-		// Whoever may be held back is told, at both ends.
+		// Both ends of a limited link are shown the limit.
 		for site, end := range map[string]*link.Link{way[0]: j.Near, way[1]: j.Far} {
 			want := end.Path.Reason
 			if j.Near.Path.Technique == overlay.Relay {

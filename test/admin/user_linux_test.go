@@ -11,9 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// asOrdinaryUser makes cmd run as nobody, with a home and a folder for
-// temporary files of its own; where this process is an ordinary user in a user
-// namespace already, as itself.
+// asOrdinaryUser makes cmd run as nobody, with a separate home and a separate folder for temporary
+// files; if this process is an ordinary user in a user namespace already, as itself.
 func asOrdinaryUser(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	home, err := os.MkdirTemp(filepath.Dir(cmd.Path), "home-")

@@ -16,7 +16,7 @@ import (
 // between the sites.
 func TestApplicationsOverTwoClosedSites(t *testing.T) {
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
-		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
+		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whichever technique works first
 	})
 	nodes := []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}
 	t.Run("tsqr", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestApplicationsOverTwoClosedSites(t *testing.T) {
 			}
 			messages = append(messages, r.Trace.Messages)
 		}
-		// Which has fewer depends on which works faster: a site with little processor time requests
+		// Which has fewer depends on which is faster: a site with little processor time requests
 		// little. What each must send for the work it did is checked above.
 		if len(messages) != 2 {
 			t.Errorf("%d results, want 2", len(messages))

@@ -32,9 +32,9 @@ const (
 	// kills.
 	killsKey = "ISTHMUS_TEST_KILLS"
 	kills    = 40
-	// doomKey marks, in the environment, a process as a rank of survive: "-" for
-	// one that lives, else the state in which it dies and after how many
-	// microseconds there; but before the late states unless that is one of them.
+	// doomKey marks, in the environment, a process as a rank of survive: "-" for one that lives,
+	// otherwise the state in which it dies and the number of microseconds after which it does; but
+	// before the late states unless that is one of them.
 	doomKey = "ISTHMUS_TEST_DOOM"
 	// killPatience bounds a job; what the survivors need is much less.
 	killPatience = 4 * time.Minute
@@ -82,8 +82,8 @@ var states = []state{
 	{"finalizing", nil},
 }
 
-// isLate reports whether one that is to die in a state may have a part in the last
-// agreement, after which a death changes nothing for the others.
+// isLate reports whether a rank that dies in a state may take part in the last agreement, after
+// which its death does not affect the others.
 func isLate(name string) bool {
 	return slices.ContainsFunc(states[len(states)-5:], func(s state) bool { return s.name == name })
 }
@@ -171,7 +171,7 @@ func survive() error {
 	return nil
 }
 
-// together does something with c, agrees on whether all succeeded, and if not returns the
+// together runs a function with c, agrees on whether all succeeded, and if not returns the
 // communicator of the remaining ranks.
 func together(ctx context.Context, c *mpilib.Comm, state string, do func(context.Context, *mpilib.Comm) error) (*mpilib.Comm, error) {
 	well := uint64(1)
@@ -195,7 +195,7 @@ func together(ctx context.Context, c *mpilib.Comm, state string, do func(context
 	return c.Shrink(ctx)
 }
 
-// A killed is a job of which one rank is to die.
+// A killed is a job one rank of which is killed.
 type killed struct {
 	size, rank int
 	state      string
@@ -212,9 +212,8 @@ type command interface {
 	Wait() error
 }
 
-// run runs the job. rank makes the process of one, with what is added to its
-// environment and with its output. It returns how long the last survivor took
-// from the death on.
+// run runs the job. rank creates the process of a rank, with the additions to its environment and
+// its output. It returns the time from the death until the last survivor ended.
 func (k killed) run(t *testing.T, rank func(r int, env []string, out io.Writer) command) time.Duration {
 	t.Helper()
 	outputs := make([]bytes.Buffer, k.size)
@@ -272,8 +271,7 @@ func (k killed) check(t *testing.T, outputs []bytes.Buffer, errs []error) {
 	}
 }
 
-// Whichever rank of a job on one node is killed, and whatever it was at, the others
-// go on.
+// If any rank of a job on one node is killed, in any state, the others continue.
 func TestKill(t *testing.T) {
 	labtest.NeedLab(t) // its own folder and processes are looked after there
 	n := kills
@@ -327,11 +325,11 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills: the last survivor was done %v after the death, %v where it was starting", n, longest, longestStart)
 }
 
-// Ranks of two closed sites survive the death of one of them, also those that
-// share no node with it.
+// Ranks of two closed sites survive the death of one of them, including those that share no node
+// with it.
 func TestKillOverTwoSites(t *testing.T) {
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
-		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
+		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whichever technique works first
 	})
 	nodes := []string{"closed/n1", "closed/n1", "closed/n2", "shed/n1", "shed/n2"}
 	for _, k := range []killed{

@@ -11,9 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// Two jobs that are started apart, at two sites that let nobody in, find each
-// other by a name and compute together; and the name lives and dies with who has
-// published it, whatever becomes of the daemons.
+// Two separately started jobs, at two sites that permit nothing inbound, find each other by a name
+// and compute together; and the name lives and dies with its publisher, regardless of the daemons.
 func TestNamesAcrossJobs(t *testing.T) {
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 1}\n", grid.Config{
 		Settings: map[string]map[string]any{"broker": {"store": filepath.Join(t.TempDir(), "broker.db")}},
@@ -70,8 +69,8 @@ func TestNamesAcrossJobs(t *testing.T) {
 		w.AwaitNames(0)
 	})
 
-	// The broker starts anew while the gateway of the one who has published is away, so
-	// that nobody tells it: it knows from its store.
+	// The broker restarts while the gateway of the publisher is down, so that no daemon sends it
+	// the name: it has it in its store.
 	t.Run("the broker remembers", func(t *testing.T) {
 		w := w.Sub(t)
 		server := w.StartSolo("closed/n1", "--serve", "kept")

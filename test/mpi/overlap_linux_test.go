@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// A message crosses from one closed site to another, encrypted, while its sender
-// computes. What that costs the machine at hand is the benchmark's to say.
+// A message crosses from one closed site to another, encrypted, while its sender computes. The
+// benchmark measures the cost for this machine.
 func TestOverlap(t *testing.T) {
 	labtest.NeedLab(t)
 	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, "-lab"), "bench", "overlap", "--json", "--repeat", "1", "--size", "1000000"))

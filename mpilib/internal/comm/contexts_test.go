@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// All numbers are used up before a process says that none is left, and no two
-// processes ever have the same.
+// All numbers are used up before a process reports that none is left, and no two processes ever get
+// the same.
 func TestNewContext(t *testing.T) {
 	const size = 3
 	seen := map[uint32]bool{World: true, Self: true, Session: true}

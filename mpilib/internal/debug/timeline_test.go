@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Numbers count on over the time that they are remembered.
+// The counters continue for as long as they are kept.
 func TestNumbers(t *testing.T) {
 	var n numbers
 	for i := range 5 {

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// What a sender offers is judged before anything is done with it.
+// A sender's offer is checked before it is used.
 func TestPartitionOffers(t *testing.T) {
 	for _, c := range []struct {
 		o  offer

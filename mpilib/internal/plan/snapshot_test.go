@@ -7,7 +7,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// What is known of one way counts for both, what is not is supposed.
+// A measurement of one direction counts for both; unknown values are assumed.
 func TestOutlookModel(t *testing.T) {
 	at := func(sites ...overlay.SiteID) (places []overlay.NodeID) {
 		for _, s := range sites {
