@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Transfers allocate nothing each, whether they wait or not: the Requests of nonblocking ones
-// come from slabs of many, and what is behind them goes back to the engine. Two ranks of one
-// process do the same so many times; what both allocate is counted.
+// Transfers, blocking or not, allocate nothing: the Requests of nonblocking ones come from slabs,
+// and their handles go back to the engine. Two ranks of one process do the same number of
+// transfers; the allocations of both are counted.
 func TestTransfersAllocateNothing(t *testing.T) {
 	t.Setenv(EnvDebug, "") // who watches allocates
 	t.Setenv(EnvTrace, "")
@@ -38,7 +38,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 		}{
 			{"blocking", 0, pass},
 			{"nonblocking", 2 * (window/slabRequests + 1), func() error {
-				if c.Rank() == 1 { // no message finds no receive, which would have to be kept
+				if c.Rank() == 1 { // no message is unexpected, which would have to be buffered
 					if err := pass(); err != nil {
 						return err
 					}
@@ -71,7 +71,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 				return pass()
 			}},
 		} {
-			for range rounds { // memory that is kept for later is there from now on
+			for range rounds { // from now on, memory for reuse exists
 				if err := round.do(); err != nil {
 					return err
 				}
@@ -93,8 +93,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 	})
 }
 
-// Blocking collective calls that were made before allocate nothing but what holds their
-// arguments.
+// Repeated blocking collective calls allocate only what holds their arguments.
 func TestCollectivesAllocateLittle(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	t.Setenv(EnvTrace, "")
@@ -130,13 +129,13 @@ func TestCollectivesAllocateLittle(t *testing.T) {
 	})
 }
 
-// fewestAllocs returns how much memory all ranks together allocate in a round that they do at
-// the same time, at rank 0, and 0 at others. On a busy machine waits may sleep, which takes
-// some; so it is the least of a few times.
+// fewestAllocs returns, at rank 0, how much memory all ranks together allocate in a concurrent
+// round, and 0 at others. On a busy machine waits may sleep, which allocates; so it is the minimum
+// of several rounds.
 func fewestAllocs(c *Comm, rounds int, do func()) float64 {
 	fewest := math.Inf(1)
 	for range 5 {
-		if c.Rank() == 0 { // who counts does it once more than it counts
+		if c.Rank() == 0 { // the counting rank does it once more than it counts
 			fewest = min(fewest, testing.AllocsPerRun(rounds, do))
 			continue
 		}

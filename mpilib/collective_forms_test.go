@@ -9,19 +9,18 @@ import (
 	"testing"
 )
 
-// A deed is one collective call of this rank, in its three forms, and what is to come of
-// it.
+// A deed is one collective call of this rank, in its three variants, and its expected result.
 type deed struct {
 	name    string
 	call    func(ctx context.Context) error
 	start   func() *Request
 	prepare func() *Persistent
-	fill    func()       // gives the buffers their contents before
-	check   func() error // looks at those after
+	fill    func()       // sets the buffers before
+	check   func() error // checks them after
 }
 
-// deeds returns every collective call there is, each with buffers of its own. Blocks have
-// n elements, those of the calls with counts (rank+salt)%3 more; contents depend on salt.
+// deeds returns every collective call, each with separate buffers. Blocks have n elements, those of
+// the calls with counts (rank+salt)%3 more; contents depend on salt.
 func deeds(c *Comm, n, salt int) []deed {
 	p, me := c.Size(), c.Rank()
 	root := salt % p
@@ -209,7 +208,7 @@ func deeds(c *Comm, n, salt int) []deed {
 	}, func(ctx context.Context) error { return Alltoall(ctx, c, turned, turned) },
 		func() *Request { return Ialltoall(c, turned, turned) }, func() *Persistent { return AlltoallInit(c, turned, turned) })
 
-	// Everybody sends rank r as much as r gathers above.
+	// Every rank sends as much to rank r as r gathers above.
 	outs, ins := vector(me, 0, room), make([]int64, p*counts[me])
 	inCounts, inDispls := slices.Repeat([]int{counts[me]}, p), make([]int, p)
 	for r := range inDispls {
@@ -249,7 +248,7 @@ func deeds(c *Comm, n, salt int) []deed {
 	return append(all, partDeeds(c, n, root, vector)...)
 }
 
-// partDeeds are those of the methods that move Parts in blocks.
+// partDeeds are those of the methods that transfer Parts in blocks.
 func partDeeds(c *Comm, n, root int, vector func(r, from, n int) []int64) (all []deed) {
 	p, me := c.Size(), c.Rank()
 	gathered := func(what string, rows []int64, at int) func() error {
@@ -314,7 +313,7 @@ func partDeeds(c *Comm, n, root int, vector func(r, from, n int) []int64) (all [
 	}
 }
 
-// after adds which deed failed.
+// after adds the name of the failed deed.
 func (d deed) after(form string, err error) error {
 	if err == nil {
 		err = d.check()
@@ -325,7 +324,7 @@ func (d deed) after(form string, err error) error {
 	return nil
 }
 
-// MPI-4.1, sections 6.3 to 6.11: every collective call does what it is for, also in place.
+// MPI-4.1, sections 6.3 to 6.11: every collective call has the specified result, also in place.
 func TestStandard_6_Blocking(t *testing.T) {
 	sizes(t, func(t *testing.T, p int) {
 		standardWorld(t, p, func(ctx context.Context, c *Comm) error {
@@ -342,8 +341,8 @@ func TestStandard_6_Blocking(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 6.12: several nonblocking calls may be under way on one communicator,
-// beside blocking ones and messages, and complete in any order.
+// MPI-4.1, section 6.12: several nonblocking calls may be pending on one communicator, with
+// blocking ones and messages, and complete in any order.
 func TestStandard_6_12_Nonblocking(t *testing.T) {
 	sizes(t, func(t *testing.T, p int) {
 		standardWorld(t, p, func(ctx context.Context, c *Comm) error {
@@ -382,7 +381,7 @@ func TestStandard_6_12_Nonblocking(t *testing.T) {
 	})
 }
 
-// finishAnyhow completes the requests by one call or another.
+// finishAnyhow completes the requests by various calls.
 func finishAnyhow(ctx context.Context, requests []*Request, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 6))
 	for left := len(requests); left > 0; {
@@ -459,12 +458,12 @@ func TestStandard_6_13_Persistent(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 6.12: nonblocking calls can be neither cancelled nor, while they are
-// under way, started again.
+// MPI-4.1, section 6.12: nonblocking calls can be neither cancelled nor, while they are active,
+// started again.
 func TestStandard_6_12_NoCancel(t *testing.T) {
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		r, q := Ibarrier(c), BarrierInit(c)
-		if c.Rank() == 1 { // it comes to the second barrier when the other has looked
+		if c.Rank() == 1 { // it enters the second barrier when the other has checked
 			_, err := r.Wait(ctx)
 			_, recvErr := Recv(ctx, c, []int{0}, 0, 0)
 			err = errors.Join(err, recvErr, q.Start())
@@ -483,8 +482,8 @@ func TestStandard_6_12_NoCancel(t *testing.T) {
 	})
 }
 
-// A call that is given up fails on this rank and gives the buffer back; a persistent one
-// cannot be started again, for its messages might meet those of the earlier start.
+// A cancelled call fails on this rank and releases the buffer; a persistent one cannot be started
+// again, since its messages might match those of the earlier start.
 func TestGivenUp(t *testing.T) {
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
@@ -509,7 +508,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// A request says what was wrong with its arguments, and the ranks stay in step.
+// A request returns the error in its arguments, and the ranks stay in step.
 func TestBadCollectiveArguments(t *testing.T) {
 	standardWorld(t, 3, func(ctx context.Context, c *Comm) error {
 		buf, one := make([]int, 9), make([]int, 1)
@@ -540,7 +539,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				expect(second(started(tc.op.init(c)).Wait(ctx)), tc.want, tc.op.name+"Init on world"))
 		}
 		errs = append(errs, Barrier(ctx, c))
-		for _, op := range []*operation{gatherOf(buf[3:6], buf, 0), scatterOf(buf, buf[3:6], 0)} { // at the root alone
+		for _, op := range []*operation{gatherOf(buf[3:6], buf, 0), scatterOf(buf, buf[3:6], 0)} { // at the root only
 			wait, cancel := context.WithCancel(ctx)
 			if me == 0 {
 				errs = append(errs, expect(op.call(ctx, c), ErrArg, "send and recv share memory"))
@@ -549,7 +548,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				r := op.start(c)
 				errs = append(errs, second(Recv(ctx, c, one, 0, 0)))
 				cancel()
-				r.Wait(wait) // what it sent nobody takes, or nobody sends
+				r.Wait(wait) // its message is not received, or not sent
 			}
 			cancel()
 		}
@@ -557,7 +556,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 6.11: scans are not for intercommunicators. Other calls are started and
+// MPI-4.1, section 6.11: intercommunicators do not support scans. Other calls are started and
 // prepared there as elsewhere.
 func TestStandard_6_12_Inter(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
@@ -583,7 +582,7 @@ func TestStandard_6_12_Inter(t *testing.T) {
 	})
 }
 
-// MPI-4.1, sections 8.6 to 8.8: neighbours exchange in all three forms.
+// MPI-4.1, sections 8.6 to 8.8: neighbourhood collectives in all three variants.
 func TestStandard_8_7_NeighbourForms(t *testing.T) {
 	standardWorld(t, 6, func(ctx context.Context, c *Comm) error {
 		ring, err := c.CartCreate(ctx, []int{6}, []bool{true}, false)
@@ -628,7 +627,7 @@ func TestStandard_8_7_NeighbourForms(t *testing.T) {
 	})
 }
 
-// Finalize ends calls that others do not come to.
+// Finalize ends calls that other ranks do not enter.
 func TestFinalizeEndsCalls(t *testing.T) {
 	var r *Request
 	TestWorld(t, 2, func(_ context.Context, c *Comm) error {

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// The collective calls of Parts go by the types (MPI-4.1, sections 6.4 to 6.8):
-// against the dumb packer, with types of every constructor, every root, in one group
-// and between two.
+// The collective calls of Parts follow the types (MPI-4.1, sections 6.4 to 6.8): compared with the
+// simple packer, with types of every constructor, every root, in one group and between two.
 func TestStandard_6_CollectivesOfParts(t *testing.T) {
 	for p := 1; p <= 4; p++ {
 		t.Run(fmt.Sprintf("p=%d", p), func(t *testing.T) {
@@ -47,8 +46,8 @@ func everyConstructor(f func(l typeMap) error) error {
 	return nil
 }
 
-// partCalls makes collective calls on one rank. Side is its group and other that
-// whose data it gets; in an intracommunicator both are 0.
+// partCalls makes collective calls on one rank. side is its group and other the group whose data it
+// gets; in an intracommunicator both are 0.
 type partCalls struct {
 	c           *Comm
 	l           typeMap
@@ -66,13 +65,13 @@ func interPartCalls(s sideOf, l typeMap) partCalls {
 	return partCalls{c: s.inter, l: l, side: s.side, other: s.there(), sizes: s.sizes, sides: 2, rootFor: s.rootFor}
 }
 
-// brings is what a rank of a group has, count elements of the type for somebody.
+// brings is the data of a rank of a group, count elements of the type for one receiver.
 func (k partCalls) brings(side, rank, count int) field {
 	return k.l.field(count, 1+20*side+rank)
 }
 
-// roots calls f for every root, and tells whether this rank is it, and whether it
-// gets what the root gives away.
+// roots calls f for every root, with whether this rank is the root, and whether it gets the root's
+// data.
 func (k partCalls) roots(f func(side, root, arg int, isRoot, gets bool) error) error {
 	for side := range k.sides {
 		for root := range k.sizes[side] {
@@ -86,7 +85,7 @@ func (k partCalls) roots(f func(side, root, arg int, isRoot, gets bool) error) e
 	return nil
 }
 
-// holds says that a field is not what it is to be, or that err is not nil.
+// holds returns an error if a field is not as expected, or if err is not nil.
 func holds(what string, err error, f field, want []byte) error {
 	if err == nil && !bytes.Equal(f.memory, want) {
 		err = errors.New("the memory is wrong")
@@ -117,7 +116,7 @@ func (k partCalls) bcast(ctx context.Context) error {
 	})
 }
 
-// from is what all ranks of the other group bring, count(r) elements each.
+// from is the data of all ranks of the other group, count(r) elements each.
 func (k partCalls) from(count func(r int) int) (messages [][]byte, joined []byte) {
 	for r := range k.sizes[k.other] {
 		m := k.brings(k.other, r, count(r)).message()
@@ -126,8 +125,8 @@ func (k partCalls) from(count func(r int) int) (messages [][]byte, joined []byte
 	return messages, joined
 }
 
-// fields are one for each rank of the other group, their Parts, and what is in them
-// when those messages have come.
+// fields has one field for each rank of the other group, their Parts, and the expected contents
+// after those messages have arrived.
 func (k partCalls) fields(count func(r int) int, messages [][]byte) (list []field, parts []Part, want [][]byte) {
 	for r := range k.sizes[k.other] {
 		f := k.l.field(count(r), 700+r)
@@ -170,7 +169,7 @@ func (k partCalls) gather(ctx context.Context) error {
 func (k partCalls) scatter(ctx context.Context) error {
 	rank := k.c.Rank()
 	return k.roots(func(side, root, arg int, isRoot, gets bool) error {
-		out := k.brings(side, root, 2*k.sizes[k.other]) // what the root has, for the other group or its own
+		out := k.brings(side, root, 2*k.sizes[k.other]) // the root's data, for the other group or its own
 		in := k.l.field(2, 700)
 		want := bytes.Clone(in.memory)
 		if gets {
@@ -241,7 +240,7 @@ func (k partCalls) alltoall(ctx context.Context) error {
 	return err
 }
 
-// Parts that cannot be, and numbers of them, are told before anything is sent.
+// Invalid Parts, and wrong numbers of them, are detected before anything is sent.
 func TestCollectivesOfPartsArguments(t *testing.T) {
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		bad, one := PartOf([]string{""}), PartOf([]int{1})
@@ -256,8 +255,8 @@ func TestCollectivesOfPartsArguments(t *testing.T) {
 	})
 }
 
-// Ranks may move Parts where others move slices: the debug mode finds no fault with
-// that, and does with other roots.
+// Ranks may transfer Parts where others transfer slices: the debug mode accepts that, but not
+// different roots.
 func TestCollectivesOfPartsAndSlices(t *testing.T) {
 	column := must(TypeVector(3, 1, 2, must(TypeOf[float64]())))
 	if err := column.Commit(); err != nil {

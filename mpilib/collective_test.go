@@ -23,7 +23,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// allCollectives compares every collective with what it means.
+// allCollectives compares every collective with its definition.
 func allCollectives(ctx context.Context, c *Comm, n int) error {
 	p, me := c.Size(), c.Rank()
 	root := p - 1
@@ -76,7 +76,7 @@ func allCollectives(ctx context.Context, c *Comm, n int) error {
 	if err := want("Allreduce", in, sum); err != nil {
 		return err
 	}
-	// An operator of the program's own that does not commute: keep the last rank's.
+	// A user-defined operator that does not commute: keep the last rank's.
 	last := NewOp("last", false, func(inout, in []int64) {})
 	if err := Allreduce(ctx, c, vector(me, n), in, last); err != nil {
 		return err
@@ -180,8 +180,8 @@ func allToAll(ctx context.Context, c *Comm, n int, value func(r, i int) int64, w
 	return want("Scatterv", part, expect[me*n:][:len(part)])
 }
 
-// A reduction of which each rank gets a part, with an operator that depends on the
-// order of the ranks.
+// A reduction of which each rank gets a part, with an operator that depends on the order of the
+// ranks.
 func TestReduceScatter(t *testing.T) {
 	sizes(t, func(t *testing.T, p int) {
 		TestWorld(t, p, func(ctx context.Context, c *Comm) error {
@@ -232,7 +232,7 @@ func TestDupAndSplit(t *testing.T) {
 		if _, err := Waitall(ctx, a, b); err != nil {
 			return err
 		}
-		// Odd and even ranks in reverse order; rank 4 wants no part.
+		// Odd and even ranks in reverse order; rank 4 gets no communicator.
 		colour := c.Rank() % 2
 		if c.Rank() == 4 {
 			colour = Undefined

@@ -17,7 +17,7 @@ func sizes(t *testing.T, f func(t *testing.T, n int)) {
 	}
 }
 
-// expect returns an error unless err is target and says all of parts.
+// expect returns an error unless err is target and contains all of parts.
 func expect(err, target error, parts ...string) error {
 	if !errors.Is(err, target) {
 		return fmt.Errorf("got error %v, want %v", err, target)
@@ -30,8 +30,7 @@ func expect(err, target error, parts ...string) error {
 	return nil
 }
 
-// ringWorks sends once around c, which no message of another communicator
-// disturbs, with a token that tells communicators apart.
+// ringWorks sends a token once around c; no message of another communicator may interfere.
 func ringWorks(ctx context.Context, c *Comm, token int) error {
 	n := c.Size()
 	got := []int{-1}
@@ -52,9 +51,8 @@ func ringWorks(ctx context.Context, c *Comm, token int) error {
 	return nil
 }
 
-// MPI-4.1, section 3.10: a transfer with MPI_PROC_NULL succeeds and returns as
-// soon as possible; the status has source MPI_PROC_NULL, tag MPI_ANY_TAG and
-// count 0, and buffers stay as they are.
+// MPI-4.1, section 3.10: a transfer with MPI_PROC_NULL succeeds and returns as soon as possible;
+// the status has source MPI_PROC_NULL, tag MPI_ANY_TAG and count 0, and buffers are unchanged.
 func TestProcNull(t *testing.T) {
 	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		if err := Send(ctx, c, []int{1}, ProcNull, 3); err != nil {
@@ -84,8 +82,8 @@ func TestProcNull(t *testing.T) {
 	})
 }
 
-// Contexts are unique also when several goroutines make communicators on
-// different parents at the same time, in whatever order.
+// Contexts are unique even if several goroutines create communicators from different parents
+// concurrently, in any order.
 func TestConcurrentDups(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -164,7 +162,7 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-// Ranks that do not do the same all get an error that says so, and go on.
+// Ranks whose calls differ all get an error that says so, and continue.
 func TestDisagreement(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		var err error

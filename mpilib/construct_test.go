@@ -28,7 +28,7 @@ func TestDupSeparates(t *testing.T) {
 			if _, done, _ := onDup.Test(); done {
 				return errors.New("the duplicate got the parent's message")
 			}
-			if err := Barrier(ctx, c); err != nil { // all have looked
+			if err := Barrier(ctx, c); err != nil { // all have checked
 				return err
 			}
 			if err := Send(ctx, d, []int{2}, next, 6); err != nil {
@@ -42,8 +42,8 @@ func TestDupSeparates(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.2: several idups and other collectives of one
-// communicator may be under way at once.
+// MPI-4.1, section 7.4.2: several idups and other collectives of one communicator may be pending at
+// once.
 func TestIdup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -76,8 +76,7 @@ func TestIdup(t *testing.T) {
 	})
 }
 
-// An Idup that the others never join ends with its context, and its Wait can
-// be left before.
+// An Idup that the others never join ends with its context, and its Wait can return before.
 func TestIdupGivenUp(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
@@ -133,7 +132,7 @@ func TestCreate(t *testing.T) {
 			if err := ringWorks(ctx, made, 1+c.Rank()%2); err != nil {
 				return err
 			}
-			// One group given by all: those outside get nil, as do all of the empty one.
+			// All ranks give one group: those outside get nil, as do all of the empty one.
 			first, err := c.Group().Incl([]int{0})
 			if err != nil {
 				return err
@@ -151,7 +150,7 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// Members that give different groups are told, and others go on.
+// Members that give different groups get an error, and others continue.
 func TestCreateMismatch(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		ranks := [][]int{{0, 1}, {1, 0}, {2, 3}, {2, 3}}[c.Rank()]
@@ -176,12 +175,12 @@ func TestCreateMismatch(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.2: only members call MPI_Comm_create_group; tags keep
-// calls apart that go on at the same time, and it meets no other message.
+// MPI-4.1, section 7.4.2: only members call MPI_Comm_create_group; tags separate concurrent calls,
+// and it matches no other message.
 func TestCreateGroup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
-			// A receive that would match anything of the program stays unmatched.
+			// A receive that would match any message of the program stays unmatched.
 			bait := Irecv(c, make([]int, 100), AnySource, AnyTag)
 			type result struct {
 				made *Comm
@@ -262,8 +261,7 @@ func TestCreateGroupMisuse(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.3: calls on a freed communicator are refused; what is
-// under way completes.
+// MPI-4.1, section 7.4.3: calls on a freed communicator are refused; pending operations complete.
 func TestFree(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
@@ -310,8 +308,7 @@ func TestFree(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.3: an Idup under way when its communicator is freed
-// completes.
+// MPI-4.1, section 7.4.3: an Idup that is pending when its communicator is freed completes.
 func TestFreeDuringIdup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -398,8 +395,8 @@ func TestSplitTypeMisuse(t *testing.T) {
 	}
 }
 
-// A CreateGroup meets no message of the communicator's collectives, also not
-// of one whose number is its tag and that is under way.
+// A CreateGroup matches no message of the communicator's collectives, not even of a pending one
+// whose number is its tag.
 func TestCreateGroupBesideCollectives(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		call, err := c.nextCall(ctx)

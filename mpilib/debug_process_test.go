@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRingChild is a process of TestDebugProcesses: after a message to the right it waits
-// for one from there, as all do.
+// TestRingChild is a process of TestDebugProcesses: after a message to the right it waits for one
+// from there, as all do.
 func TestRingChild(t *testing.T) {
 	if os.Getenv("ISTHMUS_TEST_RING") == "" {
 		t.Log("only as a child of TestDebugProcesses")
@@ -29,8 +29,8 @@ func TestRingChild(t *testing.T) {
 	Recv(t.Context(), c, []int{0}, right, 2) // until the kill
 }
 
-// Processes that wait for each other say so, and their timelines fit together, though
-// they are killed.
+// Processes that wait for each other report it, and their timelines are consistent, though they are
+// killed.
 func TestDebugProcesses(t *testing.T) {
 	dir, err := os.MkdirTemp("", "isthmus")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// notes is where reports of several ranks go.
+// notes collects the reports of several ranks.
 type notes struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -45,12 +45,12 @@ func (n *notes) String() string {
 	return n.text.String()
 }
 
-// hasty is for tests of the debug mode: what it waits for otherwise is 5 s.
+// hasty is for tests of the debug mode, whose default patience is 5 s.
 func hasty(cfg *config) { cfg.patience = hastyPatience }
 
 const hastyPatience = 500 * time.Millisecond
 
-// lineHere returns the line offset lines below that of its call, as reports have it.
+// lineHere returns the line offset lines below that of its call, in the format of reports.
 func lineHere(offset int) string {
 	_, _, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("mpilib/debug_test.go:%d", line+offset)
@@ -73,8 +73,8 @@ func TestDebugWords(t *testing.T) {
 	}
 }
 
-// What a program leaves behind is reported with the line that made it; a program that
-// cleans up hears nothing.
+// What a program leaves behind is reported with the line of the call; a program that cleans up gets
+// no report.
 func TestDebugLeaks(t *testing.T) {
 	out := listenFor("")
 	var request, unfinished, message, barrier string
@@ -107,7 +107,7 @@ func TestDebugLeaks(t *testing.T) {
 		if c.Rank() == 0 {
 			barrier = lineHere(1)
 			r := Ibarrier(c)
-			select { // which is no waiting: nobody takes its result
+			select { // which does not count as waiting: its result is not used
 			case <-r.core.Finished():
 			case <-ctx.Done():
 				return ctx.Err()
@@ -167,7 +167,7 @@ func TestDebugIsSilent(t *testing.T) {
 	}
 }
 
-// Ranks in different calls, and with different arguments, all learn who does what.
+// Ranks in different calls, or with different arguments, all get the calls of all ranks.
 func TestDebugMismatchedCollectives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call [2]func(context.Context, *Comm) error
@@ -237,7 +237,7 @@ func TestDebugMismatchedCollectives(t *testing.T) {
 			}
 			err := tc.call[c.Rank()%2](ctx, c)
 			if name == "making a communicator" && err == nil {
-				return nil // the two are one call to the standard, but for when they return
+				return nil // the two are one call in the standard, except for when they return
 			}
 			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tc.want[0]) || !strings.Contains(err.Error(), tc.want[1]) {
 				return fmt.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -250,7 +250,7 @@ func TestDebugMismatchedCollectives(t *testing.T) {
 	}
 }
 
-// Who waits for whom is told once, with lines; ranks that can go on are not blamed.
+// The waiting ranks are reported once, with lines; ranks that can continue are not reported.
 func TestDebugDeadlock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		size int
@@ -351,7 +351,7 @@ func TestDebugDeadlock(t *testing.T) {
 	}
 }
 
-// trickle is a connector whose connections carry a megabyte a second.
+// trickle is a connector whose connections carry one megabyte a second.
 type trickle struct{ overlay.Connector }
 
 func (c trickle) Dial(ctx context.Context, to overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
@@ -379,8 +379,7 @@ func (c trickling) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// All wait for what is behind a message that takes several times the patience: that
-// is no deadlock.
+// All wait for a message behind one that takes several times the patience: that is not a deadlock.
 func TestDebugSlowMessage(t *testing.T) {
 	out := listenFor("")
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -394,13 +393,13 @@ func TestDebugSlowMessage(t *testing.T) {
 	}
 	testWorld(t, 2, join, func(ctx context.Context, c *Comm) error {
 		small, large := []int{0}, make([]byte, 3_000_000)
-		if c.Rank() == 1 { // the other one decides, and hears of it while it sends
+		if c.Rank() == 1 { // the other one decides, and gets the report while it sends
 			in := Irecv(c, large, 0, 1)
 			_, err := Recv(ctx, c, small, 0, 2) // behind the large one
 			return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
 		}
 		sends := []*Request{Isend(c, large, 1, 1)}
-		time.Sleep(hastyPatience) // until much of it is with the link
+		time.Sleep(hastyPatience) // until the link has much of it
 		sends = append(sends, Isend(c, small, 1, 2))
 		_, err := Recv(ctx, c, small, 1, 3)
 		_, sendErr := Waitall(ctx, sends...)
@@ -411,8 +410,7 @@ func TestDebugSlowMessage(t *testing.T) {
 	}
 }
 
-// A rank that computes is no deadlock. That nothing is reported is looked at after
-// several times the patience.
+// A rank that computes is not deadlocked. The test waits several times the patience for a report.
 func TestDebugNoDeadlock(t *testing.T) {
 	out := listenFor("")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -450,8 +448,8 @@ func TestDebugErrors(t *testing.T) {
 	}, WithDebug(listenFor("")), hasty)
 }
 
-// BenchmarkDebugOff is a message to oneself, which waits for nothing: what the debug
-// mode costs who does not use it would show here.
+// BenchmarkDebugOff is a message to the own rank, which waits for nothing: it would show the cost
+// of the disabled debug mode.
 func BenchmarkDebugOff(b *testing.B) { benchSelf(b) }
 
 // BenchmarkDebugOn is the same in debug mode.

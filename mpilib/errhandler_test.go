@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// MPI-4.1, section 9.3: with errors fatal, a failed call ends the process and
-// says what failed.
+// MPI-4.1, section 9.3: with errors fatal, a failed call ends the process and reports what failed.
 func TestErrorsAreFatal(t *testing.T) {
 	const child = "MPILIB_TEST_FATAL"
 	if os.Getenv(child) != "" {

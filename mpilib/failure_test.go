@@ -12,17 +12,16 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
 )
 
-// die ends this rank as a kill would: its links close without a goodbye.
+// die ends this rank like a kill: its links close without a goodbye.
 func die(c *Comm) { c.world.engine.Close() }
 
-// linked makes a link between every two ranks, so that it is certain who knows
-// whom.
+// linked sets up a link between every two ranks, so that it is certain which ranks notify which.
 func linked(ctx context.Context, c *Comm) error {
 	in := make([]int, c.Size())
 	return Alltoall(ctx, c, make([]int, c.Size()), in)
 }
 
-// parted has every rank linked with every other, and then one of them die.
+// parted links every rank with every other, and then one of them dies.
 func parted(ctx context.Context, c *Comm, dead int) error {
 	if err := linked(ctx, c); err != nil {
 		return err
@@ -42,7 +41,7 @@ func parted(ctx context.Context, c *Comm, dead int) error {
 	return nil
 }
 
-// isFailure says what is wrong with an error that is to name the failed ranks.
+// isFailure returns what is wrong with an error that must name the failed ranks.
 func isFailure(what string, err error, ranks ...int) error {
 	var failed *ProcFailedError
 	if !errors.Is(err, ErrProcFailed) || !errors.As(err, &failed) || !slices.Equal(failed.Ranks, ranks) {
@@ -59,8 +58,8 @@ func knows(ctx context.Context, c *Comm, rank int) error {
 	return nil
 }
 
-// Every call that needs a dead rank fails on every other rank, also where
-// nothing was ever said between the two.
+// Every call that needs a dead rank fails on every other rank, even if the two never exchanged a
+// message.
 func TestEveryCallFails(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		const dead = 2
@@ -106,12 +105,12 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 func started(p *Persistent) *Persistent {
-	p.Start() // its error is told by Wait
+	p.Start() // Wait returns its error
 	return p
 }
 
-// A rank that waits for one that waits for a dead one gets an error, too: the
-// first knows nothing of the dead one by itself.
+// A rank that waits for one that waits for a dead one gets an error, too, though it does not detect
+// the death itself.
 func TestNobodyHangsInCollectives(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Comm) error{
 		"Barrier":   Barrier,
@@ -132,7 +131,7 @@ func TestNobodyHangsInCollectives(t *testing.T) {
 					for err == nil { // the first may still succeed
 						err = call(ctx, c)
 					}
-					c.Agree(ctx, 0) // nobody leaves before all know
+					c.Agree(ctx, 0) // none leaves before all know
 					return isFailure(name, err, dead)
 				})
 			})
@@ -140,11 +139,11 @@ func TestNobodyHangsInCollectives(t *testing.T) {
 	}
 }
 
-// A rank that waits for one with which it has no link learns of its death from
-// others, which it has none with either at first.
+// A rank that waits for one with which it has no link learns of its death from others, with which
+// it has no links at first either.
 func TestUnlinkedDeath(t *testing.T) {
 	var died atomic.Bool
-	heard := newGate(3) // nobody leaves before all have: it would take along what it knows
+	heard := newGate(3) // none leaves before all have it: its knowledge would be lost
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 2 {
 			if err := Send(ctx, c, []int{0}, 1, 0); err != nil {
@@ -178,8 +177,8 @@ func TestUnlinkedDeath(t *testing.T) {
 	})
 }
 
-// A receive from any source is held up by a failure until that is acknowledged,
-// and then gets its message.
+// A receive from any source is blocked by a failure until that is acknowledged, and then gets its
+// message.
 func TestPendingReceive(t *testing.T) {
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
 		if err := parted(ctx, c, 1); err != nil {
@@ -232,7 +231,7 @@ func TestPendingReceive(t *testing.T) {
 	})
 }
 
-// Revoke ends what waits on any rank, and leaves other communicators alone.
+// Revoke ends pending calls on all ranks, and does not affect other communicators.
 func TestRevoke(t *testing.T) {
 	TestWorld(t, 5, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
@@ -291,7 +290,7 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// The survivors shrink, go on, lose another, and shrink again.
+// The survivors shrink, continue, lose another, and shrink again.
 func TestShrink(t *testing.T) {
 	const size = 6
 	TestWorld(t, size, func(ctx context.Context, c *Comm) error {
@@ -323,7 +322,7 @@ func TestShrink(t *testing.T) {
 			if s.Size() != c.Size()-1 || s.WorldRank(0) != dead+1 || s.Rank() != c.Rank()-1 {
 				return fmt.Errorf("after %d deaths: rank %d of %d", dead+1, s.Rank(), s.Size())
 			}
-			sum := []int{0} // others may be further, where the next one dies
+			sum := []int{0} // others may be ahead, where the next one dies
 			err = Allreduce(ctx, s, []int{1}, sum, Sum[int])
 			if err != nil && !errors.Is(err, ErrProcFailed) && !errors.Is(err, ErrRevoked) || err == nil && sum[0] != s.Size() {
 				return fmt.Errorf("%d of %d: %w", sum[0], s.Size(), err)
@@ -334,8 +333,7 @@ func TestShrink(t *testing.T) {
 	})
 }
 
-// Agree tells everybody the same, with an error for all where a failure is not
-// acknowledged by all.
+// Agree returns the same everywhere, with an error for all if a failure is not acknowledged by all.
 func TestAgree(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if v, err := c.Agree(ctx, 7&^(1<<c.Rank())|1<<10); err != nil || v != 1<<10 {
@@ -398,8 +396,7 @@ func TestShrinkIntercomm(t *testing.T) {
 	})
 }
 
-// What the helper says of dead nodes counts as if links had ended, also for ranks
-// without a link.
+// The helper's reports of dead nodes count like ended links, also for ranks without a link.
 func TestHelperTellsOfTheDead(t *testing.T) {
 	told := newGate(3)
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
@@ -417,8 +414,8 @@ func TestHelperTellsOfTheDead(t *testing.T) {
 	})
 }
 
-// Who is taken for failed though it lives is left by all, and learns of it
-// without taking the others' word for their own failure to third ones.
+// A process that is considered failed though it lives is left by all, and learns of it without
+// reporting the others as failed to third ones.
 func TestOutcast(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if err := linked(ctx, c); err != nil {
@@ -459,8 +456,8 @@ func TestOutcast(t *testing.T) {
 	})
 }
 
-// An agreement does without processes with which nobody has a link, or will have, also where
-// one of them is to lead it.
+// An agreement proceeds without processes with which no member has a link, or will have, even if
+// one of them should lead it.
 func TestAgreeWithoutTheAbsent(t *testing.T) {
 	for _, absent := range [][]int{{0, 1}, {1}, {1, 3}} {
 		t.Run(fmt.Sprint(absent), func(t *testing.T) {
@@ -483,7 +480,7 @@ func TestAgreeWithoutTheAbsent(t *testing.T) {
 	}
 }
 
-// A process that says of an agreement what none does is left.
+// A process that violates the protocol of agreements is disconnected.
 func TestForeignNote(t *testing.T) {
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if err := Barrier(ctx, c); err != nil {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A gate opens once so many have come to it. Ranks of a test wait for each other at
-// gates: one that fails on its way there keeps nobody for longer than their contexts.
+// A gate opens once the given number of goroutines has reached it. Ranks of a test wait for each
+// other at gates: one that fails before it blocks others no longer than their contexts last.
 type gate struct {
 	missing atomic.Int32
 	open    chan struct{}
@@ -30,7 +30,7 @@ func (g *gate) wait(ctx context.Context) error {
 	return err
 }
 
-// taken returns what somebody puts into c, or the zero value once it is closed.
+// taken returns the next value of c, or the zero value once it is closed.
 func taken[T any](ctx context.Context, c <-chan T) (v T, err error) {
 	select {
 	case v = <-c:

@@ -212,8 +212,8 @@ func TestIntercommConstructors(t *testing.T) {
 	})
 }
 
-// Bad arguments at one leader, or at one rank, fail the call everywhere; so do
-// different calls on the two sides, and groups that share a process.
+// Bad arguments at one leader, or at one rank, make the call fail everywhere; so do different calls
+// on the two sides, and groups that share a process.
 func TestIntercommMisuse(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -223,7 +223,7 @@ func TestIntercommMisuse(t *testing.T) {
 			return err
 		}
 		remote := 2 - c.Rank()/2*2
-		// Rank 1 gives another leader.
+		// Rank 1 gives a different leader.
 		leader := 0
 		if c.Rank() == 1 {
 			leader = 1
@@ -239,7 +239,7 @@ func TestIntercommMisuse(t *testing.T) {
 		if err := expect(err, ErrMismatch, "IntercommCreate on "+half.Name(), want); err != nil {
 			return err
 		}
-		// Both leaders name nobody.
+		// Both leaders name an invalid rank.
 		_, err = IntercommCreate(ctx, half, 0, c, 9, 1)
 		if half.Rank() == 0 {
 			err = expect(err, ErrRank, "remoteLeader 9")
@@ -272,13 +272,13 @@ func TestIntercommSidesDiffer(t *testing.T) {
 		if err := expect(err, ErrMismatch, want); err != nil {
 			return err
 		}
-		// It goes on working.
+		// It still works.
 		_, err = inter.Merge(ctx, true)
 		return err
 	})
 }
 
-// MPI-4.1, section 7.6.2: the two groups share nobody.
+// MPI-4.1, section 7.6.2: the two groups are disjoint.
 func TestIntercommOverlap(t *testing.T) {
 	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		// Groups {0 1} and {1 2}: rank 1 is in both and makes both calls.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Collective calls of intercommunicators (MPI-4.1, section 6.2.3 and those of the
-// calls), between groups of 1 to 4 ranks, against what one would write down.
+// Collective calls of intercommunicators (MPI-4.1, section 6.2.3 and those of the calls), between
+// groups of 1 to 4 ranks, compared with their definition.
 
 // affine is x -> a*x+b modulo a prime; composing two is associative and depends on
 // their order.
@@ -24,7 +24,7 @@ var compose = NewOp("compose", false, func(inout, in []affine) {
 	}
 })
 
-// sideOf is what one rank knows: its group (0 or 1) and the sizes of both.
+// sideOf is one rank's view: its group (0 or 1) and the sizes of both.
 type sideOf struct {
 	inter *Comm
 	side  int
@@ -33,7 +33,7 @@ type sideOf struct {
 
 func (s sideOf) there() int { return 1 - s.side }
 
-// item is the i-th element that a rank of a group brings.
+// item is the i-th element of a rank of a group.
 func item(side, rank, i int) int { return 10000*(side+1) + 100*rank + i }
 
 func items(side, rank, n int) []int {
@@ -44,7 +44,7 @@ func items(side, rank, n int) []int {
 	return list
 }
 
-// rootFor is what a rank gives as root when rank r of group side is it.
+// rootFor is a rank's root argument when rank r of group side is the root.
 func (s sideOf) rootFor(side, r int) int {
 	switch {
 	case side != s.side:
@@ -101,8 +101,8 @@ func (s sideOf) eachRoot(f func(side, root int) error) error {
 
 func TestStandard_6_3_InterBarrier(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
-		// Who has left a barrier finds that all of the other group have entered it: their
-		// messages, sent before, are here.
+		// A rank that has left a barrier finds that all of the other group have entered it: their
+		// messages, sent before, have arrived.
 		for round := range 3 {
 			for r := range s.sizes[s.there()] {
 				if err := Bsend(ctx, s.inter, []int{}, r, round); err != nil {
@@ -127,7 +127,7 @@ func TestStandard_6_3_InterBarrierWaits(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
 		for late := range s.sizes[1] {
 			if s.side == 1 && s.inter.Rank() == late {
-				// Each rank of the other group tells when it is about to enter.
+				// Each rank of the other group reports when it is about to enter.
 				for r := range s.sizes[0] {
 					if _, err := Recv(ctx, s.inter, []int{}, r, 1); err != nil {
 						return err
@@ -312,8 +312,7 @@ func TestStandard_6_8_InterAlltoall(t *testing.T) {
 	})
 }
 
-// between is how many elements rank a of group 0 and rank b of group 1 exchange, in
-// either direction.
+// between is how many elements rank a of group 0 and rank b of group 1 exchange, in each direction.
 func between(side, mine, other int) int {
 	if side == 1 {
 		mine, other = other, mine
@@ -346,7 +345,7 @@ func TestStandard_6_8_InterAlltoallw(t *testing.T) {
 		for r := range s.sizes[s.there()] {
 			number, flag := []float32{-1}, []bool{false, false}
 			numbers, flags = append(numbers, number), append(flags, flag)
-			if s.side == 0 { // numbers go one way, flags the other
+			if s.side == 0 { // numbers in one direction, flags in the other
 				send, recv = append(send, PartOf([]float32{float32(10*rank + r)})), append(recv, PartOf(flag))
 			} else {
 				send, recv = append(send, PartOf([]bool{rank > r, true})), append(recv, PartOf(number))
@@ -364,8 +363,8 @@ func TestStandard_6_8_InterAlltoallw(t *testing.T) {
 	})
 }
 
-// mapsOf is what a rank brings to a reduction of n functions, and reduced what comes
-// of a group's.
+// mapsOf is a rank's contribution to a reduction of n functions, and reduced the result of a
+// group's.
 func mapsOf(side, rank, n int) []affine {
 	list := make([]affine, n)
 	for i := range list {
@@ -410,8 +409,8 @@ func TestStandard_6_9_InterAllreduce(t *testing.T) {
 	})
 }
 
-// What each group gets of the other's result is as long in total, however it is
-// dealt out.
+// Each group's part of the other's result has the same total length, regardless of its
+// distribution.
 func TestStandard_6_10_InterReduceScatter(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
 		const n = 12 // every group size divides it
@@ -439,8 +438,8 @@ func TestStandard_6_10_InterReduceScatter(t *testing.T) {
 	})
 }
 
-// A root that is none is told on the rank that gives it, before anything is sent;
-// so are counts and lengths that cannot be.
+// An invalid root is detected on the rank that gives it, before anything is sent; so are invalid
+// counts and lengths.
 func TestInterCollectiveArguments(t *testing.T) {
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		half, err := c.Split(ctx, c.Rank(), 0)
@@ -472,12 +471,12 @@ func TestInterCollectiveArguments(t *testing.T) {
 			expect(Allgatherv(ctx, inter, one, one, one, one), ErrCount),
 			expect(Alltoallv(ctx, inter, one, two, two, one, one, []int{0}), ErrCount),
 			expect(Alltoallw(ctx, inter, nil, nil), ErrCount),
-			Barrier(ctx, inter)) // it goes on working
+			Barrier(ctx, inter)) // it still works
 	})
 }
 
-// The death of a process ends the calls of all ranks on both sides, also of those that
-// wait for a rank of their own which waits for the other side.
+// The death of a process ends the calls of all ranks on both sides, also of those that wait for a
+// rank of their own side which waits for the other side.
 func TestNobodyHangsInInterCollectives(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Comm) error{
 		"Barrier":   Barrier,
@@ -504,7 +503,7 @@ func TestNobodyHangsInInterCollectives(t *testing.T) {
 					for err == nil { // the first may still succeed
 						err = call(ctx, inter)
 					}
-					c.Agree(ctx, 0) // nobody leaves before all know
+					c.Agree(ctx, 0) // none leaves before all know
 					if !errors.Is(err, ErrProcFailed) {
 						return fmt.Errorf("%s: %w", name, err)
 					}

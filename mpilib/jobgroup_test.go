@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// someGroups cuts a world of n ranks into at most three groups.
+// someGroups divides a world of n ranks into at most three groups.
 func someGroups(n int) (text string, groups []JobGroup) {
 	var parts []string
 	for first, i := 0, 0; first < n; i++ {
@@ -32,7 +32,7 @@ func ofRank(groups []JobGroup, world int) JobGroup {
 	return groups[slices.IndexFunc(groups, func(g JobGroup) bool { return world >= g.First && world < g.First+g.Count })]
 }
 
-// Every rank knows all groups; SplitType and the process sets cut the world by them.
+// Every rank knows all groups; SplitType and the process sets divide the world by them.
 func TestJobGroups(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
@@ -83,8 +83,8 @@ func topologyHas(ctx context.Context, c *Comm, want []JobGroup) error {
 	return nil
 }
 
-// psetsAre checks that the process sets of all groups are known, and that one's own
-// makes a communicator.
+// psetsAre checks that the process sets of all groups are known, and that a communicator can be
+// created from the own one.
 func psetsAre(ctx context.Context, c *Comm, want []JobGroup, mine []int) error {
 	s := c.World().NewSession()
 	own := PsetGroup + ofRank(want, c.Rank()).Name
@@ -109,7 +109,7 @@ func psetsAre(ctx context.Context, c *Comm, want []JobGroup, mine []int) error {
 	return errors.Join(ringWorks(ctx, made, 2), made.Free(), s.Finalize(ctx), expect(unknown, ErrArg, `no group "nobody"; its groups are "master:1`))
 }
 
-// Who wants no part gets none, and in a job without groups nobody does.
+// A rank that asks for no part gets none, and in a job without groups no rank gets one.
 func TestSplitGroupUndefined(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		split, want := SplitGroup, []int{1, 2}
@@ -148,7 +148,7 @@ func TestSplitGroupUndefined(t *testing.T) {
 	})
 }
 
-// Ranks that were told different groups find out at the split.
+// Ranks with different groups detect it at the split.
 func TestGroupsDiffer(t *testing.T) {
 	texts := make(chan string, 2)
 	texts <- "a:1,b:1"
