@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// freeMemory returns how many bytes may be had, or 0 where nobody says.
+// freeMemory returns how many bytes are available, or 0 if unknown.
 func freeMemory() int {
 	b, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(b)) {
@@ -22,10 +22,10 @@ func freeMemory() int {
 	return 0
 }
 
-// large is a count that no 32-bit number holds.
+// large is a count that exceeds 32 bits.
 const large = 1<<31 + 1<<16 + 5
 
-// fill gives every 8 bytes of b a value of their own.
+// fill gives every 8 bytes of b a distinct value.
 func fill(b []byte) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		binary.LittleEndian.PutUint64(b[i:], uint64(i)*0x9e3779b97f4a7c15)
@@ -35,7 +35,7 @@ func fill(b []byte) {
 	}
 }
 
-// isFilled says where b is not as fill leaves it.
+// isFilled returns where b differs from what fill writes.
 func isFilled(b []byte) error {
 	for i := 0; i+8 <= len(b); i += 8 {
 		if got, want := binary.LittleEndian.Uint64(b[i:]), uint64(i)*0x9e3779b97f4a7c15; got != want {
@@ -50,9 +50,8 @@ func isFilled(b []byte) error {
 	return nil
 }
 
-// 3.2.2 and 5.1: a message may have more than 2^31 elements, of a byte or of a derived
-// type, and arrives whole. It takes 10 GiB for a while, so it runs only where
-// ISTHMUS_TEST_LARGE is set.
+// 3.2.2 and 5.1: a message may have more than 2^31 elements, of a byte or of a derived type, and
+// arrives complete. It takes 10 GiB for a while, so it runs only if ISTHMUS_TEST_LARGE is set.
 func TestStandard_3_2_2_LargeCounts(t *testing.T) {
 	const need = 5 * large
 	if os.Getenv("ISTHMUS_TEST_LARGE") == "" {
@@ -86,8 +85,8 @@ func TestStandard_3_2_2_LargeCounts(t *testing.T) {
 	})
 }
 
-// sendLargeType sends the same as elements of a type: two bytes in the other order, so
-// that it has to be packed, from memory in which they are swapped.
+// sendLargeType sends the same as elements of a type: two bytes in reverse order, so that it must
+// be packed, from memory in which they are swapped.
 func sendLargeType(ctx context.Context, c *Comm, buf []byte) error {
 	swapped, err := TypeIndexedBlock(1, []int{1, 0}, Byte)
 	if err != nil {

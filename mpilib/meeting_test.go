@@ -19,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A meeting is where the ranks of a test's world find each other: what helpers,
-// frontals and a broker do, in a few lines, and a real proxy.
+// A meeting replaces helpers, frontals and a broker for the ranks of a test's world, in a few
+// lines, with a real proxy.
 type meeting struct {
 	t     *testing.T
 	way   way
@@ -78,7 +78,7 @@ func (m *meeting) close() {
 type member struct {
 	at       *meeting
 	self     overlay.ProcessName
-	addrs    map[string]string // by which to dial it, by network
+	addrs    map[string]string // addresses to dial it at, by network
 	incoming chan overlay.Carrier
 
 	ctx     context.Context
@@ -89,7 +89,7 @@ type member struct {
 
 var _ overlay.Connector = (*member)(nil)
 
-// join makes a rank's connector.
+// join creates a rank's connector.
 func (m *meeting) join(self overlay.ProcessName) (overlay.Connector, error) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	r := &member{at: m, self: self, addrs: map[string]string{}, incoming: make(chan overlay.Carrier), ctx: ctx, cancel: cancel}
@@ -114,7 +114,7 @@ func (m *meeting) join(self overlay.ProcessName) (overlay.Connector, error) {
 	return r, nil
 }
 
-// serve takes connections; the first byte of each says whose it is.
+// serve accepts connections; the first byte of each identifies the caller.
 func (r *member) serve(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
@@ -181,7 +181,7 @@ func (r *member) Dial(ctx context.Context, peer overlay.ProcessName, allowed ove
 	return r.carrier(c, t, int(peer.Rank)), nil
 }
 
-// introduce has both ends go to the proxy, each with its ticket.
+// introduce makes both ends dial the proxy, each with its ticket.
 func (r *member) introduce(ctx context.Context, other *member) (net.Conn, error) {
 	claims := wire.Ticket{Job: r.self.Job, Asker: r.self.Rank, Target: other.self.Rank, Proxy: "p1", Expires: uint64(time.Now().Add(time.Minute).UnixMilli())}
 	rand.Read(claims.Link[:])

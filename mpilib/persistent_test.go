@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Persistent requests carry what their buffers hold at each start, in all modes
-// (MPI-4.1, section 3.9).
+// Persistent requests transfer the contents of their buffers at each start, in all modes (MPI-4.1,
+// section 3.9).
 func TestStandard_3_9_PersistentRequests(t *testing.T) {
 	const rounds = 20
 	for _, n := range []int{0, 1, 20 << 10, 100 << 10} {
@@ -55,8 +55,8 @@ func TestStandard_3_9_PersistentRequests(t *testing.T) {
 	}
 }
 
-// An inactive request is complete and empty, an active one cannot be started, and
-// one that is cancelled can be again (MPI-4.1, sections 3.7.3, 3.8.4 and 3.9).
+// An inactive request is complete and empty, an active one cannot be started, and a cancelled one
+// can be restarted (MPI-4.1, sections 3.7.3, 3.8.4 and 3.9).
 func TestStandard_3_9_ActiveAndInactive(t *testing.T) {
 	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		buf := make([]int, 1)

@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
-// sitesOf lays ranks out over sites: blocks of some ranks each, or dealt out one by one.
+// sitesOf distributes ranks over sites: in blocks of some ranks each, or round-robin.
 type sitesOf struct {
 	name  string
 	ranks int
@@ -32,7 +32,7 @@ var layouts = []sitesOf{
 	{"1 site, 2 nodes", 4, func(r int) (string, string) { return "s", fmt.Sprint("n", r%2) }},
 }
 
-// listed returns how ranks see their planner.
+// listed returns the planner as the ranks see it.
 func listed(ctx context.Context, c *Comm) (*collectives.Planner, error) {
 	call, err := c.nextCall(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func listed(ctx context.Context, c *Comm) (*collectives.Planner, error) {
 	return call.Planner(), nil
 }
 
-// Every algorithm carries out its collective right over messages, wherever ranks are, or
-// another one does where it would not.
+// Every algorithm carries out its collective correctly over messages, wherever ranks are, or
+// another one is used if it would not.
 func TestEveryAlgorithm(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func everyDeedWith(ctx context.Context, c *Comm, collective collop.Operation, a 
 	return nil
 }
 
-// sums reduces n elements by an operator that commutes, in every way.
+// sums reduces n elements by a commutative operator, by every call.
 func sums(ctx context.Context, c *Comm, n int) error {
 	p, me, root := c.Size(), c.Rank(), n%c.Size()
 	have := func(r, i int) int64 { return int64(1000*r*r + i) }
@@ -127,8 +127,8 @@ func sums(ctx context.Context, c *Comm, n int) error {
 		equal("ReduceScatter", share, of(0, p, me*n, n)), equal("ReduceScatterBlock", block, of(0, p, me*n, n)))
 }
 
-// Forced algorithms are used, by the hint of one communicator or by rank 0's environment for
-// all; others stay as they are.
+// Forced algorithms are used, by the hint of one communicator or by rank 0's environment for all;
+// other collectives are unaffected.
 func TestForcedAlgorithms(t *testing.T) {
 	environ := func(rank int) Option {
 		return func(cfg *config) {
@@ -202,7 +202,7 @@ func TestForcedAlgorithms(t *testing.T) {
 	}, WithPlaces(layouts[3].place))
 }
 
-// What environments say that cannot be meant is told by Init.
+// Init returns errors in the environment.
 func TestOrders(t *testing.T) {
 	dir := t.TempDir()
 	file := func(text string) string {
@@ -248,8 +248,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// All ranks get the same model: at the first call, anew at the 64th, and a communicator that
-// only some make by itself. It has what the links have measured.
+// All ranks get the same model: at the first call, again at the 64th, and for a communicator that
+// only some ranks create. It has the measurements of the links.
 func TestModelIsShared(t *testing.T) {
 	l := layouts[1]
 	var mu sync.Mutex
@@ -265,7 +265,7 @@ func TestModelIsShared(t *testing.T) {
 		models[what] = append(models[what], fmt.Sprintf("%+v %v", *m, p.Layout()))
 		return nil
 	}
-	// Ranks of every two sites have a link when the first call tells.
+	// Ranks of every pair of sites have a link at the first exchange.
 	ways[3].world(t, l.ranks, func(ctx context.Context, c *Comm) error {
 		for other := range c.Size() {
 			if _, err := Sendrecv(ctx, c, []int{1}, other, 0, []int{0}, other, 0); err != nil {
@@ -318,7 +318,7 @@ func TestModelIsShared(t *testing.T) {
 	}
 }
 
-// Rank 0 tells each choice once.
+// Rank 0 prints each choice once.
 func TestExplain(t *testing.T) {
 	var out bytes.Buffer
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {

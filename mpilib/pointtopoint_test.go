@@ -35,8 +35,8 @@ func TestSendRecv(t *testing.T) {
 	}
 }
 
-// Messages of one source and communicator match in the order they were sent,
-// whatever their sizes and whether their receives were posted or not.
+// Messages of one source and communicator match in the order in which they were sent, regardless of
+// their sizes and of when their receives are posted.
 func TestNonOvertaking(t *testing.T) {
 	const count = 200
 	size := func(i int) int { return []int{1, 5000, 10, 0, 70000}[i%5] + i }
@@ -115,7 +115,7 @@ func TestTruncation(t *testing.T) {
 
 func TestSelf(t *testing.T) {
 	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
-		// Small ones are kept, large ones wait for their receive.
+		// Small ones are buffered, large ones wait for their receive.
 		if err := Send(ctx, c, []int{1, 2}, 0, 1); err != nil {
 			return err
 		}
@@ -172,8 +172,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// A wait ends with its context, the buffer is idle afterwards, and the link
-// goes on in step, also when the message was half way.
+// A wait ends with its context, the buffer is unused afterwards, and the link stays in step, even
+// if the message was partly transferred.
 func TestGivingUp(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		const big = 8 << 20
@@ -183,7 +183,7 @@ func TestGivingUp(t *testing.T) {
 			for range 20 {
 				short, cancel := context.WithTimeout(ctx, time.Millisecond)
 				buf := slices.Repeat([]byte{1}, big)
-				err := Send(short, c, buf, 1, 1) // nobody receives it: it stops when the sockets are full
+				err := Send(short, c, buf, 1, 1) // without a receive: it stops when the sockets are full
 				cancel()
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					return err
@@ -266,8 +266,8 @@ func TestPlainStructs(t *testing.T) {
 	})
 }
 
-// A receive that is given up in the middle of its message leaves the buffer
-// alone from then on, and the link in step.
+// A receive that is cancelled in the middle of its message leaves the buffer unchanged from then
+// on, and the link in step.
 func TestGivingUpHalfWay(t *testing.T) {
 	const big, rounds = 32 << 20, 10
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
@@ -277,7 +277,7 @@ func TestGivingUpHalfWay(t *testing.T) {
 				if _, err := Recv(ctx, c, []byte{0}, 1, 0); err != nil {
 					return err
 				}
-				sent := Isend(c, buf, 1, 1) // a Send might wait for ever for a receive that was given up
+				sent := Isend(c, buf, 1, 1) // a Send might wait forever for a cancelled receive
 				if err := Send(ctx, c, []int{i}, 1, 2); err != nil {
 					return err
 				}

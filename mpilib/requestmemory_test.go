@@ -7,8 +7,7 @@ import (
 	"unsafe"
 )
 
-// A request that is nothing special fits a line of the cache, and a slab a size of which the
-// runtime has pieces.
+// An ordinary request fits a cache line, and a slab a size class of the runtime.
 func TestRequestFitsALine(t *testing.T) {
 	if n := unsafe.Sizeof(Request{}); n > 64 {
 		t.Errorf("a Request has %d bytes", n)
@@ -18,8 +17,8 @@ func TestRequestFitsALine(t *testing.T) {
 	}
 }
 
-// Transfers that are complete when they are started may have the same Request, but only if it
-// tells the same of both.
+// Transfers that are complete when they are started may share a Request, but only if their results
+// are equal.
 func TestCompletedRequestsTellTheirOwn(t *testing.T) {
 	t.Setenv(EnvDebug, "") // who watches tells all apart
 	t.Setenv(EnvTrace, "")

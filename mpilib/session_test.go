@@ -63,8 +63,8 @@ func TestSession(t *testing.T) {
 	})
 }
 
-// Communicators with different tags are made at the same time over the same
-// processes; members that disagree are told.
+// Communicators with different tags are created concurrently over the same processes; members that
+// disagree get an error.
 func TestCommFromGroup(t *testing.T) {
 	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		s := c.World().NewSession()
@@ -101,7 +101,7 @@ func TestCommFromGroup(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 11.3.1: a session can be all a program needs.
+// MPI-4.1, section 11.3.1: a program can use only a session.
 func TestNewSession(t *testing.T) {
 	s, err := NewSession(t.Context(), func(c *config) { c.lookup = func(string) (string, bool) { return "", false } })
 	if err != nil {
@@ -129,7 +129,7 @@ func TestNewSession(t *testing.T) {
 	}
 }
 
-// checkAlive returns what a message to self comes to.
+// checkAlive returns the result of a message to self.
 func (c *Comm) checkAlive(ctx context.Context) error {
 	_, err := Sendrecv(ctx, c, []int{1}, c.Rank(), 0, []int{0}, c.Rank(), 0)
 	return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Messages of one node go through shared memory soon after their link is there, and
-// the report says so; over links where that is switched off, with the reason.
+// Messages of one node use shared memory soon after their link is set up, and the report says so;
+// they use links if that is disabled, with the reason.
 func TestSharedInReport(t *testing.T) {
 	for _, tc := range []struct {
 		name, via, reason string

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
-// seasoned has made so many calls that its ranks share a shared buffer, if they can.
+// seasoned makes so many calls that its ranks share a shared buffer, if they can.
 func seasoned(ctx context.Context, c *Comm) error {
 	for range plan.SharedBufferAfter + 1 {
 		if err := Barrier(ctx, c); err != nil {
@@ -29,8 +29,8 @@ func sharedBufferOf(c *Comm) *plan.SharedBuffer {
 	return c.plans.Last().SharedBuffer()
 }
 
-// Ranks of one node share a shared buffer after some calls, and go on with it through later plans; the
-// debug mode is for messages.
+// Ranks of one node share a shared buffer after some calls, and keep it through later plans; the
+// debug mode uses messages.
 func TestSharedBufferIsUsed(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
@@ -83,8 +83,8 @@ func TestNoSharedBuffer(t *testing.T) {
 	}
 }
 
-// What waits on a shared buffer for a rank that dies fails with its failure, on every rank, and so does
-// what is called later.
+// Calls that wait on a shared buffer for a rank that dies fail with its failure, on every rank, and
+// so do later calls.
 func TestSharedBufferFailure(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	buf := func() []int { return make([]int, 4) }
@@ -111,14 +111,14 @@ func TestSharedBufferFailure(t *testing.T) {
 					}
 				}
 				fault := isFailure(name, err, dead)
-				c.Agree(ctx, 0) // nobody leaves before all know
+				c.Agree(ctx, 0) // none leaves before all know
 				return errors.Join(fault, isFailure("Bcast", Bcast(ctx, c, buf(), c.Rank()), dead))
 			})
 		})
 	}
 }
 
-// Who waits on a shared buffer is told that its communicator is revoked.
+// A rank that waits on a shared buffer gets an error when its communicator is revoked.
 func TestSharedBufferRevoked(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {

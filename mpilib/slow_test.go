@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// slowness carries connections on, bytes in pieces of all sizes, each after a time of
-// its own: mostly none, often some tens of microseconds, now and then milliseconds.
-// Each connection and direction is slow by itself.
+// slowness forwards connections, in pieces of all sizes, each after a separate delay: mostly none,
+// often some tens of microseconds, occasionally milliseconds. Each connection and direction has its
+// own delays.
 type slowness struct {
 	ctx     context.Context
 	running sync.WaitGroup
 }
 
-// newSlowness makes one that ends with ctx.
+// newSlowness returns a slowness that ends with ctx.
 func newSlowness(ctx context.Context) *slowness { return &slowness{ctx: ctx} }
 
 // wait returns when all that was started has ended; ctx is done then.
 func (s *slowness) wait() { s.running.Wait() }
 
-// before listens in the place of addr, and returns where.
+// before listens on behalf of addr, and returns its own address.
 func (s *slowness) before(t *testing.T, network, addr string) string {
 	at := "127.0.0.1:0"
 	if network == "unix" {
@@ -52,7 +52,7 @@ func (s *slowness) before(t *testing.T, network, addr string) string {
 	return ln.Addr().String()
 }
 
-// join carries bytes both ways until both have ended, or s has.
+// join copies bytes in both directions until both have ended, or s has.
 func (s *slowness) join(a, b net.Conn) {
 	stop := context.AfterFunc(s.ctx, func() {
 		a.Close()
@@ -80,7 +80,7 @@ func (s *slowness) carry(to, from net.Conn) {
 		if n > 0 {
 			s.pause()
 			if _, err := to.Write(buf[:n]); err != nil {
-				from.Close() // nobody reads on
+				from.Close() // there is no reader any more
 				return
 			}
 		}
@@ -91,7 +91,7 @@ func (s *slowness) carry(to, from net.Conn) {
 	}
 }
 
-// pause is time to let pass: the one thing that this file is for.
+// pause sleeps, which is the only purpose of this file.
 func (s *slowness) pause() {
 	var d time.Duration
 	switch k := rand.IntN(100); {

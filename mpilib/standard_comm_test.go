@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// Groups and communicators (chapter 7 of MPI-4.1), against the dumb way to know what
-// they are: lists of ranks of the world.
+// Groups and communicators (chapter 7 of MPI-4.1), compared with a simple model: lists of world
+// ranks.
 
 // shared returns random numbers that are the same on every rank.
 func shared(n, which int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), uint64(which))) }
 
-// speaks has the members of c, which should be those listed by their ranks of the
-// world, each send its own rank of the world to all, and checks who sent what.
+// speaks makes the members of c, which should be those of the listed world ranks, each send its
+// world rank to all, and checks the senders.
 func speaks(ctx context.Context, c *Comm, want []int) error {
 	if c == nil {
 		return errors.New("no communicator")
@@ -87,8 +87,8 @@ func TestStandard_7_1_1_Contexts(t *testing.T) {
 	}
 }
 
-// 7.1.1: messages and collective calls of one communicator never meet: a receive of
-// anything from anybody stays open while the group talks by collectives.
+// 7.1.1: messages and collective calls of one communicator never match each other: a receive with
+// both wildcards stays pending during the group's collectives.
 func TestStandard_7_1_1_CollectivesApart(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -110,7 +110,7 @@ func TestStandard_7_1_1_CollectivesApart(t *testing.T) {
 			if _, done, err := open.Test(); done || got[0] != -1 {
 				return fmt.Errorf("a receive got %d of a collective: %v", got[0], err)
 			}
-			err1 := Barrier(ctx, c) // all have looked
+			err1 := Barrier(ctx, c) // all have checked
 			err2 := Send(ctx, c, []int{7}, (c.Rank()+1)%n, 1)
 			_, err3 := open.Wait(ctx)
 			if got[0] != 7 {
@@ -151,7 +151,7 @@ func TestStandard_7_3_2_Laws(t *testing.T) {
 						return fmt.Errorf("%s: %v and %v, of %v, %v and %v", law, members(sides[0]), members(sides[1]), members(a), members(b), members(d))
 					}
 				}
-				// These have the same members, in orders of their own.
+				// These have the same members, in different orders.
 				for law, sides := range map[string][2]*Group{
 					"union is commutative":        {a.Union(b), b.Union(a)},
 					"intersection is commutative": {a.Intersection(b), b.Intersection(a)},
@@ -243,7 +243,7 @@ func TestStandard_7_4_2_Create(t *testing.T) {
 	}
 }
 
-// 7.4.3: what is under way in a communicator that is freed completes as usual.
+// 7.4.3: operations pending in a communicator that is freed complete as usual.
 func TestStandard_7_4_3_Free(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -268,8 +268,8 @@ func TestStandard_7_4_3_Free(t *testing.T) {
 	}
 }
 
-// 7.6.1, 7.6.2: an intercommunicator's ranks of messages are those of the other group,
-// whoever leads; merged, the groups are one, in the order that high says.
+// 7.6.1, 7.6.2: in an intercommunicator, the ranks of messages are those of the other group,
+// whichever rank leads; merged, the groups are one, in the order given by high.
 func TestStandard_7_6_Intercommunicator(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(2) {
@@ -312,7 +312,7 @@ func TestStandard_7_6_Intercommunicator(t *testing.T) {
 	}
 }
 
-// acrossSides has everybody send its rank of the world to everybody of the other side.
+// acrossSides makes every rank send its world rank to all ranks of the other side.
 func acrossSides(ctx context.Context, inter *Comm, mine, theirs []int) error {
 	if inter.Size() != len(mine) || inter.RemoteSize() != len(theirs) {
 		return fmt.Errorf("%d and %d, want %v and %v", inter.Size(), inter.RemoteSize(), mine, theirs)
@@ -335,8 +335,8 @@ func acrossSides(ctx context.Context, inter *Comm, mine, theirs []int) error {
 	return nil
 }
 
-// 7.7.2: Dup calls the copy functions of the attributes that there are, with their
-// values, each rank its own; Split and Create call none.
+// 7.7.2: Dup calls the copy functions of the existing attributes, with their values, each rank its
+// own; Split and Create call none.
 func TestStandard_7_7_2_Copies(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {

@@ -20,14 +20,14 @@ import (
 
 // Connecting jobs (section 11.9 of MPI-4.1) and parting (11.10.4).
 
-// board stands for the broker: names that jobs of one test publish.
+// board replaces the broker: names published by jobs of one test.
 type board struct {
 	mu    sync.Mutex
 	ports map[string]string
 	owner map[string]overlay.ProcessName
 }
 
-// pinned is a connector that knows of the board.
+// pinned is a connector that uses the board.
 type pinned struct {
 	overlay.Connector
 	self overlay.ProcessName
@@ -77,7 +77,7 @@ type job struct {
 	f    func(ctx context.Context, c *Comm) error
 }
 
-// runJobs runs jobs of their own, with one board for all.
+// runJobs runs separate jobs, with one board for all.
 func runJobs(t *testing.T, jobs ...job) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -105,7 +105,7 @@ func runJobs(t *testing.T, jobs ...job) {
 	all.Wait()
 }
 
-// serve is a job that accepts so many times under a name, with what to do for each.
+// serve is a job that accepts the given number of times under a name, with a function for each.
 func serve(name string, times int, do func(ctx context.Context, inter *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		port := ""
@@ -152,8 +152,8 @@ func connecting(name string, root int, do func(ctx context.Context, inter *Comm)
 	}
 }
 
-// converse has every process send to every one of the other side, and all of both
-// take part in collective calls.
+// converse makes every process send to every one of the other side, and all of both take part in
+// collective calls.
 func converse(accepts bool) func(ctx context.Context, inter *Comm) error {
 	return func(ctx context.Context, inter *Comm) error {
 		if !inter.IsInter() {
@@ -178,7 +178,7 @@ func converse(accepts bool) func(ctx context.Context, inter *Comm) error {
 				return err
 			}
 		}
-		all, err := inter.Merge(ctx, !accepts) // 7.6.2: who accepts comes first
+		all, err := inter.Merge(ctx, !accepts) // 7.6.2: the accepting side comes first
 		if err != nil {
 			return err
 		}
@@ -210,8 +210,8 @@ func converse(accepts bool) func(ctx context.Context, inter *Comm) error {
 	}
 }
 
-// 11.9.2, 11.9.3: two jobs that were started apart, of any sizes and with any root,
-// connect, and talk in the intercommunicator alone.
+// 11.9.2, 11.9.3: two separately started jobs, of any sizes and with any root, connect, and
+// communicate in the intercommunicator only.
 func TestStandard_11_9_2_AcceptAndConnect(t *testing.T) {
 	parallel(t)
 	for _, sizes := range [][2]int{{1, 1}, {1, 3}, {3, 1}, {2, 3}, {4, 4}} {
@@ -223,7 +223,7 @@ func TestStandard_11_9_2_AcceptAndConnect(t *testing.T) {
 	}
 }
 
-// hearsNothing is f, beside which nothing comes in the world's communicator.
+// hearsNothing runs f, during which no message arrives in the world's communicator.
 func hearsNothing(f func(context.Context, *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		stray := Irecv(c, make([]int, 1), AnySource, AnyTag)
@@ -240,7 +240,7 @@ func hearsNothing(f func(context.Context, *Comm) error) func(context.Context, *C
 	}
 }
 
-// 11.9.2: a port may be accepted at again, and the connections last side by side.
+// 11.9.2: a port may be used again, and the connections exist concurrently.
 func TestStandard_11_9_2_SeveralConnections(t *testing.T) {
 	parallel(t)
 	const clients = 5
@@ -275,8 +275,8 @@ func TestStandard_11_9_2_SeveralConnections(t *testing.T) {
 	runJobs(t, jobs...)
 }
 
-// Halves of one job connect by a port that is handed over in a message, with no
-// name at all; and the joint worlds end with the last Free, or with Finalize.
+// Halves of one job connect through a port that is passed in a message, without a name; and the
+// joint worlds end with the last Free, or with Finalize.
 func TestHalvesOfOneJob(t *testing.T) {
 	parallel(t)
 	for _, end := range []string{"free", "finalize", "disconnect"} {
@@ -335,7 +335,7 @@ func TestHalvesOfOneJob(t *testing.T) {
 	}
 }
 
-// 11.9.2 to 11.9.4: what fails, fails on all ranks and says why.
+// 11.9.2 to 11.9.4: a failing call fails on all ranks and states the reason.
 func TestStandard_11_9_3_WhatCannotConnect(t *testing.T) {
 	parallel(t)
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
@@ -381,9 +381,9 @@ func TestStandard_11_9_3_WhatCannotConnect(t *testing.T) {
 	}, WithConnectTimeout(5*time.Second))
 }
 
-// An Accept ends with its context, and the port can be used again; so does a
-// Connect that nobody accepts, on all ranks with the root's context. Who gave up is
-// nobody's partner.
+// An Accept ends with its context, and the port can be used again; so does a Connect that is not
+// accepted, on all ranks with the root's context. A caller that has given up is not connected
+// later.
 func TestGivingUpTheOtherJob(t *testing.T) {
 	parallel(t)
 	waits, gone := make(chan struct{}), make(chan struct{})
@@ -446,8 +446,7 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 		}})
 }
 
-// 11.9.4: a name is known from its publication until it is taken back, and is one
-// process's.
+// 11.9.4: a name is known from its publication until it is withdrawn, and belongs to one process.
 func TestStandard_11_9_4_Names(t *testing.T) {
 	parallel(t)
 	runJobs(t, job{n: 2, f: func(ctx context.Context, c *Comm) error {
@@ -494,8 +493,8 @@ func TestStandard_11_9_4_Names(t *testing.T) {
 	}})
 }
 
-// A process that goes after connecting is an error of the calls that need it, and
-// Disconnect does not wait for it.
+// The failure of a process after connecting is an error of the calls that need it, and Disconnect
+// does not wait for it.
 func TestTheOtherJobDies(t *testing.T) {
 	parallel(t)
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -572,8 +571,8 @@ func TestTheOtherJobDies(t *testing.T) {
 	both.Wait()
 }
 
-// 11.10.4: Disconnect returns when what was sent has arrived, and from then on the
-// jobs need each other no more: the one that accepted ends while the other one goes on.
+// 11.10.4: Disconnect returns when what was sent has arrived, and from then on the jobs are
+// independent: the accepting one ends while the other one continues.
 func TestStandard_11_10_4_Disconnect(t *testing.T) {
 	parallel(t)
 	ended := make(chan struct{})
@@ -646,8 +645,8 @@ func TestStandard_11_10_4_Disconnect(t *testing.T) {
 	both.Wait()
 }
 
-// A process that cannot join the joint job fails the call on all ranks of both
-// sides, which all say so, and leaves nothing behind.
+// A process that cannot join the joint job makes the call fail on all ranks of both sides, all of
+// which report it, and leaves nothing behind.
 func TestOneCannotJoin(t *testing.T) {
 	parallel(t)
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -659,7 +658,7 @@ func TestOneCannotJoin(t *testing.T) {
 	broken := errors.New("no way out")
 	connect := func(refuses bool) func(overlay.ProcessName) (overlay.Connector, error) {
 		return func(self overlay.ProcessName) (overlay.Connector, error) {
-			if _, port := ports.Load(self.Job); refuses && !port && self.Rank == 3 { // rank 1 of who connects
+			if _, port := ports.Load(self.Job); refuses && !port && self.Rank == 3 { // rank 1 of the connecting side
 				return nil, broken
 			}
 			return local.Listen(dir, self)
@@ -713,8 +712,8 @@ func TestOneCannotJoin(t *testing.T) {
 	}
 }
 
-// Who comes to a port and talks nonsense, or leaves at once, is not who is
-// accepted, and more than the port has room for are turned away.
+// A caller at a port that violates the protocol, or leaves at once, is not accepted, and callers
+// beyond the port's limit are refused.
 func TestCallersThatAreNone(t *testing.T) {
 	parallel(t)
 	runJobs(t,
@@ -751,7 +750,7 @@ func TestCallersThatAreNone(t *testing.T) {
 		job{n: 2, f: connecting("x", 0, converse(false))})
 }
 
-// A world of one that was given no connector is known to nobody, and says so.
+// A world of one without a connector is unreachable, and the error says so.
 func TestAloneWithoutAHelper(t *testing.T) {
 	w, err := Init(t.Context(), func(cfg *config) { cfg.place = &join.Place{Size: 1} })
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// mixedSizes alternate between what is copied, lent, and offered with and without a
-// head for all of it, so that a message overtakes if it can.
+// mixedSizes alternate between eager, lent and rendezvous messages, with and without enough memory
+// for all, so that a message overtakes if it can.
 var mixedSizes = []int{16, 20 << 10, 100 << 10, 1 << 20, 16, 1 << 20, 20 << 10, 100 << 10}
 
 // 3.5: messages of one pair of processes that could match the same receive do so in
@@ -103,7 +103,7 @@ func orderReceived(ctx context.Context, c *Comm, posted int) error {
 	return err
 }
 
-// 3.5: with any source, too, each source's messages come in order, and all come.
+// 3.5: with any source, too, each source's messages arrive in order, and all arrive.
 func TestStandard_3_5_OrderAnySource(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
@@ -131,8 +131,8 @@ func TestStandard_3_5_OrderAnySource(t *testing.T) {
 	}
 }
 
-// 3.5: of receives that both match a message the one posted first gets it, be it the
-// more specific one or not.
+// 3.5: of receives that both match a message the one posted first gets it, whether or not it is the
+// more specific one.
 func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 	parallel(t)
 	any, specific := [2]int{AnySource, AnyTag}, [2]int{0, 5}
@@ -158,8 +158,8 @@ func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 	}
 }
 
-// 3.5: a receive that was posted earlier does not keep a message from one it matches
-// alone.
+// 3.5: a receive that was posted earlier does not prevent a message from matching another that only
+// it matches.
 func TestStandard_3_5_LaterReceive(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -186,8 +186,8 @@ func TestStandard_3_5_LaterReceive(t *testing.T) {
 	})
 }
 
-// 3.5: a wildcard receive gets the earliest of the messages that are here, whatever
-// their tags, and a specific one the earliest of its own.
+// 3.5: a wildcard receive gets the earliest of the available messages, regardless of their tags,
+// and a specific one the earliest of its own.
 func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 	parallel(t)
 	tags := []int{3, 1, 2, 1, 3, 0, 2}
@@ -214,8 +214,8 @@ func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 	}
 }
 
-// 3.5, progress: a receive completes when its message is sent, although messages that
-// were sent before find no receive, and use up what memory there is for them.
+// 3.5, progress: a receive completes when its message is sent, although earlier messages have no
+// receive, and use up the memory for unexpected messages.
 func TestStandard_3_5_Progress(t *testing.T) {
 	parallel(t)
 	const count = 40
@@ -243,8 +243,8 @@ func TestStandard_3_5_Progress(t *testing.T) {
 	}
 }
 
-// 3.5, 3.7.4: a send and a receive that match complete although neither process calls
-// anything any more.
+// 3.5, 3.7.4: a send and a receive that match complete although neither process makes further
+// calls.
 func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(2) {
@@ -265,7 +265,7 @@ func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
 					return fmt.Errorf("%v: %w", r.what(), ctx.Err())
 				}
 			}
-			if _, err := Waitall(ctx, append(in, out...)...); err != nil { // only then the buffers may be looked at
+			if _, err := Waitall(ctx, append(in, out...)...); err != nil { // only then may the buffers be read
 				return err
 			}
 			for other := range ranks {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// These tests hold the library to chapter 4 of MPI-4.1, partitioned communication.
+// These tests check chapter 4 of MPI-4.1, partitioned communication.
 
 // partitionSizes are bytes of whole messages: empty, small, and on both sides of what
 // is sent at once, with 12 partitions and with one.
@@ -34,7 +34,7 @@ func receives(c *Comm, p Part, n, src, tag int, f func(r *PartitionedRecv) error
 	return errors.Join(f(r), r.Free())
 }
 
-// arrived returns when partition i is here.
+// arrived returns when partition i has arrived.
 func arrived(ctx context.Context, r *PartitionedRecv, i int) error {
 	for {
 		ok, err := r.Parrived(i)
@@ -48,8 +48,8 @@ func arrived(ctx context.Context, r *PartitionedRecv, i int) error {
 	}
 }
 
-// 4.2: each partition is sent when it is given away, in any order, and is seen when it
-// has arrived, before the others; the two ends may have different numbers of them.
+// 4.2: each partition is sent when it is released, in any order, and is available when it has
+// arrived, before the others; the two ends may have different numbers of them.
 func TestStandard_4_2_Partitions(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
@@ -116,8 +116,8 @@ func partByPart(ctx context.Context, c *Comm, n, out, in int) error {
 	})
 }
 
-// seen checks which partitions of the receiver arrive when those of the sender that are
-// given have been given away, and what is in them.
+// seen checks which partitions of the receiver arrive when the given ones of the sender have been
+// released, and their contents.
 func seen(ctx context.Context, r *PartitionedRecv, buf []byte, round int, given []bool, in int) error {
 	n, all := len(buf), pattern(len(buf), round)
 	for i := range in {
@@ -210,7 +210,7 @@ func sendInOrder(ctx context.Context, c *Comm, n int, order []int) error {
 	return nil
 }
 
-// 4.2.1: partitioned transfers match no others, whatever their envelopes.
+// 4.2.1: partitioned transfers match no others, regardless of their envelopes.
 func TestStandard_4_2_1_OnlyPartitioned(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -240,8 +240,8 @@ func TestStandard_4_2_1_OnlyPartitioned(t *testing.T) {
 	})
 }
 
-// 4.2.2: goroutines give partitions away at the same time, as single ones, ranges and
-// lists; each arrives once.
+// 4.2.2: goroutines release partitions concurrently, as single ones, ranges and lists; each arrives
+// once.
 func TestStandard_4_2_2_Threads(t *testing.T) {
 	parallel(t)
 	const parts, rounds = 64, 10
@@ -277,8 +277,7 @@ func TestStandard_4_2_2_Threads(t *testing.T) {
 	})
 }
 
-// 4.2 and 3.5: a receive that is started goes on without calls, also when its sender
-// comes later.
+// 4.2 and 3.5: a started receive makes progress without calls, even if its sender comes later.
 func TestStandard_4_2_Progress(t *testing.T) {
 	parallel(t)
 	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -400,8 +399,8 @@ func TestStandard_4_2_Datatypes(t *testing.T) {
 	}, WithTypeCheck())
 }
 
-// 4.2.1: a sender with fewer elements is as a shorter message; one with more is an
-// error, as is one of another type where types are checked.
+// 4.2.1: a sender with fewer elements acts like a shorter message; one with more causes an error,
+// as does one of another type if types are checked.
 func TestStandard_4_2_1_Sizes(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -445,8 +444,8 @@ func TestStandard_4_2_1_Sizes(t *testing.T) {
 	}, WithTypeCheck())
 }
 
-// 4.2, 3.7.3 and 3.9: what is inactive is complete and empty; what is under way can be
-// neither started nor freed; a partition is given away once, and only while active.
+// 4.2, 3.7.3 and 3.9: an inactive request is complete and empty; an active one can be neither
+// started nor freed; a partition is released once, and only while active.
 func TestStandard_4_2_States(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
@@ -487,7 +486,7 @@ func TestStandard_4_2_States(t *testing.T) {
 			if err := errors.Join(expect(err1, context.Canceled, "1 of 2 partitions were never given away"), expect(err2, context.Canceled)); err != nil || done1 || done2 {
 				return fmt.Errorf("%t, %t, %w", done1, done2, err)
 			}
-			if err := s.PreadyList([]int{0}); err != nil { // the round goes on
+			if err := s.PreadyList([]int{0}); err != nil { // the round continues
 				return err
 			}
 			_, err1 = s.Wait(ctx)
@@ -508,7 +507,7 @@ func wasDone(done bool, err error) error {
 	return err
 }
 
-// 4.2.1: what cannot be is told when the request is made.
+// 4.2.1: invalid arguments are detected when the request is created.
 func TestStandard_4_2_1_Arguments(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
@@ -531,7 +530,7 @@ func TestStandard_4_2_1_Arguments(t *testing.T) {
 	})
 }
 
-// 3.10 and 4.2: with ProcNull all happens and nothing moves.
+// 3.10 and 4.2: with ProcNull all calls succeed and nothing is transferred.
 func TestStandard_4_2_ProcNull(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
@@ -598,7 +597,7 @@ func TestStandard_4_2_Communicators(t *testing.T) {
 	})
 }
 
-// A receive that nobody will ever match keeps nobody from finalizing, and fails then.
+// A receive that is never matched does not prevent Finalize, and fails then.
 func TestPartitionedFinalize(t *testing.T) {
 	var left *PartitionedRecv
 	TestWorld(t, 1, func(ctx context.Context, c *Comm) (err error) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// 3.7.3: Test says no while there is no message, and completes by itself; what is
-// complete stays so, and Wait and Test return the same.
+// 3.7.3: Test returns false while there is no message, and completes without other calls; a
+// complete request stays complete, and Wait and Test return the same.
 func TestStandard_3_7_3_WaitTest(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -39,8 +39,8 @@ func TestStandard_3_7_3_WaitTest(t *testing.T) {
 	})
 }
 
-// 3.7.5: requests that are null do not count; if there are no others the calls return
-// at once, with Undefined where they say which.
+// 3.7.5: null requests are ignored; if there are no others the calls return at once, with Undefined
+// as the index.
 func TestStandard_3_7_5_NullRequests(t *testing.T) {
 	parallel(t)
 	standardAmong(t, 1, func(ctx context.Context, c *Comm) error {
@@ -175,7 +175,7 @@ func TestStandard_3_7_5_All(t *testing.T) {
 	})
 }
 
-// A wait for any of several that ends with its context gives none of them up.
+// A wait for any of several that ends with its context cancels none of them.
 func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {

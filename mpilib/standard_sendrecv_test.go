@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// 3.10: every call takes ProcNull: sends and receives are complete at once and move
-// nothing, receives and probes have its status.
+// 3.10: every call accepts ProcNull: sends and receives complete at once and transfer nothing,
+// receives and probes return its status.
 func TestStandard_3_10_ProcNull(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -58,9 +58,8 @@ func TestStandard_3_10_ProcNull(t *testing.T) {
 	}
 }
 
-// 3.11: in a ring in which every rank sends and receives at once nobody waits for
-// anybody, with messages of all sizes and different ones either way; a ring of one is
-// a message to oneself.
+// 3.11: in a ring in which every rank sends and receives at once there is no deadlock, with
+// messages of all sizes and different ones in each direction; a ring of one is a message to self.
 func TestStandard_3_11_Ring(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(1) {
@@ -131,8 +130,8 @@ func TestStandard_3_11_WithOthers(t *testing.T) {
 	})
 }
 
-// 3.11: when one of its halves cannot even start, the call returns that and does not
-// wait for the other.
+// 3.11: if one of its halves cannot start, the call returns that error and does not wait for the
+// other.
 func TestStandard_3_11_WrongArguments(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {

@@ -30,7 +30,7 @@ const (
 	maxTurns = 3
 )
 
-// A way is how the ranks of a world reach each other.
+// A way is a kind of connection between the ranks of a world.
 type way struct {
 	name   string
 	path   func(a, b int) overlay.Technique // between two ranks; 0 is the same node
@@ -80,8 +80,8 @@ func mixedPath(a, b int) overlay.Technique {
 	return 0
 }
 
-// turns counts the worlds of each test, so that a test's worlds are made in the same
-// ways whatever other tests run beside it.
+// turns counts the worlds of each test, so that a test's worlds use the same ways regardless of
+// other tests.
 var turns = struct {
 	sync.Mutex
 	of map[string]uint32
@@ -121,7 +121,7 @@ func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error,
 	}
 }
 
-// world is TestWorld with ranks that reach each other in this way.
+// world is TestWorld with ranks connected in this way.
 func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -144,7 +144,7 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	}
 }
 
-// Every way carries bytes as it says, or the tests would prove nothing.
+// Every way carries bytes as specified, or the tests would prove nothing.
 func TestWays(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// made says which of c's links are not of this way.
+// made returns which of c's links are not of this way.
 func (w way) made(c *Comm) error {
 	for _, l := range c.world.Links() {
 		want, via, sealed := "local", "shared memory", false
@@ -188,5 +188,5 @@ func (w way) made(c *Comm) error {
 	return nil
 }
 
-// quiet is a log that nobody reads.
+// quiet is a log that is discarded.
 var quiet = slog.New(slog.DiscardHandler)

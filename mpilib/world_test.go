@@ -20,8 +20,8 @@ import (
 
 const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 
-// A receiver that is behind has its peer offer messages instead of sending them;
-// nothing is lost, and a receive for a message far behind gets it at once.
+// If a receiver is behind, its peer uses rendezvous instead of sending messages; nothing is lost,
+// and a receive for a message far behind gets it at once.
 func TestUnexpectedLimit(t *testing.T) {
 	const n, size = 64, 10000
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -49,7 +49,7 @@ func TestUnexpectedLimit(t *testing.T) {
 	}, WithUnexpectedLimit(100<<10))
 }
 
-// TestChild is rank 1 of TestKilledPeer, in a process of its own.
+// TestChild is rank 1 of TestKilledPeer, in a separate process.
 func TestChild(t *testing.T) {
 	if os.Getenv("ISTHMUS_TEST_CHILD") == "" {
 		t.Log("only as a child of TestKilledPeer")
@@ -65,7 +65,7 @@ func TestChild(t *testing.T) {
 	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the kill
 }
 
-// Everything that needs a killed peer fails and names it.
+// Every call that needs a killed peer fails and names it.
 func TestKilledPeer(t *testing.T) {
 	dir, err := os.MkdirTemp("", "isthmus")
 	if err != nil {
@@ -111,7 +111,7 @@ func TestKilledPeer(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := w.Finalize(ctx); err != nil { // there is nobody to part from
+	if err := w.Finalize(ctx); err != nil { // there is no peer for a goodbye
 		t.Error(err)
 	}
 }
@@ -140,8 +140,8 @@ func TestFinalize(t *testing.T) {
 	goneDownTo(t, goroutines)
 }
 
-// What was sent before Finalize arrives, although its receiver looks for it
-// long after its sender is gone.
+// A message sent before Finalize arrives, although its receiver receives it long after the sender
+// has ended.
 func TestNothingIsLostAtTheEnd(t *testing.T) {
 	gone := make(chan struct{})
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -238,8 +238,8 @@ func TestInitFails(t *testing.T) {
 	goneDownTo(t, before)
 }
 
-// goneDownTo waits until no more goroutines are there than before. One that
-// has told its owner that it is done may still be on its way out.
+// goneDownTo waits until there are no more goroutines than before. One that has reported its end to
+// its owner may not have exited yet.
 func goneDownTo(t *testing.T, before int) {
 	t.Helper()
 	for range 400 {
