@@ -121,6 +121,9 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	defer own.Wait()
 	defer b.endpoint.Close()
 	defer cancel()
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		b.vantage.listening = a.AddrPort()
+	}
 	front := reflector.NewFront(ln, b.vantage.observer, b.half, b.log)
 	own.Go(func() { b.sweep(ctx) })
 	own.Go(func() { front.Serve(ctx) })

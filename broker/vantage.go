@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/broker/registry"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
@@ -38,6 +40,8 @@ type vantagePoint struct {
 	inFlight chan struct{} // one place for each call-back
 	stun     *stunserver.Server
 	sockets  *reflector.Sockets // nil: no STUN
+
+	listening netip.AddrPort // where Serve accepts sessions and observe frames
 }
 
 func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vantagePoint {
@@ -93,6 +97,40 @@ func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	return tcp, stun
 }
 
+// furtherIPv6 returns the first IPv6 address of a proxy after the address by which it is named.
+func furtherIPv6(p registry.Proxy) netip.AddrPort {
+	if i := slices.IndexFunc(p.Addresses[1:], func(a netip.AddrPort) bool { return a.Addr().Is6() }); i >= 0 {
+		return p.Addresses[1+i]
+	}
+	return netip.AddrPort{}
+}
+
+// stunOverIPv6 returns a proxy's STUN server at that address. Its port is that of all the proxy's
+// addresses unless the admin binds it to one; then nobody answers there.
+func stunOverIPv6(p registry.Proxy) netip.AddrPort {
+	if at := furtherIPv6(p); at.IsValid() && p.STUN.IsValid() {
+		return netip.AddrPortFrom(at.Addr(), p.STUN.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// overIPv6 returns this host's IPv6 address as a vantage point beside tcp and stun, as ownAddresses;
+// invalid where a listener has one address only, or the host has none.
+func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort) {
+	at := b.vantage.listening
+	if !tcp.Addr().Unmap().Is4() || !at.Addr().IsUnspecified() || !at.Addr().Is6() {
+		return tcp6, stun6
+	}
+	ip := multihome.OtherVersion(tcp.Addr())
+	if !ip.IsValid() {
+		return tcp6, stun6
+	}
+	if stun.IsValid() && b.vantage.sockets.OverIPv6() {
+		stun6 = netip.AddrPortFrom(ip, stun.Port())
+	}
+	return netip.AddrPortFrom(ip, at.Port()), stun6
+}
+
 // Bearings implements controlpb.DirectoryServer.
 func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	s, _, err := d.b.caller(ctx, control.RoleFrontal)
@@ -105,6 +143,13 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 	if stun.IsValid() {
 		resp.Stun = append(resp.Stun, stun.String())
 	}
+	tcp6, stun6 := d.b.overIPv6(tcp, stun)
+	if tcp6.IsValid() {
+		resp.Tcp6 = append(resp.Tcp6, tcp6.String())
+	}
+	if stun6.IsValid() {
+		resp.Stun6 = append(resp.Stun6, stun6.String())
+	}
 	for _, p := range d.b.proxies.List() {
 		if len(resp.Tcp) == maxVantages {
 			break
@@ -113,8 +158,11 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 		if p.STUN.IsValid() {
 			resp.Stun = append(resp.Stun, p.STUN.String())
 		}
-		if i := slices.IndexFunc(p.Addresses[1:], func(a netip.AddrPort) bool { return a.Addr().Is6() }); i >= 0 {
-			resp.Tcp6 = append(resp.Tcp6, p.Addresses[1+i].String())
+		if tcp6 := furtherIPv6(p); tcp6.IsValid() {
+			resp.Tcp6 = append(resp.Tcp6, tcp6.String())
+		}
+		if stun6 := stunOverIPv6(p); stun6.IsValid() {
+			resp.Stun6 = append(resp.Stun6, stun6.String())
 		}
 	}
 	resp.Time = time.Now().UnixNano() // last, so that the work before it does not age the value
@@ -171,11 +219,13 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	if err != nil {
 		return nil, malformed(fmt.Errorf("call back from %q: %w", req.GetFrom(), err))
 	}
-	if tcp, stun := d.b.ownAddresses(s); from == tcp || from == stun {
+	tcp, stun := d.b.ownAddresses(s)
+	tcp6, stun6 := d.b.overIPv6(tcp, stun)
+	if from == tcp || from == stun || from == tcp6 || from == stun6 {
 		return d.b.vantage.point().CallBack(ctx, target), nil
 	}
 	for _, p := range d.b.proxies.List() {
-		if from != p.STUN && !slices.Contains(p.Addresses, from) {
+		if from != p.STUN && from != stunOverIPv6(p) && !slices.Contains(p.Addresses, from) {
 			continue
 		}
 		proxy := d.b.sessions.byHolder(p.Holder)

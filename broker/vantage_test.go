@@ -148,7 +148,7 @@ func TestBearings(t *testing.T) {
 	}
 	resp, err = a.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
 	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr, "192.0.2.7:443", "192.0.2.8:443"}) || !slices.Equal(resp.Stun, []string{stun, "192.0.2.7:3478"}) ||
-		!slices.Equal(resp.Tcp6, []string{"[2001:db8::7]:443"}) {
+		!slices.Equal(resp.Tcp6, []string{"[2001:db8::7]:443"}) || !slices.Equal(resp.Stun6, []string{"[2001:db8::7]:3478"}) {
 		t.Errorf("with proxies: %v, %v", resp, err)
 	}
 	_, err = p1.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})

@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -54,6 +55,28 @@ func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.Add
 	d.ln, d.ip, d.ports, d.mtu, d.stop = ln, ip, ports, profile.MTU, cancel
 	d.served.Go(func() { d.accept(ctx, ln) })
 	return addrOf(ln), nil
+}
+
+// listenOverIPv6 opens a port for other sites' nodes on this host's IPv6 address, and returns its
+// address, where the site's firewall lets connections in over IPv6; otherwise it closes the port.
+// local is where the node listens already.
+func (d *dataPort) listenOverIPv6(local netip.AddrPort, profile overlay.SiteProfile) (netip.AddrPort, error) {
+	if profile.GatewayOnly || !profile.IPv6 || profile.IPv6Only || profile.OverIPv6().Inbound != overlay.InboundOpen {
+		d.close()
+		return netip.AddrPort{}, nil
+	}
+	if local.Addr().Is6() {
+		d.close()
+		return local, nil
+	}
+	ip := coordinate.OtherAddress(netip.IPv4Unspecified())
+	if !ip.IsValid() {
+		d.close()
+		return netip.AddrPort{}, fmt.Errorf("%w: this host has no IPv6 address that leads to other sites, though the site's profile says so", overlay.ErrUnreachable)
+	}
+	six := profile.OverIPv6()
+	six.MTU = profile.MTU
+	return d.listen(ip, six)
 }
 
 func addrOf(ln *net.TCPListener) netip.AddrPort {
@@ -136,6 +159,9 @@ func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
 		}
 		tune(c)
 		path := overlay.Path{Technique: intro.Technique, Via: intro.Via, Peer: intro.From, Reason: "the other process dialled"}
+		if h.choseIPv6(c) {
+			path.Reason += " over IPv6"
+		}
 		if err := h.deliver(p, c, path); err != nil {
 			h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
 		}
@@ -148,6 +174,18 @@ func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
 	default:
 		return fmt.Errorf("%w: a helper carries nothing for others", overlay.ErrForbidden)
 	}
+}
+
+// choseIPv6 reports whether a connection is over IPv6 although this site also has IPv4.
+func (h *Helper) choseIPv6(c net.Conn) bool {
+	p, a := h.site.Load(), netip.Addr{}
+	switch remote := c.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		a = remote.AddrPort().Addr()
+	case *net.UDPAddr:
+		a = remote.AddrPort().Addr()
+	}
+	return p != nil && p.IPv6 && !p.IPv6Only && a.Unmap().Is6()
 }
 
 // refuse sends the other side the error and closes. Unread input would turn the close into a reset

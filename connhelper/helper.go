@@ -162,19 +162,20 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	if h.opts.Renew {
 		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.renewed) })
 	}
-	data := &dataPort{h: h}
+	data, six := &dataPort{h: h}, &dataPort{h: h}
 	h.work.Go(func() {
 		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin}, func(ctx context.Context, s *control.Session) error {
-			return h.enter(ctx, s, data)
+			return h.enter(ctx, s, data, six)
 		})
 	})
 	defer data.close()
+	defer six.close()
 	return h.serveLocal(ctx, ln)
 }
 
 // enter declares the node on a new session, registers its processes, and keeps the session in use
-// until it ends.
-func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) error {
+// until it ends. It opens the data ports: six is for a site whose firewall lets more in over IPv6.
+func (h *Helper) enter(ctx context.Context, s *control.Session, data, six *dataPort) error {
 	callCtx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software, Offer: h.offer.Load().ToPB()})
@@ -202,9 +203,12 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 		h.log.Warn("no data port: other nodes cannot dial this one", "error", err)
 	}
 	f.public = publicAddress(profile, f.local, h.opts.Advertise)
+	if f.public6, err = six.listenOverIPv6(f.local, profile); err != nil {
+		h.log.Warn("no data port of IPv6: nodes of other sites cannot dial this one over IPv6", "error", err)
+	}
 	h.home.set(f)
 	defer h.home.clear(f)
-	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", addrText(f.local), "public", addrText(f.public))
+	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", addrText(f.local), "public", addrText(f.public), "public6", addrText(f.public6))
 	for _, p := range h.here.all() {
 		err := h.register(ctx, f, p)
 		if err == nil {
@@ -252,7 +256,7 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant, Proof: p.proof}
+	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Public6: f.public6, Principal: p.principal, Grant: p.grant, Proof: p.proof}
 	var r *controlpb.RegisterResponse
 	err := h.callBriefly(ctx, func() (err error) {
 		r, err = f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
@@ -333,6 +337,7 @@ type frontal struct {
 	data    string         // the frontal's data port inside the site
 	local   netip.AddrPort // this node's data port
 	public  netip.AddrPort
+	public6 netip.AddrPort
 }
 
 func (f *frontal) directory() controlpb.DirectoryClient {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -236,6 +237,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		if c == nil || err != nil {
 			return nil, path, err
 		}
+		path.Reason = withLimits(path.Reason, h.version(c, strings.HasPrefix(path.Reason, "over IPv6")))
 		s, err := h.handable(c)
 		return s, path, err
 	}

@@ -19,7 +19,8 @@ import (
 // permitted removes from r the vantage points that the settings deny; r may be nil.
 func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsResponse {
 	if rule := h.opts.Rule; r != nil {
-		r.Tcp, r.Stun, r.Tcp6 = rule.Without(r.Tcp), rule.Without(r.Stun), rule.Without(r.Tcp6)
+		r.Tcp, r.Stun = rule.Without(r.Tcp), rule.Without(r.Stun)
+		r.Tcp6, r.Stun6 = rule.Without(r.Tcp6), rule.Without(r.Stun6)
 	}
 	return r
 }
@@ -90,13 +91,14 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		return made{}, err
 	}
 	in.detach()
+	limits := h.version(c, step.IPv6)
 	s, err := h.handable(c)
 	if err != nil {
 		in.end()
 		return made{}, err
 	}
 	in.promised = func(next []byte) { side.Keep(peer, next) }
-	return made{conn: s, handed: h.watch(in)}, nil
+	return made{conn: s, limits: limits, handed: h.watch(in)}, nil
 }
 
 // negotiatedByGateway makes the frontal act as the asker's end, and fetches the connection from it.
@@ -121,6 +123,15 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	}
 	in.detach()
 	return made{conn: c, handed: h.watch(in)}, nil
+}
+
+// version says that a connection is over IPv6, for the reason of its path, where both versions of
+// IP were tried at once. Reasons for IPv6 alone say so already.
+func (h *Helper) version(c net.Conn, said bool) []string {
+	if said || !h.choseIPv6(c) {
+		return nil
+	}
+	return []string{"it is over IPv6"}
 }
 
 // watch returns a function that reports failures at the other end to the process that got a

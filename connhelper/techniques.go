@@ -100,8 +100,13 @@ func (h *Helper) skipReason(t overlay.Technique) error {
 // wait for an answer: the first one comes from the process, or is a refusal that the process reads.
 func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	addr, inside := to.point.Public, to.point.Node.Site == h.node.Site
-	if inside {
+	switch {
+	case inside:
 		addr = to.point.Local
+	case step.IPv6 && !addr.Addr().Is6():
+		if addr = to.point.Public6; !addr.IsValid() {
+			return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial over IPv6; profile.networks of its frontal may declare no network of IPv6, or its helper may be older", overlay.ErrUnreachable, to.point.Node)
+		}
 	}
 	if !addr.IsValid() {
 		return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
@@ -136,8 +141,11 @@ func withLimits(reason string, limits []string) string {
 // connect-id.
 func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	back := f.public
-	if to.point.Node.Site == h.node.Site {
+	switch {
+	case to.point.Node.Site == h.node.Site:
 		back = f.local
+	case step.IPv6 && !back.Addr().Is6():
+		back = f.public6
 	}
 	if !back.IsValid() && !f.profile.GatewayOnly {
 		return made{}, fmt.Errorf("%w: this node listens nowhere that %s can dial", overlay.ErrUnreachable, to.point.Node.Site)

@@ -122,6 +122,15 @@ type Ports struct {
 	Last  uint16 `yaml:"last" help:"The last port."`
 }
 
+// IPv6Rules is what a site's firewall does to IPv6.
+type IPv6Rules struct {
+	Inbound Setting[overlay.Inbound] `yaml:"inbound" default:"auto" help:"Which connections from other sites reach a listener over IPv6: none or open (all). Nodes are dialled where profile.networks has their IPv6 network."`
+	Filter  Setting[overlay.Filter]  `yaml:"filter" default:"auto" help:"As profile.filter."`
+	Refusal Setting[overlay.Refusal] `yaml:"refusal" default:"auto" help:"As profile.refusal."`
+	Egress  Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"As profile.egress."`
+	UDP     Setting[bool]            `yaml:"udp" default:"auto" help:"As profile.udp."`
+}
+
 // NAT is a site's address translation in the words of RFC 4787.
 type NAT struct {
 	Mapping   Setting[overlay.NATBehaviour] `yaml:"mapping" default:"auto" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`

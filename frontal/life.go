@@ -15,7 +15,7 @@ var liveKeys = append(pace.LiveKeys(),
 	"policy", "deny", "private", "node_networks", "encryption", "dial_timeout", "limits.links", "limits.links_per_node", "limits.processes", "limits.processes_per_node", "limits.waiting", "limits.waiting_per_node",
 	"limits.half_open", "limits.half_open_per_source", "limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
-	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
+	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6", "profile.ipv6_rules",
 	"profile.privileged", "profile.networks", "profile.forbidden",
 )
 

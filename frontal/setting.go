@@ -95,6 +95,9 @@ func (c Config) SiteProfile() overlay.SiteProfile {
 		UDPRate: p.UDPRate.or(0), MTU: p.MTU.or(0), IdleTCP: p.IdleTCP.or(0), IdleUDP: p.IdleUDP.or(0), IPv6: p.IPv6.or(false), IPv6Only: p.IPv6Only.or(false),
 		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Networks: p.Networks, Forbidden: p.Forbidden,
 	}
+	if p.IPv6Rules.given() {
+		q.IPv6Rules = p.IPv6Rules.value(q.Egress)
+	}
 	if p.Inbound.Given {
 		q.Ports = c.ports() // otherwise they are the ports to test
 	}
@@ -135,7 +138,9 @@ func (c Config) unset() []string {
 		{probe.NATUDPMapping, udp}, {probe.NATUDPFiltering, udp}, {probe.NATUDPKeepsPort, udp}, {probe.Egress, p.Egress.Given}, {probe.UDP, p.UDP.Given},
 		{probe.UDPRate, p.UDPRate.Given}, {probe.MTU, p.MTU.Given},
 		{probe.IdleTCP, p.IdleTCP.Given}, {probe.IdleUDP, p.IdleUDP.Given},
-		{probe.IPv6, p.IPv6.Given}, {probe.IPv6Only, p.IPv6Only.Given}, {probe.Privileged, p.Privileged.Given},
+		{probe.IPv6, p.IPv6.Given}, {probe.IPv6Only, p.IPv6Only.Given},
+		{probe.IPv6Inbound, p.IPv6Rules.Inbound.Given}, {probe.IPv6Filter, p.IPv6Rules.Filter.Given}, {probe.IPv6Refusal, p.IPv6Rules.Refusal.Given},
+		{probe.IPv6Egress, p.IPv6Rules.Egress.Given}, {probe.IPv6UDP, p.IPv6Rules.UDP.Given}, {probe.Privileged, p.Privileged.Given},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)

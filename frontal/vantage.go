@@ -34,7 +34,8 @@ func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackR
 func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	resp, err := f.up.Bearings(ctx, req)
 	if rule := f.config().rule(); err == nil {
-		resp.Tcp, resp.Stun, resp.Tcp6 = rule.Without(resp.Tcp), rule.Without(resp.Stun), rule.Without(resp.Tcp6)
+		resp.Tcp, resp.Stun = rule.Without(resp.Tcp), rule.Without(resp.Stun)
+		resp.Tcp6, resp.Stun6 = rule.Without(resp.Tcp6), rule.Without(resp.Stun6)
 	}
 	return resp, err
 }

@@ -183,9 +183,17 @@ func ifname(quoted string) []byte {
 	return name
 }
 
-// metaWord reads "l4proto NAME" and "priority set MAJOR:MINOR", the class that a scheduler of that
+// metaWord reads "l4proto NAME", "nfproto ipv4" or "ipv6", and "priority set MAJOR:MINOR", the class that a scheduler of that
 // handle puts the packet into.
 func (r *ruleReader) metaWord() {
+	if r.accept("nfproto", "ipv4") {
+		r.meta(expr.MetaKeyNFPROTO, []byte{unix.NFPROTO_IPV4})
+		return
+	}
+	if r.accept("nfproto", "ipv6") {
+		r.meta(expr.MetaKeyNFPROTO, []byte{unix.NFPROTO_IPV6})
+		return
+	}
 	if !r.accept("priority", "set") {
 		r.expect("l4proto")
 		r.protocol(r.next())

@@ -1,6 +1,9 @@
 package lab
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // carriers are kinds that result from a site's provider.
 var carriers = []preset{
@@ -13,6 +16,10 @@ var carriers = []preset{
 		name: "wscale-stripped", forward: stateful, mangle: strips("window"),
 	},
 	{name: "ipv6-only", forward: stateful, ipv6: true, only6: true},
+	{name: "ipv6-stateful-nat-symmetric", forward: stateful, nat: symmetric, ipv6: true},
+	{ // the rules for IPv4 are as closed as usual
+		name: "ipv6-open-nat", forward: slices.Concat([]string{`iifname WAN meta nfproto ipv6 accept`}, stateful), nat: masquerade, ipv6: true,
+	},
 	{name: "options-stripped", forward: stateful, mangle: strips("window", "sack-perm", "timestamp")},
 }
 

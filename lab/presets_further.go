@@ -26,11 +26,13 @@ var (
 	noUDPProfile = with(closedProfile, func(p *overlay.SiteProfile) { p.Filter, p.UDP = overlay.FilterStateless, false })
 	// The 60 seconds are absolute: using a mapping does not prolong its life.
 	doubleProfile    = with(natProfile, func(p *overlay.SiteProfile) { p.IdleUDP = 60 })
-	natSixProfile    = with(natProfile, func(p *overlay.SiteProfile) { p.IPv6 = true })
+	natSixProfile    = with(natProfile, func(p *overlay.SiteProfile) { p.IPv6, p.IPv6Rules = true, statefulSix })
 	symmetricProfile = with(natProfile, func(p *overlay.SiteProfile) {
 		p.NAT.Mapping, p.NAT.KeepsPort = overlay.AddressAndPortDependent, false
 	})
-	symmetricSixProfile = with(symmetricProfile, func(p *overlay.SiteProfile) { p.IPv6 = true })
+	symmetricSixProfile = with(symmetricProfile, func(p *overlay.SiteProfile) { p.IPv6, p.IPv6Rules = true, statefulSix })
+
+	statefulSix = overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, UDP: true}
 )
 
 // symmetric translates each connection to a random port of its own.

@@ -32,10 +32,10 @@ func (g *Grid) at(h *lab.Host, port uint16) string {
 	return netip.AddrPortFrom(g.addr(h), port).String()
 }
 
-// dual reports whether public daemons need both versions of IP: one site is IPv6-only, and others
-// are not.
+// dual reports whether public daemons have both versions of IP: a site has IPv6, and not all use it
+// alone.
 func (g *Grid) dual() bool {
-	return !g.cfg.IPv6 && slices.ContainsFunc(g.Lab.Hosts(), (*lab.Host).OnlyIPv6)
+	return !g.cfg.IPv6 && slices.ContainsFunc(g.Lab.Hosts(), func(h *lab.Host) bool { return h.Role() == "gateway" && h.Addr6().IsValid() })
 }
 
 // public returns the addresses of a public host's port, in each version of IP that is needed.

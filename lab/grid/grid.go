@@ -301,15 +301,19 @@ var Private = []string{"10.0.0.0/8", "100.64.0.0/10"}
 // networks returns the networks at which other sites reach a site's nodes.
 func (g *Grid) networks(gateway *lab.Host, p overlay.SiteProfile) []netip.Prefix {
 	ip, bits := g.addr(gateway), 24
+	var all []netip.Prefix
+	if six := gateway.Addr6(); six.IsValid() && !g.cfg.IPv6 && !p.GatewayOnly {
+		all = append(all, netip.PrefixFrom(six, 64).Masked()) // for what is measured of IPv6
+	}
 	switch {
 	case p.GatewayOnly || p.Inbound == overlay.InboundNone:
-		return nil
+		return all
 	case p.NAT.Translates():
 		ip, bits = g.wan(gateway), g.wan(gateway).BitLen()
 	case ip.Is6():
 		bits = 64
 	}
-	return []netip.Prefix{netip.PrefixFrom(ip, bits).Masked()}
+	return append(all, netip.PrefixFrom(ip, bits).Masked())
 }
 
 // addSite adds the frontal on a gateway and the helpers on the nodes behind.

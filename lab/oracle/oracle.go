@@ -117,14 +117,14 @@ func look(a, b kind) Pair {
 			p.Works |= Of(t)
 		}
 	}
-	add(overlay.Direct, dials(a, b) && in(b, anyPort))
-	add(overlay.PortRange, dials(a, b) && in(b, somePorts))
-	add(overlay.Reversed, dials(b, a))
 	six := a.ipv6 && b.ipv6
+	add(overlay.Direct, dials(a, b) && in(b, anyPort) || six && b.open6 && !b.hidden)
+	add(overlay.PortRange, dials(a, b) && in(b, somePorts))
+	add(overlay.Reversed, dials(b, a) || six && a.open6 && !a.hidden)
 	add(overlay.SimultaneousOpen, opens(a, b) || six)
 	slow := a.slow || b.slow
-	add(overlay.HolePunching, punches(a, b) && !slow)
-	if punches(a, b) && slow {
+	add(overlay.HolePunching, (punches(a, b) || six) && !slow)
+	if (punches(a, b) || six) && slow {
 		p.Unsettled |= Of(overlay.HolePunching)
 	}
 	switch {
@@ -148,6 +148,7 @@ type kind struct {
 	udp      bool // lets datagrams through; false overrides the tables
 	slow     bool // throttles datagrams
 	ipv6     bool // has IPv6 addresses behind a stateful filter, and a NAT for IPv4
+	open6    bool // with ipv6: the filter lets everything in over IPv6
 	hidden   bool // nodes have no route out: their gateway acts for them
 	unscaled bool // removes window scaling from SYNs, without which connections by crossing SYNs are useless
 	shared   bool // all sites of the kind are behind one NAT, which does not hairpin
@@ -203,6 +204,9 @@ var unforeseen = map[string]kind{
 	"same-nat-no-hairpin":       {letter: 'N', udp: true, shared: true},
 	"overlapping-subnets":       {letter: 'N', udp: true},
 	"ipv6-only":                 {letter: 'Z', ipv6: true},
+
+	"ipv6-stateful-nat-symmetric": {letter: 'M', udp: true, ipv6: true},
+	"ipv6-open-nat":               {letter: 'N', udp: true, ipv6: true, open6: true},
 }
 
 // find returns the kind of a preset.

@@ -77,6 +77,20 @@ func Selected(to netip.Addr) (netip.Addr, error) {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
+// anywhere are addresses that only default routes, or their equivalent, lead to. Nothing is sent
+// there.
+var anywhere = map[bool]netip.Addr{false: netip.MustParseAddr("1.0.0.0"), true: netip.MustParseAddr("2000::1")}
+
+// OtherVersion returns the source address of this host's packets to other sites over the IP version
+// that is not ip's; not valid without one.
+func OtherVersion(ip netip.Addr) netip.Addr {
+	other, err := Selected(anywhere[ip.Unmap().Is4()])
+	if err != nil || !other.IsGlobalUnicast() || other.Is6() && other.IsPrivate() {
+		return netip.Addr{}
+	}
+	return other
+}
+
 // addresses returns the addresses of all interfaces that are up.
 func addresses() (all []own, err error) {
 	interfaces, err := net.Interfaces()

@@ -60,7 +60,8 @@ type Side struct {
 type Bearings struct {
 	TCP   []netip.AddrPort
 	STUN  []netip.AddrPort
-	Clock string // name of the first of TCP; "" if the broker does not say it
+	STUN6 []netip.AddrPort // over IPv6, of hosts that STUN has over IPv4
+	Clock string           // name of the first of TCP; "" if the broker does not say it
 }
 
 // ReadBearings checks and converts the directory's answer.
@@ -76,7 +77,7 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 		}
 		return out
 	}
-	b.TCP, b.STUN, b.Clock = parse(m.GetTcp()), parse(m.GetStun()), m.GetClock()
+	b.TCP, b.STUN, b.STUN6, b.Clock = parse(m.GetTcp()), parse(m.GetStun()), parse(m.GetStun6()), m.GetClock()
 	return b, err
 }
 

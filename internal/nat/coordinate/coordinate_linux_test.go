@@ -17,6 +17,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
+	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -261,6 +262,61 @@ func TestMeetingOverIPv6(t *testing.T) {
 	}
 	if len(six.PortPool.received) != 1 {
 		t.Error("a promise over IPv6 was used up over IPv4")
+	}
+}
+
+// TestPunchingOverIPv6: what symmetric NATs prevent over IPv4 is possible over IPv6, where a STUN
+// server of IPv6 helps and is not needed; and sites with IPv6 alone punch to each other, and to one
+// that has both, although their LANs have IPv4.
+func TestPunchingOverIPv6(t *testing.T) {
+	w := newWorld(t, "nat-symmetric-ipv6", "ipv6-only")
+	stun := w.bearings.STUN
+	w.bearings.TCP = append(w.bearings.TCP, netip.MustParseAddrPort("[2001:db8:ffff::2]:443")) // for the IPv6-only ones
+	six := []netip.AddrPort{netip.AddrPortFrom(w.Host("v/n1").Addr6(), stun[0].Port())}
+	for _, tc := range []struct {
+		name, a, b string
+		stun6      []netip.AddrPort
+		over6      bool // as the plan says
+	}{
+		{"both at once", "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6", six, false},
+		{"IPv6 alone", "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6", six, true},
+		{"no other version", "a-ipv6-only", "b-ipv6-only", six, true},
+		{"no other version, no server", "a-ipv6-only", "b-ipv6-only", nil, true},
+		{"no other version, and both", "a-ipv6-only", "b-nat-symmetric-ipv6", six, true},
+		{"both, and no other version", "a-nat-symmetric-ipv6", "b-ipv6-only", six, true},
+	} {
+		w.bearings.STUN6 = tc.stun6
+		sa, _ := w.side(tc.a)
+		if strings.Contains(tc.a+tc.b, "only") {
+			for _, end := range []string{tc.a, tc.b} {
+				if s, _ := w.side(end); strings.Contains(end, "only") {
+					s.Profile.IPv6, s.Profile.IPv6Only = true, true // as measured
+				}
+			}
+		}
+		if tc.over6 {
+			over, err := sa.OverIPv6()
+			if err != nil {
+				t.Fatalf("%s: %v", tc.name, err)
+			}
+			w.sides[tc.a] = over
+		}
+		m, err := w.meet(overlay.HolePunching, tc.a, tc.b, 0)
+		w.sides[tc.a] = sa
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		for _, c := range []net.Conn{m.asker, m.target} {
+			if to := c.RemoteAddr().String(); !strings.HasPrefix(to, "[2001:db8:") {
+				t.Errorf("%s: to %s", tc.name, to)
+			}
+			for _, end := range []string{tc.a, tc.b} { // the next meeting makes another
+				s, _ := w.side(end)
+				s.PortPool.dropTunnel(c.(*punch.Conn).Tunnel())
+			}
+			c.Close()
+		}
 	}
 }
 

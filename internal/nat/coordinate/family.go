@@ -3,6 +3,7 @@ package coordinate
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -10,19 +11,8 @@ import (
 
 // This file decides over which IP version an end meets another.
 
-// anywhere are addresses that only default routes, or their equivalent, lead to. Nothing is sent
-// there.
-var anywhere = map[bool]netip.Addr{false: netip.MustParseAddr("1.0.0.0"), true: netip.MustParseAddr("2000::1")}
-
-// OtherAddress returns the source address of this host's packets to other sites over the IP version
-// that is not ip's; not valid without one.
-func OtherAddress(ip netip.Addr) netip.Addr {
-	other, err := multihome.Selected(anywhere[ip.Unmap().Is4()])
-	if err != nil || !other.IsGlobalUnicast() || other.Is6() && other.IsPrivate() {
-		return netip.Addr{}
-	}
-	return other
-}
+// OtherAddress is multihome.OtherVersion.
+func OtherAddress(ip netip.Addr) netip.Addr { return multihome.OtherVersion(ip) }
 
 // OverIPv6 returns the side over IPv6. Where the profile is about IPv6 already, in an IPv6-only
 // grid, that is the side itself.
@@ -45,6 +35,31 @@ func (s *Side) OverIPv6() (*Side, error) {
 // also has.
 func (s *Side) overIPv4() bool {
 	return s.Address.Is6() && s.Other.Is4() && s.Profile.IPv6 && !s.Profile.IPv6Only
+}
+
+// punchFrom returns where to bind the socket of a hole punching, and which STUN servers to ask. A
+// host with both versions of IP binds to both and gathers candidates of both, unless it is to use
+// IPv6 (OverIPv6): ICE finds out which pair passes, and the peer ignores what it lacks. IPv6
+// addresses are not translated, so that over IPv6 alone no server is needed.
+func (s *Side) punchFrom(b Bearings) (local netip.Addr, stun []netip.AddrPort, err error) {
+	if s.Profile.IPv6Only && s.Address.Is4() {
+		if s, err = s.OverIPv6(); err != nil {
+			return local, nil, err
+		}
+	}
+	local = s.sourceAddress(b.STUN)
+	six := ofVersion(netip.IPv6Unspecified(), slices.Concat(b.STUN, b.STUN6))
+	if local.Is6() {
+		return local, six, nil
+	}
+	stun = ofVersion(local, b.STUN)
+	if len(stun) == 0 {
+		return local, nil, fmt.Errorf("%w: the broker names no STUN server", overlay.ErrUnreachable)
+	}
+	if s.Profile.IPv6 && !s.Profile.IPv6Only && (s.Address.Is6() || s.Other.Is6()) && len(six) > 0 {
+		return netip.IPv6Unspecified(), slices.Concat(stun, six), nil
+	}
+	return local, stun, nil
 }
 
 // sourceAddress returns the address to meet others from, given the vantage points: without an IPv4

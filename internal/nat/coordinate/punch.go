@@ -3,7 +3,6 @@ package coordinate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -18,11 +17,12 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 	if err != nil {
 		return nil, err
 	}
-	if len(b.STUN) == 0 {
-		return nil, fmt.Errorf("%w: the broker names no STUN server", overlay.ErrUnreachable)
+	local, stun, err := s.punchFrom(b)
+	if err != nil {
+		return nil, err
 	}
 	return punch.New(punch.Config{
-		Local: netip.AddrPortFrom(s.sourceAddress(b.STUN), 0), STUN: b.STUN, LowTTL: lowTTL, Controlling: controlling,
+		Local: netip.AddrPortFrom(local, 0), STUN: stun, LowTTL: lowTTL, Controlling: controlling,
 		Forbidden: s.Forbidden, Permit: s.Permit, Log: s.Log, SmallPackets: carrier.SmallPackets(ctx),
 	})
 }

@@ -89,7 +89,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 		return c, errors.New(resp.GetText())
 	}
 	// A strict tracker lets the SYN in, but not the listener's answer out.
-	err = m.opts.Do(func() (err error) { c.Came, err = halfOpen(p.number, c.From.Port()); return err })
+	err = m.opts.Do(func() (err error) { c.Came, err = halfOpen(m.ipv6, p.number, c.From.Port()); return err })
 	late := time.NewTimer(arriveTime)
 	defer late.Stop()
 	select {

@@ -34,7 +34,9 @@
 //	                  or that a router reported. A packet larger than 1500 bytes
 //	                  is not tried.
 //	privileged        Of the node that measures; others are not asked.
-//	IPv6              Only when a vantage point has an IPv6 address.
+//	IPv6              Only when a vantage point has an IPv6 address, and its rules only when
+//	                  the broker has one. A range of ports is not tried over IPv6 where there
+//	                  is IPv4, and neither are how much passes and how long mappings live.
 //
 // How long an idle mapping lives takes as long to measure, and is a separate measurement,
 // MeasureIdle: several mappings are left idle for different times, and then a vantage point sends

@@ -8,9 +8,14 @@ import (
 )
 
 // halfOpen reports whether a SYN from a remote port to a port of this host was answered and the
-// answer not acknowledged: state 03 of /proc/net/tcp (proc_net(5)), which is readable by all.
-func halfOpen(local, remote uint16) (bool, error) {
-	f, err := os.Open("/proc/thread-self/net/tcp") // of this thread's network namespace
+// answer not acknowledged: state 03 of /proc/net/tcp or tcp6 (proc_net(5)), which are readable by
+// all.
+func halfOpen(ipv6 bool, local, remote uint16) (bool, error) {
+	table := "/proc/thread-self/net/tcp" // of this thread's network namespace
+	if ipv6 {
+		table += "6"
+	}
+	f, err := os.Open(table)
 	if err != nil {
 		return false, err
 	}

@@ -21,15 +21,23 @@ const (
 	NATUDPFiltering = "nat_udp.filtering"
 	NATUDPKeepsPort = "nat_udp.keeps_port"
 
-	Egress     = "egress"
-	UDP        = "udp"
-	UDPRate    = "udp_rate"    // bits per second, or none
-	MTU        = "mtu"         // bytes, or none
-	IdleTCP    = "idle_tcp"    // seconds, with a + if it may be more, or none
-	IdleUDP    = "idle_udp"    // the same
-	Stripped   = "tcp_options" // options removed on the way, or none
-	IPv6Only   = "ipv6_only"
-	IPv6       = "ipv6"
+	Egress   = "egress"
+	UDP      = "udp"
+	UDPRate  = "udp_rate"    // bits per second, or none
+	MTU      = "mtu"         // bytes, or none
+	IdleTCP  = "idle_tcp"    // seconds, with a + if it may be more, or none
+	IdleUDP  = "idle_udp"    // the same
+	Stripped = "tcp_options" // options removed on the way, or none
+	IPv6Only = "ipv6_only"
+	IPv6     = "ipv6"
+
+	// What the firewall does to IPv6, of a site that has IPv4 as well.
+	IPv6Inbound = "ipv6_rules.inbound"
+	IPv6Filter  = "ipv6_rules.filter"
+	IPv6Refusal = "ipv6_rules.refusal"
+	IPv6Egress  = "ipv6_rules.egress"
+	IPv6UDP     = "ipv6_rules.udp"
+
 	Privileged = "privileged"
 )
 
@@ -37,7 +45,7 @@ const (
 func Fields() []string {
 	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort,
 		NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, Egress, UDP,
-		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, Privileged}
+		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP, Privileged}
 }
 
 // Finding is one field of a measured profile.
@@ -83,13 +91,17 @@ func Infer(o Observations) Result {
 	if udp := &natUDP.mapping; udp.value == overlay.AddressDependent && nat.mapping.value == overlay.AddressAndPortDependent {
 		*udp = is(nat.mapping.value, "%s, but for TCP it does", udp.how)
 	}
-	note(Inbound, take(&p.Inbound, o.inbound()), o.inbound().how)
+	rules := o // of the version of IP that the profile is about
+	if o.ipv6Only().value && o.OverIPv6 != nil {
+		rules = *o.OverIPv6
+	}
+	note(Inbound, take(&p.Inbound, rules.inbound()), rules.inbound().how)
 	if p.Inbound == overlay.InboundPorts {
 		p.Ports = o.Ports
 	}
-	filter := o.filter(nat, p.Inbound)
+	filter := rules.filter(rules.nat(false), p.Inbound)
 	note(Filter, take(&p.Filter, filter), filter.how)
-	note(Refusal, take(&p.Refusal, o.refusal()), o.refusal().how)
+	note(Refusal, take(&p.Refusal, rules.refusal()), rules.refusal().how)
 	note(NATMapping, take(&p.NAT.Mapping, nat.mapping), nat.mapping.how)
 	filtering := o.natFiltering(nat, false)
 	note(NATFiltering, take(&p.NAT.Filtering, filtering), filtering.how)
@@ -101,8 +113,8 @@ func Infer(o Observations) Result {
 	if p.NATUDP = consistent(p.NATUDP); p.NATUDP == p.NAT || !p.NAT.Translates() {
 		p.NATUDP = overlay.NAT{}
 	}
-	note(Egress, take(&p.Egress, o.egress()), o.egress().how)
-	note(UDP, take(&p.UDP, o.udp()), o.udp().how)
+	note(Egress, take(&p.Egress, rules.egress()), rules.egress().how)
+	note(UDP, take(&p.UDP, rules.udp()), rules.udp().how)
 	rate, mtu := o.rate(), o.mtu()
 	p.UDPRate, p.MTU = rate.value.value, uint16(mtu.value.value)
 	note(UDPRate, take(new(bound), rate), rate.how)
@@ -113,8 +125,39 @@ func Infer(o Observations) Result {
 	}
 	note(IPv6, take(&p.IPv6, o.ipv6()), o.ipv6().how)
 	note(IPv6Only, take(&p.IPv6Only, o.ipv6Only()), o.ipv6Only().how)
+	o.noteIPv6Rules(p, note)
 	note(Privileged, take(&p.Privileged, o.privileged()), o.privileged().how)
 	return r
+}
+
+// noteIPv6Rules draws the conclusions about the rules for IPv6 beside IPv4.
+func (o Observations) noteIPv6Rules(p *overlay.SiteProfile, note func(field string, value any, how string)) {
+	if o.OverIPv6 == nil || o.ipv6Only().value {
+		how := "no vantage point saw this host's own address over IPv6"
+		if o.OverIPv6 != nil {
+			how = "there is nothing but IPv6, and the fields without ipv6_rules are about it"
+		}
+		for _, field := range []string{IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP} {
+			note(field, nil, how)
+		}
+		return
+	}
+	six, r := *o.OverIPv6, defaultIPv6Rules(*p)
+	inbound, egress, refusal, udp := six.inbound(), six.egress(), six.refusal(), six.udp()
+	note(IPv6Inbound, take(&r.Inbound, inbound), inbound.how)
+	filter := six.filter(six.nat(false), r.Inbound)
+	note(IPv6Filter, take(&r.Filter, filter), filter.how)
+	note(IPv6Refusal, take(&r.Refusal, refusal), refusal.how)
+	note(IPv6Egress, take(&r.Egress, egress), egress.how)
+	note(IPv6UDP, take(&r.UDP, udp), udp.how)
+	if inbound.known || filter.known || egress.known || udp.known {
+		p.IPv6Rules = r
+	}
+}
+
+// defaultIPv6Rules returns what is assumed of fields that are not known beside others that are.
+func defaultIPv6Rules(p overlay.SiteProfile) overlay.IPv6Rules {
+	return overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, Egress: p.Egress}
 }
 
 // told is a value that was learned, or not, and how.
@@ -464,15 +507,16 @@ func (o Observations) egress() told[overlay.Egress] {
 	return is(overlay.EgressNone, "%s", how)
 }
 
-// egressSix determines the egress of a site without an IPv4 route out.
+// egressSix determines the egress of a site that reached vantage points over IPv6 at first, and
+// otherwise none.
 func (o Observations) egressSix() told[overlay.Egress] {
 	reached := answered(o.IPv6)
 	for _, v := range reached {
 		if v.To.Port() != httpsPort {
-			return is(overlay.EgressAny, "reached %v over IPv6, and nothing over IPv4", v.To)
+			return is(overlay.EgressAny, "reached %v over IPv6, and nothing otherwise", v.To)
 		}
 	}
-	return unknown[overlay.Egress]("reached %v over IPv6 and nothing over IPv4, and no other port was tried", reached[0].To)
+	return unknown[overlay.Egress]("reached %v over IPv6 and nothing otherwise, and no other port was tried", reached[0].To)
 }
 
 func (o Observations) udp() told[bool] {

@@ -4,7 +4,29 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
+
+// measureIPv6 measures what the firewall does to IPv6, if that leads to vantage points untranslated.
+func (m *measurement) measureIPv6(ctx context.Context) {
+	if !m.o.ipv6().value {
+		return
+	}
+	six := &measurement{opts: m.opts, points: m.six, ipv6: true, o: Observations{IPv6: m.o.IPv6}}
+	six.opts.HTTPProxy = carrier.HTTPProxy{}
+	if m.o.ipv6Only().value { // the ports that the admin names are of the only version that there is
+		six.o.Ports = m.opts.Ports
+	} else {
+		six.opts.Ports = overlay.Ports{}
+	}
+	defer six.close()
+	six.look(ctx)
+	six.beCalled(ctx)
+	six.cross(ctx)
+	m.o.OverIPv6 = &six.o
+}
 
 // lookIPv6 asks up to two vantage points over IPv6 for this host's address.
 func (m *measurement) lookIPv6(ctx context.Context) {

@@ -60,7 +60,11 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 		}
 		var sockets *reflector.Sockets
 		err := h.Do(func() (err error) {
-			sockets, err = reflector.Listen(ctx, netip.AddrPortFrom(h.Addr(), 3478))
+			at := h.Addr()
+			if h.Addr6().IsValid() {
+				at = netip.IPv6Unspecified() // and all of IPv4
+			}
+			sockets, err = reflector.Listen(ctx, netip.AddrPortFrom(at, 3478))
 			return err
 		})
 		if err != nil {
@@ -79,6 +83,7 @@ func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*contro
 		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())
 		if h.Addr6().IsValid() {
 			resp.Tcp6 = append(resp.Tcp6, netip.AddrPortFrom(h.Addr6(), 443).String())
+			resp.Stun6 = append(resp.Stun6, netip.AddrPortFrom(h.Addr6(), 3478).String())
 		}
 	}
 	return resp, nil
@@ -93,7 +98,7 @@ func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 		return nil, fmt.Errorf("%w: %v has not asked", overlay.ErrForbidden, target.To.Addr())
 	}
 	from := g.proxy
-	if strings.HasPrefix(req.From, g.broker.Addr().String()+":") {
+	if at, err := netip.ParseAddrPort(req.From); err == nil && (at.Addr() == g.broker.Addr() || at.Addr() == g.broker.Addr6()) {
 		from = g.broker
 	}
 	err = from.Do(func() error { resp = g.points[from].CallBack(ctx, target); return nil })
@@ -114,8 +119,8 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	other[IdleTCP], other[IdleUDP] = "", "" // see TestIdle
 	other[Stripped] = none
 	switch preset {
-	case "ipv6-only": // IPv4 properties are unknown
-		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, Stripped} {
+	case "ipv6-only": // properties that are measured over IPv4 alone are unknown
+		for _, field := range []string{NATMapping, NATFiltering, NATKeepsPort, NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, UDPRate, MTU, Stripped} {
 			other[field] = ""
 		}
 	case "wscale-stripped":
@@ -123,7 +128,12 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	case "options-stripped":
 		other[Stripped] = "window-scale sack timestamps"
 	}
-	other[UDPRate] = none // at the paces tried here; see TestRate
+	if truth.IPv6Rules.Inbound == overlay.InboundOpen {
+		other[IPv6Refusal] = ""
+	}
+	if preset != "ipv6-only" {
+		other[UDPRate] = none // at the paces tried here; see TestRate
+	}
 	if !truth.UDP {
 		for _, field := range []string{UDPRate, MTU, NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort} {
 			other[field] = ""
@@ -150,6 +160,9 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 
 // want returns the value of a field of a profile in the form of a finding.
 func want(p overlay.SiteProfile, field string) string {
+	if strings.HasPrefix(field, "ipv6_rules.") {
+		return Value(p, field)
+	}
 	return map[string]string{
 		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
 		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),

@@ -83,7 +83,7 @@ func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 				all = append(all, Difference{f.Field, declared, f.Value, f.How})
 			}
 			continue
-		case IPv6, Privileged:
+		case IPv6, Privileged, IPv6UDP:
 			if declared == "false" {
 				continue
 			}
@@ -134,10 +134,30 @@ func Value(p overlay.SiteProfile, field string) string {
 		return strconv.FormatBool(p.IPv6)
 	case IPv6Only:
 		return strconv.FormatBool(p.IPv6Only)
+	case IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP:
+		return ipv6Value(p, field)
 	case Privileged:
 		return strconv.FormatBool(p.Privileged)
 	}
 	return ""
+}
+
+// ipv6Value is Value for the rules for IPv6; empty where they are not known.
+func ipv6Value(p overlay.SiteProfile, field string) string {
+	r := p.IPv6Rules
+	switch {
+	case !r.Known:
+		return ""
+	case field == IPv6Inbound:
+		return r.Inbound.String()
+	case field == IPv6Filter:
+		return r.Filter.String()
+	case field == IPv6Refusal:
+		return r.Refusal.String()
+	case field == IPv6Egress:
+		return r.Egress.String()
+	}
+	return strconv.FormatBool(r.UDP)
 }
 
 // Fill returns p with the fields named in unset taken from the measurement, where they are known.
@@ -157,6 +177,9 @@ func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfil
 	}
 	if q.Inbound != overlay.InboundPorts {
 		q.Ports = overlay.Ports{}
+	}
+	if !q.IPv6 || q.IPv6Only {
+		q.IPv6Rules = overlay.IPv6Rules{}
 	}
 	if q.Check() != nil {
 		return p
@@ -215,8 +238,30 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		p.IPv6 = f.Value == "true"
 	case IPv6Only:
 		p.IPv6Only = f.Value == "true"
+	case IPv6Inbound, IPv6Filter, IPv6Refusal, IPv6Egress, IPv6UDP:
+		setIPv6Value(p, f)
 	case Privileged:
 		p.Privileged = f.Value == "true"
+	}
+}
+
+// setIPv6Value sets one of the rules for IPv6, and what is assumed of the others if it is the first.
+func setIPv6Value(p *overlay.SiteProfile, f Finding) {
+	if !p.IPv6Rules.Known {
+		p.IPv6Rules = defaultIPv6Rules(*p)
+	}
+	r, text := &p.IPv6Rules, []byte(f.Value)
+	switch f.Field {
+	case IPv6Inbound:
+		set(&r.Inbound, text)
+	case IPv6Filter:
+		set(&r.Filter, text)
+	case IPv6Refusal:
+		set(&r.Refusal, text)
+	case IPv6Egress:
+		set(&r.Egress, text)
+	case IPv6UDP:
+		r.UDP = f.Value == "true"
 	}
 }
 

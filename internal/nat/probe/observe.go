@@ -19,6 +19,10 @@ type Observations struct {
 	Cross *Cross // nil: not tried, since datagrams give the answer
 	IPv6  []View // connections to vantage points over IPv6; Socket is unused
 
+	// OverIPv6 are TCP, UDP, Calls and Cross over IPv6, and IPv6 again; nil: not tried, since no vantage point saw
+	// this host's own address over it.
+	OverIPv6 *Observations
+
 	Sizes   *PathSizes // nil: not tried, since no datagram was answered
 	Rate    []RateStep // in the order of time
 	RateErr string     // why there is none
@@ -97,6 +101,9 @@ func (o *Observations) sort() {
 		slices.SortFunc(views, func(a, b View) int {
 			return cmp.Or(cmp.Compare(a.Socket, b.Socket), a.To.Compare(b.To))
 		})
+	}
+	if o.OverIPv6 != nil {
+		o.OverIPv6.sort()
 	}
 	slices.SortFunc(o.Calls, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port), a.From.Compare(b.From))

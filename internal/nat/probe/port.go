@@ -47,14 +47,14 @@ func (m *measurement) open(udp bool, number uint16) (*port, error) {
 	at := fmt.Sprintf(":%d", number)
 	err := m.opts.Do(func() error {
 		if udp {
-			pc, err := lc.ListenPacket(context.Background(), "udp4", at)
+			pc, err := lc.ListenPacket(context.Background(), "udp"+m.version(), at)
 			if err == nil {
 				p.pc = pc.(*net.UDPConn)
 				p.number = addrOf(pc.LocalAddr()).Port()
 			}
 			return err
 		}
-		ln, err := lc.Listen(context.Background(), "tcp4", at)
+		ln, err := lc.Listen(context.Background(), "tcp"+m.version(), at)
 		if err == nil {
 			p.ln = ln.(*net.TCPListener)
 			p.number = addrOf(ln.Addr()).Port()
@@ -71,6 +71,15 @@ func (m *measurement) open(udp bool, number uint16) (*port, error) {
 	}
 	m.closers = append(m.closers, p.close)
 	return p, nil
+}
+
+// version returns the suffix of network names by which package net limits a socket to one version
+// of IP.
+func (m *measurement) version() string {
+	if m.ipv6 {
+		return "6"
+	}
+	return "4"
 }
 
 func (p *port) close() {

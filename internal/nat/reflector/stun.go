@@ -43,6 +43,12 @@ func Listen(ctx context.Context, addr netip.AddrPort) (*Sockets, error) {
 // Port returns the port of both sockets.
 func (s *Sockets) Port() uint16 { return addrPort(s.tcp.Addr()).Port() }
 
+// OverIPv6 reports whether the sockets are those of all addresses of both versions of IP.
+func (s *Sockets) OverIPv6() bool {
+	a := addrPort(s.udp.LocalAddr()).Addr()
+	return a.Is6() && a.IsUnspecified()
+}
+
 // Close closes both sockets, for an owner that does not serve them.
 func (s *Sockets) Close() error { return errors.Join(s.udp.Close(), s.tcp.Close()) }
 

@@ -31,11 +31,16 @@ func Vantages(t *testing.T, hosts ...*lab.Host) (tcp, stun []netip.AddrPort) {
 			t.Fatal(err)
 		}
 		serving.Go(func() { observe(ctx, ln, &serving) })
-		pc, err := h.ListenPacket("udp", stun[len(stun)-1].String())
-		if err != nil {
-			t.Fatal(err)
+		for _, a := range []netip.Addr{h.Addr(), h.Addr6()} {
+			if !a.IsValid() {
+				continue
+			}
+			pc, err := h.ListenPacket("udp", netip.AddrPortFrom(a, 3478).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
 		}
-		serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
 	}
 	return tcp, stun
 }
