@@ -1,9 +1,11 @@
 package connect
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
@@ -91,5 +93,41 @@ func TestTraversingOverIPv6(t *testing.T) {
 		if third && c.Packets > 0 {
 			t.Errorf("%d packets from %s to %s", c.Packets, c.From, c.To)
 		}
+	}
+}
+
+// Sites whose IPv4 NATs keep them apart meet over IPv6 from what they measured of it: by a dial
+// where its firewall lets connections in, back from there, and by hole punching through firewalls
+// that let none in, also to a site with IPv6 alone. The reasons at both ends say so.
+func TestDialsAndPunchingOverIPv6(t *testing.T) {
+	const sites = `
+  - {name: shut, preset: ipv6-stateful-nat-symmetric, nodes: 1}
+  - {name: other, preset: ipv6-stateful-nat-symmetric, nodes: 1}
+  - {name: open, preset: ipv6-open-nat, nodes: 1}
+  - {name: six, preset: ipv6-only, nodes: 1}
+`
+	w := newMeasuredWorld(t, sites, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+		p = directly(site, p)
+		p.Forbidden = append(p.Forbidden, overlay.SimultaneousOpen, overlay.Traversing)
+		return p
+	}})
+	for _, tc := range []struct{ from, to, path string }{
+		{"shut", "open", "direct"},
+		{"open", "shut", "reversed"},
+		{"six", "open", "direct"},
+		{"shut", "other", "hole-punching"},
+		{"six", "shut", "hole-punching"},
+		{"other", "six", "hole-punching"},
+	} {
+		j := w.LinkPair(tc.from+"/n1", tc.to+"/n1")
+		if got := labtest.PathOf(j.Near); got != tc.path {
+			t.Errorf("%s to %s: linked by %s, want %s", tc.from, tc.to, got, tc.path)
+		}
+		for _, l := range []*link.Link{j.Near, j.Far} {
+			if path, _ := l.Current(); !strings.Contains(path.Reason, "over IPv6") {
+				t.Errorf("%s to %s: the path is %v, because %s", tc.from, tc.to, path, path.Reason)
+			}
+		}
+		j.End(t)
 	}
 }
