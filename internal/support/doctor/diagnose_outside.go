@@ -364,7 +364,7 @@ func ipv6(o Observations) []Finding {
 		}
 		f := Finding{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
 			Evidence: fmt.Sprintf("connected from %s, and it sees %s", v.Connect.From, v.Seen),
-			Meaning:  "IPv6 leaves this site untranslated: nodes of two such sites can meet over it, whatever NATs do to IPv4"}
+			Meaning:  "IPv6 leaves this site untranslated: nodes of two such sites can meet over it, whatever NATs do to IPv4; one that lets connections in over IPv6 is dialled where profile.networks has its network, and others punch"}
 		if v.Seen != v.Connect.From {
 			f.Status, f.Class = Warning, NAT
 			f.Meaning = "a NAT on the way changes this host's IPv6 address: the site counts as one without IPv6"
