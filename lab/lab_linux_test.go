@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 func TestMain(m *testing.M) {
@@ -21,6 +23,7 @@ func TestMain(m *testing.M) {
 		helpers[name]()
 		os.Exit(0)
 	}
+	testload.Parallel(4)
 	os.Exit(m.Run())
 }
 

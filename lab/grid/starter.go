@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"gopkg.in/yaml.v3"
 
@@ -16,11 +17,14 @@ import (
 )
 
 // Accounts for the jobs of each host that has a starter: no two hosts share one, because the hosts
-// of a lab share one machine's processes.
+// of all labs of this process share one machine's processes.
 const (
 	firstUID = 1900000000
 	hostUIDs = 1000
 )
+
+// starters counts the starters of all grids of this process.
+var starters atomic.Int64
 
 // severalAccounts reports whether this process may change its user: it can as the machine's root,
 // but not as an ordinary user who is root of a namespace.
@@ -43,7 +47,7 @@ func (g *Grid) addStarter(host *lab.Host, settings map[string]any) error {
 	if g.starters[host.Name()] != nil {
 		return nil
 	}
-	first := firstUID + hostUIDs*len(g.starters)
+	first := firstUID + hostUIDs*(starters.Add(1)-1)
 	own := map[string]any{
 		"socket": socket, "helper": fmt.Sprint(os.Getuid()), "uids": fmt.Sprintf("%d-%d", first, first+hostUIDs-1),
 		"state": filepath.Join(g.dir, safe("starter "+host.Name())+".json"), "log": map[string]any{"format": "json"},

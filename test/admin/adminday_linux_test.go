@@ -44,6 +44,7 @@ broker and two proxies are on public hosts. The [admin guide](admin.md) explains
 
 // An admin's day, with the typed commands and the files in the packages.
 func TestAdminDay(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	if os.Getenv(packagesKey) == "" {
 		labtest.Programs(t) // building takes its own time

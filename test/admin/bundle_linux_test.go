@@ -25,6 +25,7 @@ import (
 // A bundle for a developer contains no name of a user, host or address, and no key, though it is
 // collected from running daemons.
 func TestBundle(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const figures = "127.0.0.1:9442"
 	w := labtest.NewWorld(t, "  - {name: quokka, preset: stateful, nodes: [kiwi3]}\n  - {name: wombat, preset: egress-443, nodes: [emu4]}\n",
 		grid.Config{Settings: map[string]map[string]any{"frontal": {"metrics_listen": figures}}})

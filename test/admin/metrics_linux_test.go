@@ -18,6 +18,7 @@ import (
 // All daemons export their figures, and the board queries only existing ones: an empty panel would
 // go unnoticed.
 func TestMetrics(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	ports := map[string]string{"broker": "9441", "frontal": "9442", "proxy": "9443", "helper": "9444"}
 	settings := map[string]map[string]any{}
 	for kind, port := range ports {

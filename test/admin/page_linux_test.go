@@ -21,6 +21,7 @@ var pagesDir = flag.String("pages", "", "folder for pictures of the status page,
 
 // A browser on the broker's host sees the sites, how they connect, and why.
 func TestStatusPage(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const at = "127.0.0.1:9480"
 	w := labtest.NewWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{
 		Settings: map[string]map[string]any{

@@ -36,6 +36,7 @@ func asOrdinaryUser(t *testing.T, cmd *exec.Cmd) {
 
 // Demo and matrix need no privilege.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	for _, tc := range []struct {
 		argv []string

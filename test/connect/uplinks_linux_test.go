@@ -10,6 +10,7 @@ import (
 // An uplink of a site goes silent under a link: the link continues over the other, and another link
 // is made meanwhile; likewise when the uplinks have changed roles.
 func TestUplinkDies(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const siteTwo = "  - {name: two, preset: two-uplinks, nodes: 2}\n"
 	for _, c := range []struct{ name, from, to, sites string }{
 		{"asker", "two/n1", "closed/n1", siteTwo + labtest.SiteClosed},
@@ -17,6 +18,7 @@ func TestUplinkDies(t *testing.T) {
 		{"gateway", "two/n1", "closed/n1", "  - {name: two, preset: no-route/two-uplinks, nodes: 2}\n" + labtest.SiteClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, c.sites, grid.Config{Profile: labtest.NoTraversalProfile})
 			j := w.LinkPair(c.from, c.to)
 			for _, uplink := range []int{1, 2} {

@@ -21,6 +21,7 @@ import (
 // Processes may start before any daemon does, and daemons in any order: here in reverse order of
 // dependency. Each waits for the next.
 func TestDaemonsComeInAnyOrder(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{})
 	daemons := slices.Clone(w.Daemons())
 	slices.Reverse(daemons) // helpers, frontals, proxy, broker
@@ -237,6 +238,7 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 // A path silently drops everything: every technique is tried within its bound, and the error names
 // what timed out.
 func TestSilence(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	key := labtest.NewKey(t, "silence")
 	asker, target := w.Join(key, "closed/n1", 0, 3), w.Join(key, "open/n1", 1, 3)

@@ -25,6 +25,7 @@ type brokenCell struct {
 // continues on another path if there is one, and returns to the best path when that is available
 // again. The command checks the time that takes.
 func TestBreak(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const size = 32 << 20
 	for _, c := range []struct {
 		technique, cut string
@@ -41,6 +42,7 @@ func TestBreak(t *testing.T) {
 		{"relay", "uplink", "kills", "relay", 2, "5s"}, // so young a link has no reserve: another path takes 2 s
 	} {
 		t.Run(c.technique+" "+c.cut, func(t *testing.T) {
+			t.Parallel()
 			labtest.NeedLab(t)
 			cmd := exec.Command(labtest.Program(t, "-lab"), "break", "--json", "--size", "32MiB", "--away", c.away,
 				"--technique", c.technique, "--cut", c.cut)

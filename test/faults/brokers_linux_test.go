@@ -13,6 +13,7 @@ import (
 // processes from before and after each failure find each other through the remaining broker, even
 // if that needs an introduction.
 func TestEitherBrokerIsEnough(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})
 	some := slices.Concat(labtest.Ways[:1], labtest.Ways[2:4]) // direct, reversed, relay
 	var flows []*labtest.Flow

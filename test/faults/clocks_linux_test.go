@@ -37,6 +37,7 @@ func (w *world) skewed(key jobkey.Key, node string, rank, size uint32, ahead tim
 // Ranks at sites whose clocks differ by ten minutes get an encrypted link, whichever of them dials;
 // if they differ by days they do not, and both ends get the reason.
 func TestClocksDiffer(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteOpen, grid.Config{})
 	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		for _, nodes := range [][2]string{{"closed/n1", "open/n1"}, {"open/n1", "closed/n1"}} {
@@ -139,6 +140,7 @@ var ahead = func() (n int64) {
 // Each daemon in turn has a clock that is ten minutes ahead or behind: all join, and links are set
 // up directly, by relay, and by techniques that need an instant that both ends agree on.
 func TestDaemonsClocksDiffer(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	program, err := withClock()
 	if err != nil {
@@ -191,6 +193,7 @@ func TestDaemonsClocksDiffer(t *testing.T) {
 // A client that enrols and renews may have a clock that is ten minutes off, and so may the broker.
 // If the clocks are off by days, each end gets an error that says so.
 func TestEnrolClocksDiffer(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	program, err := withClock()
 	if err != nil {

@@ -33,6 +33,7 @@ const (
 // the broker continues it has all state again. Without another broker, callers get an error within
 // that time.
 func TestBrokerStops(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})
 	n := freezes
 	if text := os.Getenv(freezesKey); text != "" {

@@ -11,6 +11,7 @@ import (
 // Daemons start and end, gracefully or killed; existing links continue throughout, and afterwards
 // new ones are set up by every technique, by existing processes and by new ones.
 func TestLinksOutliveDaemons(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteRange+labtest.SiteHidden, grid.Config{})
 	var flows []*labtest.Flow
 	for _, way := range labtest.Ways {
@@ -72,6 +73,7 @@ func TestLinksOutliveDaemons(t *testing.T) {
 
 // A link carried by a gateway waits for its frontal, and continues when that is back.
 func TestCarriedLinkSurvivesItsGateway(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed, grid.Config{})
 	f := w.StartFlow(w.LinkPair("hidden/n1", "closed/n1"))
 	w.AwaitFlows("before", []*labtest.Flow{f})

@@ -353,7 +353,6 @@ func impatient() grid.Config {
 // frontal or the broker does not affect the job, nor does a helper once the job was committed; a
 // failure leaves nothing behind.
 func TestFaultsAtEachStep(t *testing.T) {
-	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, impatient())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 6*time.Minute, errors.New("not done after 6 minutes"))
 	defer cancel()

@@ -89,7 +89,6 @@ func (w *world) pings(from, to string) {
 // ranks elsewhere long before their links are given up; a helper that is stopped for 3 s counts as
 // alive; and neither needs a broker or a frontal.
 func TestNodesOfAJobWatchEachOther(t *testing.T) {
-	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 4}))
 	key := labtest.NewKey(t, "mourn")
 	self := enterableSelf(t)

@@ -15,6 +15,7 @@ import (
 // one whose nodes have no route out: both verify their results, and send the expected messages
 // between the sites.
 func TestApplicationsOverTwoClosedSites(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whichever technique works first
 	})

@@ -41,6 +41,7 @@ func collRows(t *testing.T, args ...string) (rows []collRow) {
 // What ranks report as sent to other sites equals the schedules of an algorithm, however ranks are
 // assigned to sites.
 func TestCollCrossings(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	seen := map[string]bool{}
 	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "3", "--ranks", "2", "--rtt", "4ms", "--rate", "1gbit", "--sizes", "8B,64KiB") {

@@ -11,6 +11,7 @@ import (
 // Every algorithm of messages can be forced on a job of two closed sites, and sends between them exactly what
 // its schedules contain, however ranks are assigned to sites.
 func TestForcedBetweenSites(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	forced := map[string]bool{}
 	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "2", "--ranks", "2", "--rtt", "2ms", "--rate", "1gbit", "--sizes", "8B") {

@@ -328,6 +328,7 @@ func TestKill(t *testing.T) {
 // Ranks of two closed sites survive the death of one of them, including those that share no node
 // with it.
 func TestKillOverTwoSites(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whichever technique works first
 	})

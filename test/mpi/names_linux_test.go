@@ -14,6 +14,7 @@ import (
 // Two separately started jobs, at two sites that permit nothing inbound, find each other by a name
 // and compute together; and the name lives and dies with its publisher, regardless of the daemons.
 func TestNamesAcrossJobs(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 1}\n", grid.Config{
 		Settings: map[string]map[string]any{"broker": {"store": filepath.Join(t.TempDir(), "broker.db")}},
 	})

@@ -20,6 +20,7 @@ var kernels = []struct{ name, class, size string }{
 // Each kernel computes the official values on eight ranks, half of them in a site that permits
 // nothing inbound and half in one whose nodes have no route out.
 func TestKernelsOverTwoClosedSites(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whichever technique works first
 	})

@@ -14,6 +14,7 @@ import (
 // processes of a grid: on one node, on two of a site, and between sites one of which has only its
 // gateway's route out.
 func TestRulesOnAGrid(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := labtest.NewWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
 	rules := filepath.Join(filepath.Dir(labtest.Program(t, "")), "rules.test")
 	if out, err := exec.Command("go", "test", "-c", "-buildvcs=false", "-o", rules, labtest.Module+"/mpilib").CombinedOutput(); err != nil {

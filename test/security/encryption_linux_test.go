@@ -59,6 +59,7 @@ func (r recorder) recorded(t *testing.T, text []byte) (size int, seen bool) {
 // plaintext, unless both sites trust the network between them; inside a site it is plaintext,
 // unless the site requires encryption.
 func TestWhoCanReadAlong(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	type pair struct {
 		from, to string
 		by       string   // the path, so that the recorders are on it

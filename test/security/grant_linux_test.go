@@ -27,6 +27,7 @@ import (
 // A job works for a user of the grid, at two sites, and all daemons on the path know the user: the
 // broker's status and the proxy that carries its link.
 func TestGrants(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
 	bin := labtest.Program(t, "")
 	user := control.Identity{Role: control.RoleUser, Name: "alice"}

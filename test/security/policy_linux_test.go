@@ -25,6 +25,7 @@ import (
 // that they permit. A refusal is immediate, names the rule and the contact; dry-run mode only logs
 // what it would refuse.
 func TestSitesPermitLinks(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	dir := t.TempDir()
 	file := func(name, text string) map[string]any {
 		path := filepath.Join(dir, name)
@@ -104,6 +105,7 @@ rules:
 // third is limited: relayed, one link at a time, and the next one's error names the limit. The
 // command for admins predicts all of this.
 func TestProjectsAreTold(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	file := filepath.Join(t.TempDir(), "open.yaml")
 	if err := os.WriteFile(file, []byte(`
 contact: grid@open.example

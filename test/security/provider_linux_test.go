@@ -23,6 +23,7 @@ import (
 // which jobs are granted; and a frontal whose certificate is past two thirds of its life gets a new
 // one from it, and uses it, while it runs.
 func TestProviderAndRenewal(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

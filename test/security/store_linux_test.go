@@ -245,6 +245,7 @@ func (e *enrolment) until(what string, is func() bool) {
 // uploaded to one applies at the other, and one member may fail. Without a majority, requests that
 // need the store are refused in time, and all else continues.
 func TestTwoBrokersShareEtcd(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	e := newEnrolment(t)
 	etcd := storetest.Start(t, 3)
 	settings := fmt.Sprintf("store: %q\n", etcd.Address("grid"))
@@ -398,6 +399,7 @@ func TestBrokerKilledWhileEnrolling(t *testing.T) {
 // requests that need no write, refuses others and reports why, in its answers, its log, its status
 // and its metrics; and no used token becomes valid again.
 func TestBrokerOnFullDisk(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	e := newEnrolment(t)
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=256k"); err != nil {

@@ -13,6 +13,7 @@ import (
 // A proxy is replaced by a new process while links go through it and new ones are made
 // continuously: no dial is refused, and no link breaks.
 func TestProxyIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{})
 	flows := []*labtest.Flow{w.StartFlow(w.LinkPair("closed/n1", "shut/n1")), w.StartFlow(w.LinkPair("shut/n1", "closed/n2"))}
 	w.replace("proxy p1", "closed/n2", "shut/n1", flows)
@@ -20,6 +21,7 @@ func TestProxyIsReplacedUnderLoad(t *testing.T) {
 
 // The same for a gateway, which carries all traffic of its nodes, and knows where they are.
 func TestGatewayIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteHidden+labtest.SiteClosed, grid.Config{})
 	flows := []*labtest.Flow{w.StartFlow(w.LinkPair("hidden/n1", "closed/n1")), w.StartFlow(w.LinkPair("closed/n2", "hidden/n1"))}
 	w.replace("frontal hidden", "hidden/n1", "closed/n2", flows)
@@ -71,6 +73,7 @@ func cutByDaemon(msg, cause string) bool {
 
 // The links of a draining proxy leave it and continue through another, and the proxy ends.
 func TestDrainedProxyIsLeft(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
 	j := w.LinkPair("closed/n1", "shut/n1")
 	flows := []*labtest.Flow{w.StartFlow(j)}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
@@ -20,6 +21,7 @@ import (
 // Daemons of this version and of the previous one work together, whichever end of a session is
 // older: so a grid can be upgraded daemon by daemon.
 func TestDaemonsOfTwoVersions(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	before := previous(t)
 	for _, old := range [][]string{{"broker", "helper"}, {"frontal", "proxy"}} {
@@ -56,7 +58,9 @@ func previous(t *testing.T) string {
 	if tag, err := git("describe", "--tags", "--abbrev=0", commit); err == nil {
 		commit = tag
 	}
-	dir := t.TempDir()
+	// Its path is the same in every lab, so that what is compiled there once is found in the cache.
+	dir := filepath.Join(lab.Dir(), "previous")
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	source, err := git("archive", "--format=tar", commit)
 	if err == nil {
 		err = unpack(dir, source)

@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -24,6 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.Main()
+	testload.Parallel(4)
 	os.Exit(m.Run())
 }
 

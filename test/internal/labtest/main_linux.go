@@ -2,13 +2,11 @@ package labtest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/store/storetest"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
@@ -57,7 +56,7 @@ func Main(m *testing.M, ranks map[string]func() error) {
 		fmt.Fprintln(os.Stderr, "tests that need a lab will fail:", refused)
 		os.Exit(m.Run())
 	}
-	waitTogether()
+	testload.Parallel(5)
 	status := m.Run()
 	if err := nothingLeft(); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL: left behind after all tests:", err)
@@ -66,19 +65,8 @@ func Main(m *testing.M, ranks map[string]func() error) {
 	os.Exit(status)
 }
 
-// together is how many of a package's parallel tests run at a time. They wait for timeouts and for
-// the networks' delays, and take little processor time: more than there are processors can.
-const together = 5
-
-// waitTogether sets that number, unless the command line does.
-func waitTogether() {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		flag.Set("test.parallel", strconv.Itoa(max(together, runtime.GOMAXPROCS(0))))
-	}
-}
+// Within is testload.Within.
+func Within(d time.Duration) time.Duration { return testload.Within(d) }
 
 // NeedLab skips a test that cannot run where namespaces are refused.
 func NeedLab(t *testing.T) {

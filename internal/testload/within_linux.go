@@ -1,4 +1,4 @@
-package labtest
+package testload
 
 import (
 	"runtime"
@@ -6,11 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Within returns d scaled to this machine's current load: multiplied by how many times longer than
-// its processor time a thread takes to compute. A bound on a wait must fail because of the suite,
-// and not because of what runs beside the tests.
-func Within(d time.Duration) time.Duration { return time.Duration(float64(d) * slowdown()) }
 
 // slowdown returns how many times longer a short computation takes now than its processor time, at
 // least 1.
