@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -522,7 +523,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		got := r0.failed(1, 3*time.Second)
+		got := r0.failed(1, testload.Within(3*time.Second))
 		if got.Code == wire.CodeTimeout || !strings.Contains(got.Text, "relay: proxy p1: ") || !strings.Contains(got.Text, "127.0.0.1:1") {
 			t.Errorf("%+v", got)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -116,7 +117,7 @@ func TestDeadPathIsToldOf(t *testing.T) {
 // after a trial, and does not try again soon. On a busy machine two measurements of the same rate
 // may differ, and the link then decides otherwise: one of a few links does not.
 func TestRelayIsNoBetter(t *testing.T) {
-	const links = 5
+	links := int(5 * testload.Slowdown())
 	for n := range links {
 		var done bool
 		t.Run(fmt.Sprint(n+1), func(t *testing.T) { done = relayIsNoBetter(t) })

@@ -3,9 +3,10 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
-	"strings"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -12,7 +12,15 @@ import (
 // Within returns d scaled to this machine's current load: multiplied by how many times longer than
 // its processor time a thread takes to compute. A bound on a wait must fail because of the suite,
 // and not because of what runs beside the tests.
-func Within(d time.Duration) time.Duration { return time.Duration(float64(d) * slowdown()) }
+func Within(d time.Duration) time.Duration { return time.Duration(float64(d) * Slowdown()) }
+
+// Slowdown returns how many times longer a computation takes now than its processor time, at least
+// 1. It takes 50 ms to measure.
+func Slowdown() float64 { return max(1, slowdown()) }
+
+// Again reports whether a measurement that was wrong is to be repeated: at most twice, and only on a
+// machine that is busy with other things, whose delays are part of what was measured.
+func Again(repeated int) bool { return repeated < 2 && Slowdown() > 1.2 }
 
 // Parallel makes n of a package's parallel tests run at a time, where the command line does not say
 // how many. It is called by a TestMain whose tests mostly wait, for timeouts and for the delays of

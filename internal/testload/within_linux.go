@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slowdown returns how many times longer a short computation takes now than its processor time, at
-// least 1.
+// slowdown is Slowdown.
 func slowdown() float64 {
 	const burst = 50 * time.Millisecond // several turns of the scheduler
 	runtime.LockOSThread()
@@ -20,7 +19,7 @@ func slowdown() float64 {
 	if got <= 0 {
 		return 1
 	}
-	return max(1, float64(wall)/float64(got))
+	return float64(wall) / float64(got)
 }
 
 func threadTime() time.Duration {

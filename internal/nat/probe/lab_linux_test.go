@@ -312,14 +312,24 @@ func TestRate(t *testing.T) {
 
 // checkRate measures from host, which is at a free site or at one of 1 Mb/s.
 func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) {
-	o, err := Measure(t.Context(), Options{Grid: g, Do: host.Do})
-	if err != nil {
-		t.Error(err)
-		return
+	var o Observations
+	var f Finding
+	right := false
+	for repeated := 0; ; repeated++ {
+		var err error
+		if o, err = Measure(t.Context(), Options{Grid: g, Do: host.Do}); err != nil {
+			t.Error(err)
+			return
+		}
+		r := Infer(o)
+		rate := float64(r.Profile.UDPRate)
+		f = r.Finding(UDPRate)
+		right = free == (f.Value == none) && (free || rate >= 1e6/1.5 && rate <= 1e6*1.5)
+		if right || !testload.Again(repeated) {
+			break
+		}
 	}
-	r := Infer(o)
-	f, rate := r.Finding(UDPRate), float64(r.Profile.UDPRate)
-	if free != (f.Value == none) || !free && (rate < 1e6/1.5 || rate > 1e6*1.5) {
+	if !right {
 		t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
 	}
 	bytes := 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen/gridtest"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -130,7 +131,7 @@ func (g *grid) again(a, b *lab.Host, try attempt, again *atomic.Int32) (time.Dur
 // fewAgain fails the test when second attempts were not the exception.
 func fewAgain(t *testing.T, again *atomic.Int32, of int) {
 	t.Helper()
-	if n := int(again.Load()); n*20 > of {
+	if n := int(again.Load()); float64(n*20) > float64(of)*testload.Slowdown() {
 		t.Errorf("%d of %d attempts needed a second try", n, of)
 	}
 }
