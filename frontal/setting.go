@@ -116,6 +116,19 @@ func (n NAT) value() overlay.NAT {
 	return v
 }
 
+// given reports whether the admin declares any of the rules.
+func (r IPv6Rules) given() bool {
+	return r.Inbound.Given || r.Filter.Given || r.Refusal.Given || r.Egress.Given || r.UDP.Given
+}
+
+// value returns the declared rules, and for the others those of a closed site.
+func (r IPv6Rules) value(egress overlay.Egress) overlay.IPv6Rules {
+	return overlay.IPv6Rules{
+		Known: true, Inbound: r.Inbound.or(overlay.InboundNone), Filter: r.Filter.or(overlay.FilterStateful),
+		Refusal: r.Refusal.or(overlay.RefuseDrop), Egress: r.Egress.or(egress), UDP: r.UDP.or(false),
+	}
+}
+
 // given reports whether the admin declares anything about the NAT.
 func (n NAT) given() bool { return n.Mapping.Given || n.Filtering.Given || n.KeepsPort.Given }
 

@@ -45,7 +45,7 @@ func TestInferPath(t *testing.T) {
 
 		{"whole packets", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1492, 1280}}}, "mtu=none/1500"},
 		{"small interface", Observations{Sizes: &PathSizes{Interface: 1450, Passed: []int{1448, 1280}, Told: 1450}}, "mtu=none/1450"},
-		{"black hole", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1492, 1420}}}, "mtu=1400/are lost on the path"},
+		{"black hole", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1492, 1420}}}, "mtu=1400/lost"},
 		{"a router said so", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: 1406}}, "mtu=1406/said"},
 		{"a router lied", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: 576}}, "mtu=1400"},
 		{"one lost by chance", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1280}, Lost: []int{1400}}}, "mtu=none"},
