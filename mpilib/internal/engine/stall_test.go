@@ -209,7 +209,7 @@ func TestOfferIsAskedFor(t *testing.T) {
 				e.Irecv(&r, everyone{}, 0, AnySource, AnyTag, buf)
 			}
 			say(t, peer, offer)
-			probed(t, e, when != "posted", Result{1, 5, 6, false})
+			probed(t, e, when != "posted", Result{Source: 1, Tag: 5, Bytes: 6})
 			switch when {
 			case "before":
 				say(t, peer, head, 1, 2, 3, 4)
@@ -230,7 +230,7 @@ func TestOfferIsAskedFor(t *testing.T) {
 			expect(t, peer, ask)
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 5)
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 6)
-			if got, err := wait(t, &r); err != nil || got != (Result{1, 5, 6, false}) || !bytes.Equal(buf, []byte{1, 2, 3, 4, 5, 6, 0, 0}) {
+			if got, err := wait(t, &r); err != nil || got != (Result{Source: 1, Tag: 5, Bytes: 6}) || !bytes.Equal(buf, []byte{1, 2, 3, 4, 5, 6, 0, 0}) {
 				t.Errorf("%+v, %v, % x", got, err, buf)
 			}
 			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 9})

@@ -30,7 +30,7 @@ const (
 	MessageCost = 64
 	// MaxPendingSends is how many sends may wait for a peer's CTS at a time.
 	MaxPendingSends = 4096
-	// maxCopied is up to how many bytes the Core copies itself; see the effect Copy.
+	// maxCopied is up to how many bytes a Core copies itself; see the effect Copy.
 	maxCopied = 64 << 10
 	// maxSelf is from which size on a send to self waits for its receive.
 	maxSelf = 16 << 10
@@ -77,7 +77,8 @@ type Core struct {
 		id uint32
 		c  *msgContext
 	}
-	maxPending  int // MaxPendingSends, but in tests
+	maxPending  int // MaxPendingSends, and
+	maxCopied   int // maxCopied, but in tests
 	selfHeld    int // bytes of buffered messages to self
 	extraCredit int // what is left of MaxExtraCredit
 
@@ -95,7 +96,7 @@ type msgContext struct {
 // New returns a Core whose process is alone: Join adds peers.
 func New(cfg Config, size int) *Core {
 	cfg.Unexpected = max(cfg.Unexpected, FirstCredit)
-	return &Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, extraCredit: MaxExtraCredit}
+	return &Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
 }
 
 // Join makes p, which is zero, the peer of a rank.

@@ -139,6 +139,7 @@ type model struct {
 	lends   []*lending
 	all     []*op
 	lossy   int  // how many links may still be lost
+	healthy int  // after how many actions
 	lend    bool // buffers may be lent
 	plain   bool // fewer choices: what is read is read at once, and paths are short
 	matches int
@@ -152,7 +153,7 @@ func newModel(choose func(int) int, credit int, programs ...[]step) *model {
 	m := &model{choose: choose, now: time.Unix(1e9, 0)}
 	for rank, program := range programs {
 		p := &proc{model: m, rank: rank, core: New(Config{Rank: rank}, len(programs)), peers: make([]*Peer, len(programs)), program: program, ops: make([]*op, len(program))}
-		p.core.maxPending = 2
+		p.core.maxPending, p.core.maxCopied = 2, 10
 		m.streams = append(m.streams, nil)
 		for other := range programs {
 			m.streams[rank] = append(m.streams[rank], &stream{})
@@ -207,6 +208,11 @@ func (m *model) complete(o *op) {
 			m.fail("%s is synchronous, and complete before a receive has matched it", o.name)
 		}
 		return
+	case slices.ContainsFunc(o.at.fetches, func(f *Transfer) bool { return f.Request == &o.Request && f.Busy }):
+		m.fail("%s is complete while its bytes are fetched", o.name)
+	}
+	o.content = bytes.Clone(o.memory) // and stays so
+	switch {
 	case o.Got.Cancelled, o.givenUp && o.Err == errGivenUp:
 		return
 	case o.message == nil:
@@ -228,7 +234,6 @@ func (m *model) complete(o *op) {
 	case !errors.Is(o.Err, ErrTruncate) || len(s.content) <= len(o.memory):
 		m.fail("%s of %s: %v", o.name, s.name, o.Err)
 	}
-	o.content = bytes.Clone(o.memory)
 }
 
 // pair notes that the oracle gives a receive a message.
@@ -794,7 +799,7 @@ func (m *model) play() {
 		if len(all) == 0 {
 			return
 		}
-		if m.lossy > 0 {
+		if m.healthy--; m.lossy > 0 && m.healthy < 0 {
 			all = append(all, m.loss)
 		}
 		all[m.choose(len(all))]()

@@ -61,7 +61,7 @@ func (c *Core) Give(r *Request, m *Message) {
 		m.Sender.State = Moving
 	}
 	if r.Err == nil {
-		if len(m.Data) > maxCopied {
+		if len(m.Data) > c.maxCopied {
 			c.emit(Effect{Kind: Copy, Request: r, Message: m})
 			return
 		}
