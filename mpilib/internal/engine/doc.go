@@ -1,9 +1,14 @@
-// Package engine passes messages between the processes of a job: it matches
-// them with receives, keeps what comes early, sends what is wanted, and makes
+// Package engine passes messages between the processes of a job, and makes
 // progress whether or not anybody calls. It knows bytes, world ranks, contexts
 // and tags; it refuses to know element types, groups and collectives.
 //
 // # Protocol
+//
+// Package protocol below decides: which receive gets a message, what is kept, what is sent when,
+// what a loss ends. It returns effects, which the engine carries out at once (effects.go): every call
+// of its Core is followed by carryOut before the lock is given up. What remains here is who
+// reads and writes, how bytes go, who waits and is woken, how links are made, how news of
+// failures spread, and notes.
 //
 // Two engines talk in the envelopes of package wire. A small message is sent
 // eagerly: at once, as far as the receiver has granted credit for messages that
@@ -51,8 +56,8 @@
 //
 // # State
 //
-// All of it is in the Engine, guarded by one lock that is never held during a
+// All of it is in the Engine and its protocol.Core, guarded by one lock that is never held during a
 // system call, nor while more than 64 KiB are copied. Requests belong to the
-// engine until they are complete. Programs hold Handles: the Requests behind those are the engine's
+// engine until they are complete; the protocol's part of each is embedded in it. Programs hold Handles: the Requests behind those are the engine's
 // own, and used again and again.
 package engine
