@@ -98,7 +98,6 @@ type proc struct {
 	program []step
 	next    int
 	ops     []*op // by step, nil for those that are none
-	probed  []*Message
 	copies  []Effect
 	fetches []*Transfer
 }
