@@ -60,7 +60,7 @@ type Engine struct {
 	cfg Config
 
 	mu         sync.Mutex
-	core       *protocol.Core
+	core       protocol.Core
 	effects    []protocol.Effect // memory for the next list of the core's effects
 	dispatches []*peer           // whom something was said, which is to go
 	peers      []*peer           // by world rank; nil for this process
@@ -109,7 +109,7 @@ type Group interface {
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idleWake: make(chan struct{}, 1)}
-	e.core = protocol.New(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
+	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
 	e.sharing = systemSharing
 	e.rings.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -9,7 +9,9 @@ import (
 
 // What is queued for the ring waits until the link has taken all that was queued before the change.
 func TestRingWaitsForTheLink(t *testing.T) {
-	p := newPeer(&Engine{core: protocol.New(protocol.Config{}, 2)}, 1)
+	e := &Engine{}
+	e.core.Init(protocol.Config{}, 2)
+	p := newPeer(e, 1)
 	p.out.add(wire.Envelope{Kind: wire.EnvelopeSwitch}, nil)
 	p.out.toRing()
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeEager, Length: 1}, []byte("a"))

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
 // Isend starts a send of b to world rank dst, which may be this process. b must not change
@@ -49,11 +51,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p := e.peers[dst]
-	if p.link == nil {
-		return false
-	}
-	env, ok := p.proto.SendNow(ctxID, tag, len(b))
-	if !ok || !p.sendSmall(env, b) {
+	if p.link == nil || !p.proto.CanSendNow(len(b)) || !p.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
 		return false
 	}
 	p.proto.SentNow(len(b))

@@ -10,7 +10,7 @@
 // (Send, Receive, Cancel, ...) and what a peer said (Eager, RTS, Data, CTS, ...). Where bytes
 // follow an envelope, Peer.In says where they go, and Arrived is called when they are here.
 // What is to be done in consequence is a list of effects, see Effect. The way of most
-// messages makes no list: SendNow returns an envelope, Eager says where the bytes go, and
+// messages makes no list: CanSendNow lets them go, Eager says where the bytes go, and
 // Arrived which receive is complete.
 //
 // All state is in the Core, its Peers and the Requests, whose memory is the caller's.
@@ -93,10 +93,10 @@ type msgContext struct {
 	by    *Peer // the peer whose message created it here ahead of the program; nil otherwise
 }
 
-// New returns a Core whose process is alone: Join adds peers.
-func New(cfg Config, size int) *Core {
+// Init makes c, which is zero, the Core of a process that is alone among so many: Join adds peers.
+func (c *Core) Init(cfg Config, size int) {
 	cfg.Unexpected = max(cfg.Unexpected, FirstCredit)
-	return &Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
+	*c = Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
 }
 
 // Join makes p, which is zero, the peer of a rank.

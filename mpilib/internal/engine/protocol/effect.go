@@ -67,7 +67,12 @@ func (c *Core) Effects(spare []Effect) (list []Effect) {
 // HasEffects reports whether there are any.
 func (c *Core) HasEffects() bool { return len(c.effects) > 0 }
 
+// What follows is not inlined: an Effect is large, and the functions that are called for each message
+// would make room for one, and clear it, each time.
+
 // finish completes r, unless it is complete.
+//
+//go:noinline
 func (c *Core) finish(r *Request, err error) {
 	if r.Complete(err) {
 		c.emit(Effect{Kind: Complete, Request: r})
@@ -75,8 +80,17 @@ func (c *Core) finish(r *Request, err error) {
 }
 
 // control says an envelope to the peer.
+//
+//go:noinline
 func (p *Peer) control(env wire.Envelope) {
 	if p.Failed == nil {
 		p.core.emit(Effect{Kind: Control, Peer: p, Env: env})
 	}
+}
+
+// creditDue has credit returned to the peer; grow is Effect.Grow.
+//
+//go:noinline
+func (p *Peer) creditDue(grow bool) {
+	p.core.emit(Effect{Kind: Credit, Peer: p, Grow: grow})
 }

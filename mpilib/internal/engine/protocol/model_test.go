@@ -151,7 +151,8 @@ var errLost, errGivenUp = errors.New("lost"), errors.New("given up")
 func newModel(choose func(int) int, credit int, programs ...[]step) *model {
 	m := &model{choose: choose, now: time.Unix(1e9, 0)}
 	for rank, program := range programs {
-		p := &proc{model: m, rank: rank, core: New(Config{Rank: rank}, len(programs)), peers: make([]*Peer, len(programs)), program: program, ops: make([]*op, len(program))}
+		p := &proc{model: m, rank: rank, core: new(Core), peers: make([]*Peer, len(programs)), program: program, ops: make([]*op, len(program))}
+		p.core.Init(Config{Rank: rank}, len(programs))
 		p.core.maxPending, p.core.maxCopied = 2, 10
 		m.streams = append(m.streams, nil)
 		for other := range programs {
@@ -357,7 +358,8 @@ func (p *proc) run(s step) {
 			p.core.SendSelf(&o.Request)
 		} else {
 			if to := p.peers[s.peer]; s.kind == 's' && s.size <= 40 {
-				if env, ok := to.SendNow(s.context, s.tag, s.size); ok && p.choose(2) == 0 {
+				if to.CanSendNow(s.size) && p.choose(2) == 0 {
+					env := EagerEnvelope(s.context, s.tag, s.size)
 					to.SentNow(s.size)
 					p.streams[p.rank][s.peer].queue = append(p.streams[p.rank][s.peer].queue, item{env: env, op: o, payload: bytes.Clone(o.content)})
 					p.finish(o, nil)

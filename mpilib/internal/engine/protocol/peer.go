@@ -172,7 +172,7 @@ func (p *Peer) owe(n int) {
 		return
 	}
 	if g.owed += n; g.owed >= g.step {
-		p.core.emit(Effect{Kind: Credit, Peer: p})
+		p.creditDue(false)
 	}
 }
 
@@ -182,7 +182,7 @@ func (p *Peer) countArrival(n int, asked bool) {
 	g := &p.grant
 	g.came += n + MessageCost
 	if asked && g.came >= g.step {
-		p.core.emit(Effect{Kind: Credit, Peer: p, Grow: true})
+		p.creditDue(true)
 	}
 }
 

@@ -7,13 +7,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// SendNow returns the envelope of a message of n bytes in standard or buffered mode if it may be sent
-// now, eagerly. If it is, SentNow is to be called.
-func (p *Peer) SendNow(context uint32, tag, n int) (env wire.Envelope, ok bool) {
-	if p.Failed != nil || p.Gone || len(p.backlog) > 0 || n+MessageCost > p.Credit {
-		return env, false
-	}
-	return wire.Envelope{Kind: wire.EnvelopeEager, Context: context, Tag: uint32(tag), Length: uint64(n)}, true
+// CanSendNow reports whether a message of n bytes in standard or buffered mode may be sent
+// now, eagerly. If it is, in an EagerEnvelope, SentNow is to be called.
+func (p *Peer) CanSendNow(n int) bool {
+	return p.Failed == nil && !p.Gone && len(p.backlog) == 0 && n+MessageCost <= p.Credit
+}
+
+// EagerEnvelope is that of a message that is sent eagerly, not in synchronous mode.
+func EagerEnvelope(context uint32, tag, n int) wire.Envelope {
+	return wire.Envelope{Kind: wire.EnvelopeEager, Context: context, Tag: uint32(tag), Length: uint64(n)}
 }
 
 // SentNow notes that it was sent.
@@ -60,7 +62,7 @@ func (p *Peer) AnnounceNext(eager int) bool {
 // now. Messages are announced in the order of their sends.
 func (p *Peer) announce(r *Request, eager int) bool {
 	n := len(r.Buf)
-	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: r.Context, Tag: uint32(r.Tag), Length: uint64(n)}
+	env := EagerEnvelope(r.Context, r.Tag, n)
 	if cost := n + MessageCost; n <= eager && cost <= p.Credit {
 		p.Credit -= cost
 		if r.Mode == Synchronous {
