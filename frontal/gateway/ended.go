@@ -9,12 +9,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// whenEnded is what happens when a link that was carried has ended. Whoever reads in the log that it
-// has finds it counted.
+// whenEnded returns what happens, in this order, when a relayed link has ended. It is logged last, so
+// that a reader of the log finds it counted.
 func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 	return account.Subscribers[*liveLink]{
 		g.countEnded,
-		g.judgeProxy,
+		func(l *liveLink, e account.LinkEnded) {
+			if l.proxy != "" && e.Moved.BToA == 0 {
+				g.proxies.Forget(l.proxy) // nothing came back in the form in which it was dialled
+			}
+		},
 		func(_ *liveLink, e account.LinkEnded) { g.Audit.Append(audit.EndOf(e)) },
 		g.logEnded,
 	}
@@ -52,13 +56,6 @@ func (g *Gateway) countEnded(l *liveLink, e account.LinkEnded) {
 	delete(g.links.live, l)
 	g.links.bytes += e.Moved.Total()
 	l.addTo(&g.links.sums, g.site, out, back)
-}
-
-// judgeProxy forgets in which form a proxy was reached when nothing came back.
-func (g *Gateway) judgeProxy(l *liveLink, e account.LinkEnded) {
-	if l.proxy != "" && e.Moved.BToA == 0 {
-		g.proxies.Forget(l.proxy)
-	}
 }
 
 func (g *Gateway) logEnded(l *liveLink, e account.LinkEnded) {
