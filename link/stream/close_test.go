@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -336,4 +337,45 @@ func (c *tardy) WriteVec(bufs ...[]byte) (int, error) {
 		err = c.err
 	}
 	return n, err
+}
+
+// TestCloseDuringReads: a Close that interrupts a pending Read leaves the carrier a reader, so that
+// both streams end by the peer's frames alone. No tick of the watch is made.
+func TestCloseDuringReads(t *testing.T) {
+	w := newWorld(t)
+	w.with("tcp")
+	var reads sync.WaitGroup
+	for _, e := range w.ends {
+		reads.Go(func() {
+			if _, err := e.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("a Read during Close: %v", err)
+			}
+		})
+	}
+	for _, e := range w.ends {
+		for !e.isReading() {
+			runtime.Gosched()
+		}
+	}
+	for _, e := range w.ends {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	reads.Wait()
+	for i, e := range w.ends {
+		<-e.over
+		e.mu.Lock()
+		if e.farewell {
+			t.Errorf("end %d lingered until its time was over", i)
+		}
+		e.mu.Unlock()
+	}
+}
+
+// isReading reports whether a Read waits at a carrier.
+func (e *end) isReading() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lead != nil && e.lead.byRead
 }

@@ -34,7 +34,12 @@ func (s *Stream) Read(p []byte) (int, error) {
 	}
 	s.readers++
 	s.readAt = s.ticks.Load()
-	defer func() { s.readers-- }()
+	defer func() {
+		s.readers--
+		if s.closing && !s.over {
+			s.readOn() // Close could not: this Read was reading; the peer's end is still to come
+		}
+	}()
 	for {
 		if s.closing {
 			return 0, fmt.Errorf("link to %s: read: %w", s.o.Peer, net.ErrClosed)
