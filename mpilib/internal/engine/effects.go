@@ -59,7 +59,7 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 	case protocol.Stream:
 		p.out.stream(owner(f.Request))
 	case protocol.Recall:
-		p.out.remove(owner(f.Request))
+		f.NotSent(p.out.remove(owner(f.Request)))
 	case protocol.Release:
 		p.endZeroCopy(owner(f.Request))
 	case protocol.Complete:

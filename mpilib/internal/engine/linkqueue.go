@@ -79,15 +79,17 @@ func (q *linkQueue) recycle(b []byte) {
 	}
 }
 
-// remove takes r's buffer out of the queue, with its envelope.
-func (q *linkQueue) remove(r *Request) {
+// remove takes r's buffer out of the queue, with its envelope, and returns how many bytes that were.
+func (q *linkQueue) remove(r *Request) (n int) {
 	for i := range q.queue {
 		if s := &q.queue[i]; s.r == r {
 			s.copied = s.copied[:len(s.copied)-wire.EnvelopeLen]
+			n += s.n
 			s.r, s.n = nil, 0
 		}
 	}
 	q.queue = slices.DeleteFunc(q.queue, func(s segment) bool { return s.r == nil && len(s.copied) == 0 })
+	return n
 }
 
 // replace writes another request's buffer in r's place.

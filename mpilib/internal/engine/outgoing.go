@@ -69,11 +69,17 @@ func (o *outgoing) stream(r *Request) {
 	}
 }
 
-// remove takes r out.
-func (o *outgoing) remove(r *Request) {
-	o.link.remove(r)
-	o.ring = slices.DeleteFunc(o.ring, func(rec record) bool { return rec.r == r })
+// remove takes r out, and returns how many of its bytes were queued, beside those in bulk.
+func (o *outgoing) remove(r *Request) (n int) {
+	n = o.link.remove(r)
+	o.ring = slices.DeleteFunc(o.ring, func(rec record) bool {
+		if rec.r == r {
+			n += rec.n
+		}
+		return rec.r == r
+	})
 	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
+	return n
 }
 
 // replace sends another request's buffer in r's place.

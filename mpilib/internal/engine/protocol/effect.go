@@ -36,7 +36,8 @@ const (
 	// Stream: send the rest of Request's buffer, from Request.At on, in Data envelopes, as
 	// far as that is not done already; call Written after each.
 	Stream
-	// Recall: nothing more of Request is to be sent; what is being written is not concerned.
+	// Recall: nothing more of Request is to be sent; what is being written is not concerned. NotSent
+	// is to be called.
 	Recall
 	// Release: Peer has all that it wants of Request: its buffer is not lent any more.
 	Release
@@ -93,4 +94,12 @@ func (p *Peer) control(env wire.Envelope) {
 //go:noinline
 func (p *Peer) creditDue(grow bool) {
 	p.core.emit(Effect{Kind: Credit, Peer: p, Grow: grow})
+}
+
+// NotSent returns the credit of the n queued bytes that a Recall has taken back. Those of an eager
+// message are returned by Abandon.
+func (f *Effect) NotSent(n int) {
+	if f.Request.ID != 0 {
+		f.Peer.Credit += n
+	}
 }

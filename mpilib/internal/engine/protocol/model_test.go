@@ -123,7 +123,6 @@ type stream struct {
 	reading *op    // whose message that is, if it is eager and found no receive
 	eof     bool   // nothing follows what is on the wire
 	broken  bool   // the reader has lost the peer
-	leaked  int    // credit of heads that were taken back
 }
 
 type lending struct {
@@ -295,8 +294,8 @@ func (p *proc) effect(f Effect) {
 		}
 	case Recall:
 		out.queue = slices.DeleteFunc(out.queue, func(i item) bool {
-			if i.op == o && i.fromBuf && i.env.Flags&wire.EnvelopeHead != 0 {
-				out.leaked += i.n
+			if i.op == o && i.fromBuf {
+				f.NotSent(i.n)
 			}
 			return i.op == o && i.fromBuf
 		})
@@ -758,7 +757,7 @@ func (m *model) check() {
 			if sender.Failed != nil || receiver.Failed != nil {
 				continue
 			}
-			sum := sender.Credit + receiver.grant.held + receiver.grant.owed + receiver.In.refund + out.leaked
+			sum := sender.Credit + receiver.grant.held + receiver.grant.owed + receiver.In.refund
 			flying := slices.Concat(out.queue, out.wire)
 			if out.writing != nil {
 				flying = append(flying, *out.writing)
