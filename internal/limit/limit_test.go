@@ -151,7 +151,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 	if _, err := p.Enter("b", nil); err != nil {
 		t.Error(err)
 	}
-	if want := "the limit of 2 silent connections (limits.half_open) is reached, a has the most of them"; why == nil || !strings.Contains(why.Error(), want) {
+	if want := "the limit of 2 silent connections (limits.half_open) is reached; to make room, the oldest of a, which has the most, is closed"; why == nil || !strings.Contains(why.Error(), want) {
 		t.Errorf("evicted with %v; want %q", why, want)
 	}
 }

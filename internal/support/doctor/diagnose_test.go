@@ -118,7 +118,7 @@ var cases = []struct {
 	{"clock a second off", clockOffBy(time.Second), OK, Passed, ""},
 
 	{"443 blocked", at(0, Connection{Outcome: Silent}), TCPDropped, Failed, "203.0.113.2:443"},
-	{"only 443", at(2, Connection{Outcome: Silent}), Egress443, Warning, "port 443 answers|look alike"},
+	{"only 443", at(2, Connection{Outcome: Silent}), Egress443, Warning, "port 443 answers|cannot be distinguished"},
 	{"only TLS", func(o *Observations) { o.Vantages[0].Err, o.Vantages[0].TLS = "timed out", true }, EgressTLS, Warning, "one inside of TLS did|inspects connections|without inspection"},
 	{"only TLS through the HTTP proxy", func(o *Observations) {
 		v := &o.Vantages[0]
@@ -129,7 +129,7 @@ var cases = []struct {
 	{"black hole that the profile knows", func(o *Observations) {
 		o.Session.Profile.MTU, o.Path = 1400, sized(0)
 		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1360, PathMTU: 1500}
-	}, MTU, Warning, "1360 bytes they were|to 203.0.113.3:443 full-size ones arrive|those of 1500, 1420 vanish|knows it (mtu 1400)|nothing for the grid"},
+	}, MTU, Warning, "1360 bytes they were|to 203.0.113.3:443 full-size ones arrive|those of 1500, 1420 are lost on the path|knows it (mtu 1400)|nothing for the grid"},
 	{"black hole that the daemons measure", func(o *Observations) {
 		o.MeasuresMTU, o.Path = true, sized(0)
 		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536}
@@ -152,7 +152,7 @@ var cases = []struct {
 		for i := range o.Vantages {
 			o.Vantages[i].Options = &probe.TCPOptions{SACK: true, Timestamps: true}
 		}
-	}, TCPOptions, Warning, "has window scaling|64 KiB a round trip|leave TCP's options alone"},
+	}, TCPOptions, Warning, "has window scaling|64 KiB a round trip|not to modify TCP options"},
 	{"no SACK at one host", func(o *Observations) {
 		o.Vantages[0].Options = &probe.TCPOptions{Scale: true, Timestamps: true}
 		o.Vantages[1].Options = &probe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
