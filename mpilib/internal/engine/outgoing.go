@@ -103,7 +103,9 @@ func (o *outgoing) fail(err error) {
 		r.finish(err)
 	}
 	for _, r := range o.bulk {
-		r.finish(err)
+		if r.State != moving { // else its buffer is being read
+			r.finish(err)
+		}
 	}
 	o.link.queue, o.ring, o.bulk = nil, nil, nil
 }

@@ -491,6 +491,39 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	}
 }
 
+// A send whose link fails while a part of it is being written is complete when the write has returned,
+// and not before: its buffer is read until then.
+func TestLinkFailsWhileMoving(t *testing.T) {
+	const size = 3 << 20
+	mine, peer := sockets(t)
+	gate := make(chan struct{})
+	e := New(Config{Rank: 0, Size: 2})
+	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Standard, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: protocol.FirstCredit})
+	io.CopyN(io.Discard, peer, protocol.FirstCredit)
+	gate <- struct{}{}
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
+	io.CopyN(io.Discard, peer, chunk)
+	peer.Close()
+	eventually(t, e, "the link has failed", func() bool { return e.peers[1].proto.Failed != nil })
+	e.mu.Lock()
+	if r.State == complete {
+		t.Error("the send is complete while its buffer is being read")
+	}
+	e.mu.Unlock()
+	open()
+	if _, err := wait(t, &r); err == nil {
+		t.Error("the send succeeded")
+	}
+}
+
 // A message of a buffered send is received though its sender finalizes at once, and
 // one that is never received holds nobody.
 func TestBufferedBeforeGoodbye(t *testing.T) {
