@@ -23,8 +23,8 @@ type Sample struct {
 }
 
 // Bound returns at most limit of the samples and, if there are more, one that is the sum of the
-// rest, with Other in each label. The choice among equal ones is stable from scrape to scrape. It
-// sorts samples.
+// rest, with Other in each label; a sample that has these labels already belongs to the rest. The
+// choice among equal ones is stable from scrape to scrape. It sorts samples.
 func Bound(samples []Sample, limit int) []Sample {
 	if len(samples) <= limit {
 		return samples
@@ -35,14 +35,16 @@ func Bound(samples []Sample, limit int) []Sample {
 		}
 		return slices.Compare(a.Labels, b.Labels)
 	})
-	rest := Sample{Labels: make([]string, len(samples[0].Labels))}
-	for i := range rest.Labels {
-		rest.Labels[i] = Other
+	rest := Sample{Labels: slices.Repeat([]string{Other}, len(samples[0].Labels))}
+	var named []Sample
+	for _, s := range samples {
+		if len(named) == limit || slices.Equal(s.Labels, rest.Labels) {
+			rest.Value += s.Value
+		} else {
+			named = append(named, s)
+		}
 	}
-	for _, s := range samples[limit:] {
-		rest.Value += s.Value
-	}
-	return append(samples[:limit:limit], rest)
+	return append(named, rest)
 }
 
 // SamplesOf returns a sample for each key of a map, which is its only label.

@@ -24,6 +24,12 @@ func TestBound(t *testing.T) {
 	if got := Bound(samples, 4); len(got) != 4 {
 		t.Errorf("four of four: %v", got)
 	}
+	// Prometheus refuses a series that is there twice.
+	got = Bound(append(samples, Sample{[]string{Other, Other}, 7}), 2)
+	want[2].Value = 13
+	if !slices.EqualFunc(got, want, func(a, b Sample) bool { return a.Value == b.Value && slices.Equal(a.Labels, b.Labels) }) {
+		t.Errorf("with a rest among them: got %v, want %v", got, want)
+	}
 }
 
 func TestDistribution(t *testing.T) {
