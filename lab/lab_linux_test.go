@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		helpers[name]()
 		os.Exit(0)
 	}
-	testload.Parallel(4)
+	testload.Parallel(2)
 	os.Exit(m.Run())
 }
 

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-
-	"github.com/isthmus-grid/isthmus/internal/testload"
 )
 
 // inJob has the tests run as one rank of a job, as `isthmus run` starts it, over
@@ -19,7 +17,6 @@ var inJob = flag.Bool("injob", false, "run the tests of the standard's rules in 
 
 // TestMain leaves the job that the tests ran in.
 func TestMain(m *testing.M) {
-	testload.Parallel(6) // a world waits a tenth of a second for its links to end
 	status := m.Run()
 	if *inJob {
 		w, err := jobWorld()

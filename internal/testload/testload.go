@@ -4,7 +4,6 @@ package testload
 
 import (
 	"flag"
-	"runtime"
 	"strconv"
 	"time"
 )
@@ -23,13 +22,14 @@ func Slowdown() float64 { return max(1, slowdown()) }
 func Again(repeated int) bool { return repeated < 2 && Slowdown() > 1.2 }
 
 // Parallel makes n of a package's parallel tests run at a time, where the command line does not say
-// how many. It is called by a TestMain whose tests mostly wait, for timeouts and for the delays of
-// networks: as many as there are processors, which is the default, leave these idle.
+// how many. A TestMain calls it whose tests mostly wait, for timeouts and for the delays of networks:
+// as many as there are processors, which is the default, leave these idle. Tests that keep the
+// processors busy, or in which daemons judge each other by time, want 1.
 func Parallel(n int) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", strconv.Itoa(max(n, runtime.GOMAXPROCS(0))))
+		flag.Set("test.parallel", strconv.Itoa(n))
 	}
 }

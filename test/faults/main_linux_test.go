@@ -3,7 +3,11 @@ package faults
 import (
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m, nil) }
+func TestMain(m *testing.M) {
+	testload.Parallel(1)
+	labtest.Main(m, nil)
+}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.Main()
-	testload.Parallel(4)
+	testload.Parallel(2)
 	os.Exit(m.Run())
 }
 
