@@ -79,6 +79,15 @@ func (c *Cell) planned() bool {
 // relayed reports whether the link goes through a proxy.
 func (c *Cell) relayed() bool { return c.Technique == overlay.Relay.String() }
 
+// leastRelayed returns how many bytes a proxy has relayed for a link that ends on the relay: all of
+// them, but where a measured run began on another path, which was given up for the relay.
+func (c *Cell) leastRelayed() uint64 {
+	if c.measured && c.First != c.Technique {
+		return 1
+	}
+	return 2 * volume
+}
+
 // meet adds packets between the two sites and third parties.
 func (c *Cell) meet(strangers map[path]uint64) {
 	if c.strangers == nil {
@@ -103,7 +112,7 @@ func (c *Cell) Fault() string {
 	blame(c.astray(), "connected by %s in %d tries, predicted was %s%s", c.Technique, c.Tries, c.Predicted, c.hearsay(c.Predicted))
 	c.judgePath(blame)
 	blame(!c.relayed() && c.ProxyBytes > 0 && !c.measured, "%d bytes went to the proxy", c.ProxyBytes)
-	blame(c.relayed() && c.ProxyBytes < 2*volume, "only %d bytes went to the proxy", c.ProxyBytes)
+	blame(c.relayed() && c.ProxyBytes < c.leastRelayed(), "only %d bytes went to the proxy", c.ProxyBytes)
 	blame(c.ThirdPartyPackets > 0, "%d packets to third parties%s", c.ThirdPartyPackets, c.strangeness())
 	for _, t := range overlay.Techniques() {
 		blame(c.Reasons[t.String()] == "", "no reason for or against %v", t)

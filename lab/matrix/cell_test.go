@@ -31,7 +31,9 @@ func TestFault(t *testing.T) {
 	direct := good(t, "stateful", "open", overlay.Direct)
 	met := good(t, "stateful", "nat", overlay.SimultaneousOpen)
 	relayed := good(t, "nat-symmetric", "nat", overlay.Relay)
-	for _, c := range []Cell{direct, met, relayed} {
+	left := relayed // a policed path was given up for the relay in mid-transfer
+	left.measured, left.First, left.ProxyBytes = true, "hole-punching", volume
+	for _, c := range []Cell{direct, met, relayed, left} {
 		if f := c.Fault(); f != "" {
 			t.Errorf("%s to %s: %s", c.From, c.To, f)
 		}
@@ -60,6 +62,8 @@ func TestFault(t *testing.T) {
 		{met, func(c *Cell) { c.Technique, c.Predicted, c.ProxyBytes = "relay", "relay", 2*volume }, "although these work"},
 		{met, func(c *Cell) { c.Technique = "hole-punching" }, "predicted was simultaneous-open"},
 		{relayed, func(c *Cell) { c.ProxyBytes = volume }, "only 200000 bytes went to the proxy"},
+		{relayed, func(c *Cell) { c.ProxyBytes, c.measured, c.First = volume, true, "relay" }, "only 200000 bytes went to the proxy"},
+		{relayed, func(c *Cell) { c.ProxyBytes, c.measured, c.First = 0, true, "hole-punching" }, "only 0 bytes went to the proxy"},
 		{relayed, func(c *Cell) { c.Technique, c.Predicted, c.ProxyBytes = "hole-punching", "hole-punching", 0 }, "which measurements say cannot work"},
 	} {
 		c := tc.of
