@@ -9,10 +9,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// bearingsLife is how long the vantage points that the broker named are used.
+// bearingsLife is how long the reflectors that the broker named are used.
 const bearingsLife = 30 * time.Second
 
-// BearingsCache caches the directory's answer about vantage points for half a minute, and asks once
+// BearingsCache caches the directory's answer about reflectors for half a minute, and asks once
 // for all concurrent callers. It is safe for concurrent use.
 type BearingsCache struct {
 	turn  chan struct{} // holds a value while a caller uses the fields below
@@ -29,7 +29,7 @@ func (c *BearingsCache) Get(ctx context.Context, ask func(context.Context) (*con
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
-		return Bearings{}, fmt.Errorf("asking for vantage points: %w", context.Cause(ctx))
+		return Bearings{}, fmt.Errorf("asking for reflectors: %w", context.Cause(ctx))
 	}
 	defer func() { <-c.turn }()
 	if !c.asked.IsZero() && time.Since(c.asked) < bearingsLife {
@@ -37,7 +37,7 @@ func (c *BearingsCache) Get(ctx context.Context, ask func(context.Context) (*con
 	}
 	m, err := ask(ctx)
 	if err != nil {
-		return Bearings{}, fmt.Errorf("asking for vantage points: %w", control.FromStatus(err))
+		return Bearings{}, fmt.Errorf("asking for reflectors: %w", control.FromStatus(err))
 	}
 	b, err := ReadBearings(m)
 	if err != nil {

@@ -40,7 +40,7 @@ type Side struct {
 	Other   netip.Addr // source address of packets of the other IP version; not valid without one (OtherAddress)
 	Profile overlay.SiteProfile
 
-	// Bearings returns the vantage points: the first TCP one is the broker, whose clock is the
+	// Bearings returns the reflectors: the first TCP one is the broker, whose clock is the
 	// reference, and is the same for every site of the grid.
 	Bearings func(context.Context) (Bearings, error)
 
@@ -56,7 +56,7 @@ type Side struct {
 	Engine   *traverse.Engine // nil: this process may not do traversing TCP
 }
 
-// Bearings are the vantage points at which a host learns its public address.
+// Bearings are the reflectors at which a host learns its public address.
 type Bearings struct {
 	TCP   []netip.AddrPort
 	STUN  []netip.AddrPort
@@ -70,7 +70,7 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 		for _, text := range texts {
 			a, parseErr := netip.ParseAddrPort(text)
 			if parseErr != nil {
-				err = fmt.Errorf("vantage point %q: %w", text, parseErr)
+				err = fmt.Errorf("reflector %q: %w", text, parseErr)
 				continue
 			}
 			out = append(out, a)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// world is a lab with one node behind each preset and two vantage points.
+// world is a lab with one node behind each preset and two reflectors.
 type world struct {
 	t *testing.T
 	*lab.Lab

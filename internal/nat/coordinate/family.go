@@ -62,7 +62,7 @@ func (s *Side) punchFrom(b Bearings) (local netip.Addr, stun []netip.AddrPort, e
 	return local, stun, nil
 }
 
-// sourceAddress returns the address to meet others from, given the vantage points: without an IPv4
+// sourceAddress returns the address to meet others from, given the reflectors: without an IPv4
 // one, the mapping of a NAT cannot be learned.
 func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
 	if s.overIPv4() && len(ofVersion(s.Other, vantages)) > 0 {
@@ -71,7 +71,7 @@ func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
 	return s.Address
 }
 
-// preferredAddress is sourceAddress for vantage points of both IP versions, which most grids have.
+// preferredAddress is sourceAddress for reflectors of both IP versions, which most grids have.
 func (s *Side) preferredAddress() netip.Addr {
 	if s.overIPv4() {
 		return s.Other

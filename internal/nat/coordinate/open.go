@@ -39,14 +39,14 @@ func (r *ready) close() {
 	}
 }
 
-// prepare opens a port and asks the vantage points about it.
+// prepare opens a port and asks the reflectors about it.
 func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error) {
 	b, err := s.Bearings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(b.TCP) == 0 {
-		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
+		return nil, fmt.Errorf("%w: the broker names no reflector", overlay.ErrUnreachable)
 	}
 	r := &ready{server: b.TCP[0], clock: b.Clock}
 	if singlePort(ports) && ports.First == webPort && s.PortPool != nil {
@@ -71,11 +71,11 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	return r, nil
 }
 
-// maxAsked bounds the vantage points that are asked about one port.
+// maxAsked bounds the reflectors that are asked about one port.
 const maxAsked = 8
 
-// observe learns the port's public address, and compares clocks with the first vantage point, over
-// the other IP version if it must. Without IPv6 vantage points the mapping of an IPv6 port is the
+// observe learns the port's public address, and compares clocks with the first reflector, over
+// the other IP version if it must. Without IPv6 reflectors the mapping of an IPv6 port is the
 // identity, because its addresses are not translated.
 func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (m simopen.Mapping, err error) {
 	local := port.Local()
@@ -86,7 +86,7 @@ func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip
 	case local.Addr().Is6():
 		m = simopen.Mapping{Local: local, Outside: local, Independent: true}
 	default:
-		err = fmt.Errorf("%w: no vantage point has an IPv4 address", overlay.ErrUnreachable)
+		err = fmt.Errorf("%w: no reflector has an IPv4 address", overlay.ErrUnreachable)
 	}
 	if err != nil {
 		return m, err

@@ -42,7 +42,7 @@ type PortPool struct {
 
 const (
 	idLen       = 16
-	promiseLife = 25 * time.Second // shorter than vantage points hold the connections that keep a NAT's mapping
+	promiseLife = 25 * time.Second // shorter than reflectors hold the connections that keep a NAT's mapping
 	aging       = 3 * time.Second  // of a promise, for the path to the peer
 	maxGiven    = 16               // open promises of this host
 	maxReceived = 1024

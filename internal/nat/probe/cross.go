@@ -100,7 +100,7 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 	return c, err
 }
 
-// ask sends a call-back request to a vantage point.
+// ask sends a call-back request to a reflector.
 func (m *measurement) ask(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

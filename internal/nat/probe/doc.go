@@ -1,5 +1,5 @@
 // Package probe measures a site's profile: what its firewall, NAT and routes let through, seen from
-// a node of the site (or its gateway) with the help of the grid's vantage points. Measure makes
+// a node of the site (or its gateway) with the help of the grid's reflectors. Measure makes
 // observations with sockets; Infer draws the conclusions and is a pure function. Every finding says
 // how it was learned, and what cannot be determined is reported as unknown: nothing is guessed and
 // no port is scanned.
@@ -12,7 +12,7 @@
 //	filter, no UDP    Stateless and stateful filters refuse the same SYNs. An
 //	                  unsolicited datagram distinguishes them, where datagrams
 //	                  pass; otherwise a SYN that comes from where this host has
-//	                  just sent one, from a port of a vantage point that answers
+//	                  just sent one, from a port of a reflector that answers
 //	                  nothing. Where that port cannot be reached, it is unknown.
 //	filter behind NAT A NAT tracks connections, and what its filter adds to that
 //	                  is hidden behind it. It is reported as stateful.
@@ -22,7 +22,7 @@
 //	nothing           address and port does nothing that is observable.
 //	port ranges       Only the range that the admin names is tried, at three of
 //	                  its ports: finding one would be a scan.
-//	http-proxy        No packet of the site reaches a vantage point, so that no
+//	http-proxy        No packet of the site reaches a reflector, so that no
 //	                  address of it is known to call back: all but egress and
 //	                  UDP is unknown.
 //	UDP rate          Datagrams are tried at up to 3 Mb/s, for less than half a
@@ -34,12 +34,12 @@
 //	                  or that a router reported. A packet larger than 1500 bytes
 //	                  is not tried.
 //	privileged        Of the node that measures; others are not asked.
-//	IPv6              Only when a vantage point has an IPv6 address, and its rules only when
+//	IPv6              Only when a reflector has an IPv6 address, and its rules only when
 //	                  the broker has one. A range of ports is not tried over IPv6 where there
 //	                  is IPv4, and neither are how much passes and how long mappings live.
 //
 // How long an idle mapping lives takes as long to measure, and is a separate measurement,
-// MeasureIdle: several mappings are left idle for different times, and then a vantage point sends
+// MeasureIdle: several mappings are left idle for different times, and then a reflector sends
 // on each what it was requested to send before:
 //
 //	socket     STUN      control session                 STUN port

@@ -63,26 +63,26 @@ type IdleObservations struct {
 
 // Idle is the result for one mapping, made by one question and its answer.
 type Idle struct {
-	After time.Duration // idle time before the vantage point sent a late answer
+	After time.Duration // idle time before the reflector sent a late answer
 	Lived bool          // that answer arrived
 	Err   string        // why there is no result
 }
 
 // MeasureIdle makes a TCP connection and a UDP mapping for each of waits, which are whole seconds,
-// leaves them idle and makes the first vantage point send on each when its time is over. It takes
+// leaves them idle and makes the first reflector send on each when its time is over. It takes
 // as long as the longest, or less when ctx ends; almost nothing is sent. It fails only when the
-// grid does not name its vantage points.
+// grid does not name its reflectors.
 func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (IdleObservations, error) {
 	if err := CheckIdleWaits(waits); err != nil {
 		return IdleObservations{}, err
 	}
 	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
 	if err != nil {
-		return IdleObservations{}, fmt.Errorf("asking for the vantage points: %w", err)
+		return IdleObservations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}
 	points, _ := vantages(b)
 	if len(points) == 0 {
-		return IdleObservations{}, fmt.Errorf("%w: the broker names no vantage point with an IPv4 address", overlay.ErrNoPath)
+		return IdleObservations{}, fmt.Errorf("%w: the broker names no reflector with an IPv4 address", overlay.ErrNoPath)
 	}
 	opts = opts.complete()
 	o := IdleObservations{TCP: make([]Idle, len(waits)), UDP: make([]Idle, len(waits))}
@@ -99,7 +99,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	return o, nil
 }
 
-// idler is a socket that has asked a vantage point and was answered.
+// idler is a socket that has asked a reflector and was answered.
 type idler struct {
 	net.Conn
 	udp        bool
@@ -133,7 +133,7 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 	return r
 }
 
-// ask requests that the vantage point promise a late answer.
+// ask requests that the reflector promise a late answer.
 func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []
 	case resp.Outcome == controlpb.CallBackResponse_UNKNOWN:
 		return errors.New(resp.Text)
 	}
-	return errors.New("the vantage point does not answer late; it is of an older version")
+	return errors.New("the reflector does not answer late; it is of an older version")
 }
 
 // await reports whether the nonce arrives before the read deadline.
@@ -170,7 +170,7 @@ func (c *idler) await(nonce [reflector.NonceLen]byte) bool {
 	}
 }
 
-// openIdleTCP connects to the vantage point and asks it. No keep-alive is sent.
+// openIdleTCP connects to the reflector and asks it. No keep-alive is sent.
 func openIdleTCP(ctx context.Context, opts Options, p point) (*idler, error) {
 	d := net.Dialer{KeepAlive: -1}
 	d.SetMultipathTCP(false)

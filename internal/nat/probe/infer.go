@@ -133,7 +133,7 @@ func Infer(o Observations) Result {
 // noteIPv6Rules draws the conclusions about the rules for IPv6 beside IPv4.
 func (o Observations) noteIPv6Rules(p *overlay.SiteProfile, note func(field string, value any, how string)) {
 	if o.OverIPv6 == nil || o.ipv6Only().value {
-		how := "no vantage point saw this host's own address over IPv6"
+		how := "no reflector saw this host's own address over IPv6"
 		if o.OverIPv6 != nil {
 			how = "there is nothing but IPv6, and the fields without ipv6_rules are about it"
 		}
@@ -301,7 +301,7 @@ type translation struct {
 	keeps      told[bool]
 }
 
-// nat determines what a NAT does to UDP, or to TCP. Where no vantage point answers over TCP, the
+// nat determines what a NAT does to UDP, or to TCP. Where no reflector answers over TCP, the
 // result for UDP is used for both.
 func (o Observations) nat(udp bool) translation {
 	protocol, views := "TCP", answered(o.TCP)
@@ -309,7 +309,7 @@ func (o Observations) nat(udp bool) translation {
 		protocol, views = "UDP", answered(o.UDP)
 	}
 	if len(views) == 0 {
-		none := "no vantage point said over " + protocol + " from where it was asked"
+		none := "no reflector said over " + protocol + " from where it was asked"
 		return translation{mapping: unknown[overlay.NATBehaviour]("%s", none), keeps: unknown[bool]("%s", none)}
 	}
 	if !slices.ContainsFunc(views, func(v View) bool { return v.Seen != v.Local }) {
@@ -323,7 +323,7 @@ func answered(views []View) []View {
 	return slices.DeleteFunc(slices.Clone(views), func(v View) bool { return !v.Seen.IsValid() })
 }
 
-// hosts returns the names of some views' vantage points.
+// hosts returns the names of some views' reflectors.
 func hosts(views []View) string {
 	var names []string
 	for _, v := range views {
@@ -352,7 +352,7 @@ func keepsPort(protocol string, views []View) told[bool] {
 	return is(true, "the ports of %d %s sockets were seen unchanged", len(first), protocol)
 }
 
-// mapping compares what different vantage points saw of each socket, in the terms of RFC 4787,
+// mapping compares what different reflectors saw of each socket, in the terms of RFC 4787,
 // section 4.1.
 func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 	same, other := false, ""
@@ -387,11 +387,11 @@ func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 	case same:
 		return is(overlay.EndpointIndependent, "%s: %s saw the same outside address and port of one socket", protocol, hosts(views))
 	}
-	return unknown[overlay.NATBehaviour]("%s: fewer than two vantage points of different addresses saw the same socket", protocol)
+	return unknown[overlay.NATBehaviour]("%s: fewer than two reflectors of different addresses saw the same socket", protocol)
 }
 
 // natFiltering determines which hosts could reach the mapping of a UDP socket, or of a TCP socket,
-// that had asked one vantage point only (RFC 4787, section 5; RFC 5382, section 4.3). Where it is
+// that had asked one reflector only (RFC 4787, section 5; RFC 5382, section 4.3). Where it is
 // unknown for TCP, UDP's result is used for both.
 func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBehaviour] {
 	switch {
@@ -432,8 +432,8 @@ func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
 	return unknown[overlay.NATBehaviour]("%s", err)
 }
 
-// stripped returns which TCP options no connection to a vantage point has although both ends offer
-// them. Considering all vantage points covers one whose administrator disabled an option.
+// stripped returns which TCP options no connection to a reflector has although both ends offer
+// them. Considering all reflectors covers one whose administrator disabled an option.
 func (o Observations) stripped() told[string] {
 	var all TCPOptions
 	var told []View
@@ -446,7 +446,7 @@ func (o Observations) stripped() told[string] {
 		all.Segment = max(all.Segment, v.Options.Segment)
 	}
 	if len(told) == 0 {
-		return unknown[string]("no vantage point was reached over TCP, or the system does not say which options are in use")
+		return unknown[string]("no reflector was reached over TCP, or the system does not say which options are in use")
 	}
 	var missing []string
 	for _, option := range []struct {
@@ -488,17 +488,17 @@ func (o Observations) egress() told[overlay.Egress] {
 				return is(overlay.Egress443, "reached %v on port 443 but not on port %d (%s)", v.To.Addr(), v.To.Port(), v.Err)
 			}
 		}
-		return unknown[overlay.Egress]("reached %v, and there is no vantage point on another port to try", reached[0].To)
+		return unknown[overlay.Egress]("reached %v, and there is no reflector on another port to try", reached[0].To)
 	}
 	switch {
 	case o.Proxy != nil && o.Proxy.Seen.IsValid() && o.Proxy.TLS:
-		return is(overlay.EgressHTTPProxyTLS, "no vantage point was reached but through the HTTP proxy inside of TLS")
+		return is(overlay.EgressHTTPProxyTLS, "no reflector was reached but through the HTTP proxy inside of TLS")
 	case o.Proxy != nil && o.Proxy.Seen.IsValid():
-		return is(overlay.EgressHTTPProxy, "no vantage point was reached but through the HTTP proxy")
+		return is(overlay.EgressHTTPProxy, "no reflector was reached but through the HTTP proxy")
 	case len(answered(o.IPv6)) > 0:
 		return o.egressSix()
 	case len(failed) == 0:
-		return unknown[overlay.Egress]("there is no vantage point to try")
+		return unknown[overlay.Egress]("there is no reflector to try")
 	}
 	how := fmt.Sprintf("none of %s was reached (%s)", hosts(failed), failed[0].Err)
 	if o.Proxy != nil {
@@ -507,7 +507,7 @@ func (o Observations) egress() told[overlay.Egress] {
 	return is(overlay.EgressNone, "%s", how)
 }
 
-// egressSix determines the egress of a site that reached vantage points over IPv6 at first, and
+// egressSix determines the egress of a site that reached reflectors over IPv6 at first, and
 // otherwise none.
 func (o Observations) egressSix() told[overlay.Egress] {
 	reached := answered(o.IPv6)

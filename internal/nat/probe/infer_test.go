@@ -27,7 +27,7 @@ func outside(port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr("198.51.100.9"), port)
 }
 
-// views are those of socket 1, which asked all; seen is what each vantage point saw, an invalid
+// views are those of socket 1, which asked all; seen is what each reflector saw, an invalid
 // address meaning that it did not answer.
 func views(seen map[netip.AddrPort]netip.AddrPort) []View {
 	var all []View
@@ -43,7 +43,7 @@ func views(seen map[netip.AddrPort]netip.AddrPort) []View {
 	return all
 }
 
-// everywhere is the map in which all vantage points saw the same.
+// everywhere is the map in which all reflectors saw the same.
 func everywhere(seen netip.AddrPort) map[netip.AddrPort]netip.AddrPort {
 	return map[netip.AddrPort]netip.AddrPort{brokerTCP: seen, brokerSTUN: seen, proxyTCP: seen, proxySTUN: seen}
 }
@@ -124,7 +124,7 @@ func TestInfer(t *testing.T) {
 			"nat.filtering=endpoint-independent"},
 		{"filtering by TCP", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(nobody, nobody), Calls: []Call{mapped(true, true, false), mapped(true, false, false), mapped(false, true, true), mapped(false, false, true)}},
 			"nat.filtering=endpoint-independent udp=false"},
-		{"one vantage point, reached", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(outside(40001), outside(40001)), Calls: []Call{mapped(true, true, true)}}, "nat.filtering="},
+		{"one reflector, reached", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(outside(40001), outside(40001)), Calls: []Call{mapped(true, true, true)}}, "nat.filtering="},
 		{"address-dependent", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1), brokerSTUN: outside(1), proxyTCP: outside(2), proxySTUN: outside(2)})},
 			"nat.mapping=address-dependent"},
 		{"symmetric", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1), brokerSTUN: outside(2), proxyTCP: outside(3), proxySTUN: outside(4)})},
@@ -139,12 +139,12 @@ func TestInfer(t *testing.T) {
 			"nat.mapping=endpoint-independent nat_udp.mapping= nat_udp.filtering= nat_udp.keeps_port="},
 		{"nothing but UDP", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(outside(5), outside(5))},
 			"nat.mapping=endpoint-independent nat.keeps_port=false nat_udp.mapping=endpoint-independent"},
-		{"one vantage point, translated", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1)})}, "nat.mapping= egress="},
+		{"one reflector, translated", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1)})}, "nat.mapping= egress="},
 		{"same address, other port", Observations{TCP: views(everywhere(netip.AddrPortFrom(local(1).Addr(), 9)))}, "nat.mapping=endpoint-independent nat.keeps_port=false"},
 
 		{"no options known", Observations{TCP: plain}, "tcp_options="},
 		{"all options", Observations{TCP: withOptions(plain, TCPOptions{Scale: true, SACK: true, Timestamps: true})}, "tcp_options=none"},
-		{"one vantage point without", Observations{TCP: append(withOptions(plain[:1], TCPOptions{}), withOptions(plain[1:], TCPOptions{Scale: true, SACK: true, Timestamps: true})...)}, "tcp_options=none"},
+		{"one reflector without", Observations{TCP: append(withOptions(plain[:1], TCPOptions{}), withOptions(plain[1:], TCPOptions{Scale: true, SACK: true, Timestamps: true})...)}, "tcp_options=none"},
 		{"no window scaling", Observations{TCP: withOptions(plain, TCPOptions{SACK: true, Timestamps: true})}, "tcp_options=window-scale"},
 		{"443 alone", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: local(1), brokerSTUN: nobody})}, "egress=443"},
 		{"443, and another host fails", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: local(1), proxySTUN: nobody})}, "egress="},

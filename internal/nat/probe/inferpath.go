@@ -190,7 +190,7 @@ func sizesText(sizes []int) string {
 
 func (o Observations) ipv6() told[bool] {
 	if len(o.IPv6) == 0 {
-		return unknown[bool]("no vantage point has an IPv6 address")
+		return unknown[bool]("no reflector has an IPv6 address")
 	}
 	got := answered(o.IPv6)
 	if len(got) == 0 {
@@ -215,9 +215,9 @@ func (o Observations) ipv6Only() told[bool] {
 	case len(got) > 0:
 		return is(false, "%s answered over IPv4", hosts(got))
 	case len(six) == 0:
-		return unknown[bool]("no vantage point answered over IPv4 or IPv6")
+		return unknown[bool]("no reflector answered over IPv4 or IPv6")
 	case len(four) == 0:
-		return unknown[bool]("no vantage point has an IPv4 address to try")
+		return unknown[bool]("no reflector has an IPv4 address to try")
 	}
 	return is(true, "%s answered over IPv6, and none of %s over IPv4 (%s)", hosts(six), hosts(four), four[0].Err)
 }

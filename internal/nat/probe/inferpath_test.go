@@ -56,7 +56,7 @@ func TestInferPath(t *testing.T) {
 		{"IPv6 and IPv4", Observations{TCP: views(everywhere(local(1))), IPv6: reached}, "ipv6_only=false egress=any"},
 		{"IPv6 and an HTTP proxy", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Seen: outside(3)}, IPv6: reached}, "ipv6_only=false egress=http-proxy"},
 		{"neither", Observations{TCP: views(everywhere(nobody))}, "ipv6= ipv6_only= egress=none"},
-		{"IPv6, one vantage point down", Observations{IPv6: append([]View{{To: netip.MustParseAddrPort(v6Broker), Err: "timed out"}}, reached...)}, "ipv6=true"},
+		{"IPv6, one reflector down", Observations{IPv6: append([]View{{To: netip.MustParseAddrPort(v6Broker), Err: "timed out"}}, reached...)}, "ipv6=true"},
 		{"no IPv6", Observations{IPv6: []View{{To: netip.MustParseAddrPort(v6Broker), Err: "network is unreachable"}}}, "ipv6=false/unreachable"},
 		{"translated IPv6", Observations{IPv6: []View{{To: netip.MustParseAddrPort(v6Broker), Local: netip.MustParseAddrPort("[fd00::1]:4"), Seen: netip.MustParseAddrPort(v6Node)}}}, "ipv6=false/translated"},
 

@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// measureIPv6 measures what the firewall does to IPv6, if that leads to vantage points untranslated.
+// measureIPv6 measures what the firewall does to IPv6, if that leads to reflectors untranslated.
 func (m *measurement) measureIPv6(ctx context.Context) {
 	if !m.o.ipv6().value {
 		return
@@ -28,7 +28,7 @@ func (m *measurement) measureIPv6(ctx context.Context) {
 	m.o.OverIPv6 = &six.o
 }
 
-// lookIPv6 asks up to two vantage points over IPv6 for this host's address.
+// lookIPv6 asks up to two reflectors over IPv6 for this host's address.
 func (m *measurement) lookIPv6(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

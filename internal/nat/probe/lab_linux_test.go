@@ -37,7 +37,7 @@ type labGrid struct {
 	points        map[*lab.Host]reflector.Point
 }
 
-// newLabGrid runs the two vantage points until the test ends.
+// newLabGrid runs the two reflectors until the test ends.
 func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	t.Helper()
 	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: reflector.NewSeen(1000, time.Hour), points: map[*lab.Host]reflector.Point{}}
@@ -269,7 +269,7 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, trut
 }
 
 // newLab brings up sites of the given presets, named s0, s1 and so on, and the
-// vantage points, until the test ends.
+// reflectors, until the test ends.
 func newLab(t *testing.T, sites ...lab.Site) (*lab.Lab, *labGrid) {
 	t.Helper()
 	spec := lab.Spec{

@@ -29,7 +29,7 @@ type Options struct {
 	Ports     overlay.Ports     // declared as let in by the admin, to be tried; zero: none
 	HTTPProxy carrier.HTTPProxy // the site's, if there is one
 
-	// TLS is for asking a vantage point that does not answer plain questions. It accepts brokers
+	// TLS is for asking a reflector that does not answer plain questions. It accepts brokers
 	// and proxies of the grid. Nil: no question is asked in TLS.
 	TLS *tls.Config
 
@@ -47,7 +47,7 @@ type Options struct {
 
 // Bounds of a measurement.
 const (
-	viewTime   = 2 * time.Second        // for a vantage point to be reached and to answer over TCP
+	viewTime   = 2 * time.Second        // for a reflector to be reached and to answer over TCP
 	stunTries  = 3                      // datagrams to a STUN server
 	stunWait   = 400 * time.Millisecond // for the answer to each
 	callTime   = 8 * time.Second        // for a call-back, including the path through broker and proxy
@@ -57,15 +57,15 @@ const (
 // Measure makes the observations from which Infer determines the site's profile. It takes about
 // eight seconds, with IPv6 twelve, thirty-five at most, sends and receives about 220 kB in the last
 // three of them, and is best run from one node of a site at a time. It fails only when the grid does not name its
-// vantage points; any other failure is an observation.
+// reflectors; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
 	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
 	if err != nil {
-		return Observations{}, fmt.Errorf("asking for the vantage points: %w", err)
+		return Observations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}
 	points, six := vantages(b)
 	if len(points)+len(six) == 0 {
-		return Observations{}, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrNoPath)
+		return Observations{}, fmt.Errorf("%w: the broker names no reflector", overlay.ErrNoPath)
 	}
 	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports}}
 	defer m.close()
@@ -107,13 +107,13 @@ func (m *measurement) lookAtPath(ctx context.Context) {
 	}
 }
 
-// point is one vantage point.
+// point is one reflector.
 type point struct {
 	tcp  netip.AddrPort
 	stun netip.AddrPort // not valid without a STUN server
 }
 
-// vantages returns the first vantage point of each address, the broker first: those with an IPv4
+// vantages returns the first reflector of each address, the broker first: those with an IPv4
 // address, which a profile is about, and those with IPv6, which may be other addresses of the same
 // hosts.
 func vantages(b *controlpb.BearingsResponse) (four, six []point) {
@@ -185,14 +185,14 @@ func (m *measurement) add(change func(*Observations)) {
 // at random may preserve one by chance.
 const sockets = 3
 
-// look asks the vantage points for this host's address, over TCP and UDP, and through the HTTP
+// look asks the reflectors for this host's address, over TCP and UDP, and through the HTTP
 // proxy. The connections, and with them the NAT's mappings, stay open until the measurement ends.
 func (m *measurement) look(ctx context.Context) {
 	var wg sync.WaitGroup
 	for socket := range sockets {
 		points := m.points[:min(2, len(m.points))]
 		if socket == 0 {
-			points = m.points[:1] // beCalled needs one that has asked no other vantage point
+			points = m.points[:1] // beCalled needs one that has asked no other reflector
 		}
 		m.lookTCP(ctx, &wg, socket, points)
 		m.lookUDP(ctx, &wg, socket, points)
@@ -243,7 +243,7 @@ func (m *measurement) lookUDP(ctx context.Context, wg *sync.WaitGroup, socket in
 	}
 }
 
-// lookProxy asks the first vantage point through the HTTP proxy.
+// lookProxy asks the first reflector through the HTTP proxy.
 func (m *measurement) lookProxy(ctx context.Context) {
 	v := View{To: m.points[0].tcp}
 	open := func(ctx context.Context) (net.Conn, error) {
@@ -267,7 +267,7 @@ func (m *measurement) lookProxy(ctx context.Context) {
 	m.add(func(o *Observations) { o.Proxy = &v })
 }
 
-// beCalled makes the vantage points call back, all at once. It needs an address that the first one,
+// beCalled makes the reflectors call back, all at once. It needs an address that the first one,
 // the broker, has seen over TCP.
 func (m *measurement) beCalled(ctx context.Context) {
 	outside := m.o.outside(m.points[0])
@@ -304,7 +304,7 @@ func (m *measurement) beCalled(ctx context.Context) {
 	wg.Wait()
 }
 
-// outside returns this host's address as a vantage point has seen it over TCP.
+// outside returns this host's address as a reflector has seen it over TCP.
 func (o Observations) outside(first point) (a netip.Addr) {
 	for _, v := range o.TCP {
 		if v.Seen.IsValid() && v.To == first.tcp {
@@ -315,7 +315,7 @@ func (o Observations) outside(first point) (a netip.Addr) {
 }
 
 // callMapped has call-backs made to the mappings of the first sockets, which asked only the first
-// vantage point: from another port of that one, and from a host that they never contacted.
+// reflector: from another port of that one, and from a host that they never contacted.
 func (m *measurement) callMapped(call func(*port, netip.AddrPort, Call), first, stranger point) {
 	m.mu.Lock()
 	views := [][]View{m.o.TCP, m.o.UDP}

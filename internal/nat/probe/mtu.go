@@ -13,7 +13,7 @@ import (
 	"github.com/pion/stun/v4"
 )
 
-// PathSizes are the sizes of IP packets that pass to a vantage point and back, with fragmentation
+// PathSizes are the sizes of IP packets that pass to a reflector and back, with fragmentation
 // forbidden on the way there.
 type PathSizes struct {
 	To           netip.AddrPort

@@ -12,14 +12,14 @@ import (
 type Observations struct {
 	Ports overlay.Ports // declared as let in by the admin; zero: none
 
-	TCP   []View // connections to vantage points
-	UDP   []View // STUN questions to vantage points
+	TCP   []View // connections to reflectors
+	UDP   []View // STUN questions to reflectors
 	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
 	Calls []Call // call-backs
 	Cross *Cross // nil: not tried, since datagrams give the answer
-	IPv6  []View // connections to vantage points over IPv6; Socket is unused
+	IPv6  []View // connections to reflectors over IPv6; Socket is unused
 
-	// OverIPv6 are TCP, UDP, Calls and Cross over IPv6, and IPv6 again; nil: not tried, since no vantage point saw
+	// OverIPv6 are TCP, UDP, Calls and Cross over IPv6, and IPv6 again; nil: not tried, since no reflector saw
 	// this host's own address over it.
 	OverIPv6 *Observations
 
@@ -34,10 +34,10 @@ type Privilege struct {
 	Err string // why not; empty: they may
 }
 
-// View is one question to a vantage point for this host's address.
+// View is one question to a reflector for this host's address.
 type View struct {
 	Socket int            // questions of one socket have equal numbers
-	To     netip.AddrPort // the vantage point
+	To     netip.AddrPort // the reflector
 	Local  netip.AddrPort // of the socket, once connected or bound
 	Seen   netip.AddrPort // the answer; not valid without one
 	Err    string         // why there was no answer
@@ -46,7 +46,7 @@ type View struct {
 	Options *TCPOptions // of the connection; nil: unknown, or not a connection
 }
 
-// TCPOptions are those that both ends of a connection agreed on. Every vantage point on Linux
+// TCPOptions are those that both ends of a connection agreed on. Every reflector on Linux
 // offers all of them, unless its administrator disabled one.
 type TCPOptions struct {
 	Scale, Timestamps bool // RFC 7323
@@ -54,10 +54,10 @@ type TCPOptions struct {
 	Segment           int  // bytes: the largest segment that is sent; 0: unknown
 }
 
-// Cross is a SYN from a vantage point's port to a port of this host that had sent one there and had
+// Cross is a SYN from a reflector's port to a port of this host that had sent one there and had
 // got no answer.
 type Cross struct {
-	From netip.AddrPort // the vantage point's port
+	From netip.AddrPort // the reflector's port
 	Came bool           // this host answered, or the port's listener accepted
 	Err  string         // why it was not tried
 }
@@ -69,7 +69,7 @@ type Target uint8
 const (
 	Fresh    Target = iota + 1 // nothing: the port of the outside address with the local port's number
 	InRange                    // nothing either, but it is in Observations.Ports
-	Answered                   // its socket had asked the vantage point with First set, and no other
+	Answered                   // its socket had asked the reflector with First set, and no other
 )
 
 // Call is one call-back.
@@ -77,14 +77,14 @@ type Call struct {
 	Target  Target
 	UDP     bool
 	Port    uint16         // the local port
-	From    netip.AddrPort // the vantage point that called
+	From    netip.AddrPort // the reflector that called
 	First   bool           // with Answered: it is the one that was asked, calling from another port
 	Arrived bool           // the local socket received the nonce
-	Outcome Outcome        // what the vantage point saw
+	Outcome Outcome        // what the reflector saw
 	Err     string         // why it was not made; the other results are meaningless then
 }
 
-// Outcome is what a vantage point saw of a call-back.
+// Outcome is what a reflector saw of a call-back.
 type Outcome string
 
 // The outcomes.

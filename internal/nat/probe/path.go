@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Path is how much passes between this host and one vantage point.
+// Path is how much passes between this host and one reflector.
 type Path struct {
 	To      netip.AddrPort // its STUN server
 	Sizes   *PathSizes

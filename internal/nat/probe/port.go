@@ -31,7 +31,7 @@ type port struct {
 	served sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
-	conns   []net.Conn // to vantage points, open until the end
+	conns   []net.Conn // to reflectors, open until the end
 	nonces  map[[reflector.NonceLen]byte]chan struct{}
 	answers map[[stun.TransactionIDSize]byte]chan netip.AddrPort
 }
@@ -108,7 +108,7 @@ func (p *port) expect() (nonce []byte, arrived <-chan struct{}) {
 	return n[:], ch
 }
 
-// arrived records a nonce; it proves that the sender is the vantage point that was asked.
+// arrived records a nonce; it proves that the sender is the reflector that was asked.
 func (p *port) arrived(nonce []byte) {
 	if len(nonce) != reflector.NonceLen {
 		return
@@ -125,7 +125,7 @@ func (p *port) arrived(nonce []byte) {
 const acceptPause = 50 * time.Millisecond
 
 // accept accepts connections until the port is closed. Serving them sequentially suffices: a
-// vantage point sends its nonce at once.
+// reflector sends its nonce at once.
 func (p *port) accept() {
 	for {
 		c, err := p.ln.AcceptTCP()
@@ -189,7 +189,7 @@ func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]by
 	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), m.TransactionID, ok
 }
 
-// askTCP dials a vantage point from the port and asks it, if secure is set and plain text fails
+// askTCP dials a reflector from the port and asks it, if secure is set and plain text fails
 // also in TLS; the connection stays open.
 func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: int(p.number)}, Control: share, KeepAlive: -1}
@@ -216,7 +216,7 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	}
 }
 
-// ask asks the vantage point on a connection that open makes. If that connects but gets no answer,
+// ask asks the reflector on a connection that open makes. If that connects but gets no answer,
 // it asks again in TLS, unless cfg is nil: an inspecting middlebox lets a connection begin and then
 // drops what is not TLS. The connection is returned open, for the caller to close; nil if there is
 // none.
@@ -321,7 +321,7 @@ func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
 	return netip.AddrPort{}, err
 }
 
-// refusedError is a vantage point's refusal in place of an address.
+// refusedError is a reflector's refusal in place of an address.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }

@@ -24,7 +24,7 @@ const (
 	keepBound = 5 * time.Second // to write a nonce and wait for the other side to close
 )
 
-// Point is the source of one vantage point's call-backs. Sockets may be nil.
+// Point is the source of one reflector's call-backs. Sockets may be nil.
 type Point struct {
 	Observer *Observer
 	Sockets  *Sockets

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// newPoint serves a whole vantage point on loopback until the test ends.
+// newPoint serves a whole reflector on loopback until the test ends.
 func newPoint(t *testing.T, places int) (p Point, at netip.AddrPort) {
 	t.Helper()
 	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
@@ -82,7 +82,7 @@ func TestPromiseThroughFront(t *testing.T) {
 	}
 }
 
-// A promise ends with the vantage point that made it, and is not kept early.
+// A promise ends with the reflector that made it, and is not kept early.
 func TestPromiseIsBroken(t *testing.T) {
 	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // filter that tracks connections the second belongs to the first; one that judges SYNs alone
 // refuses it like any other.
 //
-//	site                        vantage point
+//	site                        reflector
 //	  |----- Quiet, by the broker --->|  listens
 //	  |======= two connections ======>|  the queue is full: SYNs are dropped
 //	  |------------- SYN ------------>|  dropped; the site gives up

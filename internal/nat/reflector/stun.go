@@ -12,7 +12,7 @@ import (
 )
 
 // Sockets are a UDP socket for STUN and a TCP listener for observe frames on the same port, which
-// differs from the vantage point's main port: a site that reaches both lets more than one port out.
+// differs from the reflector's main port: a site that reaches both lets more than one port out.
 type Sockets struct {
 	udp net.PacketConn
 	tcp net.Listener

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Seen remembers from which addresses this vantage point was asked over TCP, so that an address is
+// Seen remembers from which addresses this reflector was asked over TCP, so that an address is
 // called back only after its holder has completed a handshake from there. It is safe for concurrent
 // use.
 type Seen struct {

@@ -98,8 +98,8 @@ func TestAgreeRefusesWhatCannotWork(t *testing.T) {
 	}
 	one := reported(t, "b", "nat", 0)
 	one.Mapping = newMapping(netip.MustParseAddrPort("10.2.0.11:5"), []netip.AddrPort{netip.MustParseAddrPort("100.64.2.2:5"), {}}, nil, nil)
-	if _, err := Agree(epoch, reported(t, "a", "nat", 0), one); !errors.Is(err, ErrUnpredictable) || !strings.Contains(err.Error(), "only one vantage point saw port 5") {
-		t.Errorf("one vantage point: %v", err)
+	if _, err := Agree(epoch, reported(t, "a", "nat", 0), one); !errors.Is(err, ErrUnpredictable) || !strings.Contains(err.Error(), "only one reflector saw port 5") {
+		t.Errorf("one reflector: %v", err)
 	}
 }
 

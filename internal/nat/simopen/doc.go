@@ -9,7 +9,7 @@
 // connection, even when different sockets win at the two ends.
 //
 //	Prepare   a port of this host
-//	Observe   its public port, asked of two vantage points from the port itself
+//	Observe   its public port, asked of two reflectors from the port itself
 //	Agree     (where both ends' reports are known) when each end dials, or why it is no use
 //	Open      the dial
 //

@@ -14,17 +14,17 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Mapping is a port's mapping as vantage points saw it.
+// A Mapping is a port's mapping as reflectors saw it.
 type Mapping struct {
 	Local   netip.AddrPort   // the port
-	Outside netip.AddrPort   // as seen by the first vantage point that answered
-	Seen    []netip.AddrPort // as seen by each vantage point; not valid without an answer
-	// Independent says that a peer will see Outside as well: two vantage points did, or there is no
+	Outside netip.AddrPort   // as seen by the first reflector that answered
+	Seen    []netip.AddrPort // as seen by each reflector; not valid without an answer
+	// Independent says that a peer will see Outside as well: two reflectors did, or there is no
 	// translation. RFC 4787 calls it endpoint-independent mapping.
 	Independent bool
 	// Samples holds one clock sample for each entry of Seen.
 	Samples []Sample
-	// Failed is why vantage points did not answer, or nil.
+	// Failed is why reflectors did not answer, or nil.
 	Failed error
 }
 
@@ -57,7 +57,7 @@ func (m Mapping) difference() string {
 	case 0:
 		return fmt.Sprintf("no host outside saw port %d", m.Local.Port())
 	case 1:
-		return fmt.Sprintf("only one vantage point saw port %d, as %s", m.Local.Port(), seen[0])
+		return fmt.Sprintf("only one reflector saw port %d, as %s", m.Local.Port(), seen[0])
 	}
 	return fmt.Sprintf("its port %d was seen as %s", m.Local.Port(), strings.Join(seen, " and "))
 }
@@ -65,8 +65,8 @@ func (m Mapping) difference() string {
 // askPatience bounds a question, and the wait for one.
 const askPatience = 5 * time.Second
 
-// Ask asks the vantage point at the other end of c for c's source address. The sample compares the
-// vantage point's clock with the local one. c stays open, and must stay open while the mapping is
+// Ask asks the reflector at the other end of c for c's source address. The sample compares the
+// reflector's clock with the local one. c stays open, and must stay open while the mapping is
 // to last.
 func Ask(ctx context.Context, c net.Conn) (netip.AddrPort, Sample, error) {
 	fail := func(err error) (netip.AddrPort, Sample, error) {

@@ -54,7 +54,7 @@ func Prepare(ctx context.Context, local netip.Addr, ports overlay.Ports) (*Port,
 // Local returns the port's address.
 func (p *Port) Local() netip.AddrPort { return p.local }
 
-// Close closes the listener and the connections to vantage points. It does not affect connections
+// Close closes the listener and the connections to reflectors. It does not affect connections
 // that the Port returned. An Open under way fails.
 func (p *Port) Close() error {
 	p.mu.Lock()
@@ -84,12 +84,12 @@ func (p *Port) hold(c *net.TCPConn) error {
 // maxVantages bounds one observation.
 const maxVantages = 8
 
-// Observe asks every vantage point, at once and from the port itself, for the port's public
+// Observe asks every reflector, at once and from the port itself, for the port's public
 // address, and keeps the connections until Close. It ends with ctx and after some seconds in any
-// case. It fails when no vantage point answers; Mapping.Failed says which others did not.
+// case. It fails when no reflector answers; Mapping.Failed says which others did not.
 func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping, error) {
 	if len(vantages) == 0 || len(vantages) > maxVantages {
-		return Mapping{}, fmt.Errorf("observing port %v: %d vantage points, want 1 to %d (2 to know whether they agree)", p.local, len(vantages), maxVantages)
+		return Mapping{}, fmt.Errorf("observing port %v: %d reflectors, want 1 to %d (2 to know whether they agree)", p.local, len(vantages), maxVantages)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -100,7 +100,7 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 	for i, v := range vantages {
 		c, err := startConnect(ctx, p.local, v)
 		if err != nil {
-			failed[i] = fmt.Errorf("vantage point %v: %w", v, explain(err, p.local))
+			failed[i] = fmt.Errorf("reflector %v: %w", v, explain(err, p.local))
 			continue
 		}
 		asked.Go(func() { seen[i], samples[i], failed[i] = p.ask(ctx, c, v) })
@@ -108,7 +108,7 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 	asked.Wait()
 	m := newMapping(p.local, seen, samples, errors.Join(failed...))
 	if !m.Outside.IsValid() {
-		return m, fmt.Errorf("observing port %v: no vantage point answered: %w", p.local, m.Failed)
+		return m, fmt.Errorf("observing port %v: no reflector answered: %w", p.local, m.Failed)
 	}
 	p.mu.Lock()
 	p.mapping = &m
@@ -117,11 +117,11 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 	return m, nil
 }
 
-// ask asks one vantage point. Its results are stored by the caller.
+// ask asks one reflector. Its results are stored by the caller.
 func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (netip.AddrPort, Sample, error) {
 	conn, err := c.wait(ctx)
 	if err != nil {
-		return netip.AddrPort{}, Sample{}, fmt.Errorf("vantage point %v: %w", vantage, outcomeError(ctx, err))
+		return netip.AddrPort{}, Sample{}, fmt.Errorf("reflector %v: %w", vantage, outcomeError(ctx, err))
 	}
 	seen, sample, err := Ask(ctx, conn)
 	if err != nil {

@@ -179,10 +179,10 @@ func TestObserveFails(t *testing.T) {
 		}
 	}
 	if _, err := p.Observe(t.Context(), []netip.AddrPort{closing}); err == nil {
-		t.Error("a vantage point that closes was taken")
+		t.Error("a reflector that closes was taken")
 	}
 	if _, err := p.Observe(t.Context(), nil); err == nil {
-		t.Error("no vantage point was enough")
+		t.Error("no reflector was enough")
 	}
 	silent := vantagePoint(t, func(c net.Conn) { c.Read(make([]byte, 64)); <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*ms)

@@ -89,10 +89,10 @@ func TestLimitedEgress(t *testing.T) {
 	}
 }
 
-// A node that may only reach an HTTP proxy reaches no vantage point.
+// A node that may only reach an HTTP proxy reaches no reflector.
 func TestNoEgress(t *testing.T) {
 	g := newGrid(t, "http-proxy")
-	if e, err := g.prepare("a", "http-proxy", overlay.Ports{}); !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "no vantage point answered") {
+	if e, err := g.prepare("a", "http-proxy", overlay.Ports{}); !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "no reflector answered") {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

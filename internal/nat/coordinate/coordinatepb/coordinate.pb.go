@@ -30,14 +30,14 @@ type OpenOffer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Profile       []byte                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`                                     // of the asker's site: isthmus.control.v1.Profile
 	Local         string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`                                         // address:port that will dial
-	Outside       string                 `protobuf:"bytes,3,opt,name=outside,proto3" json:"outside,omitempty"`                                     // the same as vantage points see it
+	Outside       string                 `protobuf:"bytes,3,opt,name=outside,proto3" json:"outside,omitempty"`                                     // the same as reflectors see it
 	Independent   bool                   `protobuf:"varint,4,opt,name=independent,proto3" json:"independent,omitempty"`                            // two of them saw the same
-	Server        string                 `protobuf:"bytes,5,opt,name=server,proto3" json:"server,omitempty"`                                       // the vantage point whose clock counts
+	Server        string                 `protobuf:"bytes,5,opt,name=server,proto3" json:"server,omitempty"`                                       // the reflector whose clock counts
 	ClockOffsetNs int64                  `protobuf:"varint,6,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"` // its clock minus the asker's
 	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
 	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"` // to it
 	Promise       []byte                 `protobuf:"bytes,9,opt,name=promise,proto3" json:"promise,omitempty"`           // the target's port that is meant, Promise.id; the target then dials at once
-	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`              // name of that vantage point (BearingsResponse.clock)
+	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`              // name of that reflector (BearingsResponse.clock)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,10 +332,10 @@ type Promise struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                        // 16 bytes; good once
 	Local         string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`                  // address:port
-	Outside       string                 `protobuf:"bytes,3,opt,name=outside,proto3" json:"outside,omitempty"`              // the same as vantage points see it
+	Outside       string                 `protobuf:"bytes,3,opt,name=outside,proto3" json:"outside,omitempty"`              // the same as reflectors see it
 	Independent   bool                   `protobuf:"varint,4,opt,name=independent,proto3" json:"independent,omitempty"`     // two of them saw the same
 	Profile       []byte                 `protobuf:"bytes,5,opt,name=profile,proto3" json:"profile,omitempty"`              // of the target's site: isthmus.control.v1.Profile
-	RttNs         int64                  `protobuf:"varint,6,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"`    // from the target to the vantage point whose clock counts
+	RttNs         int64                  `protobuf:"varint,6,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"`    // from the target to the reflector whose clock counts
 	LifeNs        int64                  `protobuf:"varint,7,opt,name=life_ns,json=lifeNs,proto3" json:"life_ns,omitempty"` // how long from now the port is kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,7 +27,7 @@ type Grid struct {
 }
 
 // Up builds a lab with sites a-PRESET and b-PRESET for every preset, oneWay apart from each other.
-// answer serves one connection to a vantage point, which is kept until the other end closes it. The
+// answer serves one connection to a reflector, which is kept until the other end closes it. The
 // lab ends with the test.
 func Up(t *testing.T, oneWay time.Duration, answer func(context.Context, net.Conn) error, presets ...string) *Grid {
 	t.Helper()
