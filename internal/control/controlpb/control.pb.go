@@ -87,7 +87,7 @@ const (
 	CallBackResponse_CONNECTED   CallBackResponse_Outcome = 1 // TCP: somebody accepted
 	CallBackResponse_RESET       CallBackResponse_Outcome = 2 // TCP: refused by a reset; UDP: an ICMP error said that no port is there
 	CallBackResponse_UNREACHABLE CallBackResponse_Outcome = 3 // another ICMP error came back
-	CallBackResponse_SILENT      CallBackResponse_Outcome = 4 // nothing came back within the vantage point's bound
+	CallBackResponse_SILENT      CallBackResponse_Outcome = 4 // nothing came back within the reflector's bound
 	CallBackResponse_PROMISED    CallBackResponse_Outcome = 5 // with after_s: it will be sent; what comes of it only the caller learns. With quiet: the port is there
 )
 
@@ -2286,7 +2286,7 @@ func (*BearingsRequest) Descriptor() ([]byte, []int) {
 type BearingsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`  // Unix time of the broker in nanoseconds
-	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`     // address:port of two or more vantage points that answer an observe frame
+	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`     // address:port of two or more reflectors that answer an observe frame
 	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`   // address:port of two or more STUN servers; they answer observe frames over TCP, too
 	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`   // other addresses of those in tcp, over IPv6, the broker's first if it has one: to see what works over IPv6
 	Stun6         []string               `protobuf:"bytes,6,rep,name=stun6,proto3" json:"stun6,omitempty"` // STUN servers over IPv6, of the hosts in tcp6; an older version asks those in stun only
@@ -2371,8 +2371,8 @@ type CallBackRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`                              // address:port
 	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`                           // by one datagram; else by a TCP connection
-	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                        // 16 bytes that the vantage point sends there
-	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                          // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
+	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                        // 16 bytes that the reflector sends there
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                          // the reflector, as in BearingsResponse.tcp or .stun; empty: the broker
 	AfterS        uint32                 `protobuf:"varint,5,opt,name=after_s,json=afterS,proto3" json:"after_s,omitempty"`       // 0: at once, from a new port; else so many seconds later, as an answer: from the STUN port, or on the connection that asked from there
 	Quiet         bool                   `protobuf:"varint,6,opt,name=quiet,proto3" json:"quiet,omitempty"`                       // instead, of TCP: keep a port for ten seconds that takes two connections and answers no more; it alone is told
 	FromPort      uint32                 `protobuf:"varint,7,opt,name=from_port,json=fromPort,proto3" json:"from_port,omitempty"` // call from this port, which was kept for the same address

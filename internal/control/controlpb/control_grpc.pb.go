@@ -71,7 +71,7 @@ type DirectoryClient interface {
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
 	Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error)
-	// CallBack has a vantage point of Bearings contact the caller from outside,
+	// CallBack has a reflector of Bearings contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
 	// session comes, or one from which the broker was asked an observe frame
@@ -276,7 +276,7 @@ type DirectoryServer interface {
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
 	Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error)
-	// CallBack has a vantage point of Bearings contact the caller from outside,
+	// CallBack has a reflector of Bearings contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
 	// session comes, or one from which the broker was asked an observe frame

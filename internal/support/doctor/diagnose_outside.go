@@ -198,7 +198,7 @@ func vantage(v Vantage) Finding {
 	case v.Err != "":
 		f.Status, f.Class = Warning, Refused
 		f.Evidence += "; then " + v.Err
-		f.Meaning = "TCP passes; what answers is no vantage point of the grid, or something in between lets nothing through of which it does not know the protocol"
+		f.Meaning = "TCP passes; what answers is no reflector of the grid, or something in between lets nothing through of which it does not know the protocol"
 		f.Fix = "check that the address is that of a broker or proxy; ask for a rule without inspection"
 		if strings.Contains(v.Err, "refused:") {
 			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""

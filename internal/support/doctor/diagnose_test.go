@@ -160,7 +160,7 @@ var cases = []struct {
 	{"no SACK and timestamps", func(o *Observations) {
 		o.Vantages[0].Options = &probe.TCPOptions{Scale: true}
 	}, TCPOptions, Warning, "has SACK or timestamps|losses cost"},
-	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no vantage point"},
+	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no reflector"},
 	{"nat", func(o *Observations) { o.Vantages[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
 	{"nat of a carrier", func(o *Observations) {
 		o.Helper, o.Vantages[0].Connect.From, o.Vantages[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
@@ -304,7 +304,7 @@ func refusing(words string) func(*Observations) {
 	})
 }
 
-// mappedTo makes two vantage points see one port of the host.
+// mappedTo makes two reflectors see one port of the host.
 func mappedTo(first, second string) func(*Observations) {
 	return func(o *Observations) {
 		o.Inbound.Mapped = []Mapping{{addr("203.0.113.2:443"), addr(first)}, {addr("203.0.113.3:443"), addr(second)}}

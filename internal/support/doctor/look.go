@@ -120,7 +120,7 @@ type looker struct {
 	s     Subject
 	o     Observations
 	pair  tls.Certificate // own; empty if it cannot be loaded
-	data  *tls.Config     // for requests to vantage points inside TLS; nil before there is a session
+	data  *tls.Config     // for requests to reflectors inside TLS; nil before there is a session
 	roots *x509.CertPool
 
 	vantages []netip.AddrPort // from the bearings

@@ -205,13 +205,13 @@ type Datagrams struct {
 type Inbound struct {
 	Tried   bool
 	To      netip.AddrPort
-	From    string // the vantage point
+	From    string // the reflector
 	Outcome Outcome
-	Text    string // the vantage point's text
+	Text    string // the reflector's text
 	Arrived bool   // the listener accepted it
 	Err     string // why it was not tried
 
-	// Mapped is how vantage points see connections from that port; fewer than two do not show what
+	// Mapped is how reflectors see connections from that port; fewer than two do not show what
 	// a NAT does.
 	Mapped []Mapping
 }

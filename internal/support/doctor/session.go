@@ -168,7 +168,7 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 // smallSegment passes wherever anything does (RFC 791 requires support for datagrams of 576 bytes).
 const smallSegment = 536
 
-// bulk sends more than full-size segments over conn, on which a vantage point has answered, and if
+// bulk sends more than full-size segments over conn, on which a reflector has answered, and if
 // they are lost the same in smaller segments on other connections: such as fit the profile's MTU,
 // and such as pass anywhere.
 func (l *looker) bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
@@ -258,7 +258,7 @@ func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (n
 	return observe(ctx, t)
 }
 
-// inbound listens on a port, learns its address and port as one vantage point sees them, makes
+// inbound listens on a port, learns its address and port as one reflector sees them, makes
 // another one connect there, and then learns how that one sees the port.
 func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	ln, err := listen(ctx, l.profile())
@@ -269,13 +269,13 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	defer ln.Close()
 	conn, c := connectIn(ctx, l.vantages[0], dialOptions{port: addrPort(ln.Addr()).Port()})
 	if conn == nil {
-		in.Err = fmt.Sprintf("the vantage point %v cannot be asked: %s", l.vantages[0], c.Err)
+		in.Err = fmt.Sprintf("the reflector %v cannot be asked: %s", l.vantages[0], c.Err)
 		return in
 	}
 	defer conn.Close() // stays open meanwhile, and with it a NAT's mapping
 	seen, err := observe(ctx, conn)
 	if err != nil {
-		in.Err = fmt.Sprintf("the vantage point %v did not say what it sees: %v", l.vantages[0], err)
+		in.Err = fmt.Sprintf("the reflector %v did not say what it sees: %v", l.vantages[0], err)
 		return in
 	}
 	mapped := []Mapping{{l.vantages[0], seen}}
@@ -306,7 +306,7 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	return got
 }
 
-// callBack makes a vantage point connect to an address of this host.
+// callBack makes a reflector connect to an address of this host.
 func callBack(ctx context.Context, s *control.Session, to, from netip.AddrPort) (Inbound, error) {
 	ctx, cancel := bounded(ctx, callBound+connectBound)
 	defer cancel()
