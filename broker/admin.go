@@ -31,7 +31,7 @@ type Status struct {
 	Proxies  []ProxyStatus   `json:"proxies"`
 	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
 	Traffic  []traffic.Flow  `json:"traffic"`  // bytes between sites that passed proxies and gateways, by carrier
-	Vantage  VantageStatus   `json:"vantage"`  // the broker's activity as a vantage point
+	Vantage  VantageStatus   `json:"vantage"`  // the broker's activity as a reflector
 	Counters CounterStatus   `json:"counters"`
 	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
 	Store    *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A broker is a vantage point, and knows the other vantage points: its proxies.
+// A broker is a reflector, and knows the others: its proxies.
 
 // Bounds of call-backs. A site that measures itself needs some twenty at once, and measures once an
 // hour.
@@ -32,7 +32,7 @@ const (
 	maxVantages     = 16 // in one answer
 )
 
-// vantagePoint is the broker's state as a vantage point.
+// vantagePoint is the broker's state as a reflector.
 type vantagePoint struct {
 	observer *reflector.Observer
 	seen     *reflector.Seen // addresses that contacted the broker over TCP
@@ -84,7 +84,7 @@ func (b *Broker) serveSTUN(ctx context.Context) {
 	}
 }
 
-// ownAddresses returns the broker's addresses as a vantage point, as a peer on session s reaches
+// ownAddresses returns the broker's addresses as a reflector, as a peer on session s reaches
 // them; stun is invalid without a STUN server.
 func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	tcp = b.cfg.Advertise
@@ -114,7 +114,7 @@ func stunOverIPv6(p registry.Proxy) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// overIPv6 returns this host's IPv6 address as a vantage point beside tcp and stun, as ownAddresses;
+// overIPv6 returns this host's IPv6 address as a reflector beside tcp and stun, as ownAddresses;
 // invalid where a listener has one address only, or the host has none.
 func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort) {
 	at := b.vantage.listening
@@ -210,7 +210,7 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 	return d.callBackFrom(ctx, s, target, req)
 }
 
-// callBackFrom makes the vantage point that the request names call back.
+// callBackFrom makes the reflector that the request names call back.
 func (d directory) callBackFrom(ctx context.Context, s *control.Session, target reflector.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	if req.GetFrom() == "" {
 		return d.b.vantage.point().CallBack(ctx, target), nil
@@ -240,10 +240,10 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		return resp, nil
 	}
-	return nil, fmt.Errorf("%w: no vantage point has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
+	return nil, fmt.Errorf("%w: no reflector has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
 }
 
-// VantageStatus is the broker's activity as a vantage point.
+// VantageStatus is the broker's activity as a reflector.
 type VantageStatus struct {
 	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
 	Observer  reflector.ObserverStats `json:"observer"`

@@ -308,7 +308,7 @@ func TestCallBackFromProxy(t *testing.T) {
 		}
 	}
 	_, err = a.directory.CallBack(g.ctx(), &controlpb.CallBackRequest{To: "127.0.0.1:9", Nonce: testNonce, From: "192.0.2.8:443"})
-	wantStatus(t, "nobody there", err, overlay.ErrUnreachable, "unreachable: no vantage point has the address 192.0.2.8:443; ask for bearings again")
+	wantStatus(t, "nobody there", err, overlay.ErrUnreachable, "unreachable: no reflector has the address 192.0.2.8:443; ask for bearings again")
 }
 
 func TestCallBackBounds(t *testing.T) {

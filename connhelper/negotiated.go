@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// permitted removes from r the vantage points that the settings deny; r may be nil.
+// permitted removes from r the reflectors that the settings deny; r may be nil.
 func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsResponse {
 	if rule := h.opts.Rule; r != nil {
 		r.Tcp, r.Stun = rule.Without(r.Tcp), rule.Without(r.Stun)

@@ -23,7 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// vantageFrontal is a frontal whose broker is a vantage point on loopback.
+// vantageFrontal is a frontal whose broker is a reflector on loopback.
 type vantageFrontal struct {
 	*fakeFrontal
 	tcp, stun string

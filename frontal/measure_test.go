@@ -243,13 +243,13 @@ func TestMeasuredByGateway(t *testing.T) {
 	}
 }
 
-// A broker without vantage points causes an error that is reported and a retry, not a profile.
+// A broker without reflectors causes an error that is reported and a retry, not a profile.
 func TestNotMeasured(t *testing.T) {
 	r := newRig(t, nil)
 	r.broker.stop()
 	r.until("the outage is seen", func() bool { return !r.f.up.Up() })
 	_, err := r.f.measure.Measure(r.f.ctx)
-	if err == nil || !strings.Contains(err.Error(), "asking for the vantage points: ") {
+	if err == nil || !strings.Contains(err.Error(), "asking for the reflectors: ") {
 		t.Errorf("%v", err)
 	}
 	if r.f.profile().Inbound != overlay.InboundOpen || r.f.status().Measured != nil {

@@ -66,7 +66,7 @@ func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 	return req
 }
 
-// dataTLS is for queries to vantage points inside TLS.
+// dataTLS is for queries to reflectors inside TLS.
 func (f *Frontal) dataTLS() *tls.Config {
 	return f.creds.DataClient(control.RoleBroker, control.RoleProxy)
 }
