@@ -17,7 +17,7 @@ import (
 
 // quality is the set of properties by which paths are compared.
 type quality struct {
-	avoided bool              // measured to be worse than its class promises (rank.go); takes precedence over all other fields
+	avoided bool              // measured to be worse than its class suggests (rank.go); takes precedence over all other fields
 	class   overlay.Technique // smaller is better; 0 within a node
 	rtt     time.Duration     // the minimum of many, or a handshake's, which is no shorter: if it seems shorter, it is
 	small   bool              // small packets, which is worse

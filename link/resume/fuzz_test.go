@@ -98,7 +98,7 @@ func step(w *world, c *choices, least int) error {
 			w.tell(e, i)
 		}
 	case what < 94:
-		n.promise(uint64(c.below(int(w.widest-n.r.window) + 1)))
+		n.advertise(uint64(c.below(int(w.widest-n.r.window) + 1)))
 	case what < 95:
 		n.s.Drain(l.id)
 	case what < 97:

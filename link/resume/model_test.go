@@ -9,31 +9,31 @@ import (
 // bounds is what the exhaustive model explores: everything that can happen with these messages and
 // carriers.
 type bounds struct {
-	name     string
-	messages [2][]int // bytes of each message that an end pushes; nil: not even a fin
-	window   int
-	started  int  // carriers that are up from the start
-	births   int  // carriers over the whole run
-	live     int  // carriers at once
-	ackFirst bool // acknowledgements go on the oldest carrier only
-	standby  int  // the carrier of this id comes up with weight 0
-	switches int  // times that an end drains a carrier or changes its weight
-	promises int  // times that an end promises to accept one byte more than the window
-	frames   []int
-	atLeast  int // states, so that the model cannot shrink unnoticed
+	name           string
+	messages       [2][]int // bytes of each message that an end pushes; nil: not even a fin
+	window         int
+	started        int  // carriers that are up from the start
+	births         int  // carriers over the whole run
+	live           int  // carriers at once
+	ackFirst       bool // acknowledgements go on the oldest carrier only
+	standby        int  // the carrier of this id comes up with weight 0
+	switches       int  // times that an end drains a carrier or changes its weight
+	advertisements int  // times that an end advertises one byte more than the implicit window
+	frames         []int
+	atLeast        int // states, so that the model cannot shrink unnoticed
 }
 
 // state is a world and the progress of its script.
 type state struct {
 	*world
-	pushed   [2]int
-	switches int
-	promises int
+	pushed         [2]int
+	switches       int
+	advertisements int
 }
 
 func (s *state) copyFrom(o *state) {
 	s.world.copyFrom(o.world)
-	s.pushed, s.switches, s.promises = o.pushed, o.switches, o.promises
+	s.pushed, s.switches, s.advertisements = o.pushed, o.switches, o.advertisements
 }
 
 // action is one thing that can happen.
@@ -82,7 +82,7 @@ func (b *bounds) actions(s *state) []action {
 			if !l.up[e] {
 				continue
 			}
-			if n := &s.ends[e]; (n.r.Due() > 0 || s.promises > 0 && n.promised > s.ends[1-e].edge && !s.told(i, 1-e, n.promised)) && (i == 0 || !b.ackFirst) {
+			if n := &s.ends[e]; (n.r.Due() > 0 || s.advertisements > 0 && n.advertised > s.ends[1-e].edge && !s.told(i, 1-e, n.advertised)) && (i == 0 || !b.ackFirst) {
 				acts = append(acts, action{"tell", e, i, 0})
 			}
 			if s.ends[e].s.Sendable() && s.ends[e].s.Uses(l.id) {
@@ -96,8 +96,8 @@ func (b *bounds) actions(s *state) []action {
 		}
 	}
 	for e := range 2 {
-		if s.promises < b.promises && b.messages[1-e] != nil {
-			acts = append(acts, action{"promise", e, 0, 0})
+		if s.advertisements < b.advertisements && b.messages[1-e] != nil {
+			acts = append(acts, action{"advertise", e, 0, 0})
 		}
 	}
 	if int(s.births) < b.births && open < b.live {
@@ -106,7 +106,7 @@ func (b *bounds) actions(s *state) []action {
 	return acts
 }
 
-// told reports whether a wire has such a promise in flight to an end already.
+// told reports whether a wire has such an edge in flight to an end already.
 func (s *state) told(i, e int, edge uint64) bool {
 	for _, m := range s.wires[i].queue[e] {
 		if m.edge >= edge {
@@ -144,9 +144,9 @@ func (b *bounds) apply(s *state, a action) error {
 			return fmt.Errorf("%v: nothing written, though there is something", s.ends[a.end].s)
 		}
 		return err
-	case "promise":
-		s.promises++
-		s.ends[a.end].promise(1)
+	case "advertise":
+		s.advertisements++
+		s.ends[a.end].advertise(1)
 	case "drain":
 		s.switches++
 		s.ends[a.end].s.Drain(s.wires[a.wire].id)
@@ -171,10 +171,10 @@ func (s *state) key(buf []byte) []byte {
 		}
 		return 0
 	}
-	buf = append(buf[:0], byte(s.births), byte(s.switches), byte(s.promises), byte(len(s.wires)))
+	buf = append(buf[:0], byte(s.births), byte(s.switches), byte(s.advertisements), byte(len(s.wires)))
 	for e := range s.ends {
 		n := &s.ends[e]
-		buf = append(buf, byte(n.promised), byte(n.edge), byte(s.pushed[e]), byte(n.s.q.from), byte(n.s.q.to), byte(n.s.q.len()))
+		buf = append(buf, byte(n.advertised), byte(n.edge), byte(s.pushed[e]), byte(n.s.q.from), byte(n.s.q.to), byte(n.s.q.len()))
 		for i := n.s.q.head; i < len(n.s.q.list); i++ {
 			buf = append(buf, byte(n.s.q.list[i].end), number(n.s.q.list[i].owner))
 		}
@@ -337,8 +337,8 @@ func TestModel(t *testing.T) {
 		{name: "one way, three carriers", messages: [2][]int{{2}, nil}, window: 2, started: 3, births: 3, live: 3, ackFirst: true, frames: []int{1}, atLeast: 144000},
 		{name: "both ways", messages: [2][]int{{1}, {}}, window: 1, births: 2, live: 2, frames: []int{1}, atLeast: 82000},
 		{name: "switch to a standby", messages: [2][]int{{2}, nil}, window: 2, births: 2, live: 2, standby: 2, switches: 1, frames: []int{1}, atLeast: 218000},
-		{name: "a window that grows", messages: [2][]int{{1, 1, 1}, nil}, window: 1, births: 2, live: 2, promises: 1, frames: []int{1}, atLeast: 257000},
-		{name: "a window that grows, one carrier after another", messages: [2][]int{{2, 2}, nil}, window: 2, births: 2, live: 1, promises: 2, frames: []int{2}, atLeast: 70000},
+		{name: "a window that grows", messages: [2][]int{{1, 1, 1}, nil}, window: 1, births: 2, live: 2, advertisements: 1, frames: []int{1}, atLeast: 257000},
+		{name: "a window that grows, one carrier after another", messages: [2][]int{{2, 2}, nil}, window: 2, births: 2, live: 1, advertisements: 2, frames: []int{2}, atLeast: 70000},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,9 +29,9 @@ func NewReceiver(window int) *Receiver {
 
 func (r *Receiver) setGranule(g uint64) { r.granule, r.ranges = g, 2*entriesFor(r.window, g) }
 
-// Allow makes the Receiver accept everything below edge from now on. Call it before promising that
-// to the peer, on any carrier. A promise is not revoked: an edge below an earlier one changes
-// nothing, and neither does what is more than MaxWindow ahead.
+// Allow makes the Receiver accept everything below edge from now on. Call it before advertising
+// edge to the peer, on any carrier. An advertised edge is not withdrawn: one below an earlier one
+// changes nothing, and neither does one more than MaxWindow ahead.
 func (r *Receiver) Allow(edge uint64) {
 	if r.edge = max(r.edge, min(edge, r.next+MaxWindow)); r.edge > r.next+r.window {
 		r.ranges = max(r.ranges, 2*entriesFor(r.edge-r.next, r.granule))

@@ -49,10 +49,10 @@
 // # Window
 //
 // Both ends are made with an implicit window: how far the Sender may be ahead of what is
-// acknowledged without a promise. For a path with more data in flight the Receiver promises more,
-// as an offset (Allow), and the Sender is given the promise. A promise is not revoked, and it loses
-// no validity by arriving late or twice, on whichever carrier; if it is lost for good, the stream
-// continues with the implicit window.
+// acknowledged without any advertised window. For a path with more data in flight the Receiver
+// advertises a larger one, by its edge, an offset (Allow), which the Sender is given. An advertised
+// edge is not withdrawn, and may arrive late or twice, on whichever carrier; if it is lost for good,
+// the stream continues with the implicit window.
 //
 // # Memory
 //

@@ -9,7 +9,7 @@ type Sender struct {
 	end    uint64   // bytes pushed
 	fin    bool     // the stream ends at end
 	window uint64
-	edge   uint64 // the peer has promised to accept what is below, even beyond the window
+	edge   uint64 // advertised by the peer, which accepts what is below, even beyond the window
 	lost   uint64 // bytes in lost segments of q
 	resent uint64 // bytes that were sent again
 
@@ -47,8 +47,8 @@ func (s *Sender) Window() uint64 {
 	return max(s.window, s.edge-min(s.edge, s.q.from))
 }
 
-// Allow records the peer's promise to accept what is below edge. One below an earlier one changes
-// nothing, and neither does what is more than MaxWindow ahead.
+// Allow records the edge that the peer advertises. One below an earlier one changes nothing, and
+// neither does one more than MaxWindow ahead.
 func (s *Sender) Allow(edge uint64) {
 	if s.edge = max(s.edge, min(edge, s.q.from+MaxWindow)); s.Window() > s.window {
 		s.entries = max(s.entries, entriesFor(s.Window(), s.granule))

@@ -31,8 +31,8 @@ type end struct {
 	came      []bool // bytes that have arrived at the receiver
 	delivered uint64
 
-	promised uint64 // by the receiver: what is below is accepted
-	edge     uint64 // known to the sender
+	advertised uint64 // by the receiver: it accepts what is below
+	edge       uint64 // known to the sender
 
 	written, lostAtDeath, freedLost uint64 // bytes, the fin as one
 }
@@ -53,7 +53,7 @@ type message struct {
 	n     int
 	fin   bool
 	value byte   // of the first payload byte: see valueAt
-	edge  uint64 // of an acknowledgement: the promise that comes with it
+	edge  uint64 // of an acknowledgement: the edge that comes with it
 }
 
 // valueAt returns the byte at an offset of every stream. 251 divides no size in use, so that
@@ -140,7 +140,7 @@ func (w *world) write(e, i, max int) (wrote bool, err error) {
 // tell writes an acknowledgement on a carrier.
 func (w *world) tell(e, i int) {
 	n := &w.ends[e]
-	w.send(e, i, message{kind: 'a', off: n.r.Tell(w.wires[i].id), edge: n.promised})
+	w.send(e, i, message{kind: 'a', off: n.r.Tell(w.wires[i].id), edge: n.advertised})
 }
 
 func (w *world) send(e, i int, m message) {
@@ -258,10 +258,10 @@ func (n *end) ackTaken(off, free uint64, err error) error {
 	return n.sameSender()
 }
 
-// promise makes the receiver accept more than it must.
-func (n *end) promise(more uint64) {
-	n.promised = max(n.promised, n.delivered+n.r.window+more)
-	n.r.Allow(n.promised)
+// advertise makes the receiver accept more than it must.
+func (n *end) advertise(more uint64) {
+	n.advertised = max(n.advertised, n.delivered+n.r.window+more)
+	n.r.Allow(n.advertised)
 }
 
 // sameSender compares the sender's segments with the oracle.

@@ -7,11 +7,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file sizes windows. Without a promise an end may be Window ahead of what the other has
-// taken. Where more is in flight, on a path both long and fast, the end that takes the data
-// measures its rate, and promises a larger window in its headers, as TCP receivers do (dynamic
-// right-sizing); see wire.LinkHeader. Memory is allocated when bytes arrive, not when a window
-// grows.
+// This file sizes windows. Without an advertised window an end may be Window ahead of what the
+// other has taken. Where more is in flight, on a path both long and fast, the end that takes the
+// data measures its rate, and advertises a larger window in its headers, as TCP receivers do
+// (dynamic right-sizing); see wire.LinkHeader. Memory is allocated when bytes arrive, not when a
+// window grows.
 const (
 	// MaxWindow is the largest window, in bytes.
 	MaxWindow = 128 << 20
@@ -63,8 +63,8 @@ func (b *budget) giveBack(bytes uint64) {
 // windows is the window state of a stream.
 type windows struct {
 	in   uint64 // how far the peer may be ahead
-	edge uint64 // promised to the peer: everything below is accepted; 0: no promise
-	out  uint64 // how far this end goes at most, whatever the peer promises
+	edge uint64 // advertised to the peer: everything below is accepted; 0: none was
+	out  uint64 // how far this end goes at most, whatever the peer advertises
 
 	took uint64    // bytes taken at the last measurement
 	at   time.Time // time of that measurement
@@ -96,8 +96,8 @@ func (s *Stream) rightSize(now time.Time) {
 	}
 }
 
-// advertiseWindow returns the window to put in a header with an acknowledgement, and records the
-// promise that it makes.
+// advertiseWindow returns the window to put in a header with an acknowledgement, and records its
+// edge.
 func (s *Stream) advertiseWindow(ack uint64) uint16 {
 	w := &s.windows
 	if w.in <= Window {
@@ -113,8 +113,8 @@ func (s *Stream) advertiseWindow(ack uint64) uint16 {
 // limit returns the offset up to which the peer may send.
 func (s *Stream) limit() uint64 { return max(s.took+Window, s.windows.edge) }
 
-// allowed processes a promise of the peer, as far as there is room for unacknowledged data. It
-// reports whether more may be written now.
+// allowed processes a window that the peer advertised, as far as there is room for unacknowledged
+// data. It reports whether more may be written now.
 func (s *Stream) allowed(ack uint64, units uint16) bool {
 	if units == 0 || s.over {
 		return false // a stream that is over has returned its budget
@@ -130,8 +130,8 @@ func (s *Stream) allowed(ack uint64, units uint16) bool {
 	return s.send.Acked()+s.send.Window() > before
 }
 
-// narrow returns the windows to their initial size. Earlier promises remain valid, but are not
-// renewed.
+// narrow returns the windows to their initial size. Windows advertised earlier remain valid, but are
+// not renewed.
 func (s *Stream) narrow() {
 	w := &s.windows
 	extra.giveBack(w.in - Window + w.out - Window)

@@ -48,7 +48,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLargerWindow: an end that measures much over a long path promises more than Window, and the
+// TestLargerWindow: an end that measures much over a long path advertises more than Window, and the
 // other sends that much ahead; every byte arrives, over two carriers and after one has died. A peer
 // without support for windows is sent none. What was taken from the budget is returned.
 func TestLargerWindow(t *testing.T) {
@@ -85,7 +85,7 @@ func TestLargerWindow(t *testing.T) {
 			if soon != Window || unmoved != Window || window != grown {
 				t.Fatalf("windows of %d, %d and %d, want %d, %[4]d and %d", soon, unmoved, window, Window, grown)
 			}
-			if err := swap(a, b, 1<<20, 2<<20); err != nil { // the acknowledgement carries the promise
+			if err := swap(a, b, 1<<20, 2<<20); err != nil { // the acknowledgement carries the window
 				t.Fatal(err)
 			}
 			b.mu.Lock()
@@ -129,7 +129,7 @@ func TestLargerWindow(t *testing.T) {
 				e.mu.Unlock()
 			}
 			a.SetWriteDeadline(time.Time{})
-			if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // a promise can still be used
+			if err := swap(a, b, 3<<20+uint64(n), 20<<20); err != nil { // an advertised window can still be used
 				t.Fatal(err)
 			}
 			for _, e := range w.ends {
