@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
@@ -84,8 +83,7 @@ type Engine struct {
 	sought  []sought
 	seeking bool
 
-	idleWatched bool // watchIdle's clock runs
-	idleWake    chan struct{}
+	idle idleWatch
 
 	ctx    context.Context // of every goroutine of the engine; Close cancels it
 	cancel context.CancelFunc
@@ -108,7 +106,7 @@ type Group interface {
 
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idleWake: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
 	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
 	e.sharing = systemSharing
 	e.rings.init(&e.mu)
@@ -157,69 +155,6 @@ func (e *Engine) Forget(id uint32) {
 func (e *Engine) wakeProbes() {
 	close(e.arrived)
 	e.arrived = make(chan struct{})
-}
-
-// tick is how long a link may be idle before the peer's own goroutine reads it.
-const tick = time.Millisecond
-
-// watchIdle calls checkIdle every tick while any link has no permanent reader.
-func (e *Engine) watchIdle() {
-	clock := time.NewTimer(tick)
-	defer clock.Stop()
-	for {
-		select {
-		case <-e.idleWake:
-		case <-e.ctx.Done():
-			return
-		}
-		for again := true; again; {
-			clock.Reset(tick)
-			select {
-			case <-clock.C:
-			case <-e.ctx.Done():
-				return
-			}
-			again = e.checkIdle()
-		}
-	}
-}
-
-// checkIdle wakes the reader and the writer of each link that was idle since the last call, and
-// reports whether to call it again.
-func (e *Engine) checkIdle() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	again := e.checkRings()
-	for _, p := range e.peers {
-		if p == nil || p.link == nil || p.proto.Failed != nil {
-			continue
-		}
-		if p.writable() {
-			again = true
-			if p.writing.count == p.writing.seen {
-				wake(p.writing.wake)
-			}
-		}
-		p.writing.seen = p.writing.count
-		if p.reading.attended {
-			continue
-		}
-		again = true
-		if p.reading.count == p.reading.seen && !p.reading.busy {
-			wake(p.reading.wake)
-		}
-		p.reading.seen = p.reading.count
-	}
-	e.idleWatched = again
-	return again
-}
-
-// noteIdle starts the checks of checkIdle: a link has no permanent reader. mu is held.
-func (e *Engine) noteIdle() {
-	if !e.idleWatched {
-		e.idleWatched = true
-		wake(e.idleWake)
-	}
 }
 
 func wake(c chan struct{}) {

@@ -55,7 +55,7 @@ func (p *peer) release(stays bool) {
 		fallthrough
 	case !stays:
 		p.reading.attended = false
-		p.e.noteIdle()
+		p.e.idle.note()
 	}
 }
 

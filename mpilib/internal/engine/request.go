@@ -151,7 +151,7 @@ func (r *Request) wait(ctx context.Context) error {
 		}
 	}
 	if p := r.served(); p != nil && p.writable() { // for others, perhaps the next that is waited for
-		e.noteIdle()
+		e.idle.note()
 	}
 	return nil
 }
@@ -324,7 +324,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 		if first < 0 {
 			e.wakeReaders()
 		} else {
-			e.noteIdle()
+			e.idle.note()
 			if p := w.rs[first].served(); p != nil && !p.shm.open {
 				w.readFor(ctx, p)
 				continue

@@ -97,7 +97,7 @@ func (e *Engine) requestSweep() {
 	if n.polling {
 		n.attention.Store(true)
 	} else {
-		e.noteIdle()
+		e.idle.note()
 	}
 }
 
@@ -121,7 +121,7 @@ func (e *Engine) releaseRings() {
 	if n.waiters > 0 {
 		wake(n.token)
 	}
-	e.noteIdle()
+	e.idle.note()
 }
 
 // awake clears the asleep mark of all rings. The token and mu are held.

@@ -1,0 +1,73 @@
+package engine
+
+import "time"
+
+// tick is how long a link may be idle before the peer's own goroutine reads it.
+const tick = time.Millisecond
+
+// idleWatch says whether the engine looks, every tick, for links and rings that nobody serves. The
+// engine's lock guards it.
+type idleWatch struct {
+	runs  bool
+	start chan struct{}
+}
+
+// note starts the checks: a link, or the rings, may be left alone. mu is held.
+func (w *idleWatch) note() {
+	if !w.runs {
+		w.runs = true
+		wake(w.start)
+	}
+}
+
+// watchIdle calls checkIdle every tick while any link has no permanent reader.
+func (e *Engine) watchIdle() {
+	clock := time.NewTimer(tick)
+	defer clock.Stop()
+	for {
+		select {
+		case <-e.idle.start:
+		case <-e.ctx.Done():
+			return
+		}
+		for again := true; again; {
+			clock.Reset(tick)
+			select {
+			case <-clock.C:
+			case <-e.ctx.Done():
+				return
+			}
+			again = e.checkIdle()
+		}
+	}
+}
+
+// checkIdle wakes the reader and the writer of each link that was idle since the last call, and
+// reports whether to call it again.
+func (e *Engine) checkIdle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	again := e.checkRings()
+	for _, p := range e.peers {
+		if p == nil || p.link == nil || p.proto.Failed != nil {
+			continue
+		}
+		if p.writable() {
+			again = true
+			if p.writing.count == p.writing.seen {
+				wake(p.writing.wake)
+			}
+		}
+		p.writing.seen = p.writing.count
+		if p.reading.attended {
+			continue
+		}
+		again = true
+		if p.reading.count == p.reading.seen && !p.reading.busy {
+			wake(p.reading.wake)
+		}
+		p.reading.seen = p.reading.count
+	}
+	e.idle.runs = again
+	return again
+}
