@@ -91,11 +91,11 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	}
 	copy(b, payload)
 	if rx.Done() {
-		p.shm.bellDue = true
+		p.link.bellDue = true
 	}
 	p.proto.Direct(len(payload))
 	p.e.carryOut()
-	if p.shm.bellDue || p.out.any() {
+	if p.link.bellDue || p.out.any() {
 		p.dispatch(false)
 	}
 	return Result{Source: p.rank, Tag: int(sent), Bytes: length}, true

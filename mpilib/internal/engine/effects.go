@@ -88,7 +88,7 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 func (p *peer) resize() {
 	rtt := time.Duration(0)
 	if !p.shm.open {
-		_, rtt = p.link.Current()
+		_, rtt = p.link.l.Current()
 	}
 	p.proto.Resize(time.Now(), rtt)
 }

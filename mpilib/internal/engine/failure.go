@@ -84,9 +84,9 @@ func (e *Engine) announceLost(rank int) { e.announce(News{Kind: Lost, Rank: rank
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
-		if p != nil && p.link != nil && !p.proto.Gone {
+		if p != nil && p.link.l != nil && !p.proto.Gone {
 			p.queueControl(env)
-			wake(p.writing.wake)
+			wake(p.link.writing.wake)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (e *Engine) rejectLink(l *link.Link) {
 func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
-	case p.link != nil || p.proto.Failed != nil || p.proto.Gone:
+	case p.link.l != nil || p.proto.Failed != nil || p.proto.Gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
 	case p.out.any() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
@@ -323,7 +323,7 @@ func (r *Request) wakeWaiters() {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.reading.blocked {
+	if r.reader != nil && r.reader.link.reading.blocked {
 		r.reader.interruptRead()
 	}
 }
@@ -383,7 +383,7 @@ func (e *Engine) sends() []*Request {
 		for _, r := range p.out.queued() {
 			add(r)
 		}
-		for _, s := range p.out.link.taken {
+		for _, s := range p.link.queue.taken {
 			add(s.r)
 		}
 	}
@@ -413,7 +413,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	}
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	wake(p.writing.wake)
+	wake(p.link.writing.wake)
 	return nil
 }
 
@@ -424,7 +424,7 @@ func (e *Engine) Expect(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.link != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
+	if p == nil || p.link.l != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
 		return
 	}
 	p.expected = true

@@ -49,24 +49,24 @@ func (e *Engine) checkIdle() bool {
 	defer e.mu.Unlock()
 	again := e.checkRings()
 	for _, p := range e.peers {
-		if p == nil || p.link == nil || p.proto.Failed != nil {
+		if p == nil || p.link.l == nil || p.proto.Failed != nil {
 			continue
 		}
 		if p.writable() {
 			again = true
-			if p.writing.count == p.writing.seen {
-				wake(p.writing.wake)
+			if p.link.writing.count == p.link.writing.seen {
+				wake(p.link.writing.wake)
 			}
 		}
-		p.writing.seen = p.writing.count
-		if p.reading.attended {
+		p.link.writing.seen = p.link.writing.count
+		if p.link.reading.attended {
 			continue
 		}
 		again = true
-		if p.reading.count == p.reading.seen && !p.reading.busy {
-			wake(p.reading.wake)
+		if p.link.reading.count == p.link.reading.seen && !p.link.reading.busy {
+			wake(p.link.reading.wake)
 		}
-		p.reading.seen = p.reading.count
+		p.link.reading.seen = p.link.reading.count
 	}
 	e.idle.runs = again
 	return again

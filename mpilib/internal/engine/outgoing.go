@@ -14,7 +14,7 @@ import (
 // before. The protocol does not ask which it is: its decisions depend on what the methods here
 // say of room and sizes.
 type outgoing struct {
-	link   linkQueue
+	link   *linkQueue
 	ring   []record // what found no room in the ring yet
 	inRing bool
 	bulk   []*Request // sends whose CTS has come, one chunk each in rotation; after the queues
@@ -151,10 +151,10 @@ func (p *peer) sendSmall(env wire.Envelope, b []byte) bool {
 	if p.out.inRing {
 		return len(b) <= eagerShared && p.out.clear() && p.sendRecord(env, b)
 	}
-	if len(b) >= gatherBelow || len(b) > p.eagerLimit() || p.out.link.full() {
+	if len(b) >= gatherBelow || len(b) > p.eagerLimit() || p.link.queue.full() {
 		return false
 	}
-	p.out.link.add(env, b)
+	p.link.queue.add(env, b)
 	return true
 }
 
@@ -164,11 +164,11 @@ func (p *peer) sendEager(env wire.Envelope, r *Request) (copied bool) {
 	switch n := len(r.Buf); {
 	case p.out.clear() && p.sendRecord(env, r.Buf):
 		return true
-	case p.out.inRing || n >= gatherBelow || p.out.link.full():
+	case p.out.inRing || n >= gatherBelow || p.link.queue.full():
 		p.out.addFromBuffer(env, r, 0, n, true)
 		return false
 	default:
-		p.out.link.add(env, r.Buf)
+		p.link.queue.add(env, r.Buf)
 		return true
 	}
 }
@@ -185,25 +185,25 @@ func (p *peer) queueOrSend(env wire.Envelope, b []byte) {
 // sendLast sends a last envelope, as far as that needs no waiting. mu is held.
 func (p *peer) sendLast(env wire.Envelope) {
 	switch {
-	case p.link == nil:
+	case p.link.l == nil:
 	case p.out.inRing:
 		p.sendRecord(env, nil)
-	case !p.writing.busy:
-		p.link.Conn.Post(env.Append(nil))
+	case !p.link.writing.busy:
+		p.link.l.Conn.Post(env.Append(nil))
 	}
 }
 
 // eagerLimit returns the largest message that is sent eagerly, if there is credit.
 func (p *peer) eagerLimit() int {
-	if p.link == nil {
+	if p.link.l == nil {
 		return protocol.EagerShort
 	}
 	if p.out.inRing {
 		return eagerShared
 	}
 	if p.proto.PathDue() {
-		_, rtt := p.link.Current()
-		p.proto.SetPath(rtt, p.link.Bandwidth())
+		_, rtt := p.link.l.Current()
+		p.proto.SetPath(rtt, p.link.l.Bandwidth())
 	}
 	return p.proto.EagerSize()
 }

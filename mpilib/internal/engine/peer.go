@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
@@ -23,46 +21,18 @@ type peer struct {
 	e    *Engine
 	rank int
 
-	link       *link.Link // nil before Attach
+	link       linkTransport
 	shm        sharedMemory
 	connecting bool
 	expected   bool // the owner waits for notes of the peer
 	proto      protocol.Peer
 
-	reading reading
 	in      incoming // owned by the holder of the reading token
-	writing writing
-	out     outgoing // what is to be written; the holder of the writing token owns link.taken
+	out     outgoing // what is to be written
 	parting parting
 
 	envelopes        uint32 // received, for checkReplies
 	notes, noteBytes int    // not delivered to the owner yet
-}
-
-// reading is which goroutine reads the peer's link; see the package comment.
-type reading struct {
-	busy        bool          // a goroutine holds the token, and owns peer.in
-	forRequest  *Request      // whose waiter holds it; nil for the peer's own goroutine
-	blocked     bool          // the holder is in a read of the link
-	attended    bool          // the holder is the peer's own goroutine, and keeps the token
-	count, seen uint64        // how often the token was taken; as checkIdle saw it last
-	waiters     int           // goroutines that sleep until a request is complete or the token is free
-	token       chan struct{} // wakes one of them when it is free
-	wake        chan struct{} // makes the peer's own goroutine take it
-	ctx         watched       // of the waiter that reads
-	interrupted bool          // see wasInterrupted
-}
-
-// writing is which goroutine writes to the peer's link.
-type writing struct {
-	busy        bool          // a goroutine holds the token, and owns out.link.taken
-	byWriter    bool          // the holder is the peer's own goroutine
-	count, seen uint64        // how often the token was taken; as checkIdle saw it last
-	waiters     int           // goroutines that sleep until they may take the token
-	token       chan struct{} // wakes one of them
-	wake        chan struct{} // makes the peer's own goroutine take it
-	ctx         watched       // of the waiter that writes
-	interrupted bool          // see wasInterrupted
 }
 
 // parting is the state of the goodbye.
@@ -73,25 +43,22 @@ type parting struct {
 }
 
 func newPeer(e *Engine, rank int) *peer {
-	p := &peer{
-		e: e, rank: rank,
-		reading: reading{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
-		writing: writing{token: make(chan struct{}, 1), wake: make(chan struct{}, 1)},
-		parting: parting{done: make(chan struct{})},
-	}
+	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
+	p.link.init()
+	p.out.link = &p.link.queue
 	e.core.Join(&p.proto, rank)
 	return p
 }
 
 // attach gives the peer its link. mu is held.
 func (p *peer) attach(l *link.Link) {
-	p.link = l
-	p.in.buf = make([]byte, readBuffer)
+	p.link.l = l
+	p.link.in.buf = make([]byte, readBufferSize)
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
-	wake(p.reading.wake)
-	wake(p.writing.wake)
+	wake(p.link.reading.wake)
+	wake(p.link.writing.wake)
 	p.e.work.Go(p.reader)
 	p.e.work.Go(p.writer)
 	p.startSharing()
@@ -99,7 +66,7 @@ func (p *peer) attach(l *link.Link) {
 
 // wantLink starts to connect, once. mu is held.
 func (p *peer) wantLink() {
-	if p.link != nil || p.connecting {
+	if p.link.l != nil || p.connecting {
 		return
 	}
 	p.connecting = true
@@ -125,15 +92,15 @@ func (p *peer) fail(err error) {
 	}
 	p.out.fail(why)
 	p.abandonCopies()
-	p.proto.Lost(why, p.reading.busy)
+	p.proto.Lost(why, p.link.reading.busy)
 	p.e.carryOut()
 	p.confirm()
-	if p.link != nil {
-		p.link.Conn.Close()
+	if p.link.l != nil {
+		p.link.l.Conn.Close()
 	}
-	wake(p.writing.wake)
-	wake(p.reading.wake)
-	wake(p.reading.token)
+	wake(p.link.writing.wake)
+	wake(p.link.reading.wake)
+	wake(p.link.reading.token)
 	if p.shm.open {
 		p.e.rings.remove(p)
 	}
@@ -159,7 +126,7 @@ func (p *peer) confirm() {
 
 // linkError describes the end of the peer's link.
 func (p *peer) linkError(doing string, cause error) error {
-	l := p.link
+	l := p.link.l
 	where := ""
 	if l.Path.Peer.Name != "" {
 		where = " on " + l.Path.Peer.String()
@@ -168,67 +135,20 @@ func (p *peer) linkError(doing string, cause error) error {
 		p.rank, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
 }
 
-var past = time.Unix(1, 0)
-
 // interruptRead makes a blocked reader of the link return. mu is held.
 func (p *peer) interruptRead() {
-	if p.link != nil {
-		p.reading.interrupted = true
-		p.link.Conn.SetReadDeadline(past)
+	if p.link.l != nil {
+		p.link.reading.interrupted = true
+		p.link.l.Conn.SetReadDeadline(past)
 	}
 }
 
 // interruptWrite makes a blocked writer to the link return. mu is held.
 func (p *peer) interruptWrite() {
-	if p.link != nil {
-		p.writing.interrupted = true
-		p.link.Conn.SetWriteDeadline(past)
+	if p.link.l != nil {
+		p.link.writing.interrupted = true
+		p.link.l.Conn.SetWriteDeadline(past)
 	}
-}
-
-// wasInterrupted reports whether a read or write ended because of the engine's own
-// interrupt, and resets that. The flag decides, not the error alone: a link that is lost
-// for good may fail with a timeout, too, and retrying it would never end. mu is held.
-func wasInterrupted(flag *bool, err error, setDeadline func(time.Time) error) bool {
-	if !*flag {
-		return false
-	}
-	*flag = false
-	setDeadline(time.Time{})
-	return errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// watched is the context whose end interrupts the goroutine that reads or writes for a
-// request. It outlives the request, since the next one mostly has the same context; a
-// stale one causes a needless interrupt.
-type watched struct {
-	ctx  context.Context
-	stop func() bool
-}
-
-// watch calls interrupt, with mu held, when ctx is done. mu is held.
-func (w *watched) watch(e *Engine, ctx context.Context, interrupt func()) {
-	if w.ctx == ctx {
-		return
-	}
-	if w.stop != nil {
-		w.stop()
-	}
-	*w = watched{ctx: ctx}
-	if ctx.Done() != nil {
-		w.stop = context.AfterFunc(ctx, func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			interrupt()
-		})
-	}
-}
-
-func (w *watched) end() {
-	if w.stop != nil {
-		w.stop()
-	}
-	*w = watched{}
 }
 
 // LinkState is a peer's link and its traffic.
@@ -246,8 +166,8 @@ func (e *Engine) Links() []LinkState {
 	defer e.mu.Unlock()
 	var all []LinkState
 	for _, p := range e.peers {
-		if p != nil && p.link != nil {
-			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.proto.Traffic})
+		if p != nil && p.link.l != nil {
+			all = append(all, LinkState{Rank: p.rank, Link: p.link.l, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.proto.Traffic})
 		}
 	}
 	return all
@@ -268,13 +188,13 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.proto.Failed != nil || p.link == nil && !p.out.any() && p.proto.Backlog() == 0 {
+		if p == nil || p.proto.Failed != nil || p.link.l == nil && !p.out.any() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
 		open = append(open, p)
 		if !p.proto.Gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-			wake(p.writing.wake)
+			wake(p.link.writing.wake)
 		}
 	}
 	e.serveRings()
@@ -363,8 +283,8 @@ func (e *Engine) Close() {
 	for _, p := range e.peers {
 		if p != nil {
 			p.fail(e.core.Closed())
-			p.reading.ctx.end()
-			p.writing.ctx.end()
+			p.link.reading.ctx.end()
+			p.link.writing.ctx.end()
 		}
 	}
 	e.requestSweep()
@@ -372,10 +292,10 @@ func (e *Engine) Close() {
 	e.work.Wait()
 	e.unmap()
 	for _, p := range e.peers {
-		if p == nil || p.link == nil {
+		if p == nil || p.link.l == nil {
 			continue
 		}
-		if done := p.link.Done(); done != nil {
+		if done := p.link.l.Done(); done != nil {
 			<-done // bounded by the link
 		}
 	}

@@ -10,16 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// readBuffer is how many bytes one read of small messages may return. No more than this is
+// readBufferSize is how many bytes one read of small messages may return. No more than this is
 // copied of a large message.
-const readBuffer = 16 << 10
+const readBufferSize = 16 << 10
 
-// incoming is the state of the peer's stream. The holder of the reading token owns it, but
-// other goroutines look at request.
+// incoming is what the bytes are that follow an envelope, beside messages. The holder of the reading
+// token owns it.
 type incoming struct {
-	buf        []byte
-	begin, end int // of the buffered bytes
-
 	lent       protocol.Lent // of the RTS that is being handled
 	descriptor bool          // the bytes that follow say how to map the peer's memory
 	note       []byte        // or they are a note of the owner: see failure.go
@@ -27,34 +24,36 @@ type incoming struct {
 }
 
 // readable reports whether the reading token is free. mu is held.
-func (p *peer) readable() bool { return !p.reading.busy && p.link != nil && p.proto.Failed == nil }
+func (p *peer) readable() bool {
+	return !p.link.reading.busy && p.link.l != nil && p.proto.Failed == nil
+}
 
 // readForWaiter reads on behalf of a waiter until its request is complete or needs something
 // else. mu is held, and released meanwhile.
 func (p *peer) readForWaiter(ctx context.Context, r *Request) {
-	p.reading.busy = true
-	p.reading.count++
-	p.reading.ctx.watch(p.e, ctx, p.interruptRead)
-	r.reader, p.reading.forRequest = p, r
+	p.link.reading.busy = true
+	p.link.reading.count++
+	p.link.reading.ctx.watch(p.e, ctx, p.interruptRead)
+	r.reader, p.link.reading.forRequest = p, r
 	for r.State != complete && r.holdError() == nil && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil && !(r.IsSend && p.writable()) {
 		p.step(r.IsSend)
 	}
-	r.reader, p.reading.forRequest = nil, nil
+	r.reader, p.link.reading.forRequest = nil, nil
 	p.release(false)
 }
 
 // release returns the reading token. mu is held.
 func (p *peer) release(stays bool) {
-	p.reading.busy = false
+	p.link.reading.busy = false
 	if p.shm.open && !stays {
-		wake(p.reading.wake) // from now on it alone reads the link
+		wake(p.link.reading.wake) // from now on it alone reads the link
 	}
 	switch {
-	case p.reading.waiters > 0:
-		wake(p.reading.token)
+	case p.link.reading.waiters > 0:
+		wake(p.link.reading.token)
 		fallthrough
 	case !stays:
-		p.reading.attended = false
+		p.link.reading.attended = false
 		p.e.idle.note()
 	}
 }
@@ -65,15 +64,15 @@ func (p *peer) reader() {
 	e := p.e
 	for {
 		select {
-		case <-p.reading.wake:
+		case <-p.link.reading.wake:
 		case <-e.ctx.Done():
 			return
 		}
 		e.mu.Lock()
 		if p.readable() {
-			p.reading.busy, p.reading.attended = true, true
-			p.reading.count++
-			for p.proto.Failed == nil && (p.reading.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
+			p.link.reading.busy, p.link.reading.attended = true, true
+			p.link.reading.count++
+			for p.proto.Failed == nil && (p.link.reading.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
 				p.step(false)
 			}
 			p.release(p.shm.open)
@@ -89,7 +88,7 @@ func (p *peer) reader() {
 // step reads once and handles what came; hold says that the caller does long writes. mu is
 // held, and released while it reads.
 func (p *peer) step(hold bool) {
-	in, msg := &p.in, &p.proto.In
+	in, msg := &p.link.in, &p.proto.In
 	if p.hasBuffered() {
 		if err := p.digest(); err != nil {
 			p.readFailed(err)
@@ -107,11 +106,11 @@ func (p *peer) step(hold bool) {
 		in.begin = 0
 		dst = in.buf[in.end:]
 	}
-	p.reading.blocked = true
+	p.link.reading.blocked = true
 	p.e.mu.Unlock()
-	n, err := p.link.Conn.Read(dst)
+	n, err := p.link.l.Conn.Read(dst)
 	p.e.mu.Lock()
-	p.reading.blocked = false
+	p.link.reading.blocked = false
 	if n > 0 {
 		if direct {
 			msg.Into = msg.Into[n:]
@@ -125,7 +124,7 @@ func (p *peer) step(hold bool) {
 			err = broken
 		}
 	}
-	if !wasInterrupted(&p.reading.interrupted, err, p.link.Conn.SetReadDeadline) && err != nil {
+	if !wasInterrupted(&p.link.reading.interrupted, err, p.link.l.Conn.SetReadDeadline) && err != nil {
 		p.readFailed(err)
 		return
 	}
@@ -166,7 +165,7 @@ func (p *peer) readFailed(err error) {
 
 // stopReceive completes a receive that was given up while its message is coming. mu is held.
 func (p *peer) stopReceive(r *Request) {
-	if p.proto.In.Request == &r.Request && p.reading.busy {
+	if p.proto.In.Request == &r.Request && p.link.reading.busy {
 		p.interruptRead()
 		return
 	}
@@ -179,14 +178,14 @@ func (p *peer) stopReceive(r *Request) {
 
 // hasBuffered reports whether digest has left bytes that it could handle.
 func (p *peer) hasBuffered() bool {
-	n := p.in.end - p.in.begin
+	n := p.link.in.end - p.link.in.begin
 	return n >= wire.EnvelopeLen || n > 0 && p.proto.In.Left > 0
 }
 
 // digest handles the buffered bytes until the request of the waiter that reads is complete: the
 // waiter may post a receive for the next message. mu is held.
 func (p *peer) digest() error {
-	in, msg := &p.in, &p.proto.In
+	in, msg := &p.link.in, &p.proto.In
 	for {
 		if msg.Left > 0 {
 			n := min(msg.Left, uint64(in.end-in.begin))
@@ -200,7 +199,7 @@ func (p *peer) digest() error {
 				return err
 			}
 		}
-		if in.end-in.begin < wire.EnvelopeLen || p.reading.forRequest != nil && p.reading.forRequest.State == complete {
+		if in.end-in.begin < wire.EnvelopeLen || p.link.reading.forRequest != nil && p.link.reading.forRequest.State == complete {
 			return nil
 		}
 		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
@@ -284,9 +283,9 @@ func (p *peer) takenReceived(env wire.Envelope) error {
 	}
 	if r := owner(taken); r.mark > 0 && r.State != moving { // the peer's process has it, so the link has acknowledged it
 		p.e.mu.Unlock()
-		err := p.link.Conn.Await(r.mark)
+		err := p.link.l.Conn.Await(r.mark)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // an interrupt for a write that has ended
-			p.link.Conn.Reclaim()
+			p.link.l.Conn.Reclaim()
 			err = nil
 		}
 		p.e.mu.Lock()

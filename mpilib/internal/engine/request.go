@@ -73,7 +73,7 @@ func (r *Request) completed() {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.reading.blocked { // otherwise it may block for ever
+	if r.reader != nil && r.reader.link.reading.blocked { // otherwise it may block for ever
 		r.reader.interruptRead()
 	}
 }
@@ -142,7 +142,7 @@ func (r *Request) wait(ctx context.Context) error {
 			p.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
-		case p != nil && r.IsSend && p.writing.byWriter:
+		case p != nil && r.IsSend && p.link.writing.byWriter:
 			p.awaitWriteToken(ctx, r)
 		case p != nil && p.readable():
 			p.readForWaiter(ctx, r)
@@ -196,8 +196,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	done := r.finished()
 	var turn chan struct{}
 	if p != nil {
-		p.reading.waiters++
-		turn = p.reading.token
+		p.link.reading.waiters++
+		turn = p.link.reading.token
 	} else {
 		e.wakeReaders()
 	}
@@ -213,7 +213,7 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 	e.mu.Lock()
 	if p != nil {
-		p.reading.waiters--
+		p.link.reading.waiters--
 	}
 }
 
@@ -221,8 +221,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 // its message comes by. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
-		if p != nil && p.link != nil && !p.reading.busy {
-			wake(p.reading.wake)
+		if p != nil && p.link.l != nil && !p.link.reading.busy {
+			wake(p.link.reading.wake)
 		}
 	}
 }
@@ -342,14 +342,14 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 // do; while another goroutine reads the link it sleeps. mu is held, and released meanwhile.
 func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	if !p.readable() {
-		p.reading.waiters++
-		w.sleep(ctx, p.reading.token)
-		p.reading.waiters--
+		p.link.reading.waiters++
+		w.sleep(ctx, p.link.reading.token)
+		p.link.reading.waiters--
 		return
 	}
-	p.reading.busy = true
-	p.reading.count++
-	p.reading.ctx.watch(p.e, ctx, p.interruptRead)
+	p.link.reading.busy = true
+	p.link.reading.count++
+	p.link.reading.ctx.watch(p.e, ctx, p.interruptRead)
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = p
 	}

@@ -37,7 +37,7 @@ func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
 		return false
 	}
 	if n.tx.PeerSleeps() {
-		n.bellDue = true
+		p.link.bellDue = true
 	}
 	return true
 }
@@ -131,7 +131,7 @@ func (p *peer) receive(w condition) bool {
 			return true
 		}
 		if rx.Done() {
-			p.shm.bellDue = true
+			p.link.bellDue = true
 		}
 		if bytes += len(payload); bytes >= maxReceived || p.proto.Failed != nil {
 			break

@@ -180,7 +180,7 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 	if found = p.receive(w); found {
 		e.rings.asleep = false
 	}
-	if p.out.inRing && p.out.any() || p.shm.bellDue {
+	if p.out.inRing && p.out.any() || p.link.bellDue {
 		p.dispatch(false)
 	}
 	return found

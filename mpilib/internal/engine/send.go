@@ -51,11 +51,11 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p := e.peers[dst]
-	if p.link == nil || !p.proto.CanSendNow(len(b)) || !p.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
+	if p.link.l == nil || !p.proto.CanSendNow(len(b)) || !p.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.out.forLink() || p.shm.bellDue {
+	if p.out.forLink() || p.link.bellDue {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true
@@ -81,7 +81,7 @@ func (p *peer) send(r *Request, hold bool) {
 func (p *peer) dispatch(hold bool) {
 	p.post()
 	if !hold && p.writable() {
-		wake(p.writing.wake)
+		wake(p.link.writing.wake)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *peer) abandon(r *Request, err error) {
 	if r.mark > 0 && p.proto.Failed == nil { // the link may still refer to it
 		r.State = moving
 		p.e.mu.Unlock()
-		p.link.Conn.Reclaim()
+		p.link.l.Conn.Reclaim()
 		p.e.mu.Lock()
 	}
 	p.proto.Replaced(&r.Request, &own.Request, err)

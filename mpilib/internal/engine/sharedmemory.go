@@ -30,7 +30,6 @@ type sharedMemory struct {
 	open           bool                     // the peer sends through its ring
 	described      bool                     // the peer has said how to map its memory
 	reason         error                    // why there is no shared memory
-	bellDue        bool                     // the peer is to be rung
 	bellReceived   bool                     // the peer has rung
 	linkErr        error                    // the link is over, and this is said when the ring is empty
 	linkErrDoing   string                   // what it broke
@@ -54,7 +53,7 @@ var errNotShared = errors.New("shared memory is switched off")
 // side's part to do so. mu is held.
 func (p *peer) startSharing() {
 	switch {
-	case p.link.Path.Technique != 0: // on another node
+	case p.link.l.Path.Technique != 0: // on another node
 		return
 	case !p.e.cfg.SharedMemory:
 		p.shm.reason = errNotShared
@@ -197,7 +196,7 @@ func (p *peer) switchReceived() error {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
 	p.shm.open = true
-	p.link.Conn.Calm() // bells come to those who sleep
+	p.link.l.Conn.Calm() // bells come to those who sleep
 	p.e.rings.add(p)
 	return nil
 }

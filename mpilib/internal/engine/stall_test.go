@@ -282,20 +282,20 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	both = wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6}.Append(both)
 	e.mu.Lock()
 	p := e.peers[1]
-	p.reading.waiters++ // so that its own goroutine gives up the token
-	for p.reading.busy {
+	p.link.reading.waiters++ // so that its own goroutine gives up the token
+	for p.link.reading.busy {
 		p.interruptRead()
 		e.mu.Unlock()
-		<-p.reading.token
+		<-p.link.reading.token
 		e.mu.Lock()
 	}
-	p.reading.waiters--
+	p.link.reading.waiters--
 	if _, err := peer.Write(both); err != nil {
 		t.Fatal(err)
 	}
 	p.readForWaiter(t.Context(), &first)
 	if first.State != complete || !p.hasBuffered() {
-		t.Errorf("state %d, %d bytes are left", first.State, p.in.end-p.in.begin)
+		t.Errorf("state %d, %d bytes are left", first.State, p.link.in.end-p.link.in.begin)
 	}
 	e.mu.Unlock()
 	e.Irecv(&second, everyone{}, 0, 1, 5, buf)
@@ -449,7 +449,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	go func() { _, err := wait(t, &r); done <- err }()
 	eventually(t, e, "the send is waited for", func() bool {
 		p := e.peers[1]
-		return r.reader != nil && p.reading.blocked || p.reading.waiters+p.writing.waiters > 0
+		return r.reader != nil && p.link.reading.blocked || p.link.reading.waiters+p.link.writing.waiters > 0
 	})
 	open()
 	select {
@@ -593,7 +593,7 @@ func TestQueuedWhileWriting(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &large); done <- err }()
 	eventually(t, e, "both wait", func() bool {
-		return e.peers[1].reading.blocked && (large.reader != nil || e.peers[1].reading.waiters > 0)
+		return e.peers[1].link.reading.blocked && (large.reader != nil || e.peers[1].link.reading.waiters > 0)
 	})
 	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})

@@ -93,7 +93,7 @@ func TestBellDuringGlance(t *testing.T) {
 			runtime.Gosched()
 			e.mu.Lock()
 		}
-		last.shm.bellDue = true // it has something to do there
+		last.link.bellDue = true // it has something to do there
 		e.pollOnce()
 	}()
 	select {

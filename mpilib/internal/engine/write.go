@@ -17,7 +17,7 @@ func (p *peer) queueControl(env wire.Envelope) {
 // writable reports whether there is something to write and no goroutine that writes. mu is
 // held.
 func (p *peer) writable() bool {
-	return !p.writing.busy && p.link != nil && p.proto.Failed == nil && (p.out.forLink() || p.shm.bellDue)
+	return !p.link.writing.busy && p.link.l != nil && p.proto.Failed == nil && (p.out.forLink() || p.link.bellDue)
 }
 
 // post writes what is queued as far as the link takes it without blocking. What others queue
@@ -31,24 +31,24 @@ func (p *peer) post() {
 		if b == nil {
 			break
 		}
-		p.writing.busy, wrote = true, true
+		p.link.writing.busy, wrote = true, true
 		p.e.mu.Unlock()
-		taken, err := p.link.Conn.Post(b)
+		taken, err := p.link.l.Conn.Post(b)
 		p.e.mu.Lock()
-		p.writing.busy = false
+		p.link.writing.busy = false
 		switch {
 		case err != nil:
 			p.linkLost("sending", err)
 		case !taken:
-			p.out.link.putBack(b)
-			wake(p.writing.wake)
+			p.link.queue.putBack(b)
+			wake(p.link.writing.wake)
 			return
 		default:
-			p.out.link.recycle(b)
+			p.link.queue.recycle(b)
 		}
 	}
 	if wrote && p.writable() {
-		wake(p.writing.wake)
+		wake(p.link.writing.wake)
 	}
 }
 
@@ -58,10 +58,10 @@ func (p *peer) next() []byte {
 	case !p.writable():
 		return nil
 	case !p.out.forLink():
-		p.shm.bellDue = false
+		p.link.bellDue = false
 		return slices.Clone(bellBytes)
 	}
-	return p.out.link.nextBatch()
+	return p.link.queue.nextBatch()
 }
 
 // writer writes what no other goroutine does, until the peer fails or the engine closes.
@@ -69,18 +69,18 @@ func (p *peer) writer() {
 	e := p.e
 	for {
 		select {
-		case <-p.writing.wake:
+		case <-p.link.writing.wake:
 		case <-e.ctx.Done():
 			return
 		}
 		e.mu.Lock()
-		for p.writable() && p.writing.waiters == 0 {
-			p.writing.byWriter = true
+		for p.writable() && p.link.writing.waiters == 0 {
+			p.link.writing.byWriter = true
 			p.write()
-			p.writing.byWriter = false
+			p.link.writing.byWriter = false
 		}
-		if p.writing.waiters > 0 {
-			wake(p.writing.token)
+		if p.link.writing.waiters > 0 {
+			wake(p.link.writing.token)
 		}
 		failed := p.proto.Failed
 		e.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *peer) writer() {
 
 // writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
 func (p *peer) writeForWaiter(ctx context.Context) {
-	p.writing.ctx.watch(p.e, ctx, p.interruptWrite)
+	p.link.writing.ctx.watch(p.e, ctx, p.interruptWrite)
 	p.write()
 }
 
@@ -104,32 +104,32 @@ func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	if r.GiveUp != nil {
 		stop = nil
 	}
-	p.writing.waiters++
+	p.link.writing.waiters++
 	p.e.mu.Unlock()
 	select {
 	case <-done:
-	case <-p.writing.token:
+	case <-p.link.writing.token:
 	case <-stop:
 	}
 	p.e.mu.Lock()
-	if p.writing.waiters--; p.writing.waiters > 0 && !p.writing.byWriter {
-		wake(p.writing.token)
+	if p.link.writing.waiters--; p.link.writing.waiters > 0 && !p.link.writing.byWriter {
+		wake(p.link.writing.token)
 	}
 }
 
 // write takes the next segments and writes them. mu is held, and released meanwhile.
 func (p *peer) write() {
-	p.writing.busy = true
-	p.writing.count++
-	bufs := p.out.link.bufs[:0]
+	p.link.writing.busy = true
+	p.link.writing.count++
+	bufs := p.link.queue.bufs[:0]
 	lent := false
 	if p.out.forLink() {
-		lent = p.out.link.take(&p.out.bulk)
+		lent = p.link.queue.take(&p.out.bulk)
 	} else {
-		p.out.link.taken, p.shm.bellDue = p.out.link.taken[:0], false
+		p.link.queue.taken, p.link.bellDue = p.link.queue.taken[:0], false
 		bufs = append(bufs, bellBytes)
 	}
-	for _, s := range p.out.link.taken {
+	for _, s := range p.link.queue.taken {
 		if len(s.copied) > 0 {
 			bufs = append(bufs, s.copied)
 		}
@@ -137,8 +137,8 @@ func (p *peer) write() {
 			bufs = append(bufs, s.r.Buf[s.at:s.at+s.n])
 		}
 	}
-	p.out.link.bufs = bufs
-	conn := p.link.Conn
+	p.link.queue.bufs = bufs
+	conn := p.link.l.Conn
 	p.e.mu.Unlock()
 	var n int64
 	var mark uint64
@@ -151,24 +151,24 @@ func (p *peer) write() {
 	p.e.mu.Lock()
 	p.wrote(n, mark, err)
 	clear(bufs)
-	p.writing.busy = false
+	p.link.writing.busy = false
 	p.flush()
 }
 
 // wrote handles the end of a write of n bytes. mu is held.
 func (p *peer) wrote(n int64, mark uint64, err error) {
-	if wasInterrupted(&p.writing.interrupted, err, p.link.Conn.SetWriteDeadline) {
+	if wasInterrupted(&p.link.writing.interrupted, err, p.link.l.Conn.SetWriteDeadline) {
 		p.requeue(n)
 		err = nil
 	}
 	if err != nil {
 		p.linkLost("sending", err)
 	}
-	for i, s := range p.out.link.taken {
-		p.out.link.taken[i] = segment{}
+	for i, s := range p.link.queue.taken {
+		p.link.queue.taken[i] = segment{}
 		r := s.r
 		if r == nil {
-			p.out.link.recycle(s.copied)
+			p.link.queue.recycle(s.copied)
 			continue
 		}
 		r.mark = max(r.mark, mark)
@@ -183,12 +183,12 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 // stream needs those bytes.
 func (p *peer) requeue(n int64) {
 	var rest []byte
-	for _, b := range p.out.link.bufs {
+	for _, b := range p.link.queue.bufs {
 		k := min(int64(len(b)), n)
 		n -= k
 		rest = append(rest, b[k:]...)
 	}
 	if len(rest) > 0 {
-		p.out.link.putBack(rest)
+		p.link.queue.putBack(rest)
 	}
 }

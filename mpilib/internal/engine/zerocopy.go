@@ -220,7 +220,7 @@ func (e *Engine) helpPiece() bool {
 		}
 		p.shm.tx.Helped(r.slot)
 		if p.shm.tx.PeerSleeps() {
-			p.shm.bellDue = true
+			p.link.bellDue = true
 			p.dispatch(false)
 		}
 		if r.Ended() {
