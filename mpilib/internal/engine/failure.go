@@ -324,7 +324,7 @@ func (r *Request) wakeWaiters() {
 		n.attention.Store(true)
 	}
 	if r.reader != nil && r.reader.link.reading.blocked {
-		r.reader.interruptRead()
+		r.reader.link.interruptRead()
 	}
 }
 

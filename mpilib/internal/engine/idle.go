@@ -52,7 +52,7 @@ func (e *Engine) checkIdle() bool {
 		if p == nil || p.link.l == nil || p.proto.Failed != nil {
 			continue
 		}
-		if p.writable() {
+		if p.link.writable() {
 			again = true
 			if p.link.writing.count == p.link.writing.seen {
 				wake(p.link.writing.wake)

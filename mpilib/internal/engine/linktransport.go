@@ -4,17 +4,25 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 )
 
 // linkTransport carries the stream to and from a peer over a link. The engine's lock guards all
 // of it but what the holder of a token owns.
 type linkTransport struct {
+	mu    *sync.Mutex // the engine's
+	ctx   context.Context
+	proto *protocol.Peer // the same peer's: where bytes go, and whether it has failed
+	user  linkUser
+
 	l       *link.Link // nil before Attach
 	queue   linkQueue
-	bellDue bool // the peer is to be rung
+	bulk    []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
+	bellDue bool       // the peer is to be rung
 	in      readBuffer
 	reading reading
 	writing writing
@@ -26,7 +34,21 @@ type readBuffer struct {
 	begin, end int // of those bytes
 }
 
-func (t *linkTransport) init() {
+// A linkUser is what a linkTransport tells of what happens at its link. mu is held in all calls.
+type linkUser interface {
+	// written notes that bytes of r are written; last says that these were all of an eager
+	// message. mu may be given up.
+	written(r *Request, last bool)
+	// settle does what follows from what was written. mu may be given up.
+	settle()
+	// flush sends what had to wait for what the link was to take before.
+	flush()
+	// linkLost says that the link is over, and during what.
+	linkLost(doing string, err error)
+}
+
+func (t *linkTransport) init(e *Engine, proto *protocol.Peer, user linkUser) {
+	t.mu, t.ctx, t.proto, t.user = &e.mu, e.ctx, proto, user
 	t.reading.token, t.reading.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	t.writing.token, t.writing.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
@@ -57,7 +79,29 @@ type writing struct {
 	interrupted bool          // see wasInterrupted
 }
 
+// queued reports whether there is something of the stream to write.
+func (t *linkTransport) queued() bool { return len(t.queue.queue) > 0 || len(t.bulk) > 0 }
+
+// pending reports whether there is something to write, or the peer is to be rung.
+func (t *linkTransport) pending() bool { return t.bellDue || t.queued() }
+
 var past = time.Unix(1, 0)
+
+// interruptRead makes a blocked reader of the link return. mu is held.
+func (t *linkTransport) interruptRead() {
+	if t.l != nil {
+		t.reading.interrupted = true
+		t.l.Conn.SetReadDeadline(past)
+	}
+}
+
+// interruptWrite makes a blocked writer to the link return. mu is held.
+func (t *linkTransport) interruptWrite() {
+	if t.l != nil {
+		t.writing.interrupted = true
+		t.l.Conn.SetWriteDeadline(past)
+	}
+}
 
 // wasInterrupted reports whether a read or write ended because of the engine's own
 // interrupt, and resets that. The flag decides, not the error alone: a link that is lost
@@ -80,7 +124,7 @@ type watched struct {
 }
 
 // watch calls interrupt, with mu held, when ctx is done. mu is held.
-func (w *watched) watch(e *Engine, ctx context.Context, interrupt func()) {
+func (w *watched) watch(mu *sync.Mutex, ctx context.Context, interrupt func()) {
 	if w.ctx == ctx {
 		return
 	}
@@ -90,8 +134,8 @@ func (w *watched) watch(e *Engine, ctx context.Context, interrupt func()) {
 	*w = watched{ctx: ctx}
 	if ctx.Done() != nil {
 		w.stop = context.AfterFunc(ctx, func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			interrupt()
 		})
 	}

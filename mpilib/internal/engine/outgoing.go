@@ -14,10 +14,10 @@ import (
 // before. The protocol does not ask which it is: its decisions depend on what the methods here
 // say of room and sizes.
 type outgoing struct {
-	link   *linkQueue
+	link   *linkTransport
 	ring   []record // what found no room in the ring yet
 	inRing bool
-	bulk   []*Request // sends whose CTS has come, one chunk each in rotation; after the queues
+	bulk   []*Request // as the link's
 }
 
 // record is one for the ring: an envelope, and its payload, which is copied, or n bytes of the
@@ -31,21 +31,21 @@ type record struct {
 }
 
 // toRing sends everything from now on through the ring.
-func (o *outgoing) toRing() { o.inRing = true }
+func (o *outgoing) toRing() {
+	o.inRing = true
+	o.bulk, o.link.bulk = o.link.bulk, nil
+}
 
 // any reports whether something is queued.
-func (o *outgoing) any() bool { return len(o.link.queue)+len(o.ring)+len(o.bulk) > 0 }
-
-// forLink reports whether the link has something to take.
-func (o *outgoing) forLink() bool { return len(o.link.queue) > 0 || len(o.bulk) > 0 && !o.inRing }
+func (o *outgoing) any() bool { return o.link.queued() || len(o.ring)+len(o.bulk) > 0 }
 
 // clear reports whether a record may go into the ring now: nothing is queued before it.
-func (o *outgoing) clear() bool { return o.inRing && len(o.ring) == 0 && len(o.link.queue) == 0 }
+func (o *outgoing) clear() bool { return o.inRing && len(o.ring) == 0 && len(o.link.queue.queue) == 0 }
 
 // add queues an envelope and its payload, which is copied.
 func (o *outgoing) add(env wire.Envelope, b []byte) {
 	if !o.inRing {
-		o.link.add(env, b)
+		o.link.queue.add(env, b)
 		return
 	}
 	o.ring = append(o.ring, record{copied: slices.Clone(b)})
@@ -55,7 +55,7 @@ func (o *outgoing) add(env wire.Envelope, b []byte) {
 // addFromBuffer queues an envelope and n bytes of r's buffer; last completes r.
 func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
 	if !o.inRing {
-		o.link.addFromBuffer(env, r, at, n, last)
+		o.link.queue.addFromBuffer(env, r, at, n, last)
 		return
 	}
 	o.ring = append(o.ring, record{r: r, at: at, n: n, last: last})
@@ -64,35 +64,42 @@ func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last 
 
 // stream has the rest of r's buffer written, for its CTS has come.
 func (o *outgoing) stream(r *Request) {
-	if !slices.Contains(o.bulk, r) {
-		o.bulk = append(o.bulk, r)
+	bulk := &o.link.bulk
+	if o.inRing {
+		bulk = &o.bulk
+	}
+	if !slices.Contains(*bulk, r) {
+		*bulk = append(*bulk, r)
 	}
 }
 
 // remove takes r out, and returns how many of its bytes were queued, beside those in bulk.
 func (o *outgoing) remove(r *Request) (n int) {
-	n = o.link.remove(r)
+	n = o.link.queue.remove(r)
 	o.ring = slices.DeleteFunc(o.ring, func(rec record) bool {
 		if rec.r == r {
 			n += rec.n
 		}
 		return rec.r == r
 	})
-	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
+	is := func(b *Request) bool { return b == r }
+	o.bulk, o.link.bulk = slices.DeleteFunc(o.bulk, is), slices.DeleteFunc(o.link.bulk, is)
 	return n
 }
 
 // replace sends another request's buffer in r's place.
 func (o *outgoing) replace(r, by *Request) {
-	o.link.replace(r, by)
+	o.link.queue.replace(r, by)
 	for i := range o.ring {
 		if o.ring[i].r == r {
 			o.ring[i].r = by
 		}
 	}
-	for i, b := range o.bulk {
-		if b == r {
-			o.bulk[i] = by
+	for _, bulk := range [][]*Request{o.bulk, o.link.bulk} {
+		for i, b := range bulk {
+			if b == r {
+				bulk[i] = by
+			}
 		}
 	}
 }
@@ -102,17 +109,17 @@ func (o *outgoing) fail(err error) {
 	for _, r := range o.queued() {
 		r.finish(err)
 	}
-	for _, r := range o.bulk {
+	for _, r := range slices.Concat(o.link.bulk, o.bulk) {
 		if r.State != moving { // else its buffer is being read
 			r.finish(err)
 		}
 	}
-	o.link.queue, o.ring, o.bulk = nil, nil, nil
+	o.link.queue.queue, o.link.bulk, o.ring, o.bulk = nil, nil, nil, nil
 }
 
 // queued returns the requests of which something is queued, beside bulk.
 func (o *outgoing) queued() (all []*Request) {
-	for _, s := range o.link.queue {
+	for _, s := range o.link.queue.queue {
 		if s.r != nil {
 			all = append(all, s.r)
 		}
@@ -130,8 +137,8 @@ const segmentSize = int(unsafe.Sizeof(segment{}))
 
 // answers returns how many bytes are queued besides the program's messages.
 func (o *outgoing) answers() (n int) {
-	for i := range o.link.queue {
-		if s := &o.link.queue[i]; s.r == nil {
+	for i := range o.link.queue.queue {
+		if s := &o.link.queue.queue[i]; s.r == nil {
 			n += len(s.copied) + segmentSize
 		} else { // a message of the program's, behind what else is written
 			n += max(0, len(s.copied)-wire.EnvelopeLen)
@@ -214,4 +221,11 @@ func (p *peer) maxHead() int {
 		return eagerShared
 	}
 	return max(p.proto.HeadSize(), p.eagerLimit())
+}
+
+// queueControl queues an envelope without a message. mu is held.
+func (p *peer) queueControl(env wire.Envelope) {
+	if p.proto.Failed == nil {
+		p.queueOrSend(env, nil)
+	}
 }

@@ -19,7 +19,7 @@ func TestRingWaitsForTheLink(t *testing.T) {
 	if size, yes := p.stalled(); yes {
 		t.Errorf("%d bytes are said to wait for room in the ring, not for the link", size)
 	}
-	if len(p.link.queue.queue) != 1 || len(p.out.ring) != 1 || !p.out.forLink() || p.out.clear() {
+	if len(p.link.queue.queue) != 1 || len(p.out.ring) != 1 || !p.link.queued() || p.out.clear() {
 		t.Errorf("queued: %+v", p.out)
 	}
 }

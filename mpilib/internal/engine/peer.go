@@ -44,8 +44,8 @@ type parting struct {
 
 func newPeer(e *Engine, rank int) *peer {
 	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
-	p.link.init()
-	p.out.link = &p.link.queue
+	p.link.init(e, &p.proto, p)
+	p.out.link = &p.link
 	e.core.Join(&p.proto, rank)
 	return p
 }
@@ -60,7 +60,7 @@ func (p *peer) attach(l *link.Link) {
 	wake(p.link.reading.wake)
 	wake(p.link.writing.wake)
 	p.e.work.Go(p.reader)
-	p.e.work.Go(p.writer)
+	p.e.work.Go(p.link.writer)
 	p.startSharing()
 }
 
@@ -78,6 +78,15 @@ func (p *peer) wantLink() {
 		}
 	})
 }
+
+// written is the link's, see linkUser.
+func (p *peer) written(r *Request, last bool) {
+	if why := p.proto.Written(&r.Request, last); why != nil {
+		p.abandon(r, why)
+	}
+}
+
+func (p *peer) settle() { p.e.carryOut() }
 
 // fail ends the peer and fails every operation that needs it with err. mu is held.
 func (p *peer) fail(err error) {
@@ -133,22 +142,6 @@ func (p *peer) linkError(doing string, cause error) error {
 	}
 	return fmt.Errorf("rank %d of the world%s: %w: the link (%v) broke while %s: %w",
 		p.rank, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
-}
-
-// interruptRead makes a blocked reader of the link return. mu is held.
-func (p *peer) interruptRead() {
-	if p.link.l != nil {
-		p.link.reading.interrupted = true
-		p.link.l.Conn.SetReadDeadline(past)
-	}
-}
-
-// interruptWrite makes a blocked writer to the link return. mu is held.
-func (p *peer) interruptWrite() {
-	if p.link.l != nil {
-		p.link.writing.interrupted = true
-		p.link.l.Conn.SetWriteDeadline(past)
-	}
 }
 
 // LinkState is a peer's link and its traffic.

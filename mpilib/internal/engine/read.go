@@ -33,9 +33,9 @@ func (p *peer) readable() bool {
 func (p *peer) readForWaiter(ctx context.Context, r *Request) {
 	p.link.reading.busy = true
 	p.link.reading.count++
-	p.link.reading.ctx.watch(p.e, ctx, p.interruptRead)
+	p.link.reading.ctx.watch(&p.e.mu, ctx, p.link.interruptRead)
 	r.reader, p.link.reading.forRequest = p, r
-	for r.State != complete && r.holdError() == nil && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil && !(r.IsSend && p.writable()) {
+	for r.State != complete && r.holdError() == nil && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil && !(r.IsSend && p.link.writable()) {
 		p.step(r.IsSend)
 	}
 	r.reader, p.link.reading.forRequest = nil, nil
@@ -166,7 +166,7 @@ func (p *peer) readFailed(err error) {
 // stopReceive completes a receive that was given up while its message is coming. mu is held.
 func (p *peer) stopReceive(r *Request) {
 	if p.proto.In.Request == &r.Request && p.link.reading.busy {
-		p.interruptRead()
+		p.link.interruptRead()
 		return
 	}
 	if p.proto.StopReceive(&r.Request) {

@@ -74,7 +74,7 @@ func (r *Request) completed() {
 		n.attention.Store(true)
 	}
 	if r.reader != nil && r.reader.link.reading.blocked { // otherwise it may block for ever
-		r.reader.interruptRead()
+		r.reader.link.interruptRead()
 	}
 }
 
@@ -138,19 +138,19 @@ func (r *Request) wait(ctx context.Context) error {
 			p = nil
 		}
 		switch {
-		case p != nil && r.IsSend && p.writable():
-			p.writeForWaiter(ctx)
+		case p != nil && r.IsSend && p.link.writable():
+			p.link.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
 		case p != nil && r.IsSend && p.link.writing.byWriter:
-			p.awaitWriteToken(ctx, r)
+			p.link.awaitWriteToken(ctx, r)
 		case p != nil && p.readable():
 			p.readForWaiter(ctx, r)
 		default:
 			r.sleep(ctx, p)
 		}
 	}
-	if p := r.served(); p != nil && p.writable() { // for others, perhaps the next that is waited for
+	if p := r.served(); p != nil && p.link.writable() { // for others, perhaps the next that is waited for
 		e.idle.note()
 	}
 	return nil
@@ -237,7 +237,7 @@ func (r *Request) abandon(err error) {
 	case r.State == moving && r.IsSend:
 		r.GiveUp = err
 		if r.Peer != e.cfg.Rank && !r.exposed {
-			e.peers[r.Peer].interruptWrite()
+			e.peers[r.Peer].link.interruptWrite()
 		}
 	case r.State == moving:
 		r.GiveUp = err
@@ -349,7 +349,7 @@ func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	}
 	p.link.reading.busy = true
 	p.link.reading.count++
-	p.link.reading.ctx.watch(p.e, ctx, p.interruptRead)
+	p.link.reading.ctx.watch(&p.e.mu, ctx, p.link.interruptRead)
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = p
 	}

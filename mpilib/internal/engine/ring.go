@@ -45,7 +45,7 @@ func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
 // flush sends what found no room in the ring before, as far as there is some now. mu is held.
 func (p *peer) flush() {
 	o, n := &p.out, 0
-	if !o.inRing || len(o.link.queue) > 0 {
+	if !o.inRing || len(o.link.queue.queue) > 0 {
 		return
 	}
 	for n < len(o.ring) && p.proto.Failed == nil && p.resend(&o.ring[n]) {
@@ -85,7 +85,7 @@ func (p *peer) resend(rec *record) bool {
 func (p *peer) stalled() (n int, yes bool) {
 	o := &p.out
 	switch {
-	case !o.inRing || p.proto.Failed != nil || len(o.link.queue) > 0:
+	case !o.inRing || p.proto.Failed != nil || len(o.link.queue.queue) > 0:
 		return 0, false
 	case len(o.ring) > 0:
 		return len(o.ring[0].copied) + o.ring[0].n, true

@@ -55,7 +55,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.out.forLink() || p.link.bellDue {
+	if p.link.pending() {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true
@@ -79,8 +79,8 @@ func (p *peer) send(r *Request, hold bool) {
 // dispatch writes what the link takes without blocking, and wakes the writer for the rest;
 // with hold the caller will write the rest. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
-	p.post()
-	if !hold && p.writable() {
+	p.link.post()
+	if !hold && p.link.writable() {
 		wake(p.link.writing.wake)
 	}
 }

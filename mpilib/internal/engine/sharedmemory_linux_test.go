@@ -179,7 +179,7 @@ func TestSwitchAfterAll(t *testing.T) {
 	streams(t, es, 100)
 	for _, e := range es { // a write is interrupted last by this
 		e.mu.Lock()
-		e.peers[1-e.Rank()].interruptWrite()
+		e.peers[1-e.Rank()].link.interruptWrite()
 		e.mu.Unlock()
 	}
 	close(sent)

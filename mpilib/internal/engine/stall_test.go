@@ -284,7 +284,7 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	p := e.peers[1]
 	p.link.reading.waiters++ // so that its own goroutine gives up the token
 	for p.link.reading.busy {
-		p.interruptRead()
+		p.link.interruptRead()
 		e.mu.Unlock()
 		<-p.link.reading.token
 		e.mu.Lock()

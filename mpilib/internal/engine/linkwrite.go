@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"slices"
+)
+
+// writable reports whether there is something to write and no goroutine that writes. mu is
+// held.
+func (t *linkTransport) writable() bool {
+	return !t.writing.busy && t.l != nil && t.proto.Failed == nil && t.pending()
+}
+
+// post writes what is queued as far as the link takes it without blocking. What others queue
+// meanwhile is left to the writer.
+// mu is held, and released meanwhile.
+func (t *linkTransport) post() {
+	wrote := false
+	for {
+		t.user.flush()
+		b := t.next()
+		if b == nil {
+			break
+		}
+		t.writing.busy, wrote = true, true
+		t.mu.Unlock()
+		taken, err := t.l.Conn.Post(b)
+		t.mu.Lock()
+		t.writing.busy = false
+		switch {
+		case err != nil:
+			t.user.linkLost("sending", err)
+		case !taken:
+			t.queue.putBack(b)
+			wake(t.writing.wake)
+			return
+		default:
+			t.queue.recycle(b)
+		}
+	}
+	if wrote && t.writable() {
+		wake(t.writing.wake)
+	}
+}
+
+// next takes out the bytes to post next: a batch, or a bell. mu is held.
+func (t *linkTransport) next() []byte {
+	switch {
+	case !t.writable():
+		return nil
+	case !t.queued():
+		t.bellDue = false
+		return slices.Clone(bellBytes)
+	}
+	return t.queue.nextBatch()
+}
+
+// writer writes what no other goroutine does, until the peer fails or the engine closes.
+func (t *linkTransport) writer() {
+	for {
+		select {
+		case <-t.writing.wake:
+		case <-t.ctx.Done():
+			return
+		}
+		t.mu.Lock()
+		for t.writable() && t.writing.waiters == 0 {
+			t.writing.byWriter = true
+			t.write()
+			t.writing.byWriter = false
+		}
+		if t.writing.waiters > 0 {
+			wake(t.writing.token)
+		}
+		failed := t.proto.Failed
+		t.mu.Unlock()
+		if failed != nil {
+			return
+		}
+	}
+}
+
+// writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
+func (t *linkTransport) writeForWaiter(ctx context.Context) {
+	t.writing.ctx.watch(t.mu, ctx, t.interruptWrite)
+	t.write()
+}
+
+// awaitWriteToken sleeps until the peer's own goroutine, which is writing, leaves the rest to
+// this waiter: otherwise one more thread would want a processor. mu is
+// held, and given up meanwhile.
+func (t *linkTransport) awaitWriteToken(ctx context.Context, r *Request) {
+	done, stop := r.finished(), ctx.Done()
+	if r.GiveUp != nil {
+		stop = nil
+	}
+	t.writing.waiters++
+	t.mu.Unlock()
+	select {
+	case <-done:
+	case <-t.writing.token:
+	case <-stop:
+	}
+	t.mu.Lock()
+	if t.writing.waiters--; t.writing.waiters > 0 && !t.writing.byWriter {
+		wake(t.writing.token)
+	}
+}
+
+// write takes the next segments and writes them. mu is held, and released meanwhile.
+func (t *linkTransport) write() {
+	t.writing.busy = true
+	t.writing.count++
+	bufs := t.queue.bufs[:0]
+	lent := false
+	if t.queued() {
+		lent = t.queue.take(&t.bulk)
+	} else {
+		t.queue.taken, t.bellDue = t.queue.taken[:0], false
+		bufs = append(bufs, bellBytes)
+	}
+	for _, s := range t.queue.taken {
+		if len(s.copied) > 0 {
+			bufs = append(bufs, s.copied)
+		}
+		if s.n > 0 {
+			bufs = append(bufs, s.r.Buf[s.at:s.at+s.n])
+		}
+	}
+	t.queue.bufs = bufs
+	conn := t.l.Conn
+	t.mu.Unlock()
+	var n int64
+	var mark uint64
+	var err error
+	if lent {
+		n, mark, err = conn.Lend(bufs)
+	} else {
+		n, err = conn.WriteBuffers(bufs)
+	}
+	t.mu.Lock()
+	t.wrote(n, mark, err)
+	clear(bufs)
+	t.writing.busy = false
+	t.user.flush()
+}
+
+// wrote handles the end of a write of n bytes. mu is held.
+func (t *linkTransport) wrote(n int64, mark uint64, err error) {
+	if wasInterrupted(&t.writing.interrupted, err, t.l.Conn.SetWriteDeadline) {
+		t.requeue(n)
+		err = nil
+	}
+	if err != nil {
+		t.user.linkLost("sending", err)
+	}
+	for i, s := range t.queue.taken {
+		t.queue.taken[i] = segment{}
+		r := s.r
+		if r == nil {
+			t.queue.recycle(s.copied)
+			continue
+		}
+		r.mark = max(r.mark, mark)
+		t.user.written(r, s.last)
+	}
+	t.user.settle()
+}
+
+// requeue puts a copy of the unwritten rest of the taken segments first in the queue: the
+// stream needs those bytes.
+func (t *linkTransport) requeue(n int64) {
+	var rest []byte
+	for _, b := range t.queue.bufs {
+		k := min(int64(len(b)), n)
+		n -= k
+		rest = append(rest, b[k:]...)
+	}
+	if len(rest) > 0 {
+		t.queue.putBack(rest)
+	}
+}
