@@ -323,8 +323,8 @@ func (r *Request) wakeWaiters() {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.link.reading.blocked {
-		r.reader.link.interruptRead()
+	if r.reader != nil && r.reader.reading.blocked {
+		r.reader.interruptRead()
 	}
 }
 

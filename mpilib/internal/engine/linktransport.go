@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // linkTransport carries the stream to and from a peer over a link. The engine's lock guards all
@@ -18,11 +19,16 @@ type linkTransport struct {
 	ctx   context.Context
 	proto *protocol.Peer // the same peer's: where bytes go, and whether it has failed
 	user  linkUser
+	idle  *idleWatch
 
 	l       *link.Link // nil before Attach
 	queue   linkQueue
 	bulk    []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
 	bellDue bool       // the peer is to be rung
+
+	bellsOnly bool // no message comes over the link any more
+	lost      bool // the link is over, but what came another way before is not handled yet
+
 	in      readBuffer
 	reading reading
 	writing writing
@@ -36,6 +42,17 @@ type readBuffer struct {
 
 // A linkUser is what a linkTransport tells of what happens at its link. mu is held in all calls.
 type linkUser interface {
+	// envelope handles an envelope and those of the bytes behind it, b, that follow it: the first n.
+	// mu may be given up.
+	envelope(env wire.Envelope, b []byte) (n int, err error)
+	// arrived says that the last byte of what follows an envelope is in its place. mu may be given
+	// up.
+	arrived() error
+	// digested says that all that was read is handled; hold says that the caller does long writes.
+	// mu may be given up.
+	digested(hold bool)
+	// readFailed says why nothing more can be read: io.EOF, or another error.
+	readFailed(err error)
 	// written notes that bytes of r are written; last says that these were all of an eager
 	// message. mu may be given up.
 	written(r *Request, last bool)
@@ -48,7 +65,7 @@ type linkUser interface {
 }
 
 func (t *linkTransport) init(e *Engine, proto *protocol.Peer, user linkUser) {
-	t.mu, t.ctx, t.proto, t.user = &e.mu, e.ctx, proto, user
+	t.mu, t.ctx, t.idle, t.proto, t.user = &e.mu, e.ctx, &e.idle, proto, user
 	t.reading.token, t.reading.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	t.writing.token, t.writing.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
@@ -123,11 +140,8 @@ type watched struct {
 	stop func() bool
 }
 
-// watch calls interrupt, with mu held, when ctx is done. mu is held.
+// watch calls interrupt, with mu held, when ctx is done, instead of that of another context. mu is held.
 func (w *watched) watch(mu *sync.Mutex, ctx context.Context, interrupt func()) {
-	if w.ctx == ctx {
-		return
-	}
 	if w.stop != nil {
 		w.stop()
 	}

@@ -82,7 +82,9 @@ func (t *linkTransport) writer() {
 
 // writeForWaiter is write for a waiter, which the end of ctx interrupts. mu is held.
 func (t *linkTransport) writeForWaiter(ctx context.Context) {
-	t.writing.ctx.watch(t.mu, ctx, t.interruptWrite)
+	if t.writing.ctx.ctx != ctx {
+		t.writing.ctx.watch(t.mu, ctx, t.interruptWrite)
+	}
 	t.write()
 }
 

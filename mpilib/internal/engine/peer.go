@@ -59,7 +59,7 @@ func (p *peer) attach(l *link.Link) {
 	p.sendHistory()
 	wake(p.link.reading.wake)
 	wake(p.link.writing.wake)
-	p.e.work.Go(p.reader)
+	p.e.work.Go(p.link.reader)
 	p.e.work.Go(p.link.writer)
 	p.startSharing()
 }

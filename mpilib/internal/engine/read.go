@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -9,10 +8,6 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
-
-// readBufferSize is how many bytes one read of small messages may return. No more than this is
-// copied of a large message.
-const readBufferSize = 16 << 10
 
 // incoming is what the bytes are that follow an envelope, beside messages. The holder of the reading
 // token owns it.
@@ -23,121 +18,13 @@ type incoming struct {
 	context    uint32        // of the note
 }
 
-// readable reports whether the reading token is free. mu is held.
-func (p *peer) readable() bool {
-	return !p.link.reading.busy && p.link.l != nil && p.proto.Failed == nil
-}
-
-// readForWaiter reads on behalf of a waiter until its request is complete or needs something
-// else. mu is held, and released meanwhile.
-func (p *peer) readForWaiter(ctx context.Context, r *Request) {
-	p.link.reading.busy = true
-	p.link.reading.count++
-	p.link.reading.ctx.watch(&p.e.mu, ctx, p.link.interruptRead)
-	r.reader, p.link.reading.forRequest = p, r
-	for r.State != complete && r.holdError() == nil && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil && !(r.IsSend && p.link.writable()) {
-		p.step(r.IsSend)
-	}
-	r.reader, p.link.reading.forRequest = nil, nil
-	p.release(false)
-}
-
-// release returns the reading token. mu is held.
-func (p *peer) release(stays bool) {
-	p.link.reading.busy = false
-	if p.shm.open && !stays {
-		wake(p.link.reading.wake) // from now on it alone reads the link
-	}
-	switch {
-	case p.link.reading.waiters > 0:
-		wake(p.link.reading.token)
-		fallthrough
-	case !stays:
-		p.link.reading.attended = false
-		p.e.idle.note()
-	}
-}
-
-// reader reads the link while it is idle, until a waiter wants to. It ends with the link or the
-// engine.
-func (p *peer) reader() {
-	e := p.e
-	for {
-		select {
-		case <-p.link.reading.wake:
-		case <-e.ctx.Done():
-			return
-		}
-		e.mu.Lock()
-		if p.readable() {
-			p.link.reading.busy, p.link.reading.attended = true, true
-			p.link.reading.count++
-			for p.proto.Failed == nil && (p.link.reading.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
-				p.step(false)
-			}
-			p.release(p.shm.open)
-		}
-		failed := p.proto.Failed
-		e.mu.Unlock()
-		if failed != nil {
-			return
-		}
-	}
-}
-
-// step reads once and handles what came; hold says that the caller does long writes. mu is
-// held, and released while it reads.
-func (p *peer) step(hold bool) {
-	in, msg := &p.link.in, &p.proto.In
-	if p.hasBuffered() {
-		if err := p.digest(); err != nil {
-			p.readFailed(err)
-			return
-		}
-		p.respond(hold)
-		return
-	}
-	direct := msg.Left > 0 && in.begin == in.end && len(msg.Into) > 0
-	var dst []byte
-	if direct {
-		dst = msg.Into[:min(msg.Left, uint64(len(msg.Into)))]
-	} else {
-		in.end = copy(in.buf, in.buf[in.begin:in.end])
-		in.begin = 0
-		dst = in.buf[in.end:]
-	}
-	p.link.reading.blocked = true
-	p.e.mu.Unlock()
-	n, err := p.link.l.Conn.Read(dst)
-	p.e.mu.Lock()
-	p.link.reading.blocked = false
-	if n > 0 {
-		if direct {
-			msg.Into = msg.Into[n:]
-			if msg.Left -= uint64(n); msg.Left == 0 {
-				err = errors.Join(err, p.arrived())
-			}
-		} else {
-			in.end += n
-		}
-		if broken := p.digest(); broken != nil {
-			err = broken
-		}
-	}
-	if !wasInterrupted(&p.link.reading.interrupted, err, p.link.l.Conn.SetReadDeadline) && err != nil {
-		p.readFailed(err)
-		return
-	}
-	if r := msg.Request; r != nil && r.GiveUp != nil {
+// digested ends a receive that was given up, sends what reading has queued, and looks where the
+// peer has rung. mu is held, and given up meanwhile.
+func (p *peer) digested(hold bool) {
+	if r := p.proto.In.Request; r != nil && r.GiveUp != nil {
 		p.proto.StopReceive(r)
 		p.e.carryOut()
 	}
-	p.respond(hold)
-}
-
-// respond sends what reading has queued, and looks where the peer has rung. mu is held,
-// and given up meanwhile.
-func (p *peer) respond(hold bool) {
 	p.dispatch(hold)
 	if p.shm.bellReceived {
 		p.shm.bellReceived = false
@@ -176,41 +63,18 @@ func (p *peer) stopReceive(r *Request) {
 	} // else it is being copied, and complete soon
 }
 
-// hasBuffered reports whether digest has left bytes that it could handle.
-func (p *peer) hasBuffered() bool {
-	n := p.link.in.end - p.link.in.begin
-	return n >= wire.EnvelopeLen || n > 0 && p.proto.In.Left > 0
-}
-
-// digest handles the buffered bytes until the request of the waiter that reads is complete: the
-// waiter may post a receive for the next message. mu is held.
-func (p *peer) digest() error {
-	in, msg := &p.link.in, &p.proto.In
-	for {
-		if msg.Left > 0 {
-			n := min(msg.Left, uint64(in.end-in.begin))
-			k := copy(msg.Into, in.buf[in.begin:in.begin+int(n)])
-			msg.Into = msg.Into[k:]
-			in.begin += int(n)
-			if msg.Left -= n; msg.Left > 0 {
-				return nil
-			}
-			if err := p.arrived(); err != nil {
-				return err
-			}
-		}
-		if in.end-in.begin < wire.EnvelopeLen || p.link.reading.forRequest != nil && p.link.reading.forRequest.State == complete {
-			return nil
-		}
-		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
-		if err != nil {
-			return err
-		}
-		in.begin += wire.EnvelopeLen
-		if err := p.handle(env); err != nil {
-			return err
+// envelope handles an envelope, and what is here of the bytes that follow it: the first n of b. mu is
+// held, and may be given up.
+func (p *peer) envelope(env wire.Envelope, b []byte) (n int, err error) {
+	if err := p.handle(env); err != nil {
+		return 0, err
+	}
+	if in := &p.proto.In; in.Left > 0 {
+		if n = fill(in, b); in.Left == 0 {
+			err = p.arrived()
 		}
 	}
+	return n, err
 }
 
 // handle handles an envelope. mu is held.

@@ -34,7 +34,7 @@ type Request struct {
 	group Group
 
 	task     func(error)     // of a task of the owner: cancels it
-	reader   *peer           // whose link its waiter is reading
+	reader   *linkTransport  // which its waiter is reading
 	done     chan struct{}   // created by the first sleeping waiter; closed when complete
 	watchers []chan struct{} // waiters for any of several requests
 	users    int             // waiters through its Handle
@@ -73,8 +73,8 @@ func (r *Request) completed() {
 	if n := &r.e.rings; n.spinning {
 		n.attention.Store(true)
 	}
-	if r.reader != nil && r.reader.link.reading.blocked { // otherwise it may block for ever
-		r.reader.link.interruptRead()
+	if r.reader != nil && r.reader.reading.blocked { // otherwise it may block for ever
+		r.reader.interruptRead()
 	}
 }
 
@@ -144,8 +144,8 @@ func (r *Request) wait(ctx context.Context) error {
 			e.poll(ctx, r)
 		case p != nil && r.IsSend && p.link.writing.byWriter:
 			p.link.awaitWriteToken(ctx, r)
-		case p != nil && p.readable():
-			p.readForWaiter(ctx, r)
+		case p != nil && p.link.readable():
+			p.link.readForWaiter(ctx, r)
 		default:
 			r.sleep(ctx, p)
 		}
@@ -341,25 +341,23 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 // readFor reads a peer's link until one of the requests is complete or there is other work to
 // do; while another goroutine reads the link it sleeps. mu is held, and released meanwhile.
 func (w *anyOf) readFor(ctx context.Context, p *peer) {
-	if !p.readable() {
+	if !p.link.readable() {
 		p.link.reading.waiters++
 		w.sleep(ctx, p.link.reading.token)
 		p.link.reading.waiters--
 		return
 	}
-	p.link.reading.busy = true
-	p.link.reading.count++
-	p.link.reading.ctx.watch(&p.e.mu, ctx, p.link.interruptRead)
+	p.link.takeReading(ctx)
 	for _, r := range w.rs { // whichever is complete interrupts
-		r.reader = p
+		r.reader = &p.link
 	}
-	for !w.met() && p.proto.Failed == nil && !p.shm.open && ctx.Err() == nil {
-		p.step(false)
+	for !w.met() && p.link.forWaiters() && ctx.Err() == nil {
+		p.link.step(false)
 	}
 	for _, r := range w.rs {
 		r.reader = nil
 	}
-	p.release(false)
+	p.link.releaseReading(false)
 }
 
 // sleep waits until one of the requests may be complete, or the token is the caller's. mu is

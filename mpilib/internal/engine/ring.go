@@ -179,15 +179,7 @@ func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
 	}
 	p.in.lent = lent
-	if err := p.handle(env); err != nil {
-		return err
-	}
+	_, err := p.envelope(env, payload)
 	p.in.lent = protocol.Lent{}
-	in := &p.proto.In
-	if in.Left == 0 {
-		return nil
-	}
-	copy(in.Into, payload)
-	in.Left = 0
-	return p.arrived()
+	return err
 }

@@ -196,6 +196,7 @@ func (p *peer) switchReceived() error {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
 	p.shm.open = true
+	p.link.bellsOnly = true
 	p.link.l.Conn.Calm() // bells come to those who sleep
 	p.e.rings.add(p)
 	return nil
@@ -207,6 +208,7 @@ func (p *peer) linkLost(doing string, err error) {
 		p.fail(p.linkError(doing, err))
 		return
 	}
+	p.link.lost = true
 	if p.shm.linkErr == nil {
 		p.shm.linkErr, p.shm.linkErrDoing = err, doing
 	}

@@ -293,8 +293,8 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	if _, err := peer.Write(both); err != nil {
 		t.Fatal(err)
 	}
-	p.readForWaiter(t.Context(), &first)
-	if first.State != complete || !p.hasBuffered() {
+	p.link.readForWaiter(t.Context(), &first)
+	if first.State != complete || !p.link.hasBuffered() {
 		t.Errorf("state %d, %d bytes are left", first.State, p.link.in.end-p.link.in.begin)
 	}
 	e.mu.Unlock()
