@@ -63,7 +63,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		e.sweepRing(p, alreadyMet{})
 	}
 	got, ok = p.takeDirect(ctxID, tag, b)
-	e.releaseRings()
+	e.rings.releaseToken()
 	return got, ok
 }
 

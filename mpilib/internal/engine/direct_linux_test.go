@@ -186,7 +186,7 @@ func TestEarlyMessagesStayInTheRing(t *testing.T) {
 	}
 	e.rings.takeToken()
 	defer e.mu.Unlock()
-	defer e.releaseRings()
+	defer e.rings.releaseToken()
 	for tag := range 3 {
 		if err := es[0].Send(ctx, everyone{}, 0, 1, tag, fmt.Append(nil, tag), Standard); err != nil {
 			t.Fatal(err)

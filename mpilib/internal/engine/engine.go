@@ -109,7 +109,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
 	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
 	e.sharing = systemSharing
-	e.rings.init(&e.mu)
+	e.rings.init(&e.mu, &e.idle)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.peers = make([]*peer, cfg.Size)
 	for r := range cfg.Size {

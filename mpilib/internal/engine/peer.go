@@ -280,7 +280,7 @@ func (e *Engine) Close() {
 			p.link.writing.ctx.end()
 		}
 	}
-	e.requestSweep()
+	e.rings.requestSweep()
 	e.mu.Unlock()
 	e.work.Wait()
 	e.unmap()

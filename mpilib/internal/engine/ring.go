@@ -30,9 +30,9 @@ func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
 		switch err := n.tx.Err(); {
 		case err != nil && n.linkErr == nil:
 			n.linkErr, n.linkErrDoing = err, "sending"
-			p.e.requestSweep()
+			p.e.rings.requestSweep()
 		case p.e.rings.asleep: // when that was announced, nothing waited for room here
-			p.e.requestSweep()
+			p.e.rings.requestSweep()
 		}
 		return false
 	}

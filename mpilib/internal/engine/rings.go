@@ -21,15 +21,16 @@ import (
 //	   '-- rings asleep <--all done-- served by the reader of the link, ---------'
 //	                                  or by watchIdle when left alone for a tick
 type rings struct {
-	peers     []*peer // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
-	polling   bool    // a goroutine holds the token
-	spinning  bool    // the holder polls without the lock
-	asleep    bool    // marked asleep in every ring
-	attended  bool    // the attendant runs
-	waiters   int     // goroutines that sleep until their condition is met or the token is free
-	polls     uint64  // how often the token was taken
-	pollsSeen uint64  // as checkIdle saw it last
-	direct    uint    // receives that looked into a ring without being posted
+	idle      *idleWatch // of the engine
+	peers     []*peer    // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
+	polling   bool       // a goroutine holds the token
+	spinning  bool       // the holder polls without the lock
+	asleep    bool       // marked asleep in every ring
+	attended  bool       // the attendant runs
+	waiters   int        // goroutines that sleep until their condition is met or the token is free
+	polls     uint64     // how often the token was taken
+	pollsSeen uint64     // as checkIdle saw it last
+	direct    uint       // receives that looked into a ring without being posted
 
 	token         chan struct{} // wakes one waiter when it is free
 	attendantWake chan struct{} // wakes the attendant: the rings are idle
@@ -45,7 +46,8 @@ type rings struct {
 	checkEvery    time.Duration // how often sleeping rings are checked
 }
 
-func (n *rings) init(mu *sync.Mutex) {
+func (n *rings) init(mu *sync.Mutex, idle *idleWatch) {
+	n.idle = idle
 	n.token, n.attendantWake = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.free = sync.NewCond(mu)
 	n.started, n.checkEvery = time.Now(), sleepCheckEvery
@@ -79,25 +81,24 @@ func (n *rings) add(p *peer) {
 	}
 	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
 	n.waiterFits = false
-	p.e.requestSweep()
+	n.requestSweep()
 }
 
 // remove stops polling it. mu is held.
 func (n *rings) remove(p *peer) {
 	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
-	p.e.requestSweep()
+	n.requestSweep()
 }
 
 // requestSweep causes a sweep of the rings: by the token's holder, which takes the lock for
 // it, or soon where no goroutine polls. The holder may already be past what needs the look,
 // so the rings count as awake until all of them were swept again. mu is held.
-func (e *Engine) requestSweep() {
-	n := &e.rings
+func (n *rings) requestSweep() {
 	n.asleep = false
 	if n.polling {
 		n.attention.Store(true)
 	} else {
-		e.idle.note()
+		n.idle.note()
 	}
 }
 
@@ -110,9 +111,8 @@ func (n *rings) takeToken() {
 	}
 }
 
-// yield gives the token back. mu is held.
-func (e *Engine) releaseRings() {
-	n := &e.rings
+// releaseToken gives the token back. mu is held.
+func (n *rings) releaseToken() {
 	n.polling = false
 	n.free.Broadcast()
 	if n.asleep {
@@ -121,7 +121,7 @@ func (e *Engine) releaseRings() {
 	if n.waiters > 0 {
 		wake(n.token)
 	}
-	e.idle.note()
+	n.idle.note()
 }
 
 // awake clears the asleep mark of all rings. The token and mu are held.
@@ -191,7 +191,7 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 func (e *Engine) serveRings() {
 	n := &e.rings
 	if n.polling {
-		e.requestSweep()
+		e.rings.requestSweep()
 		return
 	}
 	if len(n.peers) == 0 {
@@ -218,7 +218,7 @@ func (e *Engine) serveRings() {
 			break
 		}
 	}
-	e.releaseRings()
+	e.rings.releaseToken()
 }
 
 // pollOnce handles the records that are in the rings now, unless a goroutine polls them. mu is held,
@@ -228,7 +228,7 @@ func (e *Engine) pollOnce() {
 		n.takeToken()
 		e.sweep(nil)
 		e.copyOnePiece()
-		e.releaseRings()
+		e.rings.releaseToken()
 	}
 }
 
@@ -285,7 +285,7 @@ func (e *Engine) poll(ctx context.Context, w condition) {
 		if parks {
 			parks = e.sleepRings()
 		}
-		e.releaseRings()
+		e.rings.releaseToken()
 		if !parks {
 			return
 		}

@@ -127,8 +127,8 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	}
 	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].out.ring) > 0 })
 	es[1].mu.Lock()
-	es[1].releaseRings()
-	es[1].requestSweep()
+	es[1].rings.releaseToken()
+	es[1].rings.requestSweep()
 	es[1].mu.Unlock()
 	eventually(t, es[1], "all is received", func() bool { return es[1].core.Table(0).Peek(0, int32(len(rs)-1)) != nil })
 }

@@ -111,7 +111,7 @@ func (p *peer) startCopy(t *protocol.Transfer) bool {
 	if p.out.clear() {
 		p.shm.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
 	}
-	p.e.requestSweep() // perhaps nobody waits
+	p.e.rings.requestSweep() // perhaps nobody waits
 	return true
 }
 
