@@ -4,7 +4,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -15,32 +14,21 @@ import (
 // say of room and sizes.
 type outgoing struct {
 	link   *linkTransport
-	ring   []record // what found no room in the ring yet
+	ring   *ringTransport
 	inRing bool
-	bulk   []*Request // as the link's
-}
-
-// record is one for the ring: an envelope, and its payload, which is copied, or n bytes of the
-// buffer of a send, from at on.
-type record struct {
-	head   [shm.HeadSize]byte
-	copied []byte
-	r      *Request
-	at, n  int
-	last   bool // the send is complete when it is sent
 }
 
 // toRing sends everything from now on through the ring.
 func (o *outgoing) toRing() {
 	o.inRing = true
-	o.bulk, o.link.bulk = o.link.bulk, nil
+	o.ring.bulk, o.link.bulk = o.link.bulk, nil
 }
 
 // any reports whether something is queued.
-func (o *outgoing) any() bool { return o.link.queued() || len(o.ring)+len(o.bulk) > 0 }
+func (o *outgoing) any() bool { return o.link.queued() || len(o.ring.queue)+len(o.ring.bulk) > 0 }
 
 // clear reports whether a record may go into the ring now: nothing is queued before it.
-func (o *outgoing) clear() bool { return o.inRing && len(o.ring) == 0 && len(o.link.queue.queue) == 0 }
+func (o *outgoing) clear() bool { return o.inRing && o.ring.clear() }
 
 // add queues an envelope and its payload, which is copied.
 func (o *outgoing) add(env wire.Envelope, b []byte) {
@@ -48,8 +36,7 @@ func (o *outgoing) add(env wire.Envelope, b []byte) {
 		o.link.queue.add(env, b)
 		return
 	}
-	o.ring = append(o.ring, record{copied: slices.Clone(b)})
-	env.Append(o.ring[len(o.ring)-1].head[:0])
+	o.ring.add(env, b)
 }
 
 // addFromBuffer queues an envelope and n bytes of r's buffer; last completes r.
@@ -58,15 +45,14 @@ func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last 
 		o.link.queue.addFromBuffer(env, r, at, n, last)
 		return
 	}
-	o.ring = append(o.ring, record{r: r, at: at, n: n, last: last})
-	env.Append(o.ring[len(o.ring)-1].head[:0])
+	o.ring.addFromBuffer(env, r, at, n, last)
 }
 
 // stream has the rest of r's buffer written, for its CTS has come.
 func (o *outgoing) stream(r *Request) {
 	bulk := &o.link.bulk
 	if o.inRing {
-		bulk = &o.bulk
+		bulk = &o.ring.bulk
 	}
 	if !slices.Contains(*bulk, r) {
 		*bulk = append(*bulk, r)
@@ -76,26 +62,26 @@ func (o *outgoing) stream(r *Request) {
 // remove takes r out, and returns how many of its bytes were queued, beside those in bulk.
 func (o *outgoing) remove(r *Request) (n int) {
 	n = o.link.queue.remove(r)
-	o.ring = slices.DeleteFunc(o.ring, func(rec record) bool {
+	o.ring.queue = slices.DeleteFunc(o.ring.queue, func(rec record) bool {
 		if rec.r == r {
 			n += rec.n
 		}
 		return rec.r == r
 	})
 	is := func(b *Request) bool { return b == r }
-	o.bulk, o.link.bulk = slices.DeleteFunc(o.bulk, is), slices.DeleteFunc(o.link.bulk, is)
+	o.ring.bulk, o.link.bulk = slices.DeleteFunc(o.ring.bulk, is), slices.DeleteFunc(o.link.bulk, is)
 	return n
 }
 
 // replace sends another request's buffer in r's place.
 func (o *outgoing) replace(r, by *Request) {
 	o.link.queue.replace(r, by)
-	for i := range o.ring {
-		if o.ring[i].r == r {
-			o.ring[i].r = by
+	for i := range o.ring.queue {
+		if o.ring.queue[i].r == r {
+			o.ring.queue[i].r = by
 		}
 	}
-	for _, bulk := range [][]*Request{o.bulk, o.link.bulk} {
+	for _, bulk := range [][]*Request{o.ring.bulk, o.link.bulk} {
 		for i, b := range bulk {
 			if b == r {
 				bulk[i] = by
@@ -109,12 +95,12 @@ func (o *outgoing) fail(err error) {
 	for _, r := range o.queued() {
 		r.finish(err)
 	}
-	for _, r := range slices.Concat(o.link.bulk, o.bulk) {
+	for _, r := range slices.Concat(o.link.bulk, o.ring.bulk) {
 		if r.State != moving { // else its buffer is being read
 			r.finish(err)
 		}
 	}
-	o.link.queue.queue, o.link.bulk, o.ring, o.bulk = nil, nil, nil, nil
+	o.link.queue.queue, o.link.bulk, o.ring.queue, o.ring.bulk = nil, nil, nil, nil
 }
 
 // queued returns the requests of which something is queued, beside bulk.
@@ -124,7 +110,7 @@ func (o *outgoing) queued() (all []*Request) {
 			all = append(all, s.r)
 		}
 	}
-	for _, rec := range o.ring {
+	for _, rec := range o.ring.queue {
 		if rec.r != nil {
 			all = append(all, rec.r)
 		}
@@ -144,8 +130,8 @@ func (o *outgoing) answers() (n int) {
 			n += max(0, len(s.copied)-wire.EnvelopeLen)
 		}
 	}
-	for i := range o.ring {
-		if rec := &o.ring[i]; rec.r == nil {
+	for i := range o.ring.queue {
+		if rec := &o.ring.queue[i]; rec.r == nil {
 			n += len(rec.copied) + segmentSize
 		}
 	}
@@ -156,7 +142,7 @@ func (o *outgoing) answers() (n int) {
 // is too large to be copied, or there is no room. mu is held.
 func (p *peer) sendSmall(env wire.Envelope, b []byte) bool {
 	if p.out.inRing {
-		return len(b) <= eagerShared && p.out.clear() && p.sendRecord(env, b)
+		return len(b) <= eagerShared && p.out.clear() && p.ring.sendRecord(env, b)
 	}
 	if len(b) >= gatherBelow || len(b) > p.eagerLimit() || p.link.queue.full() {
 		return false
@@ -169,7 +155,7 @@ func (p *peer) sendSmall(env wire.Envelope, b []byte) bool {
 // mu is held.
 func (p *peer) sendEager(env wire.Envelope, r *Request) (copied bool) {
 	switch n := len(r.Buf); {
-	case p.out.clear() && p.sendRecord(env, r.Buf):
+	case p.out.clear() && p.ring.sendRecord(env, r.Buf):
 		return true
 	case p.out.inRing || n >= gatherBelow || p.link.queue.full():
 		p.out.addFromBuffer(env, r, 0, n, true)
@@ -183,7 +169,7 @@ func (p *peer) sendEager(env wire.Envelope, r *Request) (copied bool) {
 // queueOrSend queues an envelope and its payload, or sends them at once where they go through
 // shared memory and there is room. mu is held.
 func (p *peer) queueOrSend(env wire.Envelope, b []byte) {
-	if p.out.clear() && p.sendRecord(env, b) {
+	if p.out.clear() && p.ring.sendRecord(env, b) {
 		return
 	}
 	p.out.add(env, b)
@@ -194,7 +180,7 @@ func (p *peer) sendLast(env wire.Envelope) {
 	switch {
 	case p.link.l == nil:
 	case p.out.inRing:
-		p.sendRecord(env, nil)
+		p.ring.sendRecord(env, nil)
 	case !p.link.writing.busy:
 		p.link.l.Conn.Post(env.Append(nil))
 	}

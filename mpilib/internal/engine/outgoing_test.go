@@ -16,10 +16,10 @@ func TestRingWaitsForTheLink(t *testing.T) {
 	p.out.toRing()
 	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeEager, Length: 1}, []byte("a"))
 	p.flush() // a send would need a ring, and there is none
-	if size, yes := p.stalled(); yes {
+	if size, yes := p.ring.stalled(); yes {
 		t.Errorf("%d bytes are said to wait for room in the ring, not for the link", size)
 	}
-	if len(p.link.queue.queue) != 1 || len(p.out.ring) != 1 || !p.link.queued() || p.out.clear() {
+	if len(p.link.queue.queue) != 1 || len(p.ring.queue) != 1 || !p.link.queued() || p.out.clear() {
 		t.Errorf("queued: %+v", p.out)
 	}
 }

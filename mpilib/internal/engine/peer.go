@@ -22,6 +22,7 @@ type peer struct {
 	rank int
 
 	link       linkTransport
+	ring       ringTransport
 	shm        sharedMemory
 	connecting bool
 	expected   bool // the owner waits for notes of the peer
@@ -45,7 +46,8 @@ type parting struct {
 func newPeer(e *Engine, rank int) *peer {
 	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
 	p.link.init(e, &p.proto, p)
-	p.out.link = &p.link
+	p.ring = ringTransport{proto: &p.proto, link: &p.link, rings: &e.rings}
+	p.out.link, p.out.ring = &p.link, &p.ring
 	e.core.Join(&p.proto, rank)
 	return p
 }

@@ -2,97 +2,19 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
-	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// eagerShared is up to which size messages are sent eagerly through shared
-// memory, and how much of a larger one is: a record's worth. So each record is an
-// envelope and all that belongs to it.
-const eagerShared = shm.MaxRecord
-
-// bellBytes is the envelope that wakes a peer.
-var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
-
-// sendRecord sends a record, or reports that there is no room. mu is held.
-func (p *peer) sendRecord(env wire.Envelope, b []byte) bool {
-	var head [shm.HeadSize]byte
-	env.Append(head[:0])
-	return p.trySend(&head, b)
-}
-
-func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
-	n := &p.shm
-	if !n.tx.TrySend(head, b...) {
-		switch err := n.tx.Err(); {
-		case err != nil && n.linkErr == nil:
-			n.linkErr, n.linkErrDoing = err, "sending"
-			p.e.rings.requestSweep()
-		case p.e.rings.asleep: // when that was announced, nothing waited for room here
-			p.e.rings.requestSweep()
-		}
-		return false
-	}
-	if n.tx.PeerSleeps() {
-		p.link.bellDue = true
-	}
-	return true
-}
-
 // flush sends what found no room in the ring before, as far as there is some now. mu is held.
 func (p *peer) flush() {
-	o, n := &p.out, 0
-	if !o.inRing || len(o.link.queue.queue) > 0 {
+	if !p.out.inRing || len(p.link.queue.queue) > 0 {
 		return
 	}
-	for n < len(o.ring) && p.proto.Failed == nil && p.resend(&o.ring[n]) {
-		n++
-	}
-	o.ring = slices.Delete(o.ring, 0, n)
+	p.ring.flushQueue()
 	p.e.carryOut() // what follows from that these are sent
-	for len(o.ring) == 0 && len(o.bulk) > 0 && p.proto.Failed == nil {
-		r := o.bulk[0]
-		n := min(shm.MaxRecord, len(r.Buf)-r.At)
-		if !p.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}, r.Buf[r.At:r.At+n]) {
-			return
-		}
-		if r.At += n; r.At == len(r.Buf) {
-			o.bulk = o.bulk[1:]
-		}
-	}
-}
-
-// resend sends a queued record if there is room. mu is held.
-func (p *peer) resend(rec *record) bool {
-	payload := rec.copied
-	if rec.r != nil {
-		payload = rec.r.Buf[rec.at : rec.at+rec.n]
-	}
-	if !p.trySend(&rec.head, payload) {
-		return false
-	}
-	if rec.r != nil {
-		p.proto.Written(&rec.r.Request, rec.last)
-	}
-	return true
-}
-
-// stalled reports whether something waits for room in the ring, and how much of
-// it: the payload of the next record. mu is held.
-func (p *peer) stalled() (n int, yes bool) {
-	o := &p.out
-	switch {
-	case !o.inRing || p.proto.Failed != nil || len(o.link.queue.queue) > 0:
-		return 0, false
-	case len(o.ring) > 0:
-		return len(o.ring[0].copied) + o.ring[0].n, true
-	case len(o.bulk) > 0:
-		return min(shm.MaxRecord, len(o.bulk[0].Buf)-o.bulk[0].At), true
-	}
-	return 0, false
+	p.ring.flushBulk()
 }
 
 const (
@@ -104,7 +26,7 @@ const (
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
 // be nil. The polling token and mu are held, and mu may be released meanwhile.
 func (p *peer) receive(w condition) bool {
-	rx := p.shm.rx
+	rx := p.ring.rx
 	bytes := 0
 	for i := range maxRecords {
 		head, payload, ok, err := rx.Next()
@@ -113,7 +35,7 @@ func (p *peer) receive(w condition) bool {
 			return true
 		}
 		if !ok {
-			if p.shm.linkErr != nil {
+			if p.ended() {
 				p.ringEnded()
 				return true
 			}
@@ -154,8 +76,15 @@ func (p *peer) ringEnded() {
 		p.fail(p.e.core.Closed())
 		return
 	}
+	if p.ring.err != nil {
+		p.fail(p.linkError("sending", p.ring.err))
+		return
+	}
 	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
 }
+
+// ended reports whether the peer fails when its ring is empty. mu is held.
+func (p *peer) ended() bool { return p.shm.linkErr != nil || p.ring.err != nil }
 
 // handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
 func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {

@@ -99,7 +99,7 @@ func (p *peer) abandon(r *Request, err error) {
 		p.e.carryOut()
 		return
 	}
-	if r.exposed && !p.shm.tx.Revoke(r.slot) { // the peer is copying it, and soon done
+	if r.exposed && !p.ring.tx.Revoke(r.slot) { // the peer is copying it, and soon done
 		r.GiveUp = err
 		return
 	}

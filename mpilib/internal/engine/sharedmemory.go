@@ -14,19 +14,13 @@ import (
 // makes the memory and describes it over the link; the higher one maps it and says so,
 // or that it cannot. Each then switches: what it says after that goes through its ring, and
 // the link is left to bells, to the news of the peer's end, and to those
-// who cannot share memory. Guarded by the engine's lock, but rx is the token's
-// holder's.
+// who cannot share memory. The engine's lock guards it.
 //
 //	none --Share--> described --Share--> mapped --our Switch--> out.toRing
 //	   '---refused-----'------> why        '----its Switch--> open
 type sharedMemory struct {
-	possible       bool // this side may map memory, or has made it
-	seg            *shm.Segment
-	tx             *shm.Sender
-	rx             *shm.Receiver
+	possible       bool                     // this side may map memory, or has made it
 	peerDescriptor [shm.DescriptorSize]byte // of the peer, as it comes
-	cpus           shm.CPUs                 // on which it may run
-	mem            *shm.Memory              // its own memory, if the system lets this process in
 	open           bool                     // the peer sends through its ring
 	described      bool                     // the peer has said how to map its memory
 	reason         error                    // why there is no shared memory
@@ -78,15 +72,9 @@ func (p *peer) createSegment() {
 		p.refuseSharing(seg, err)
 		return
 	}
-	p.setSegment(seg)
+	p.ring.share(seg)
 	p.sendDescriptor(seg)
 	p.dispatch(false)
-}
-
-// setSegment notes the memory. mu is held.
-func (p *peer) setSegment(seg *shm.Segment) {
-	p.shm.seg = seg
-	p.shm.tx, p.shm.rx = seg.Ends()
 }
 
 // sendDescriptor tells the peer of the memory. mu is held.
@@ -121,33 +109,30 @@ func (p *peer) shareReceived(n uint64) error {
 		p.shm.possible = false
 		p.shm.reason = errors.New("the peer could not map shared memory; its own report says why")
 	}
-	if p.shm.seg != nil {
-		p.shm.seg.Close()
-		p.shm.seg, p.shm.tx, p.shm.rx = nil, nil, nil
-	}
+	p.ring.unshare()
 	return nil
 }
 
 // descriptorReceived acts on the peer's descriptor. mu is held.
 func (p *peer) descriptorReceived() error {
 	offer, err := shm.ParseDescriptor(p.shm.peerDescriptor[:])
-	p.shm.cpus = offer.CPUs
+	p.ring.cpus = offer.CPUs
 	if err == nil && int(offer.PID) == os.Getpid() {
 		p.e.rings.local.Store(true)
 	}
 	switch {
 	case !p.shm.possible: // it does not know
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
-	case err != nil && p.shm.seg == nil:
+	case err != nil && p.ring.seg == nil:
 		p.refuseSharing(nil, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
-	case p.shm.seg == nil && p.e.cfg.Rank > p.rank:
+	case p.ring.seg == nil && p.e.cfg.Rank > p.rank:
 		p.e.work.Go(func() { p.mapSegment(offer) })
-	case p.shm.seg == nil:
+	case p.ring.seg == nil:
 		return fmt.Errorf("%w: the peer maps memory that was not described to it", wire.ErrMalformed)
 	default:
-		p.shm.seg.CloseFile() // the peer has it; what can go wrong harms nobody
+		p.ring.seg.CloseFile() // the peer has it; what can go wrong harms nobody
 		p.e.work.Go(func() { p.openPeerMemory(offer) })
 	}
 	return nil
@@ -163,8 +148,8 @@ func (p *peer) mapSegment(o shm.Descriptor) {
 		p.refuseSharing(seg, err)
 		return
 	}
-	p.setSegment(seg)
-	p.shm.mem = mem
+	p.ring.share(seg)
+	p.ring.mem = mem
 	p.sendDescriptor(seg)
 	p.switchOver()
 	p.dispatch(false)
@@ -176,7 +161,7 @@ func (p *peer) openPeerMemory(o shm.Descriptor) {
 	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	p.shm.mem = mem
+	p.ring.mem = mem
 	p.switchOver()
 	p.dispatch(false)
 }
@@ -192,7 +177,7 @@ func (p *peer) switchOver() {
 
 // switchReceived is told that the peer has. mu is held.
 func (p *peer) switchReceived() error {
-	if p.shm.seg == nil || p.shm.open {
+	if p.ring.seg == nil || p.shm.open {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
 	p.shm.open = true

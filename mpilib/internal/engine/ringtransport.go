@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// eagerShared is up to which size messages are sent eagerly through shared
+// memory, and how much of a larger one is: a record's worth. So each record is an
+// envelope and all that belongs to it.
+const eagerShared = shm.MaxRecord
+
+// bellBytes is the envelope that wakes a peer.
+var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
+
+// ringTransport carries the stream to and from a peer through memory that both share. Only its
+// bells need the link. The engine's lock guards all of it, but rx is that of the holder of the
+// polling token.
+type ringTransport struct {
+	proto *protocol.Peer // the same peer's
+	link  *linkTransport // for bells; what is queued there goes before
+	rings *rings         // among which it is looked at
+
+	seg  *shm.Segment // nil: there is none, so far or any more
+	tx   *shm.Sender
+	rx   *shm.Receiver
+	cpus shm.CPUs    // on which the peer may run
+	mem  *shm.Memory // the peer's own memory, if the system lets this process in
+	err  error       // why nothing more can be sent
+
+	queue []record   // what found no room yet
+	bulk  []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
+}
+
+// record is one for the ring: an envelope, and its payload, which is copied, or n bytes of the
+// buffer of a send, from at on.
+type record struct {
+	head   [shm.HeadSize]byte
+	copied []byte
+	r      *Request
+	at, n  int
+	last   bool // the send is complete when it is sent
+}
+
+// share notes the memory.
+func (t *ringTransport) share(seg *shm.Segment) {
+	t.seg = seg
+	t.tx, t.rx = seg.Ends()
+}
+
+// unshare unmaps it, if there is any.
+func (t *ringTransport) unshare() {
+	if t.seg != nil {
+		t.seg.Close()
+		t.seg, t.tx, t.rx = nil, nil, nil
+	}
+}
+
+// clear reports whether a record may go into the ring now: nothing is queued before it.
+func (t *ringTransport) clear() bool { return len(t.queue) == 0 && len(t.link.queue.queue) == 0 }
+
+// sendRecord sends a record, or reports that there is no room. mu is held.
+func (t *ringTransport) sendRecord(env wire.Envelope, b []byte) bool {
+	var head [shm.HeadSize]byte
+	env.Append(head[:0])
+	return t.trySend(&head, b)
+}
+
+func (t *ringTransport) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
+	if !t.tx.TrySend(head, b...) {
+		switch err := t.tx.Err(); {
+		case err != nil && t.err == nil:
+			t.err = err
+			t.rings.requestSweep()
+		case t.rings.asleep: // when that was announced, nothing waited for room here
+			t.rings.requestSweep()
+		}
+		return false
+	}
+	t.ringBell()
+	return true
+}
+
+// ringBell has the peer rung, if it sleeps. mu is held.
+func (t *ringTransport) ringBell() {
+	if t.tx.PeerSleeps() {
+		t.link.bellDue = true
+	}
+}
+
+// add queues an envelope and its payload, which is copied.
+func (t *ringTransport) add(env wire.Envelope, b []byte) {
+	t.queue = append(t.queue, record{copied: slices.Clone(b)})
+	env.Append(t.queue[len(t.queue)-1].head[:0])
+}
+
+// addFromBuffer queues an envelope and n bytes of r's buffer; last completes r.
+func (t *ringTransport) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
+	t.queue = append(t.queue, record{r: r, at: at, n: n, last: last})
+	env.Append(t.queue[len(t.queue)-1].head[:0])
+}
+
+// flushQueue sends what found no room before, as far as there is some now. mu is held.
+func (t *ringTransport) flushQueue() {
+	n := 0
+	for n < len(t.queue) && t.proto.Failed == nil && t.resend(&t.queue[n]) {
+		n++
+	}
+	t.queue = slices.Delete(t.queue, 0, n)
+}
+
+// flushBulk sends as much of the sends whose CTS has come. mu is held.
+func (t *ringTransport) flushBulk() {
+	for len(t.queue) == 0 && len(t.bulk) > 0 && t.proto.Failed == nil {
+		r := t.bulk[0]
+		n := min(shm.MaxRecord, len(r.Buf)-r.At)
+		if !t.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.ID, Length: uint64(n)}, r.Buf[r.At:r.At+n]) {
+			return
+		}
+		if r.At += n; r.At == len(r.Buf) {
+			t.bulk = t.bulk[1:]
+		}
+	}
+}
+
+// resend sends a queued record if there is room. mu is held.
+func (t *ringTransport) resend(rec *record) bool {
+	payload := rec.copied
+	if rec.r != nil {
+		payload = rec.r.Buf[rec.at : rec.at+rec.n]
+	}
+	if !t.trySend(&rec.head, payload) {
+		return false
+	}
+	if rec.r != nil {
+		t.proto.Written(&rec.r.Request, rec.last)
+	}
+	return true
+}
+
+// stalled reports whether something waits for room in the ring, and how much of
+// it: the payload of the next record. mu is held.
+func (t *ringTransport) stalled() (n int, yes bool) {
+	switch {
+	case t.proto.Failed != nil || len(t.link.queue.queue) > 0:
+		return 0, false
+	case len(t.queue) > 0:
+		return len(t.queue[0].copied) + t.queue[0].n, true
+	case len(t.bulk) > 0:
+		return min(shm.MaxRecord, len(t.bulk[0].Buf)-t.bulk[0].At), true
+	}
+	return 0, false
+}
