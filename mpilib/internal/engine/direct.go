@@ -33,10 +33,10 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	p := e.peers[src]
-	if !p.shm.open || p.proto.Failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.core.Unwanted(ctxID) {
+	if !p.transport.fromRing || p.proto.Failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.core.Unwanted(ctxID) {
 		return got, false
 	}
-	table, rx := e.core.Table(ctxID), p.ring.rx
+	table, rx := e.core.Table(ctxID), p.transport.ring.rx
 	if !waits && !rx.Ready() || table.Peek(int32(src), int32(tag)) != nil {
 		return got, false
 	}
@@ -77,7 +77,7 @@ func (alreadyMet) changed() <-chan struct{} { return nil }
 // takeDirect takes the next record of the ring if it is a message for a receive with
 // that buffer. The polling token and mu are held.
 func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool) {
-	rx := p.ring.rx
+	rx := p.transport.ring.rx
 	head, payload, ok, err := rx.Next()
 	if !ok || err != nil || p.proto.Failed != nil { // who sweeps will find it again
 		return got, false
@@ -91,11 +91,11 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	}
 	copy(b, payload)
 	if rx.Done() {
-		p.link.bellDue = true
+		p.transport.link.bellDue = true
 	}
 	p.proto.Direct(len(payload))
 	p.e.carryOut()
-	if p.link.bellDue || p.out.any() {
+	if p.transport.link.bellDue || p.transport.queued() {
 		p.dispatch(false)
 	}
 	return Result{Source: p.rank, Tag: int(sent), Bytes: length}, true

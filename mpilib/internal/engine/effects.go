@@ -43,23 +43,23 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 	}
 	switch f.Kind {
 	case protocol.Control:
-		p.queueOrSend(f.Env, nil)
+		p.transport.send(f.Env, nil)
 	case protocol.Eager:
-		if p.sendEager(f.Env, owner(f.Request)) {
+		if p.transport.sendEager(f.Env, owner(f.Request)) {
 			p.proto.Written(f.Request, true)
 		}
 	case protocol.RTS:
-		lent := p.exposeBuffer(owner(f.Request))
-		p.queueOrSend(f.Env, lent)
+		lent := p.transport.expose(owner(f.Request))
+		p.transport.send(f.Env, lent)
 		if lent == nil {
-			p.proto.Head(f.Request, p.maxHead())
+			p.proto.Head(f.Request, p.transport.maxHead())
 		}
 	case protocol.Head:
-		p.out.addFromBuffer(f.Env, owner(f.Request), 0, f.N, false)
+		p.transport.sendHead(f.Env, owner(f.Request), f.N)
 	case protocol.Stream:
-		p.out.stream(owner(f.Request))
+		p.transport.stream(owner(f.Request))
 	case protocol.Recall:
-		f.NotSent(p.out.remove(owner(f.Request)))
+		f.NotSent(p.transport.remove(owner(f.Request)))
 	case protocol.Release:
 		p.endZeroCopy(owner(f.Request))
 	case protocol.Complete:
@@ -87,8 +87,8 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 // resize lets the credit that the peer has here follow its path. mu is held.
 func (p *peer) resize() {
 	rtt := time.Duration(0)
-	if !p.shm.open {
-		_, rtt = p.link.l.Current()
+	if !p.transport.fromRing {
+		_, rtt = p.transport.link.l.Current()
 	}
 	p.proto.Resize(time.Now(), rtt)
 }

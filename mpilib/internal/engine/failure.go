@@ -84,9 +84,9 @@ func (e *Engine) announceLost(rank int) { e.announce(News{Kind: Lost, Rank: rank
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
-		if p != nil && p.link.l != nil && !p.proto.Gone {
+		if p != nil && p.transport.link.l != nil && !p.proto.Gone {
 			p.queueControl(env)
-			wake(p.link.writing.wake)
+			wake(p.transport.link.writing.wake)
 		}
 	}
 }
@@ -123,10 +123,10 @@ func (e *Engine) rejectLink(l *link.Link) {
 func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
-	case p.link.l != nil || p.proto.Failed != nil || p.proto.Gone:
+	case p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
-	case p.out.any() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
+	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
 		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
@@ -181,7 +181,7 @@ func (p *peer) markFailed(err error) {
 		}
 		return
 	}
-	p.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}) // or it does not learn
+	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}) // or it does not learn
 	p.fail(err)
 }
 
@@ -371,7 +371,7 @@ func (e *Engine) end(why func(*Request) error) {
 func (e *Engine) sends() []*Request {
 	all := map[*Request]bool{}
 	add := func(r *Request) {
-		if r != nil && !r.orphan && r.Mode != Buffered {
+		if !r.orphan && r.Mode != Buffered {
 			all[r] = true
 		}
 	}
@@ -380,12 +380,7 @@ func (e *Engine) sends() []*Request {
 			continue
 		}
 		p.proto.Sends(func(r *protocol.Request) { add(owner(r)) })
-		for _, r := range p.out.queued() {
-			add(r)
-		}
-		for _, s := range p.link.queue.taken {
-			add(s.r)
-		}
+		p.transport.requests(add)
 	}
 	e.core.Messages(func(_ uint32, m *protocol.Message) {
 		if m.Sender != nil {
@@ -411,9 +406,9 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	if p == nil || p.proto.Failed != nil || p.proto.Gone {
 		return nil
 	}
-	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
+	p.transport.send(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	wake(p.link.writing.wake)
+	wake(p.transport.link.writing.wake)
 	return nil
 }
 
@@ -424,7 +419,7 @@ func (e *Engine) Expect(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.link.l != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
+	if p == nil || p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
 		return
 	}
 	p.expected = true

@@ -49,24 +49,24 @@ func (e *Engine) checkIdle() bool {
 	defer e.mu.Unlock()
 	again := e.checkRings()
 	for _, p := range e.peers {
-		if p == nil || p.link.l == nil || p.proto.Failed != nil {
+		if p == nil || p.transport.link.l == nil || p.proto.Failed != nil {
 			continue
 		}
-		if p.link.writable() {
+		if p.transport.link.writable() {
 			again = true
-			if p.link.writing.count == p.link.writing.seen {
-				wake(p.link.writing.wake)
+			if p.transport.link.writing.count == p.transport.link.writing.seen {
+				wake(p.transport.link.writing.wake)
 			}
 		}
-		p.link.writing.seen = p.link.writing.count
-		if p.link.reading.attended {
+		p.transport.link.writing.seen = p.transport.link.writing.count
+		if p.transport.link.reading.attended {
 			continue
 		}
 		again = true
-		if p.link.reading.count == p.link.reading.seen && !p.link.reading.busy {
-			wake(p.link.reading.wake)
+		if p.transport.link.reading.count == p.transport.link.reading.seen && !p.transport.link.reading.busy {
+			wake(p.transport.link.reading.wake)
 		}
-		p.link.reading.seen = p.link.reading.count
+		p.transport.link.reading.seen = p.transport.link.reading.count
 	}
 	e.idle.runs = again
 	return again

@@ -33,7 +33,7 @@ func (p *peer) checkReplies() error {
 	if p.envelopes++; p.envelopes%repliesEvery != 0 {
 		return nil
 	}
-	n := p.out.answers()
+	n := p.transport.answers()
 	if n > maxBatches*batchSize+maxReplies {
 		return fmt.Errorf("%w: the peer sends more and more, and does not read the answers: %d bytes wait", wire.ErrMalformed, n)
 	}

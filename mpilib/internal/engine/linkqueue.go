@@ -50,11 +50,11 @@ func (q *linkQueue) add(env wire.Envelope, b []byte) {
 	last.copied = append(env.Append(last.copied), b...)
 }
 
-// addFromBuffer appends an envelope and n bytes of r's buffer.
-func (q *linkQueue) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
+// addFromBuffer appends an envelope and the first n bytes of r's buffer.
+func (q *linkQueue) addFromBuffer(env wire.Envelope, r *Request, n int, last bool) {
 	q.add(env, nil)
 	s := &q.queue[len(q.queue)-1]
-	s.r, s.at, s.n, s.last = r, at, n, last
+	s.r, s.n, s.last = r, n, last
 }
 
 // putBack puts bytes first in the queue.
@@ -104,7 +104,7 @@ func (q *linkQueue) replace(r, by *Request) {
 // take moves the next segments to taken: of bulk, if nothing is queued. lent says that the callers'
 // buffers in them must stay unchanged until the peer has acknowledged the bytes. The state
 // of their requests is moving.
-func (q *linkQueue) take(bulk *[]*Request) (lent bool) {
+func (q *linkQueue) take(bulk *bulk) (lent bool) {
 	q.taken = q.taken[:0]
 	if len(q.queue) == 0 {
 		r := (*bulk)[0]

@@ -23,8 +23,8 @@ type linkTransport struct {
 
 	l       *link.Link // nil before Attach
 	queue   linkQueue
-	bulk    []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
-	bellDue bool       // the peer is to be rung
+	bulk    bulk // after the queue
+	bellDue bool // the peer is to be rung
 
 	bellsOnly bool // no message comes over the link any more
 	lost      bool // the link is over, but what came another way before is not handled yet
@@ -95,9 +95,6 @@ type writing struct {
 	ctx         watched       // of the waiter that writes
 	interrupted bool          // see wasInterrupted
 }
-
-// queued reports whether there is something of the stream to write.
-func (t *linkTransport) queued() bool { return len(t.queue.queue) > 0 || len(t.bulk) > 0 }
 
 // pending reports whether there is something to write, or the peer is to be rung.
 func (t *linkTransport) pending() bool { return t.bellDue || t.queued() }

@@ -21,15 +21,13 @@ type peer struct {
 	e    *Engine
 	rank int
 
-	link       linkTransport
-	ring       ringTransport
+	transport  switchTransport
 	shm        sharedMemory
 	connecting bool
 	expected   bool // the owner waits for notes of the peer
 	proto      protocol.Peer
 
 	in      incoming // owned by the holder of the reading token
-	out     outgoing // what is to be written
 	parting parting
 
 	envelopes        uint32 // received, for checkReplies
@@ -45,30 +43,29 @@ type parting struct {
 
 func newPeer(e *Engine, rank int) *peer {
 	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
-	p.link.init(e, &p.proto, p)
-	p.ring = ringTransport{proto: &p.proto, link: &p.link, rings: &e.rings}
-	p.out.link, p.out.ring = &p.link, &p.ring
+	p.transport.link.init(e, &p.proto, p)
+	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
 	e.core.Join(&p.proto, rank)
 	return p
 }
 
 // attach gives the peer its link. mu is held.
 func (p *peer) attach(l *link.Link) {
-	p.link.l = l
-	p.link.in.buf = make([]byte, readBufferSize)
+	p.transport.link.l = l
+	p.transport.link.in.buf = make([]byte, readBufferSize)
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
-	wake(p.link.reading.wake)
-	wake(p.link.writing.wake)
-	p.e.work.Go(p.link.reader)
-	p.e.work.Go(p.link.writer)
+	wake(p.transport.link.reading.wake)
+	wake(p.transport.link.writing.wake)
+	p.e.work.Go(p.transport.link.reader)
+	p.e.work.Go(p.transport.link.writer)
 	p.startSharing()
 }
 
 // wantLink starts to connect, once. mu is held.
 func (p *peer) wantLink() {
-	if p.link.l != nil || p.connecting {
+	if p.transport.link.l != nil || p.connecting {
 		return
 	}
 	p.connecting = true
@@ -88,6 +85,13 @@ func (p *peer) written(r *Request, last bool) {
 	}
 }
 
+// queueControl queues an envelope without a message. mu is held.
+func (p *peer) queueControl(env wire.Envelope) {
+	if p.proto.Failed == nil {
+		p.transport.send(env, nil)
+	}
+}
+
 func (p *peer) settle() { p.e.carryOut() }
 
 // fail ends the peer and fails every operation that needs it with err. mu is held.
@@ -101,18 +105,18 @@ func (p *peer) fail(err error) {
 		// messages still to be sent cannot be delivered.
 		why = p.proto.GoodbyeError()
 	}
-	p.out.fail(why)
+	p.transport.fail(why)
 	p.abandonCopies()
-	p.proto.Lost(why, p.link.reading.busy)
+	p.proto.Lost(why, p.transport.link.reading.busy)
 	p.e.carryOut()
 	p.confirm()
-	if p.link.l != nil {
-		p.link.l.Conn.Close()
+	if p.transport.link.l != nil {
+		p.transport.link.l.Conn.Close()
 	}
-	wake(p.link.writing.wake)
-	wake(p.link.reading.wake)
-	wake(p.link.reading.token)
-	if p.shm.open {
+	wake(p.transport.link.writing.wake)
+	wake(p.transport.link.reading.wake)
+	wake(p.transport.link.reading.token)
+	if p.transport.fromRing {
 		p.e.rings.remove(p)
 	}
 	if p.e.core.Closed() == nil && !p.proto.Gone && errors.Is(err, ErrProcFailed) {
@@ -137,7 +141,7 @@ func (p *peer) confirm() {
 
 // linkError describes the end of the peer's link.
 func (p *peer) linkError(doing string, cause error) error {
-	l := p.link.l
+	l := p.transport.link.l
 	where := ""
 	if l.Path.Peer.Name != "" {
 		where = " on " + l.Path.Peer.String()
@@ -161,8 +165,8 @@ func (e *Engine) Links() []LinkState {
 	defer e.mu.Unlock()
 	var all []LinkState
 	for _, p := range e.peers {
-		if p != nil && p.link.l != nil {
-			all = append(all, LinkState{Rank: p.rank, Link: p.link.l, Shared: p.shm.open && p.out.inRing, Reason: p.shm.reason, Traffic: p.proto.Traffic})
+		if p != nil && p.transport.link.l != nil {
+			all = append(all, LinkState{Rank: p.rank, Link: p.transport.link.l, Shared: p.transport.shared(), Reason: p.shm.reason, Traffic: p.proto.Traffic})
 		}
 	}
 	return all
@@ -183,13 +187,13 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.proto.Failed != nil || p.link.l == nil && !p.out.any() && p.proto.Backlog() == 0 {
+		if p == nil || p.proto.Failed != nil || p.transport.link.l == nil && !p.transport.queued() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
 		open = append(open, p)
 		if !p.proto.Gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-			wake(p.link.writing.wake)
+			wake(p.transport.link.writing.wake)
 		}
 	}
 	e.serveRings()
@@ -278,8 +282,8 @@ func (e *Engine) Close() {
 	for _, p := range e.peers {
 		if p != nil {
 			p.fail(e.core.Closed())
-			p.link.reading.ctx.end()
-			p.link.writing.ctx.end()
+			p.transport.link.reading.ctx.end()
+			p.transport.link.writing.ctx.end()
 		}
 	}
 	e.rings.requestSweep()
@@ -287,10 +291,10 @@ func (e *Engine) Close() {
 	e.work.Wait()
 	e.unmap()
 	for _, p := range e.peers {
-		if p == nil || p.link.l == nil {
+		if p == nil || p.transport.link.l == nil {
 			continue
 		}
-		if done := p.link.l.Done(); done != nil {
+		if done := p.transport.link.l.Done(); done != nil {
 			<-done // bounded by the link
 		}
 	}

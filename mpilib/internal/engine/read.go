@@ -52,8 +52,8 @@ func (p *peer) readFailed(err error) {
 
 // stopReceive completes a receive that was given up while its message is coming. mu is held.
 func (p *peer) stopReceive(r *Request) {
-	if p.proto.In.Request == &r.Request && p.link.reading.busy {
-		p.link.interruptRead()
+	if p.proto.In.Request == &r.Request && p.transport.link.reading.busy {
+		p.transport.link.interruptRead()
 		return
 	}
 	if p.proto.StopReceive(&r.Request) {
@@ -147,9 +147,9 @@ func (p *peer) takenReceived(env wire.Envelope) error {
 	}
 	if r := owner(taken); r.mark > 0 && r.State != moving { // the peer's process has it, so the link has acknowledged it
 		p.e.mu.Unlock()
-		err := p.link.l.Conn.Await(r.mark)
+		err := p.transport.link.l.Conn.Await(r.mark)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // an interrupt for a write that has ended
-			p.link.l.Conn.Reclaim()
+			p.transport.link.l.Conn.Reclaim()
 			err = nil
 		}
 		p.e.mu.Lock()

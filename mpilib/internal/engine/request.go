@@ -138,19 +138,19 @@ func (r *Request) wait(ctx context.Context) error {
 			p = nil
 		}
 		switch {
-		case p != nil && r.IsSend && p.link.writable():
-			p.link.writeForWaiter(ctx)
+		case p != nil && r.IsSend && p.transport.link.writable():
+			p.transport.link.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
-		case p != nil && r.IsSend && p.link.writing.byWriter:
-			p.link.awaitWriteToken(ctx, r)
-		case p != nil && p.link.readable():
-			p.link.readForWaiter(ctx, r)
+		case p != nil && r.IsSend && p.transport.link.writing.byWriter:
+			p.transport.link.awaitWriteToken(ctx, r)
+		case p != nil && p.transport.link.readable():
+			p.transport.link.readForWaiter(ctx, r)
 		default:
 			r.sleep(ctx, p)
 		}
 	}
-	if p := r.served(); p != nil && p.link.writable() { // for others, perhaps the next that is waited for
+	if p := r.served(); p != nil && p.transport.link.writable() { // for others, perhaps the next that is waited for
 		e.idle.note()
 	}
 	return nil
@@ -166,7 +166,7 @@ func (r *Request) polled() bool {
 		e.wakeReaders()
 		return true
 	}
-	return e.peers[r.Peer].shm.open
+	return e.peers[r.Peer].transport.fromRing
 }
 
 // met makes a Request what somebody waits for at the rings, as signal does.
@@ -196,8 +196,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	done := r.finished()
 	var turn chan struct{}
 	if p != nil {
-		p.link.reading.waiters++
-		turn = p.link.reading.token
+		p.transport.link.reading.waiters++
+		turn = p.transport.link.reading.token
 	} else {
 		e.wakeReaders()
 	}
@@ -213,7 +213,7 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 	e.mu.Lock()
 	if p != nil {
-		p.link.reading.waiters--
+		p.transport.link.reading.waiters--
 	}
 }
 
@@ -221,8 +221,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 // its message comes by. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
-		if p != nil && p.link.l != nil && !p.link.reading.busy {
-			wake(p.link.reading.wake)
+		if p != nil && p.transport.link.l != nil && !p.transport.link.reading.busy {
+			wake(p.transport.link.reading.wake)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (r *Request) abandon(err error) {
 	case r.State == moving && r.IsSend:
 		r.GiveUp = err
 		if r.Peer != e.cfg.Rank && !r.exposed {
-			e.peers[r.Peer].link.interruptWrite()
+			e.peers[r.Peer].transport.link.interruptWrite()
 		}
 	case r.State == moving:
 		r.GiveUp = err
@@ -325,7 +325,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 			e.wakeReaders()
 		} else {
 			e.idle.note()
-			if p := w.rs[first].served(); p != nil && !p.shm.open {
+			if p := w.rs[first].served(); p != nil && !p.transport.fromRing {
 				w.readFor(ctx, p)
 				continue
 			}
@@ -341,23 +341,23 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 // readFor reads a peer's link until one of the requests is complete or there is other work to
 // do; while another goroutine reads the link it sleeps. mu is held, and released meanwhile.
 func (w *anyOf) readFor(ctx context.Context, p *peer) {
-	if !p.link.readable() {
-		p.link.reading.waiters++
-		w.sleep(ctx, p.link.reading.token)
-		p.link.reading.waiters--
+	if !p.transport.link.readable() {
+		p.transport.link.reading.waiters++
+		w.sleep(ctx, p.transport.link.reading.token)
+		p.transport.link.reading.waiters--
 		return
 	}
-	p.link.takeReading(ctx)
+	p.transport.link.takeReading(ctx)
 	for _, r := range w.rs { // whichever is complete interrupts
-		r.reader = &p.link
+		r.reader = &p.transport.link
 	}
-	for !w.met() && p.link.forWaiters() && ctx.Err() == nil {
-		p.link.step(false)
+	for !w.met() && p.transport.link.forWaiters() && ctx.Err() == nil {
+		p.transport.link.step(false)
 	}
 	for _, r := range w.rs {
 		r.reader = nil
 	}
-	p.link.releaseReading(false)
+	p.transport.link.releaseReading(false)
 }
 
 // sleep waits until one of the requests may be complete, or the token is the caller's. mu is

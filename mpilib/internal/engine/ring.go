@@ -9,12 +9,12 @@ import (
 
 // flush sends what found no room in the ring before, as far as there is some now. mu is held.
 func (p *peer) flush() {
-	if !p.out.inRing || len(p.link.queue.queue) > 0 {
+	if !p.transport.toRing || len(p.transport.link.queue.queue) > 0 {
 		return
 	}
-	p.ring.flushQueue()
+	p.transport.ring.flushQueue()
 	p.e.carryOut() // what follows from that these are sent
-	p.ring.flushBulk()
+	p.transport.ring.flushBulk()
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
 // be nil. The polling token and mu are held, and mu may be released meanwhile.
 func (p *peer) receive(w condition) bool {
-	rx := p.ring.rx
+	rx := p.transport.ring.rx
 	bytes := 0
 	for i := range maxRecords {
 		head, payload, ok, err := rx.Next()
@@ -53,7 +53,7 @@ func (p *peer) receive(w condition) bool {
 			return true
 		}
 		if rx.Done() {
-			p.link.bellDue = true
+			p.transport.link.bellDue = true
 		}
 		if bytes += len(payload); bytes >= maxReceived || p.proto.Failed != nil {
 			break
@@ -76,15 +76,15 @@ func (p *peer) ringEnded() {
 		p.fail(p.e.core.Closed())
 		return
 	}
-	if p.ring.err != nil {
-		p.fail(p.linkError("sending", p.ring.err))
+	if p.transport.ring.err != nil {
+		p.fail(p.linkError("sending", p.transport.ring.err))
 		return
 	}
 	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
 }
 
 // ended reports whether the peer fails when its ring is empty. mu is held.
-func (p *peer) ended() bool { return p.shm.linkErr != nil || p.ring.err != nil }
+func (p *peer) ended() bool { return p.shm.linkErr != nil || p.transport.ring.err != nil }
 
 // handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
 func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {

@@ -62,7 +62,7 @@ const patience = 500 * time.Microsecond
 func (n *rings) fitWaiter() {
 	var others []shm.CPUs
 	for _, p := range n.peers {
-		others = append(others, p.ring.cpus)
+		others = append(others, p.transport.ring.cpus)
 	}
 	n.waiterFits = true
 	n.crowded = shm.Crowded(shm.Allowed(), others)
@@ -131,7 +131,7 @@ func (n *rings) awake() {
 	}
 	n.asleep = false
 	for _, p := range n.peers {
-		p.ring.rx.Awake()
+		p.transport.ring.rx.Awake()
 	}
 }
 
@@ -141,10 +141,10 @@ func (e *Engine) sleepRings() bool {
 	n := &e.rings
 	n.asleep = true
 	for _, p := range n.peers {
-		if p.ended() || !p.ring.rx.Sleep() {
+		if p.ended() || !p.transport.ring.rx.Sleep() {
 			n.asleep = false
 		}
-		if size, yes := p.ring.stalled(); yes && !p.ring.tx.Sleep(size) {
+		if size, yes := p.transport.ring.stalled(); yes && !p.transport.ring.tx.Sleep(size) {
 			n.asleep = false
 		}
 	}
@@ -180,7 +180,7 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 	if found = p.receive(w); found {
 		e.rings.asleep = false
 	}
-	if p.out.inRing && p.out.any() || p.link.bellDue {
+	if p.transport.toRing && p.transport.queued() || p.transport.link.bellDue {
 		p.dispatch(false)
 	}
 	return found
@@ -324,7 +324,7 @@ func (e *Engine) pollWithToken(ctx context.Context, w condition) (parks bool) {
 			n.waiter.Begin()
 			continue
 		}
-		stalled := len(e.copies) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.ring.stalled(); return yes })
+		stalled := len(e.copies) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.transport.ring.stalled(); return yes })
 		peers := n.peers
 		n.spinning = true
 		e.mu.Unlock()
@@ -345,7 +345,7 @@ const spinsForRoom = 32
 func (n *rings) spin(ctx context.Context, peers []*peer, stalled bool) (parks bool) {
 	for i := 0; ; i++ {
 		for _, p := range peers {
-			if p.ring.rx.Ready() {
+			if p.transport.ring.rx.Ready() {
 				return false
 			}
 		}
@@ -384,9 +384,9 @@ func (e *Engine) unmap() {
 		e.rings.free.Wait()
 	}
 	for _, p := range e.peers {
-		if p != nil && p.ring.seg != nil {
-			p.ring.seg.Close()
-			p.ring.seg = nil
+		if p != nil && p.transport.ring.seg != nil {
+			p.transport.ring.seg.Close()
+			p.transport.ring.seg = nil
 		}
 	}
 }
@@ -400,8 +400,8 @@ const leaveEvery = 5 * time.Millisecond
 func (n *rings) sharesCPU(peers []*peer, now time.Duration) bool {
 	cpu, same := shm.CPU(), false
 	for _, p := range peers {
-		p.ring.tx.From(cpu)
-		if cpu < 0 || p.ring.rx.From() != cpu {
+		p.transport.ring.tx.From(cpu)
+		if cpu < 0 || p.transport.ring.rx.From() != cpu {
 			continue
 		}
 		same = true

@@ -31,17 +31,17 @@ type ringTransport struct {
 	mem  *shm.Memory // the peer's own memory, if the system lets this process in
 	err  error       // why nothing more can be sent
 
-	queue []record   // what found no room yet
-	bulk  []*Request // sends whose CTS has come, one chunk each in rotation; after the queue
+	queue []record // what found no room yet
+	bulk  bulk     // after the queue
 }
 
-// record is one for the ring: an envelope, and its payload, which is copied, or n bytes of the
-// buffer of a send, from at on.
+// record is one for the ring: an envelope, and its payload, which is copied, or the first n bytes of
+// the buffer of a send.
 type record struct {
 	head   [shm.HeadSize]byte
 	copied []byte
 	r      *Request
-	at, n  int
+	n      int
 	last   bool // the send is complete when it is sent
 }
 
@@ -91,18 +91,6 @@ func (t *ringTransport) ringBell() {
 	}
 }
 
-// add queues an envelope and its payload, which is copied.
-func (t *ringTransport) add(env wire.Envelope, b []byte) {
-	t.queue = append(t.queue, record{copied: slices.Clone(b)})
-	env.Append(t.queue[len(t.queue)-1].head[:0])
-}
-
-// addFromBuffer queues an envelope and n bytes of r's buffer; last completes r.
-func (t *ringTransport) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
-	t.queue = append(t.queue, record{r: r, at: at, n: n, last: last})
-	env.Append(t.queue[len(t.queue)-1].head[:0])
-}
-
 // flushQueue sends what found no room before, as far as there is some now. mu is held.
 func (t *ringTransport) flushQueue() {
 	n := 0
@@ -130,7 +118,7 @@ func (t *ringTransport) flushBulk() {
 func (t *ringTransport) resend(rec *record) bool {
 	payload := rec.copied
 	if rec.r != nil {
-		payload = rec.r.Buf[rec.at : rec.at+rec.n]
+		payload = rec.r.Buf[:rec.n]
 	}
 	if !t.trySend(&rec.head, payload) {
 		return false
@@ -154,3 +142,86 @@ func (t *ringTransport) stalled() (n int, yes bool) {
 	}
 	return 0, false
 }
+
+func (t *ringTransport) sendSmall(env wire.Envelope, b []byte) bool {
+	return len(b) <= eagerShared && t.clear() && t.sendRecord(env, b)
+}
+
+func (t *ringTransport) sendEager(env wire.Envelope, r *Request) (copied bool) {
+	if t.sendSmall(env, r.Buf) {
+		return true
+	}
+	t.addFromBuffer(env, r, len(r.Buf), true)
+	return false
+}
+
+func (t *ringTransport) send(env wire.Envelope, b []byte) {
+	if t.clear() && t.sendRecord(env, b) {
+		return
+	}
+	t.queue = append(t.queue, record{copied: slices.Clone(b)})
+	env.Append(t.queue[len(t.queue)-1].head[:0])
+}
+
+func (t *ringTransport) sendHead(env wire.Envelope, r *Request, n int) {
+	t.addFromBuffer(env, r, n, false)
+}
+
+// addFromBuffer queues an envelope and the first n bytes of r's buffer; last completes r.
+func (t *ringTransport) addFromBuffer(env wire.Envelope, r *Request, n int, last bool) {
+	t.queue = append(t.queue, record{r: r, n: n, last: last})
+	env.Append(t.queue[len(t.queue)-1].head[:0])
+}
+
+func (t *ringTransport) sendLast(env wire.Envelope) { t.sendRecord(env, nil) }
+
+func (t *ringTransport) stream(r *Request) { t.bulk.add(r) }
+
+func (t *ringTransport) remove(r *Request) (n int) {
+	t.queue = slices.DeleteFunc(t.queue, func(rec record) bool {
+		if rec.r == r {
+			n += rec.n
+		}
+		return rec.r == r
+	})
+	t.bulk.remove(r)
+	return n
+}
+
+func (t *ringTransport) replace(r, by *Request) {
+	for i := range t.queue {
+		if t.queue[i].r == r {
+			t.queue[i].r = by
+		}
+	}
+	t.bulk.replace(r, by)
+}
+
+func (t *ringTransport) fail(err error) {
+	t.requests(func(r *Request) { r.finish(err) })
+	t.bulk.fail(err)
+	t.queue = nil
+}
+
+func (t *ringTransport) requests(yield func(*Request)) {
+	for i := range t.queue {
+		if r := t.queue[i].r; r != nil {
+			yield(r)
+		}
+	}
+}
+
+func (t *ringTransport) queued() bool { return len(t.queue)+len(t.bulk) > 0 }
+
+func (t *ringTransport) answers() (n int) {
+	for i := range t.queue {
+		if rec := &t.queue[i]; rec.r == nil {
+			n += len(rec.copied) + segmentSize
+		}
+	}
+	return n
+}
+
+func (t *ringTransport) eagerLimit() int { return eagerShared }
+
+func (t *ringTransport) maxHead() int { return eagerShared }

@@ -28,7 +28,7 @@ func (e *Engine) seek(g Group, source int, probe bool) {
 		return
 	case source == AnySource && e.remote >= e.cfg.Size-1:
 		return
-	case source != AnySource && (e.peers[source].link.l != nil || e.peers[source].proto.Failed != nil):
+	case source != AnySource && (e.peers[source].transport.link.l != nil || e.peers[source].proto.Failed != nil):
 		return
 	}
 	if probe && len(e.sought) < maxSought {
@@ -71,7 +71,7 @@ func (e *Engine) seeker() {
 func (e *Engine) seekNow() (missing bool) {
 	wanted := func(is func(*peer) bool) {
 		for _, p := range e.peers {
-			if p == nil || p.link.l != nil || p.proto.Failed != nil || p.proto.Gone {
+			if p == nil || p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone {
 				continue
 			}
 			if is(p) {

@@ -51,11 +51,11 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p := e.peers[dst]
-	if p.link.l == nil || !p.proto.CanSendNow(len(b)) || !p.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
+	if p.transport.link.l == nil || !p.proto.CanSendNow(len(b)) || !p.transport.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
 		return false
 	}
 	p.proto.SentNow(len(b))
-	if p.link.pending() {
+	if p.transport.link.pending() {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true
@@ -65,7 +65,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 func (p *peer) send(r *Request, hold bool) {
 	eager := 0
 	if p.proto.Backlog() == 0 {
-		eager = p.eagerLimit()
+		eager = p.transport.eagerLimit()
 	}
 	p.proto.Send(&r.Request, eager)
 	p.e.carryOut()
@@ -79,15 +79,15 @@ func (p *peer) send(r *Request, hold bool) {
 // dispatch writes what the link takes without blocking, and wakes the writer for the rest;
 // with hold the caller will write the rest. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
-	p.link.post()
-	if !hold && p.link.writable() {
-		wake(p.link.writing.wake)
+	p.transport.link.post()
+	if !hold && p.transport.link.writable() {
+		wake(p.transport.link.writing.wake)
 	}
 }
 
 // announceBacklog announces queued sends as far as credit and limits allow. mu is held.
 func (p *peer) announceBacklog() {
-	for p.proto.Backlog() > 0 && p.proto.AnnounceNext(p.eagerLimit()) {
+	for p.proto.Backlog() > 0 && p.proto.AnnounceNext(p.transport.eagerLimit()) {
 		p.e.carryOut()
 	}
 }
@@ -99,7 +99,7 @@ func (p *peer) abandon(r *Request, err error) {
 		p.e.carryOut()
 		return
 	}
-	if r.exposed && !p.ring.tx.Revoke(r.slot) { // the peer is copying it, and soon done
+	if r.exposed && !p.transport.ring.tx.Revoke(r.slot) { // the peer is copying it, and soon done
 		r.GiveUp = err
 		return
 	}
@@ -109,11 +109,11 @@ func (p *peer) abandon(r *Request, err error) {
 	r.exposed = false
 	p.proto.Replace(&r.Request, &own.Request)
 	p.e.carryOut()
-	p.out.replace(r, own)
+	p.transport.replace(r, own)
 	if r.mark > 0 && p.proto.Failed == nil { // the link may still refer to it
 		r.State = moving
 		p.e.mu.Unlock()
-		p.link.l.Conn.Reclaim()
+		p.transport.link.l.Conn.Reclaim()
 		p.e.mu.Lock()
 	}
 	p.proto.Replaced(&r.Request, &own.Request, err)

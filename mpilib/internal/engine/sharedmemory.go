@@ -16,12 +16,11 @@ import (
 // the link is left to bells, to the news of the peer's end, and to those
 // who cannot share memory. The engine's lock guards it.
 //
-//	none --Share--> described --Share--> mapped --our Switch--> out.toRing
-//	   '---refused-----'------> why        '----its Switch--> open
+//	none --Share--> described --Share--> mapped --our Switch--> toRing
+//	   '---refused-----'------> why        '----its Switch--> fromRing
 type sharedMemory struct {
 	possible       bool                     // this side may map memory, or has made it
 	peerDescriptor [shm.DescriptorSize]byte // of the peer, as it comes
-	open           bool                     // the peer sends through its ring
 	described      bool                     // the peer has said how to map its memory
 	reason         error                    // why there is no shared memory
 	bellReceived   bool                     // the peer has rung
@@ -47,7 +46,7 @@ var errNotShared = errors.New("shared memory is switched off")
 // side's part to do so. mu is held.
 func (p *peer) startSharing() {
 	switch {
-	case p.link.l.Path.Technique != 0: // on another node
+	case p.transport.link.l.Path.Technique != 0: // on another node
 		return
 	case !p.e.cfg.SharedMemory:
 		p.shm.reason = errNotShared
@@ -72,7 +71,7 @@ func (p *peer) createSegment() {
 		p.refuseSharing(seg, err)
 		return
 	}
-	p.ring.share(seg)
+	p.transport.ring.share(seg)
 	p.sendDescriptor(seg)
 	p.dispatch(false)
 }
@@ -80,7 +79,7 @@ func (p *peer) createSegment() {
 // sendDescriptor tells the peer of the memory. mu is held.
 func (p *peer) sendDescriptor(seg *shm.Segment) {
 	b := seg.Descriptor().Append(nil)
-	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(b))}, b)
+	p.transport.send(wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(b))}, b)
 }
 
 // refuseSharing notes why there will be no shared memory and tells the peer so. mu is held.
@@ -97,7 +96,7 @@ func (p *peer) refuseSharing(seg *shm.Segment, err error) {
 // is held.
 func (p *peer) shareReceived(n uint64) error {
 	switch {
-	case p.shm.open || p.out.inRing || p.shm.described, n != 0 && n != shm.DescriptorSize:
+	case p.transport.fromRing || p.transport.toRing || p.shm.described, n != 0 && n != shm.DescriptorSize:
 		return fmt.Errorf("%w: the peer shares memory out of order, or described in %d bytes", wire.ErrMalformed, n)
 	case n > 0:
 		p.shm.described = true
@@ -109,30 +108,30 @@ func (p *peer) shareReceived(n uint64) error {
 		p.shm.possible = false
 		p.shm.reason = errors.New("the peer could not map shared memory; its own report says why")
 	}
-	p.ring.unshare()
+	p.transport.ring.unshare()
 	return nil
 }
 
 // descriptorReceived acts on the peer's descriptor. mu is held.
 func (p *peer) descriptorReceived() error {
 	offer, err := shm.ParseDescriptor(p.shm.peerDescriptor[:])
-	p.ring.cpus = offer.CPUs
+	p.transport.ring.cpus = offer.CPUs
 	if err == nil && int(offer.PID) == os.Getpid() {
 		p.e.rings.local.Store(true)
 	}
 	switch {
 	case !p.shm.possible: // it does not know
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
-	case err != nil && p.ring.seg == nil:
+	case err != nil && p.transport.ring.seg == nil:
 		p.refuseSharing(nil, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
-	case p.ring.seg == nil && p.e.cfg.Rank > p.rank:
+	case p.transport.ring.seg == nil && p.e.cfg.Rank > p.rank:
 		p.e.work.Go(func() { p.mapSegment(offer) })
-	case p.ring.seg == nil:
+	case p.transport.ring.seg == nil:
 		return fmt.Errorf("%w: the peer maps memory that was not described to it", wire.ErrMalformed)
 	default:
-		p.ring.seg.CloseFile() // the peer has it; what can go wrong harms nobody
+		p.transport.ring.seg.CloseFile() // the peer has it; what can go wrong harms nobody
 		p.e.work.Go(func() { p.openPeerMemory(offer) })
 	}
 	return nil
@@ -148,8 +147,8 @@ func (p *peer) mapSegment(o shm.Descriptor) {
 		p.refuseSharing(seg, err)
 		return
 	}
-	p.ring.share(seg)
-	p.ring.mem = mem
+	p.transport.ring.share(seg)
+	p.transport.ring.mem = mem
 	p.sendDescriptor(seg)
 	p.switchOver()
 	p.dispatch(false)
@@ -161,7 +160,7 @@ func (p *peer) openPeerMemory(o shm.Descriptor) {
 	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	p.ring.mem = mem
+	p.transport.ring.mem = mem
 	p.switchOver()
 	p.dispatch(false)
 }
@@ -172,28 +171,28 @@ func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Sl
 // switchOver has everything that is queued from here on go through the ring. mu is held.
 func (p *peer) switchOver() {
 	p.queueControl(wire.Envelope{Kind: wire.EnvelopeSwitch})
-	p.out.toRing()
+	p.transport.switchOver()
 }
 
 // switchReceived is told that the peer has. mu is held.
 func (p *peer) switchReceived() error {
-	if p.ring.seg == nil || p.shm.open {
+	if p.transport.ring.seg == nil || p.transport.fromRing {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
-	p.shm.open = true
-	p.link.bellsOnly = true
-	p.link.l.Conn.Calm() // bells come to those who sleep
+	p.transport.fromRing = true
+	p.transport.link.bellsOnly = true
+	p.transport.link.l.Conn.Calm() // bells come to those who sleep
 	p.e.rings.add(p)
 	return nil
 }
 
 // linkLost is told that the link is over. What is in the ring is older. mu is held.
 func (p *peer) linkLost(doing string, err error) {
-	if !p.shm.open {
+	if !p.transport.fromRing {
 		p.fail(p.linkError(doing, err))
 		return
 	}
-	p.link.lost = true
+	p.transport.link.lost = true
 	if p.shm.linkErr == nil {
 		p.shm.linkErr, p.shm.linkErrDoing = err, doing
 	}

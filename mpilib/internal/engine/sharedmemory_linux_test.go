@@ -179,7 +179,7 @@ func TestSwitchAfterAll(t *testing.T) {
 	streams(t, es, 100)
 	for _, e := range es { // a write is interrupted last by this
 		e.mu.Lock()
-		e.peers[1-e.Rank()].link.interruptWrite()
+		e.peers[1-e.Rank()].transport.link.interruptWrite()
 		e.mu.Unlock()
 	}
 	close(sent)
@@ -281,10 +281,10 @@ func TestPeerEndsInSharedMemory(t *testing.T) {
 // else.
 func TestBrokenPeersInSharedMemory(t *testing.T) {
 	record := func(env wire.Envelope, payload int) func(p *peer) {
-		return func(p *peer) { p.ring.sendRecord(env, make([]byte, payload)) }
+		return func(p *peer) { p.transport.ring.sendRecord(env, make([]byte, payload)) }
 	}
 	for name, does := range map[string]func(p *peer){
-		"no envelope":         func(p *peer) { p.ring.trySend(&[shm.HeadSize]byte{99}) },
+		"no envelope":         func(p *peer) { p.transport.ring.trySend(&[shm.HeadSize]byte{99}) },
 		"a message too short": record(wire.Envelope{Kind: wire.EnvelopeEager, Length: 8}, 7),
 		"a message too long":  record(wire.Envelope{Kind: wire.EnvelopeEager, Length: 8}, 9),
 		"more than it says":   record(wire.Envelope{Kind: wire.EnvelopeConfirm}, 1),

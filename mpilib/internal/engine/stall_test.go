@@ -282,20 +282,20 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	both = wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6}.Append(both)
 	e.mu.Lock()
 	p := e.peers[1]
-	p.link.reading.waiters++ // so that its own goroutine gives up the token
-	for p.link.reading.busy {
-		p.link.interruptRead()
+	p.transport.link.reading.waiters++ // so that its own goroutine gives up the token
+	for p.transport.link.reading.busy {
+		p.transport.link.interruptRead()
 		e.mu.Unlock()
-		<-p.link.reading.token
+		<-p.transport.link.reading.token
 		e.mu.Lock()
 	}
-	p.link.reading.waiters--
+	p.transport.link.reading.waiters--
 	if _, err := peer.Write(both); err != nil {
 		t.Fatal(err)
 	}
-	p.link.readForWaiter(t.Context(), &first)
-	if first.State != complete || !p.link.hasBuffered() {
-		t.Errorf("state %d, %d bytes are left", first.State, p.link.in.end-p.link.in.begin)
+	p.transport.link.readForWaiter(t.Context(), &first)
+	if first.State != complete || !p.transport.link.hasBuffered() {
+		t.Errorf("state %d, %d bytes are left", first.State, p.transport.link.in.end-p.transport.link.in.begin)
 	}
 	e.mu.Unlock()
 	e.Irecv(&second, everyone{}, 0, 1, 5, buf)
@@ -449,7 +449,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	go func() { _, err := wait(t, &r); done <- err }()
 	eventually(t, e, "the send is waited for", func() bool {
 		p := e.peers[1]
-		return r.reader != nil && p.link.reading.blocked || p.link.reading.waiters+p.link.writing.waiters > 0
+		return r.reader != nil && p.transport.link.reading.blocked || p.transport.link.reading.waiters+p.transport.link.writing.waiters > 0
 	})
 	open()
 	select {
@@ -593,7 +593,7 @@ func TestQueuedWhileWriting(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &large); done <- err }()
 	eventually(t, e, "both wait", func() bool {
-		return e.peers[1].link.reading.blocked && (large.reader != nil || e.peers[1].link.reading.waiters > 0)
+		return e.peers[1].transport.link.reading.blocked && (large.reader != nil || e.peers[1].transport.link.reading.waiters > 0)
 	})
 	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})

@@ -62,7 +62,7 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	for _, e := range es {
 		eventually(t, e, "memory is shared with both", func() bool {
 			for _, p := range e.peers {
-				if p != nil && !(p.shm.open && p.out.inRing) {
+				if p != nil && !(p.transport.fromRing && p.transport.toRing) {
 					return false
 				}
 			}
@@ -93,7 +93,7 @@ func TestBellDuringGlance(t *testing.T) {
 			runtime.Gosched()
 			e.mu.Lock()
 		}
-		last.link.bellDue = true // it has something to do there
+		last.transport.link.bellDue = true // it has something to do there
 		e.pollOnce()
 	}()
 	select {
@@ -125,7 +125,7 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	for i := range rs {
 		es[0].Isend(&rs[i], everyone{}, 0, 1, i, make([]byte, 100), Standard, false)
 	}
-	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].ring.queue) > 0 })
+	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].transport.ring.queue) > 0 })
 	es[1].mu.Lock()
 	es[1].rings.releaseToken()
 	es[1].rings.requestSweep()

@@ -39,14 +39,14 @@ func parseZeroCopy(payload []byte) (protocol.Lent, error) {
 	return l, nil
 }
 
-// exposeBuffer lets the peer copy a send's buffer by itself, if that can be. The
+// expose lets the peer copy a send's buffer by itself, if that can be. The
 // bytes stay where they are: they are not on a stack, since the request refers to them,
-// and Go moves nothing else. mu is held.
-func (p *peer) exposeBuffer(r *Request) []byte {
-	if n := len(r.Buf); !p.out.inRing || n < zeroCopyFrom || n > shm.MaxExposed {
+// and Go moves nothing else.
+func (t *ringTransport) expose(r *Request) []byte {
+	if n := len(r.Buf); n < zeroCopyFrom || n > shm.MaxExposed {
 		return nil
 	}
-	i, ok := p.ring.tx.Expose(len(r.Buf))
+	i, ok := t.tx.Expose(len(r.Buf))
 	if !ok {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (p *peer) exposeBuffer(r *Request) []byte {
 func (p *peer) endZeroCopy(r *Request) {
 	if r.exposed {
 		r.exposed = false
-		p.ring.tx.Free(r.slot)
+		p.transport.ring.tx.Free(r.slot)
 		p.e.helps = slices.DeleteFunc(p.e.helps, func(h help) bool { return h.r == r })
 	}
 }
@@ -84,7 +84,7 @@ func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
 	if slices.ContainsFunc(p.e.helps, func(h help) bool { return h.r == r }) {
 		return protocol.UnknownMessage("copies again", env)
 	}
-	if p.ring.mem != nil && r.GiveUp == nil {
+	if p.transport.ring.mem != nil && r.GiveUp == nil {
 		p.e.helps = append(p.e.helps, help{p: p, r: r, to: binary.BigEndian.Uint64(b[:])})
 	}
 	return nil
@@ -101,15 +101,15 @@ type fetch struct {
 // startCopy begins to copy the exposed buffer of a matched RTS, and reports whether that can be. mu is held.
 func (p *peer) startCopy(t *protocol.Transfer) bool {
 	r := t.Request
-	if p.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.ring.rx.Accept(t.Lent.Slot) {
+	if p.transport.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.transport.ring.rx.Accept(t.Lent.Slot) {
 		return false
 	}
 	p.e.copies = append(p.e.copies, &fetch{Transfer: t, p: p})
 	// Nobody is woken to help: who sleeps has something else to do.
 	var head [shm.HeadSize]byte
 	wire.Envelope{Kind: wire.EnvelopeCopying, ID: t.ID}.Append(head[:0])
-	if p.out.clear() {
-		p.ring.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
+	if p.transport.toRing && p.transport.ring.clear() {
+		p.transport.ring.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.Buf)))
 	}
 	p.e.rings.requestSweep() // perhaps nobody waits
 	return true
@@ -134,7 +134,7 @@ func (e *Engine) copyOnePiece() bool {
 // over. mu is held, and released meanwhile.
 func (e *Engine) copyPiece(f *fetch) (done bool) {
 	p, r, n := f.p, owner(f.Request), int(f.Request.Got.Bytes)
-	i, ok := p.ring.rx.Claim(f.Lent.Slot)
+	i, ok := p.transport.ring.rx.Claim(f.Lent.Slot)
 	if !ok {
 		if f.awaitsSender = !f.allCopied(); f.awaitsSender {
 			return false
@@ -154,7 +154,7 @@ func (e *Engine) copyPiece(f *fetch) (done bool) {
 	if r.GiveUp != nil { // nobody wants it
 		return false
 	}
-	part, mem := r.Buf[at:min(at+size, n)], p.ring.mem
+	part, mem := r.Buf[at:min(at+size, n)], p.transport.ring.mem
 	f.Busy = true
 	e.mu.Unlock()
 	err := mem.Read(part, f.Lent.Addr+uint64(at))
@@ -172,7 +172,7 @@ func (e *Engine) copyPiece(f *fetch) (done bool) {
 
 // allCopied reports whether every piece that somebody took is copied.
 func (f *fetch) allCopied() bool {
-	return f.p.ring.rx.Settled(f.Lent.Slot, int(f.Request.Got.Bytes), f.claimed)
+	return f.p.transport.ring.rx.Settled(f.Lent.Slot, int(f.Request.Got.Bytes), f.claimed)
 }
 
 // abandonCopies has a peer that has failed neither copied from nor helped. A receive of
@@ -180,7 +180,7 @@ func (f *fetch) allCopied() bool {
 func (p *peer) abandonCopies() {
 	for _, f := range p.e.copies {
 		if f.p == p { // should it live, it shall write no more
-			p.ring.rx.Close(f.Lent.Slot)
+			p.transport.ring.rx.Close(f.Lent.Slot)
 		}
 	}
 	p.e.copies = slices.DeleteFunc(p.e.copies, func(f *fetch) bool { return f.p == p && !f.Busy })
@@ -195,7 +195,7 @@ func (e *Engine) helpPiece() bool {
 		p, r := h.p, h.r
 		i, ok := 0, false
 		if p.proto.Failed == nil && r.exposed && r.State == waiting && r.GiveUp == nil && p.proto.Pending(r.ID) == &r.Request {
-			i, ok = p.ring.tx.Help(r.slot)
+			i, ok = p.transport.ring.tx.Help(r.slot)
 		}
 		n := len(r.Buf)
 		size := shm.Piece(n)
@@ -205,7 +205,7 @@ func (e *Engine) helpPiece() bool {
 			continue
 		}
 		h.pieces++
-		part, to, mem := r.Buf[at:min(at+size, n)], h.to+uint64(at), p.ring.mem
+		part, to, mem := r.Buf[at:min(at+size, n)], h.to+uint64(at), p.transport.ring.mem
 		r.State = moving
 		e.mu.Unlock()
 		err := mem.Write(part, to)
@@ -218,9 +218,9 @@ func (e *Engine) helpPiece() bool {
 			r.finish(p.proto.Failed)
 			return true
 		}
-		p.ring.tx.Helped(r.slot)
-		if p.ring.tx.PeerSleeps() {
-			p.link.bellDue = true
+		p.transport.ring.tx.Helped(r.slot)
+		if p.transport.ring.tx.PeerSleeps() {
+			p.transport.link.bellDue = true
 			p.dispatch(false)
 		}
 		if r.Ended() {
