@@ -33,7 +33,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	p := e.peers[src]
-	if !p.transport.fromRing || p.proto.Failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.core.Unwanted(ctxID) {
+	if !p.transport.fromRing || p.proto.Failed != nil || n.attention.Load() || e.copies.any() || e.core.Unwanted(ctxID) {
 		return got, false
 	}
 	table, rx := e.core.Table(ctxID), p.transport.ring.rx
@@ -45,7 +45,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 	if n.direct++; n.direct%directsPerSweep == 0 {
 		for _, q := range n.peers {
 			if q != p {
-				e.sweepRing(q, nil)
+				n.sweepRing(q, nil)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		e.mu.Lock()
 	}
 	if table.Receives() {
-		e.sweepRing(p, alreadyMet{})
+		n.sweepRing(p, alreadyMet{})
 	}
 	got, ok = p.takeDirect(ctxID, tag, b)
 	e.rings.releaseToken()

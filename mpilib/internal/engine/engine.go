@@ -71,8 +71,7 @@ type Engine struct {
 
 	rings   rings
 	sharing sharingCalls
-	copies  []*fetch // zero-copy messages coming in, of which pieces are to be copied
-	helps   []help   // zero-copy messages going out, of which pieces may be
+	copies  copies
 
 	// See failure.go and seek.go.
 	dead    []int // failed world ranks, in the order in which this process learned of them
@@ -109,8 +108,8 @@ func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
 	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
 	e.sharing = systemSharing
-	e.rings.init(&e.mu, &e.idle)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.rings.init(e)
 	e.peers = make([]*peer, cfg.Size)
 	for r := range cfg.Size {
 		if r != cfg.Rank {

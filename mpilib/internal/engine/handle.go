@@ -186,7 +186,7 @@ func (h *Handle) Done() (done bool) {
 	return !h.withRequest(func(r *Request) {
 		if r.State != complete {
 			r.users++
-			h.e.pollOnce()
+			h.e.rings.pollOnce()
 			r.users--
 		}
 		done = r.State == complete

@@ -47,7 +47,7 @@ func (e *Engine) watchIdle() {
 func (e *Engine) checkIdle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	again := e.checkRings()
+	again := e.rings.check()
 	for _, p := range e.peers {
 		if p == nil || p.transport.link.l == nil || p.proto.Failed != nil {
 			continue

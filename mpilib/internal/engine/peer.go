@@ -196,7 +196,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 			wake(p.transport.link.writing.wake)
 		}
 	}
-	e.serveRings()
+	e.rings.serve()
 	e.mu.Unlock()
 
 	var errs []error
@@ -244,7 +244,7 @@ func describeRanks(ranks []int) string {
 // complete before their messages are delivered. mu is held, and released meanwhile.
 func (e *Engine) drain(ctx context.Context) {
 	e.wakeReaders()
-	e.serveRings()
+	e.rings.serve()
 	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).hasPendingSends) {
 		arrived := e.arrived
 		e.mu.Unlock()

@@ -28,7 +28,7 @@ func (p *peer) digested(hold bool) {
 	p.dispatch(hold)
 	if p.shm.bellReceived {
 		p.shm.bellReceived = false
-		p.e.serveRings()
+		p.e.rings.serve()
 	}
 }
 

@@ -69,7 +69,7 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 	}
 	e.wakeReaders()
 	if len(e.rings.peers) > 0 {
-		e.pollOnce()
+		e.rings.pollOnce()
 		if m, found = e.find(ctxID, src, tag, take); found {
 			return m, true, nil
 		}
@@ -117,7 +117,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		e.wakeReaders()
 		arrived := e.arrived
 		if len(e.rings.peers) > 0 {
-			e.poll(ctx, probeCondition{e, arrived})
+			e.rings.poll(ctx, probeCondition{e, arrived})
 			continue
 		}
 		e.mu.Unlock()

@@ -83,7 +83,7 @@ func (r *Request) Done() bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	if r.State != complete {
-		r.e.pollOnce()
+		r.e.rings.pollOnce()
 	}
 	return r.State == complete
 }
@@ -141,7 +141,7 @@ func (r *Request) wait(ctx context.Context) error {
 		case p != nil && r.IsSend && p.transport.link.writable():
 			p.transport.link.writeForWaiter(ctx)
 		case r.polled():
-			e.poll(ctx, r)
+			e.rings.poll(ctx, r)
 		case p != nil && r.IsSend && p.transport.link.writing.byWriter:
 			p.transport.link.awaitWriteToken(ctx, r)
 		case p != nil && p.transport.link.readable():
@@ -331,7 +331,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 			}
 		}
 		if len(e.rings.peers) > 0 {
-			e.poll(ctx, w)
+			e.rings.poll(ctx, w)
 			continue
 		}
 		w.sleep(ctx, nil)

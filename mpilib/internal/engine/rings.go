@@ -21,16 +21,19 @@ import (
 //	   '-- rings asleep <--all done-- served by the reader of the link, ---------'
 //	                                  or by watchIdle when left alone for a tick
 type rings struct {
-	idle      *idleWatch // of the engine
-	peers     []*peer    // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
-	polling   bool       // a goroutine holds the token
-	spinning  bool       // the holder polls without the lock
-	asleep    bool       // marked asleep in every ring
-	attended  bool       // the attendant runs
-	waiters   int        // goroutines that sleep until their condition is met or the token is free
-	polls     uint64     // how often the token was taken
-	pollsSeen uint64     // as checkIdle saw it last
-	direct    uint       // receives that looked into a ring without being posted
+	mu        *sync.Mutex // the engine's, and so
+	ctx       context.Context
+	idle      *idleWatch
+	copies    *copies
+	peers     []*peer // whose ring is open; replaced on change, so that the token's holder may iterate it without the lock
+	polling   bool    // a goroutine holds the token
+	spinning  bool    // the holder polls without the lock
+	asleep    bool    // marked asleep in every ring
+	attended  bool    // the attendant runs
+	waiters   int     // goroutines that sleep until their condition is met or the token is free
+	polls     uint64  // how often the token was taken
+	pollsSeen uint64  // as checkIdle saw it last
+	direct    uint    // receives that looked into a ring without being posted
 
 	token         chan struct{} // wakes one waiter when it is free
 	attendantWake chan struct{} // wakes the attendant: the rings are idle
@@ -46,10 +49,11 @@ type rings struct {
 	checkEvery    time.Duration // how often sleeping rings are checked
 }
 
-func (n *rings) init(mu *sync.Mutex, idle *idleWatch) {
-	n.idle = idle
+func (n *rings) init(e *Engine) {
+	n.mu, n.ctx, n.idle, n.copies = &e.mu, e.ctx, &e.idle, &e.copies
+	e.copies.mu = n.mu
 	n.token, n.attendantWake = make(chan struct{}, 1), make(chan struct{}, 1)
-	n.free = sync.NewCond(mu)
+	n.free = sync.NewCond(n.mu)
 	n.started, n.checkEvery = time.Now(), sleepCheckEvery
 	n.single = runtime.GOMAXPROCS(0) == 1
 }
@@ -77,7 +81,7 @@ func (n *rings) fitWaiter() {
 func (n *rings) add(p *peer) {
 	if !n.attended {
 		n.attended = true
-		p.e.work.Go(p.e.attendant)
+		p.e.work.Go(n.attendant)
 	}
 	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
 	n.waiterFits = false
@@ -135,10 +139,9 @@ func (n *rings) awake() {
 	}
 }
 
-// sleepRings marks every ring asleep and reports true, unless a message or room has come
+// sleep marks every ring asleep and reports true, unless a message or room has come
 // meanwhile. The token and mu are held.
-func (e *Engine) sleepRings() bool {
-	n := &e.rings
+func (n *rings) sleep() bool {
 	n.asleep = true
 	for _, p := range n.peers {
 		if p.ended() || !p.transport.ring.rx.Sleep() {
@@ -148,7 +151,7 @@ func (e *Engine) sleepRings() bool {
 			n.asleep = false
 		}
 	}
-	for _, f := range e.copies {
+	for _, f := range n.copies.in {
 		if !f.awaitsSender || f.allCopied() { // checked after the mark: the sender checks the mark after copying its last piece
 			n.asleep = false
 		}
@@ -159,13 +162,13 @@ func (e *Engine) sleepRings() bool {
 // sweep acts on what is in the rings and sends what found no room, and reports
 // whether anything came; w, what somebody waits for, may be nil. The token and mu are held, and mu may be given up
 // meanwhile.
-func (e *Engine) sweep(w condition) bool {
+func (n *rings) sweep(w condition) bool {
 	found := false
-	if e.rings.attention.Load() {
-		e.rings.attention.Store(false)
+	if n.attention.Load() {
+		n.attention.Store(false)
 	}
-	for _, p := range e.rings.peers {
-		if e.sweepRing(p, w) {
+	for _, p := range n.peers {
+		if n.sweepRing(p, w) {
 			found = true
 		}
 	}
@@ -173,12 +176,12 @@ func (e *Engine) sweep(w condition) bool {
 }
 
 // sweepRing is sweep for the ring of one peer.
-func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
+func (n *rings) sweepRing(p *peer, w condition) (found bool) {
 	if p.proto.Failed != nil {
 		return false
 	}
 	if found = p.receive(w); found {
-		e.rings.asleep = false
+		n.asleep = false
 	}
 	if p.transport.toRing && p.transport.queued() || p.transport.link.bellDue {
 		p.dispatch(false)
@@ -186,12 +189,11 @@ func (e *Engine) sweepRing(p *peer, w condition) (found bool) {
 	return found
 }
 
-// serveRings handles the records in the rings until they can sleep or a waiter takes over. If
+// serve handles the records in the rings until they can sleep or a waiter takes over. If
 // another goroutine polls, that one does it. mu is held, and released meanwhile.
-func (e *Engine) serveRings() {
-	n := &e.rings
+func (n *rings) serve() {
 	if n.polling {
-		e.rings.requestSweep()
+		n.requestSweep()
 		return
 	}
 	if len(n.peers) == 0 {
@@ -200,13 +202,13 @@ func (e *Engine) serveRings() {
 	n.takeToken()
 	for {
 		for {
-			swept, toiled := e.sweep(nil), e.copyOnePiece()
-			e.mu.Unlock() // give other goroutines a chance
-			if !swept && !toiled {
+			swept, copied := n.sweep(nil), n.copies.copyOne()
+			n.mu.Unlock() // give other goroutines a chance
+			if !swept && !copied {
 				runtime.Gosched()
 			}
-			e.mu.Lock()
-			if !swept && !toiled {
+			n.mu.Lock()
+			if !swept && !copied {
 				break
 			}
 		}
@@ -214,21 +216,21 @@ func (e *Engine) serveRings() {
 			n.awake()
 			break
 		}
-		if e.sleepRings() {
+		if n.sleep() {
 			break
 		}
 	}
-	e.rings.releaseToken()
+	n.releaseToken()
 }
 
 // pollOnce handles the records that are in the rings now, unless a goroutine polls them. mu is held,
 // and given up meanwhile.
-func (e *Engine) pollOnce() {
-	if n := &e.rings; !n.polling && len(n.peers) > 0 {
+func (n *rings) pollOnce() {
+	if !n.polling && len(n.peers) > 0 {
 		n.takeToken()
-		e.sweep(nil)
-		e.copyOnePiece()
-		e.rings.releaseToken()
+		n.sweep(nil)
+		n.copies.copyOne()
+		n.releaseToken()
 	}
 }
 
@@ -237,26 +239,25 @@ func (e *Engine) pollOnce() {
 const sleepCheckEvery = 100 * time.Millisecond
 
 // attendant serves idle rings, until the engine closes.
-func (e *Engine) attendant() {
-	round := time.NewTicker(e.rings.checkEvery)
+func (n *rings) attendant() {
+	round := time.NewTicker(n.checkEvery)
 	defer round.Stop()
 	for {
 		select {
-		case <-e.rings.attendantWake:
+		case <-n.attendantWake:
 		case <-round.C:
-		case <-e.ctx.Done():
+		case <-n.ctx.Done():
 			return
 		}
-		e.mu.Lock()
-		e.serveRings()
-		e.mu.Unlock()
+		n.mu.Lock()
+		n.serve()
+		n.mu.Unlock()
 	}
 }
 
-// checkRings is checkIdle for the rings: it wakes the attendant if they were idle since the
+// check is checkIdle for the rings: it wakes the attendant if they were idle since the
 // last call. It reports whether they are awake. mu is held.
-func (e *Engine) checkRings() bool {
-	n := &e.rings
+func (n *rings) check() bool {
 	if len(n.peers) == 0 || n.asleep && !n.polling {
 		return false
 	}
@@ -276,29 +277,28 @@ type condition interface {
 // poll polls the rings until w is met or ctx is done, or sleeps until something has changed:
 // the caller checks and calls again. mu is held, and given up
 // meanwhile.
-func (e *Engine) poll(ctx context.Context, w condition) {
-	n := &e.rings
+func (n *rings) poll(ctx context.Context, w condition) {
 	if !n.polling {
 		n.takeToken()
 		n.awake()
-		parks := e.pollWithToken(ctx, w)
+		parks := n.pollWithToken(ctx, w)
 		if parks {
-			parks = e.sleepRings()
+			parks = n.sleep()
 		}
-		e.rings.releaseToken()
+		n.releaseToken()
 		if !parks {
 			return
 		}
 	}
 	signal := w.changed()
 	n.waiters++
-	e.mu.Unlock()
+	n.mu.Unlock()
 	select {
 	case <-signal:
 	case <-n.token:
 	case <-ctx.Done():
 	}
-	e.mu.Lock()
+	n.mu.Lock()
 	if n.waiters--; n.waiters > 0 && !n.polling && !n.asleep && w.met() {
 		wake(n.token) // another waiter
 	}
@@ -306,12 +306,11 @@ func (e *Engine) poll(ctx context.Context, w condition) {
 
 // pollWithToken polls, and reports whether it is time to sleep. mu is held, and
 // released meanwhile.
-func (e *Engine) pollWithToken(ctx context.Context, w condition) (parks bool) {
-	n := &e.rings
+func (n *rings) pollWithToken(ctx context.Context, w condition) (parks bool) {
 	n.waiter.Begin()
 	for {
-		found := e.sweep(w)
-		if e.copyOnePiece() {
+		found := n.sweep(w)
+		if n.copies.copyOne() {
 			found = true
 		}
 		if found {
@@ -324,12 +323,12 @@ func (e *Engine) pollWithToken(ctx context.Context, w condition) (parks bool) {
 			n.waiter.Begin()
 			continue
 		}
-		stalled := len(e.copies) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.transport.ring.stalled(); return yes })
+		stalled := len(n.copies.in) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.transport.ring.stalled(); return yes })
 		peers := n.peers
 		n.spinning = true
-		e.mu.Unlock()
+		n.mu.Unlock()
 		parks = n.spin(ctx, peers, stalled)
-		e.mu.Lock()
+		n.mu.Lock()
 		n.spinning = false
 		if parks {
 			return true

@@ -196,5 +196,5 @@ func (p *peer) linkLost(doing string, err error) {
 	if p.shm.linkErr == nil {
 		p.shm.linkErr, p.shm.linkErrDoing = err, doing
 	}
-	p.e.serveRings()
+	p.e.rings.serve()
 }

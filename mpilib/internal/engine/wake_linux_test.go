@@ -94,7 +94,7 @@ func TestBellDuringGlance(t *testing.T) {
 			e.mu.Lock()
 		}
 		last.transport.link.bellDue = true // it has something to do there
-		e.pollOnce()
+		e.rings.pollOnce()
 	}()
 	select {
 	case <-link.posting:

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
@@ -59,9 +60,19 @@ func (p *peer) endZeroCopy(r *Request) {
 	if r.exposed {
 		r.exposed = false
 		p.transport.ring.tx.Free(r.slot)
-		p.e.helps = slices.DeleteFunc(p.e.helps, func(h help) bool { return h.r == r })
+		p.e.copies.out = slices.DeleteFunc(p.e.copies.out, func(h help) bool { return h.r == r })
 	}
 }
+
+// copies is the zero-copy messages of which pieces are to be copied. The engine's lock guards it.
+type copies struct {
+	mu  *sync.Mutex // the engine's
+	in  []*fetch
+	out []help // of which this process may copy a part
+}
+
+// any reports whether there are any.
+func (c *copies) any() bool { return len(c.in)+len(c.out) > 0 }
 
 // A help is a zero-copy send of which this process copies a part itself.
 type help struct {
@@ -81,11 +92,11 @@ func (p *peer) copyStarted(env wire.Envelope, payload []byte) error {
 		return protocol.UnknownMessage("copies", env)
 	}
 	r := owner(s)
-	if slices.ContainsFunc(p.e.helps, func(h help) bool { return h.r == r }) {
+	if slices.ContainsFunc(p.e.copies.out, func(h help) bool { return h.r == r }) {
 		return protocol.UnknownMessage("copies again", env)
 	}
 	if p.transport.ring.mem != nil && r.GiveUp == nil {
-		p.e.helps = append(p.e.helps, help{p: p, r: r, to: binary.BigEndian.Uint64(b[:])})
+		p.e.copies.out = append(p.e.copies.out, help{p: p, r: r, to: binary.BigEndian.Uint64(b[:])})
 	}
 	return nil
 }
@@ -104,7 +115,7 @@ func (p *peer) startCopy(t *protocol.Transfer) bool {
 	if p.transport.ring.mem == nil || r.Got.Bytes > shm.MaxExposed || !p.transport.ring.rx.Accept(t.Lent.Slot) {
 		return false
 	}
-	p.e.copies = append(p.e.copies, &fetch{Transfer: t, p: p})
+	p.e.copies.in = append(p.e.copies.in, &fetch{Transfer: t, p: p})
 	// Nobody is woken to help: who sleeps has something else to do.
 	var head [shm.HeadSize]byte
 	wire.Envelope{Kind: wire.EnvelopeCopying, ID: t.ID}.Append(head[:0])
@@ -115,24 +126,24 @@ func (p *peer) startCopy(t *protocol.Transfer) bool {
 	return true
 }
 
-// copyOnePiece copies a piece of some message, if there is one to be copied, and reports whether
+// copyOne copies a piece of some message, if there is one to be copied, and reports whether
 // anything was done. The polling token and mu are held, and mu is released meanwhile.
-func (e *Engine) copyOnePiece() bool {
-	for _, f := range e.copies {
-		if done := e.copyPiece(f); done {
-			e.copies = slices.DeleteFunc(e.copies, func(g *fetch) bool { return g == f })
+func (c *copies) copyOne() bool {
+	for _, f := range c.in {
+		if done := c.fetchPiece(f); done {
+			c.in = slices.DeleteFunc(c.in, func(g *fetch) bool { return g == f })
 			return true
 		}
 		if !f.awaitsSender {
 			return true
 		}
 	}
-	return e.helpPiece()
+	return c.helpPiece()
 }
 
-// copyPiece copies a piece of an exposed buffer, and reports whether the whole is
+// fetchPiece copies a piece of an exposed buffer, and reports whether the whole is
 // over. mu is held, and released meanwhile.
-func (e *Engine) copyPiece(f *fetch) (done bool) {
+func (c *copies) fetchPiece(f *fetch) (done bool) {
 	p, r, n := f.p, owner(f.Request), int(f.Request.Got.Bytes)
 	i, ok := p.transport.ring.rx.Claim(f.Lent.Slot)
 	if !ok {
@@ -140,7 +151,7 @@ func (e *Engine) copyPiece(f *fetch) (done bool) {
 			return false
 		}
 		p.proto.Fetched(f.Transfer)
-		e.carryOut()
+		p.e.carryOut()
 		p.dispatch(false)
 		return true
 	}
@@ -156,9 +167,9 @@ func (e *Engine) copyPiece(f *fetch) (done bool) {
 	}
 	part, mem := r.Buf[at:min(at+size, n)], p.transport.ring.mem
 	f.Busy = true
-	e.mu.Unlock()
+	c.mu.Unlock()
 	err := mem.Read(part, f.Lent.Addr+uint64(at))
-	e.mu.Lock()
+	c.mu.Lock()
 	f.Busy = false
 	if err != nil {
 		p.fail(p.linkError("receiving", err))
@@ -178,20 +189,20 @@ func (f *fetch) allCopied() bool {
 // abandonCopies has a peer that has failed neither copied from nor helped. A receive of
 // which a piece is being copied is ended by who does. mu is held.
 func (p *peer) abandonCopies() {
-	for _, f := range p.e.copies {
+	for _, f := range p.e.copies.in {
 		if f.p == p { // should it live, it shall write no more
 			p.transport.ring.rx.Close(f.Lent.Slot)
 		}
 	}
-	p.e.copies = slices.DeleteFunc(p.e.copies, func(f *fetch) bool { return f.p == p && !f.Busy })
-	p.e.helps = slices.DeleteFunc(p.e.helps, func(h help) bool { return h.p == p })
+	p.e.copies.in = slices.DeleteFunc(p.e.copies.in, func(f *fetch) bool { return f.p == p && !f.Busy })
+	p.e.copies.out = slices.DeleteFunc(p.e.copies.out, func(h help) bool { return h.p == p })
 }
 
 // helpPiece copies a piece of what this process has exposed, and reports whether there was
 // one. mu is held, and released meanwhile.
-func (e *Engine) helpPiece() bool {
-	for len(e.helps) > 0 {
-		h := &e.helps[0]
+func (c *copies) helpPiece() bool {
+	for len(c.out) > 0 {
+		h := &c.out[0]
 		p, r := h.p, h.r
 		i, ok := 0, false
 		if p.proto.Failed == nil && r.exposed && r.State == waiting && r.GiveUp == nil && p.proto.Pending(r.ID) == &r.Request {
@@ -201,15 +212,15 @@ func (e *Engine) helpPiece() bool {
 		size := shm.Piece(n)
 		at := i * size
 		if !ok || at >= n || h.pieces*size >= n {
-			e.helps = slices.Delete(e.helps, 0, 1)
+			c.out = slices.Delete(c.out, 0, 1)
 			continue
 		}
 		h.pieces++
 		part, to, mem := r.Buf[at:min(at+size, n)], h.to+uint64(at), p.transport.ring.mem
 		r.State = moving
-		e.mu.Unlock()
+		c.mu.Unlock()
 		err := mem.Write(part, to)
-		e.mu.Lock()
+		c.mu.Lock()
 		r.State = waiting
 		if err != nil && p.proto.Failed == nil {
 			p.fail(p.linkError("sending", err))
