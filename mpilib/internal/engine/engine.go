@@ -79,8 +79,7 @@ type Engine struct {
 
 	news    []News
 	telling bool
-	sought  []sought
-	seeking bool
+	seeker  seeker
 
 	idle idleWatch
 
@@ -107,7 +106,7 @@ type Group interface {
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
 	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
-	e.sharing = systemSharing
+	e.sharing, e.seeker.e = systemSharing, e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.rings.init(e)
 	e.peers = make([]*peer, cfg.Size)

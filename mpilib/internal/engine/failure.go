@@ -423,7 +423,7 @@ func (e *Engine) Expect(rank int) {
 		return
 	}
 	p.expected = true
-	e.seekSoon()
+	e.seeker.start()
 }
 
 // noteReceived begins a note. mu is held.

@@ -24,7 +24,7 @@ func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 		return
 	}
 	if e.core.Receive(&r.Request) {
-		e.seek(g, src, false)
+		e.seeker.seek(g, src, false)
 	}
 	e.carryOut()
 }
@@ -74,7 +74,7 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 			return m, true, nil
 		}
 	}
-	e.seek(g, src, true)
+	e.seeker.seek(g, src, true)
 	err = e.probeError(g, src)
 	if e.core.Closed() == nil && errors.Is(err, ErrFinalized) {
 		err = nil // the peer has left in order: there is no message, and that is all
@@ -110,7 +110,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		if err := e.probeError(g, src); err != nil {
 			return Matched{}, err
 		}
-		e.seek(g, src, true)
+		e.seeker.seek(g, src, true)
 		if ctx.Err() != nil {
 			return Matched{}, context.Cause(ctx)
 		}

@@ -16,13 +16,21 @@ type sought struct {
 	source int
 }
 
+// seeker makes links to those whom somebody waits for without one. The engine's lock guards it.
+type seeker struct {
+	e      *Engine
+	sought []sought
+	runs   bool // a goroutine does
+}
+
 // maxSought bounds the probes that are remembered between two looks; one that is
 // forgotten is made again, or its waiter looks again.
 const maxSought = 64
 
 // seek has links made to those whom a receive that is posted waits for, a
 // little later; with probe also for one that is not. mu is held.
-func (e *Engine) seek(g Group, source int, probe bool) {
+func (s *seeker) seek(g Group, source int, probe bool) {
+	e := s.e
 	switch {
 	case source == e.cfg.Rank || e.ctx.Err() != nil || e.cfg.Connect == nil:
 		return
@@ -31,44 +39,45 @@ func (e *Engine) seek(g Group, source int, probe bool) {
 	case source != AnySource && (e.peers[source].transport.link.l != nil || e.peers[source].proto.Failed != nil):
 		return
 	}
-	if probe && len(e.sought) < maxSought {
-		e.sought = append(e.sought, sought{g, source})
+	if probe && len(s.sought) < maxSought {
+		s.sought = append(s.sought, sought{g, source})
 	}
-	e.seekSoon()
+	s.start()
 }
 
-// seekSoon has seekNow called. mu is held.
-func (e *Engine) seekSoon() {
-	if e.seeking || e.ctx.Err() != nil || e.cfg.Connect == nil {
+// start has connect called, a little later. mu is held.
+func (s *seeker) start() {
+	if s.runs || s.e.ctx.Err() != nil || s.e.cfg.Connect == nil {
 		return
 	}
-	e.seeking = true
-	e.work.Go(e.seeker)
+	s.runs = true
+	s.e.work.Go(s.run)
 }
 
-// seeker makes links as long as somebody waits without one.
-func (e *Engine) seeker() {
+// run makes links as long as somebody waits without one.
+func (s *seeker) run() {
 	clock := time.NewTicker(seekAfter)
 	defer clock.Stop()
 	for {
 		select {
 		case <-clock.C:
-		case <-e.ctx.Done():
+		case <-s.e.ctx.Done():
 			return
 		}
-		e.mu.Lock()
-		e.seeking = e.seekNow()
-		again := e.seeking
-		e.mu.Unlock()
+		s.e.mu.Lock()
+		s.runs = s.connect()
+		again := s.runs
+		s.e.mu.Unlock()
 		if !again {
 			return
 		}
 	}
 }
 
-// seekNow starts to make the links that are missing, and reports whether there
+// connect starts to make the links that are missing, and reports whether there
 // were any. mu is held.
-func (e *Engine) seekNow() (missing bool) {
+func (s *seeker) connect() (missing bool) {
+	e := s.e
 	wanted := func(is func(*peer) bool) {
 		for _, p := range e.peers {
 			if p == nil || p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone {
@@ -88,10 +97,10 @@ func (e *Engine) seekNow() (missing bool) {
 		want(owner(r).group, r.Peer)
 		return true
 	})
-	for _, s := range e.sought {
-		want(s.group, s.source)
+	for _, probe := range s.sought {
+		want(probe.group, probe.source)
 	}
-	clear(e.sought)
-	e.sought = e.sought[:0]
+	clear(s.sought)
+	s.sought = s.sought[:0]
 	return missing
 }
