@@ -73,13 +73,12 @@ type Engine struct {
 	sharing sharingCalls
 	copies  copies
 
-	// See failure.go and seek.go.
+	// See failure.go, news.go and seek.go.
 	dead    []int // failed world ranks, in the order in which this process learned of them
 	outcast bool  // others consider this process failed
 
-	news    []News
-	telling bool
-	seeker  seeker
+	news   newsQueue
+	seeker seeker
 
 	idle idleWatch
 
@@ -106,7 +105,7 @@ type Group interface {
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
 	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
-	e.sharing, e.seeker.e = systemSharing, e
+	e.sharing, e.seeker.e, e.news.e = systemSharing, e, e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.rings.init(e)
 	e.peers = make([]*peer, cfg.Size)

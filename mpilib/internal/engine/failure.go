@@ -32,24 +32,6 @@ var (
 	ErrRevoked = protocol.ErrRevoked
 )
 
-// A News is told to the engine's owner.
-type News struct {
-	Kind    NewsKind
-	Rank    int    // of the world: who is lost, or who sends the note
-	Context uint32 // of a note
-	Note    []byte // the owner's
-}
-
-// NewsKind says what a News is about.
-type NewsKind uint8
-
-// The kinds.
-const (
-	Lost    NewsKind = iota // nothing goes to the rank any more, nor comes: it has failed, left or was not reached
-	Note                    // the rank sent one
-	Outcast                 // the rank takes this process for failed; comes before it is Lost
-)
-
 const (
 	// maxNote bounds a note, and maxNotes those of one peer that the owner has
 	// not taken yet.
@@ -79,7 +61,7 @@ func (e *Engine) announceFailure(p *peer) {
 }
 
 // announceLost tells the owner. mu is held.
-func (e *Engine) announceLost(rank int) { e.announce(News{Kind: Lost, Rank: rank}) }
+func (e *Engine) announceLost(rank int) { e.news.add(News{Kind: Lost, Rank: rank}) }
 
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
@@ -151,7 +133,7 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 		return fmt.Errorf("%w: rank %d of %d has failed", wire.ErrMalformed, rank, e.cfg.Size)
 	case rank == e.cfg.Rank:
 		e.outcast = true // what this process takes for failures from now on is its own
-		e.announce(News{Kind: Outcast, Rank: p.rank})
+		e.news.add(News{Kind: Outcast, Rank: p.rank})
 		p.fail(fmt.Errorf("rank %d of the world: %w: it takes this process for failed, and has closed the link", p.rank, ErrProcFailed))
 	default:
 		e.peers[rank].markFailed(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
@@ -444,37 +426,5 @@ func (p *peer) noteReceived(env wire.Envelope) error {
 func (p *peer) noteArrived(context uint32, note []byte) {
 	p.notes++
 	p.noteBytes += len(note)
-	p.e.announce(News{Kind: Note, Rank: p.rank, Context: context, Note: note})
-}
-
-// announce queues news for the owner, in order: of each rank what is said here
-// in their time, and at most maxNotes notes. mu is held.
-func (e *Engine) announce(n News) {
-	if e.cfg.OnNews == nil || e.ctx.Err() != nil {
-		return
-	}
-	e.news = append(e.news, n)
-	if !e.telling {
-		e.telling = true
-		e.work.Go(e.tell)
-	}
-}
-
-// tell tells the owner all news there are.
-func (e *Engine) tell() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for len(e.news) > 0 {
-		n := e.news[0]
-		e.news = e.news[1:]
-		if n.Kind == Note {
-			p := e.peers[n.Rank]
-			p.notes--
-			p.noteBytes -= len(n.Note)
-		}
-		e.mu.Unlock()
-		e.cfg.OnNews(n)
-		e.mu.Lock()
-	}
-	e.news, e.telling = nil, false
+	p.e.news.add(News{Kind: Note, Rank: p.rank, Context: context, Note: note})
 }
