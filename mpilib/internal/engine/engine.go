@@ -129,7 +129,7 @@ func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	rank := int(l.Peer.Rank)
-	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].transport.link.l != nil || e.peers[rank].proto.Failed != nil {
+	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].transport.connected() || e.peers[rank].proto.Failed != nil {
 		e.work.Go(func() { e.rejectLink(l) })
 		return
 	}

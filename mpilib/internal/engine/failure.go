@@ -66,9 +66,9 @@ func (e *Engine) announceLost(rank int) { e.news.add(News{Kind: Lost, Rank: rank
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
-		if p != nil && p.transport.link.l != nil && !p.proto.Gone {
+		if p != nil && p.transport.connected() && !p.proto.Gone {
 			p.queueControl(env)
-			wake(p.transport.link.writing.wake)
+			p.transport.link.wakeWriter()
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (e *Engine) rejectLink(l *link.Link) {
 func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
-	case p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone:
+	case p.transport.connected() || p.proto.Failed != nil || p.proto.Gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
 	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
@@ -390,7 +390,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	}
 	p.transport.send(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
-	wake(p.transport.link.writing.wake)
+	p.transport.link.wakeWriter()
 	return nil
 }
 
@@ -401,7 +401,7 @@ func (e *Engine) Expect(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[rank]
-	if p == nil || p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone || p.expected {
+	if p == nil || p.transport.connected() || p.proto.Failed != nil || p.proto.Gone || p.expected {
 		return
 	}
 	p.expected = true

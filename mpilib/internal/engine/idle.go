@@ -49,24 +49,12 @@ func (e *Engine) checkIdle() bool {
 	defer e.mu.Unlock()
 	again := e.rings.check()
 	for _, p := range e.peers {
-		if p == nil || p.transport.link.l == nil || p.proto.Failed != nil {
+		if p == nil || !p.transport.connected() || p.proto.Failed != nil {
 			continue
 		}
-		if p.transport.link.writable() {
+		if p.transport.link.checkIdle() {
 			again = true
-			if p.transport.link.writing.count == p.transport.link.writing.seen {
-				wake(p.transport.link.writing.wake)
-			}
 		}
-		p.transport.link.writing.seen = p.transport.link.writing.count
-		if p.transport.link.reading.attended {
-			continue
-		}
-		again = true
-		if p.transport.link.reading.count == p.transport.link.reading.seen && !p.transport.link.reading.busy {
-			wake(p.transport.link.reading.wake)
-		}
-		p.transport.link.reading.seen = p.transport.link.reading.count
 	}
 	e.idle.runs = again
 	return again

@@ -96,6 +96,57 @@ type writing struct {
 	interrupted bool          // see wasInterrupted
 }
 
+func (t *linkTransport) attach(l *link.Link) {
+	t.l = l
+	t.in.buf = make([]byte, readBufferSize)
+}
+
+// close ends the link, and who reads and writes it: the peer has failed. mu is held.
+func (t *linkTransport) close() {
+	if t.l != nil {
+		t.l.Conn.Close()
+	}
+	t.wakeWriter()
+	wake(t.reading.wake)
+	wake(t.reading.token)
+}
+
+// unwatch forgets the contexts of those who read and wrote. mu is held.
+func (t *linkTransport) unwatch() {
+	t.reading.ctx.end()
+	t.writing.ctx.end()
+}
+
+// wakeWriter has the writer's goroutine write what is queued.
+func (t *linkTransport) wakeWriter() { wake(t.writing.wake) }
+
+// wakeReader has the reader's goroutine read, unless another goroutine does. mu is held.
+func (t *linkTransport) wakeReader() {
+	if !t.reading.busy {
+		wake(t.reading.wake)
+	}
+}
+
+// checkIdle wakes the reader and the writer if nobody did their work since the last call, and
+// reports whether it is to be called again. mu is held.
+func (t *linkTransport) checkIdle() (again bool) {
+	if t.writable() {
+		again = true
+		if t.writing.count == t.writing.seen {
+			t.wakeWriter()
+		}
+	}
+	t.writing.seen = t.writing.count
+	if t.reading.attended {
+		return again
+	}
+	if t.reading.count == t.reading.seen {
+		t.wakeReader()
+	}
+	t.reading.seen = t.reading.count
+	return true
+}
+
 // pending reports whether there is something to write, or the peer is to be rung.
 func (t *linkTransport) pending() bool { return t.bellDue || t.queued() }
 

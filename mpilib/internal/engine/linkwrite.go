@@ -43,6 +43,15 @@ func (t *linkTransport) post() {
 	}
 }
 
+// dispatch is post, and wakes the writer for the rest; with hold the caller will write that. mu is
+// held, and may be released.
+func (t *linkTransport) dispatch(hold bool) {
+	t.post()
+	if !hold && t.writable() {
+		t.wakeWriter()
+	}
+}
+
 // next takes out the bytes to post next: a batch, or a bell. mu is held.
 func (t *linkTransport) next() []byte {
 	switch {

@@ -51,13 +51,12 @@ func newPeer(e *Engine, rank int) *peer {
 
 // attach gives the peer its link. mu is held.
 func (p *peer) attach(l *link.Link) {
-	p.transport.link.l = l
-	p.transport.link.in.buf = make([]byte, readBufferSize)
+	p.transport.link.attach(l)
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
-	wake(p.transport.link.reading.wake)
-	wake(p.transport.link.writing.wake)
+	p.transport.link.wakeReader()
+	p.transport.link.wakeWriter()
 	p.e.work.Go(p.transport.link.reader)
 	p.e.work.Go(p.transport.link.writer)
 	p.startSharing()
@@ -65,7 +64,7 @@ func (p *peer) attach(l *link.Link) {
 
 // wantLink starts to connect, once. mu is held.
 func (p *peer) wantLink() {
-	if p.transport.link.l != nil || p.connecting {
+	if p.transport.connected() || p.connecting {
 		return
 	}
 	p.connecting = true
@@ -110,12 +109,7 @@ func (p *peer) fail(err error) {
 	p.proto.Lost(why, p.transport.link.reading.busy)
 	p.e.carryOut()
 	p.confirm()
-	if p.transport.link.l != nil {
-		p.transport.link.l.Conn.Close()
-	}
-	wake(p.transport.link.writing.wake)
-	wake(p.transport.link.reading.wake)
-	wake(p.transport.link.reading.token)
+	p.transport.link.close()
 	if p.transport.fromRing {
 		p.e.rings.remove(p)
 	}
@@ -165,7 +159,7 @@ func (e *Engine) Links() []LinkState {
 	defer e.mu.Unlock()
 	var all []LinkState
 	for _, p := range e.peers {
-		if p != nil && p.transport.link.l != nil {
+		if p != nil && p.transport.connected() {
 			all = append(all, LinkState{Rank: p.rank, Link: p.transport.link.l, Shared: p.transport.shared(), Reason: p.shm.reason, Traffic: p.proto.Traffic})
 		}
 	}
@@ -187,13 +181,13 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.proto.Failed != nil || p.transport.link.l == nil && !p.transport.queued() && p.proto.Backlog() == 0 {
+		if p == nil || p.proto.Failed != nil || !p.transport.connected() && !p.transport.queued() && p.proto.Backlog() == 0 {
 			continue // no goodbye is needed
 		}
 		open = append(open, p)
 		if !p.proto.Gone {
 			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
-			wake(p.transport.link.writing.wake)
+			p.transport.link.wakeWriter()
 		}
 	}
 	e.rings.serve()
@@ -282,8 +276,7 @@ func (e *Engine) Close() {
 	for _, p := range e.peers {
 		if p != nil {
 			p.fail(e.core.Closed())
-			p.transport.link.reading.ctx.end()
-			p.transport.link.writing.ctx.end()
+			p.transport.link.unwatch()
 		}
 	}
 	e.rings.requestSweep()
@@ -291,7 +284,7 @@ func (e *Engine) Close() {
 	e.work.Wait()
 	e.unmap()
 	for _, p := range e.peers {
-		if p == nil || p.transport.link.l == nil {
+		if p == nil || !p.transport.connected() {
 			continue
 		}
 		if done := p.transport.link.l.Done(); done != nil {

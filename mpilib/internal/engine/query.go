@@ -46,5 +46,5 @@ func (r *Request) unmatched() bool {
 		return true
 	}
 	p := r.e.peers[r.Peer]
-	return p.transport.link.l != nil && p.proto.Unmatched(&r.Request)
+	return p.transport.connected() && p.proto.Unmatched(&r.Request)
 }

@@ -133,24 +133,24 @@ func (r *Request) wait(ctx context.Context) error {
 		if err := r.holdError(); err != nil {
 			return err
 		}
-		p := r.served()
+		t := r.served()
 		if r.GiveUp != nil { // the goroutine that moves its bytes knows
-			p = nil
+			t = nil
 		}
 		switch {
-		case p != nil && r.IsSend && p.transport.link.writable():
-			p.transport.link.writeForWaiter(ctx)
+		case t != nil && r.IsSend && t.writable():
+			t.writeForWaiter(ctx)
 		case r.polled():
 			e.rings.poll(ctx, r)
-		case p != nil && r.IsSend && p.transport.link.writing.byWriter:
-			p.transport.link.awaitWriteToken(ctx, r)
-		case p != nil && p.transport.link.readable():
-			p.transport.link.readForWaiter(ctx, r)
+		case t != nil && r.IsSend && t.writing.byWriter:
+			t.awaitWriteToken(ctx, r)
+		case t != nil && t.readable():
+			t.readForWaiter(ctx, r)
 		default:
-			r.sleep(ctx, p)
+			r.sleep(ctx, t)
 		}
 	}
-	if p := r.served(); p != nil && p.transport.link.writable() { // for others, perhaps the next that is waited for
+	if t := r.served(); t != nil && t.writable() { // for others, perhaps the next that is waited for
 		e.idle.note()
 	}
 	return nil
@@ -174,30 +174,26 @@ func (r *Request) met() bool { return r.State == complete || r.holdError() != ni
 
 func (r *Request) changed() <-chan struct{} { return r.finished() }
 
-// served returns the peer whose link is to be read for r, if it is one. mu is held.
-func (r *Request) served() *peer {
-	e := r.e
-	if r.Peer != AnySource {
-		return e.peers[r.Peer]
+// served returns the link that is to be read for r, if it is one, or written to. mu is held.
+func (r *Request) served() *linkTransport {
+	e, rank := r.e, r.Peer
+	if rank == AnySource && e.remote == 1 && e.cfg.Size == 2 {
+		rank = 1 - e.cfg.Rank
 	}
-	if e.remote == 1 && e.cfg.Size == 2 {
-		for _, p := range e.peers {
-			if p != nil {
-				return p
-			}
-		}
+	if rank == AnySource || rank == e.cfg.Rank {
+		return nil
 	}
-	return nil
+	return &e.peers[rank].transport.link
 }
 
 // sleep waits until r may have made progress. mu is held, and released meanwhile.
-func (r *Request) sleep(ctx context.Context, p *peer) {
+func (r *Request) sleep(ctx context.Context, t *linkTransport) {
 	e := r.e
 	done := r.finished()
 	var turn chan struct{}
-	if p != nil {
-		p.transport.link.reading.waiters++
-		turn = p.transport.link.reading.token
+	if t != nil {
+		t.reading.waiters++
+		turn = t.reading.token
 	} else {
 		e.wakeReaders()
 	}
@@ -212,8 +208,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	case <-stop:
 	}
 	e.mu.Lock()
-	if p != nil {
-		p.transport.link.reading.waiters--
+	if t != nil {
+		t.reading.waiters--
 	}
 }
 
@@ -221,8 +217,8 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 // its message comes by. mu is held.
 func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
-		if p != nil && p.transport.link.l != nil && !p.transport.link.reading.busy {
-			wake(p.transport.link.reading.wake)
+		if p != nil && p.transport.connected() {
+			p.transport.link.wakeReader()
 		}
 	}
 }
@@ -325,8 +321,8 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 			e.wakeReaders()
 		} else {
 			e.idle.note()
-			if p := w.rs[first].served(); p != nil && !p.transport.fromRing {
-				w.readFor(ctx, p)
+			if t := w.rs[first].served(); t != nil && !t.bellsOnly {
+				w.readFor(ctx, t)
 				continue
 			}
 		}
@@ -338,26 +334,26 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 	}
 }
 
-// readFor reads a peer's link until one of the requests is complete or there is other work to
+// readFor reads a link until one of the requests is complete or there is other work to
 // do; while another goroutine reads the link it sleeps. mu is held, and released meanwhile.
-func (w *anyOf) readFor(ctx context.Context, p *peer) {
-	if !p.transport.link.readable() {
-		p.transport.link.reading.waiters++
-		w.sleep(ctx, p.transport.link.reading.token)
-		p.transport.link.reading.waiters--
+func (w *anyOf) readFor(ctx context.Context, t *linkTransport) {
+	if !t.readable() {
+		t.reading.waiters++
+		w.sleep(ctx, t.reading.token)
+		t.reading.waiters--
 		return
 	}
-	p.transport.link.takeReading(ctx)
+	t.takeReading(ctx)
 	for _, r := range w.rs { // whichever is complete interrupts
-		r.reader = &p.transport.link
+		r.reader = t
 	}
-	for !w.met() && p.transport.link.forWaiters() && ctx.Err() == nil {
-		p.transport.link.step(false)
+	for !w.met() && t.forWaiters() && ctx.Err() == nil {
+		t.step(false)
 	}
 	for _, r := range w.rs {
 		r.reader = nil
 	}
-	p.transport.link.releaseReading(false)
+	t.releaseReading(false)
 }
 
 // sleep waits until one of the requests may be complete, or the token is the caller's. mu is

@@ -36,7 +36,7 @@ func (s *seeker) seek(g Group, source int, probe bool) {
 		return
 	case source == AnySource && e.remote >= e.cfg.Size-1:
 		return
-	case source != AnySource && (e.peers[source].transport.link.l != nil || e.peers[source].proto.Failed != nil):
+	case source != AnySource && (e.peers[source].transport.connected() || e.peers[source].proto.Failed != nil):
 		return
 	}
 	if probe && len(s.sought) < maxSought {
@@ -80,7 +80,7 @@ func (s *seeker) connect() (missing bool) {
 	e := s.e
 	wanted := func(is func(*peer) bool) {
 		for _, p := range e.peers {
-			if p == nil || p.transport.link.l != nil || p.proto.Failed != nil || p.proto.Gone {
+			if p == nil || p.transport.connected() || p.proto.Failed != nil || p.proto.Gone {
 				continue
 			}
 			if is(p) {

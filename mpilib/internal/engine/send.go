@@ -51,7 +51,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		return false
 	}
 	p := e.peers[dst]
-	if p.transport.link.l == nil || !p.proto.CanSendNow(len(b)) || !p.transport.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
+	if !p.transport.connected() || !p.proto.CanSendNow(len(b)) || !p.transport.sendSmall(protocol.EagerEnvelope(ctxID, tag, len(b)), b) {
 		return false
 	}
 	p.proto.SentNow(len(b))
@@ -76,13 +76,10 @@ func (p *peer) send(r *Request, hold bool) {
 	p.dispatch(hold)
 }
 
-// dispatch writes what the link takes without blocking, and wakes the writer for the rest;
+// dispatch sends what is queued as far as that needs no waiting, and wakes the writer for the rest;
 // with hold the caller will write the rest. mu is held, and may be released.
 func (p *peer) dispatch(hold bool) {
-	p.transport.link.post()
-	if !hold && p.transport.link.writable() {
-		wake(p.transport.link.writing.wake)
-	}
+	p.transport.link.dispatch(hold)
 }
 
 // announceBacklog announces queued sends as far as credit and limits allow. mu is held.

@@ -66,6 +66,9 @@ func (s *switchTransport) switchOver() {
 	s.ring.bulk, s.link.bulk = s.link.bulk, nil
 }
 
+// connected reports whether there is a link to the peer, or was.
+func (s *switchTransport) connected() bool { return s.link.l != nil }
+
 // shared reports whether messages go through shared memory in both directions.
 func (s *switchTransport) shared() bool { return s.toRing && s.fromRing }
 
