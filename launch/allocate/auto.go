@@ -22,6 +22,11 @@ const MaxAutoHosts = 2048
 // the best few step by step until no step helps or the work is used up. Its cost is never above
 // that of Spread or Concentrate, and a test compares it with the optimum of small jobs.
 //
+// With several copies it first keeps the copies of each rank at different sites, and then makes the
+// cost small. The c-th copies of all ranks, a set, talk among themselves: Auto also starts from sets
+// that grow one after the other, each from hosts at sites where no other set is, so that the end of a
+// site ends no more than one set.
+//
 // Cost counts only messages. Contention among the processes of a host, for memory bandwidth above
 // all, must be limited by Job.Memory, Job.CPU and the owner's P.
 type Auto struct {
@@ -36,7 +41,7 @@ func (Auto) Settled(Demand) bool { return false }
 
 const (
 	autoSeeds   = 64      // hosts to grow from
-	autoImprove = 3       // starts to improve
+	autoImprove = 4       // starts to improve, for each copy
 	autoDoors   = 16      // sites to compare when a placement expands to another
 	autoWork    = 2 << 20 // additions to spend on improving each
 )
@@ -57,12 +62,17 @@ func (a Auto) Place(d Demand) ([]Share, error) {
 	add(spread)
 	add(concentrate)
 	for _, seed := range f.seeds() {
-		add(f.grow(seed))
+		add(f.grow(seed, f.Processes, make([]bool, len(f.Hosts))))
+		if d.Job.Copies > 1 {
+			if sets := f.growSets(seed); sets != nil {
+				add(sets)
+			}
+		}
 	}
-	slices.SortStableFunc(starts, func(a, b start) int { return cmp.Compare(a.cost, b.cost) })
+	slices.SortStableFunc(starts, func(a, b start) int { return a.cost.compare(b.cost) })
 	best := starts[0]
-	for _, s := range starts[:min(autoImprove, len(starts))] {
-		if s = f.improve(s, autoWork); s.cost < best.cost {
+	for _, s := range starts[:min(autoImprove*d.Job.Copies, len(starts))] {
+		if s = f.improve(s, autoWork); s.cost.compare(best.cost) < 0 {
 			best = s
 		}
 	}
@@ -72,7 +82,18 @@ func (a Auto) Place(d Demand) ([]Share, error) {
 // start is a placement and its cost.
 type start struct {
 	shares []Share
-	cost   float64
+	cost   cost
+}
+
+// cost is what Auto minimises.
+type cost struct {
+	together int     // Plan.Together, which counts first
+	time     float64 // Plan.Cost
+}
+
+// compare returns a negative number if c is less than d, and a positive one if it is more.
+func (c cost) compare(d cost) int {
+	return cmp.Or(cmp.Compare(c.together, d.together), cmp.Compare(c.time, d.time))
 }
 
 // field is a demand with the time of a message between every two of its hosts.
@@ -82,9 +103,10 @@ type field struct {
 	home  int       // where rank 0 is pinned; -1: not pinned
 	time  []float64 // seconds, row by row
 
+	site []int // of each host, by number
+
 	seq    []int // scratch: the host of each process, in the order of numbering
-	first  []int // scratch: first copies on each host
-	all    []int // scratch: all copies on each host
+	count  []int // scratch: a set's processes on each host
 	active []int // scratch: hosts with any
 }
 
@@ -98,8 +120,13 @@ func newField(d Demand, network Network) *field {
 		}
 	}
 	w := len(hosts)
-	f := &field{Demand: d, width: w, home: home, time: make([]float64, w*w), first: make([]int, w), all: make([]int, w)}
+	f := &field{Demand: d, width: w, home: home, time: make([]float64, w*w), site: make([]int, w), count: make([]int, w)}
+	number := map[overlay.SiteID]int{}
 	for i, from := range hosts {
+		if _, known := number[from.Node.Site]; !known {
+			number[from.Node.Site] = len(number)
+		}
+		f.site[i] = number[from.Node.Site]
 		for j, to := range hosts {
 			f.time[i*w+j] = messageTime(network, d.Job.Message, from, to)
 		}
@@ -110,74 +137,73 @@ func newField(d Demand, network Network) *field {
 // roundTrip returns the time of a message each way.
 func (f *field) roundTrip(i, j int) float64 { return f.time[i*f.width+j] + f.time[j*f.width+i] }
 
-// cost returns Plan.Cost of the plan for the shares.
-func (f *field) cost(shares []Share) float64 {
+// round returns how many processes each set has without a pinned rank 0.
+func (f *field) round() int { return f.Processes / f.Job.Copies }
+
+// cost returns the cost of the plan for the shares.
+func (f *field) cost(shares []Share) cost {
 	f.seq = f.seq[:0]
 	for _, s := range shares {
 		for range s.Processes {
 			f.seq = append(f.seq, s.Host)
 		}
 	}
-	if f.Job.Pattern == Dense {
-		return f.denseCost()
+	total := cost{together: f.together()}
+	for c := range f.Job.Copies {
+		if f.Job.Pattern == Dense {
+			total.time += f.denseTime(c)
+			continue
+		}
+		f.Job.Pattern.pairs(f.Job.Ranks, func(a, b int) { total.time += f.roundTrip(f.hostOf(a, c), f.hostOf(b, c)) })
 	}
-	total := 0.0
-	f.Job.Pattern.pairs(f.Job.Ranks, func(a, b int) { total += f.send(a, b) + f.send(b, a) })
 	return total
 }
 
-// hostOf returns the host of a copy of a rank; copies of a pinned rank 0 after the first do not
-// exist.
-func (f *field) hostOf(rank, copy int) (host int, exists bool) {
+// hostOf returns the host of a copy of a rank, which is the same for all copies of a pinned rank 0.
+func (f *field) hostOf(rank, copy int) int {
 	switch {
 	case f.home < 0:
-		return f.seq[copy*f.Job.Ranks+rank], true
+		return f.seq[copy*f.Job.Ranks+rank]
 	case rank == 0:
-		return f.home, copy == 0
+		return f.home
 	}
-	return f.seq[copy*(f.Job.Ranks-1)+rank-1], true
+	return f.seq[copy*(f.Job.Ranks-1)+rank-1]
 }
 
-// send returns the time of the messages from one rank's first copy to all copies of another.
-func (f *field) send(from, to int) float64 {
-	src, _ := f.hostOf(from, 0)
-	total := 0.0
-	for c := range f.Job.Copies {
-		if dst, exists := f.hostOf(to, c); exists {
-			total += f.time[src*f.width+dst]
-		}
-	}
-	return total
-}
-
-// denseCost computes by hosts what the pattern defines by ranks: every first copy sends to every
-// process, minus what it would send to its own rank.
-func (f *field) denseCost() float64 {
-	clear(f.first)
-	clear(f.all)
-	f.active = f.active[:0]
-	total := 0.0
-	for rank := range f.Job.Ranks {
-		src, _ := f.hostOf(rank, 0)
-		f.first[src]++
-		for c := range f.Job.Copies {
-			if dst, exists := f.hostOf(rank, c); exists {
-				if f.all[dst]++; f.all[dst] == 1 {
-					f.active = append(f.active, dst)
-				}
-				total -= f.time[src*f.width+dst]
+// together returns the number of pairs of copies of one rank at one site. A pinned rank 0 has one
+// copy.
+func (f *field) together() (n int) {
+	round := f.round()
+	for p := range f.seq {
+		for q := p + round; q < len(f.seq); q += round {
+			if f.site[f.seq[p]] == f.site[f.seq[q]] {
+				n++
 			}
 		}
 	}
-	for _, i := range f.active {
-		if f.first[i] == 0 {
-			continue
+	return n
+}
+
+// denseTime computes by hosts what the pattern defines by ranks: every process of a set sends to
+// every one of it, minus what it would send to itself.
+func (f *field) denseTime(set int) (total float64) {
+	f.active = f.active[:0]
+	for rank := range f.Job.Ranks {
+		h := f.hostOf(rank, set)
+		if f.count[h]++; f.count[h] == 1 {
+			f.active = append(f.active, h)
 		}
+		total -= f.time[h*f.width+h]
+	}
+	for _, i := range f.active {
 		row, sum := f.time[i*f.width:], 0.0
 		for _, j := range f.active {
-			sum += float64(f.all[j]) * row[j]
+			sum += float64(f.count[j]) * row[j]
 		}
-		total += float64(f.first[i]) * sum
+		total += float64(f.count[i]) * sum
+	}
+	for _, i := range f.active {
+		f.count[i] = 0
 	}
 	return total
 }
@@ -205,13 +231,14 @@ func (f *field) seeds() []int {
 }
 
 // grow fills the seed and then host after host, each time the one that adds the least time per
-// process. Among equal ones it takes the nearest to the submitter.
-func (f *field) grow(seed int) []Share {
+// process, until it has placed so many processes. Among equal ones it takes the nearest to the
+// submitter. It leaves out the hosts that are taken, which must not be needed, and takes those that
+// it fills.
+func (f *field) grow(seed, processes int, taken []bool) []Share {
 	n := len(f.Hosts)
-	taken := make([]bool, n)
 	toTaken := make([]float64, n) // dense: time of a message each way with every process placed so far
 	var shares []Share
-	for next, left := seed, f.Processes; left > 0; {
+	for next, left := seed, processes; left > 0; {
 		u := min(f.Capacity[next], left)
 		shares = append(shares, Share{next, u})
 		taken[next] = true
@@ -235,6 +262,79 @@ func (f *field) grow(seed int) []Share {
 		}
 	}
 	return shares
+}
+
+// growSets grows the sets of copies one after the other, the first from the seed, and each other
+// one from where it costs least. No two sets share a host, nor a site as long as there are sites
+// enough. It returns nil if the hosts that are left are too few for a set.
+func (f *field) growSets(seed int) []Share {
+	taken := make([]bool, len(f.Hosts))
+	all := f.grow(seed, f.round(), taken)
+	for range f.Job.Copies - 1 {
+		free := f.freeForSet(taken)
+		if free == nil {
+			return nil
+		}
+		set := f.cheapestSet(free)
+		for _, s := range set {
+			taken[s.Host] = true
+		}
+		all = append(all, set...)
+	}
+	return all
+}
+
+// freeForSet returns what a further set has to leave out of the hosts: sites that another set
+// uses, or where the rest is too little only the hosts that are taken, or nil if that is.
+func (f *field) freeForSet(taken []bool) []bool {
+	used := map[int]bool{}
+	for h := range taken {
+		if taken[h] {
+			used[f.site[h]] = true
+		}
+	}
+	out := make([]bool, len(taken))
+	room, apart := 0, 0
+	for h := range taken {
+		out[h] = used[f.site[h]]
+		if !taken[h] {
+			room += f.Capacity[h]
+		}
+		if !out[h] {
+			apart += f.Capacity[h]
+		}
+	}
+	switch {
+	case apart >= f.round():
+		return out
+	case room >= f.round():
+		return slices.Clone(taken)
+	}
+	return nil
+}
+
+// cheapestSet grows a set from each of the seeds that are not out, and returns the cheapest.
+func (f *field) cheapestSet(out []bool) (best []Share) {
+	least := math.Inf(1)
+	tried := map[int]bool{} // one seed for each site
+	for _, seed := range f.seeds() {
+		if out[seed] || tried[f.site[seed]] {
+			continue
+		}
+		tried[f.site[seed]] = true
+		set := f.grow(seed, f.round(), slices.Clone(out))
+		if t := f.setTime(set); t < least {
+			best, least = set, t
+		}
+	}
+	return best
+}
+
+// setTime returns the time of the messages of a set that is placed by itself.
+func (f *field) setTime(shares []Share) float64 {
+	alone := *f
+	alone.Job.Copies, alone.Processes, alone.seq = 1, f.round(), nil
+	return alone.cost(shares).time
 }
 
 // adds returns the time per process that filling host j would add.

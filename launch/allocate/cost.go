@@ -106,28 +106,53 @@ func messageTime(network Network, message int, a, b Host) float64 {
 }
 
 // Cost returns the sum of the times, in seconds, of all messages of one round of the job's pattern:
-// every pair of communicating ranks sends one message each way. With copies, the first copy of a
-// rank sends to every copy of the other. Auto minimises it; it compares plans and does not predict
-// a run time.
+// every pair of communicating ranks sends one message each way. With copies, the c-th copies of all
+// ranks do so among themselves; all copies send to a rank 0 that is pinned, and it to them. Auto
+// minimises it; it compares plans and does not predict a run time.
 func (p *Plan) Cost(network Network) float64 {
-	hosts := make([]Host, len(p.Hosts))
+	where := p.where()
+	total := 0.0
+	for c := range p.Job.Copies {
+		send := func(from, to int) {
+			total += messageTime(network, p.Job.Message, p.hostOf(where, from, c), p.hostOf(where, to, c))
+		}
+		p.Job.Pattern.pairs(p.Job.Ranks, func(a, b int) { send(a, b); send(b, a) })
+	}
+	return total
+}
+
+// Together returns the number of pairs of copies of one rank that are at one site: the end of that
+// site ends both.
+func (p *Plan) Together() (n int) {
+	where := p.where()
+	for q, h := range where {
+		for c := q.Copy + 1; c < p.Job.Copies; c++ {
+			if other, exists := where[Process{q.Rank, c}]; exists && p.Hosts[h].Node.Site == p.Hosts[other].Node.Site {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// where returns the index in Hosts of each process.
+func (p *Plan) where() map[Process]int {
 	where := map[Process]int{}
 	for i, h := range p.Hosts {
-		hosts[i] = h.Host
 		for _, q := range h.Processes {
 			where[q] = i
 		}
 	}
-	total := 0.0
-	send := func(from, to int) {
-		for c := range p.Job.Copies {
-			if at, exists := where[Process{to, c}]; exists {
-				total += messageTime(network, p.Job.Message, hosts[where[Process{from, 0}]], hosts[at])
-			}
-		}
+	return where
+}
+
+// hostOf returns the host of a copy of a rank, or of the one copy that a pinned rank 0 has.
+func (p *Plan) hostOf(where map[Process]int, rank, copy int) Host {
+	at, exists := where[Process{rank, copy}]
+	if !exists {
+		at = where[Process{rank, 0}]
 	}
-	p.Job.Pattern.pairs(p.Job.Ranks, func(a, b int) { send(a, b); send(b, a) })
-	return total
+	return p.Hosts[at].Host
 }
 
 // pairs calls yield for every two of n ranks that communicate, the lower first.

@@ -17,12 +17,13 @@ func (f *field) improve(s start, work int) start {
 // step tries the steps from s in a fixed order and returns the first that lowers the cost.
 func (f *field) step(s start, work *int) (better start, ok bool) {
 	// A step that only changes rounding errors could be repeated forever.
-	enough := s.cost - 1e-9*s.cost
+	enough := s.cost
+	enough.time -= 1e-9 * s.cost.time
 	f.neighbours(s.shares, func(shares []Share) bool {
 		if *work -= f.work(shares); *work < 0 {
 			return false
 		}
-		if c := f.cost(shares); c < enough {
+		if c := f.cost(shares); c.compare(enough) < 0 {
 			better, ok = start{slices.Clone(shares), c}, true
 		}
 		return !ok
