@@ -23,8 +23,8 @@ func amounts(o Observations) []Finding {
 
 // packets judges which sizes pass, from full-size TCP segments and datagrams of all sizes.
 func packets(o Observations) []Finding {
-	var lost, passed []Vantage
-	for _, v := range slices.Concat(o.Vantages, o.IPv6) {
+	var lost, passed []Reflector
+	for _, v := range slices.Concat(o.Reflectors, o.IPv6) {
 		switch {
 		case v.Bulk.Passed:
 			passed = append(passed, v)
@@ -60,7 +60,7 @@ func packets(o Observations) []Finding {
 
 // lostSegments judges connections on which full-size segments were dropped and smaller ones
 // arrived. Daemons that know of this limit their segments to what passes.
-func lostSegments(o Observations, lost, passed []Vantage) Finding {
+func lostSegments(o Observations, lost, passed []Reflector) Finding {
 	var to []string
 	smaller := lost[0].Bulk.Smaller
 	for _, v := range lost {

@@ -95,16 +95,16 @@ func outside(o Observations) []Finding {
 		all = append(all, pastProxy(*o.Straight))
 	}
 	on443 := false
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		on443 = on443 || v.At.Port() == 443 && v.Connect.Outcome == Connected
 	}
 	blocked := false
 	if onlySix(o) {
 		return append(all, Finding{Layer: "TCP", Target: "outside, over IPv4", Status: Passed, Class: OK,
-			Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Vantages[0].At, o.IPv6[0].At),
+			Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Reflectors[0].At, o.IPv6[0].At),
 			Meaning:  "this host has nothing but IPv6: links with sites that have IPv4 alone go over a proxy that advertises both"})
 	}
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
 			if !blocked { // report it once
 				all = append(all, only443(v, p))
@@ -112,7 +112,7 @@ func outside(o Observations) []Finding {
 			blocked = true
 			continue
 		}
-		all = append(all, vantage(v))
+		all = append(all, judgeReflector(v))
 	}
 	all = append(all, stripped(o)...)
 	return append(append(all, translated(o)...), mappingTCP(o)...)
@@ -121,10 +121,10 @@ func outside(o Observations) []Finding {
 // onlySix reports whether this host reaches all known hosts of the grid over IPv6, and has no route
 // to any over IPv4.
 func onlySix(o Observations) bool {
-	is := func(outcome Outcome) func(Vantage) bool {
-		return func(v Vantage) bool { return v.Connect.Outcome != outcome }
+	is := func(outcome Outcome) func(Reflector) bool {
+		return func(v Reflector) bool { return v.Connect.Outcome != outcome }
 	}
-	return len(o.Vantages) > 0 && !slices.ContainsFunc(o.Vantages, is(Routeless)) && len(o.IPv6) > 0 && !slices.ContainsFunc(o.IPv6, is(Connected))
+	return len(o.Reflectors) > 0 && !slices.ContainsFunc(o.Reflectors, is(Routeless)) && len(o.IPv6) > 0 && !slices.ContainsFunc(o.IPv6, is(Connected))
 }
 
 // gatewayOnly judges a node whose data its gateway carries.
@@ -133,7 +133,7 @@ func gatewayOnly(o Observations) []Finding {
 		Evidence: "the site's profile says gateway_only",
 		Meaning:  "by design: this node needs no way out, its gateway carries its data; what the gateway reaches is for a run there",
 		Fix:      "nothing, if this is meant; run isthmus doctor on the gateway for the rest"}
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		switch v.Connect.Outcome {
 		case Connected:
 			f.Evidence += fmt.Sprintf("; yet a connection to %s was made", v.At)
@@ -163,7 +163,7 @@ func pastProxy(c Connection) Finding {
 }
 
 // only443 judges another port of a host whose port 443 answers.
-func only443(v Vantage, p overlay.SiteProfile) Finding {
+func only443(v Reflector, p overlay.SiteProfile) Finding {
 	f := connection("TCP", v.Connect)
 	f.Target, f.Status, f.Class = v.At.String(), Warning, Egress443
 	f.Evidence += "; port 443 answers"
@@ -175,8 +175,8 @@ func only443(v Vantage, p overlay.SiteProfile) Finding {
 	return f
 }
 
-// vantage judges one public host.
-func vantage(v Vantage) Finding {
+// judgeReflector judges one public host.
+func judgeReflector(v Reflector) Finding {
 	f := connection("TCP", v.Connect)
 	f.Target = v.At.String()
 	switch {
@@ -223,7 +223,7 @@ func vantage(v Vantage) Finding {
 
 // lostBulk judges a connection on which a request is answered but nothing larger arrives, in any
 // segment size.
-func lostBulk(f Finding, v Vantage) Finding {
+func lostBulk(f Finding, v Reflector) Finding {
 	f.Layer, f.Status, f.Class = "MTU", Failed, TCPDropped
 	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes not all were acknowledged within %s, neither in full-size segments nor in segments of %d bytes (path MTU as this host knows it: %d)", ms(segmentBound), smallSegment, v.Bulk.PathMTU)
 	f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
@@ -236,7 +236,7 @@ func lostBulk(f Finding, v Vantage) Finding {
 func stripped(o Observations) []Finding {
 	var with probe.TCPOptions
 	var to []string
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		if v.Options != nil {
 			to = append(to, v.At.String())
 			with.Scale, with.SACK, with.Timestamps = with.Scale || v.Options.Scale, with.SACK || v.Options.SACK, with.Timestamps || v.Options.Timestamps
@@ -271,7 +271,7 @@ var carriers = netip.MustParsePrefix("100.64.0.0/10")
 
 // translated compares local addresses with those seen from outside.
 func translated(o Observations) []Finding {
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		if v.Via != "" || !v.Seen.IsValid() || v.Seen.Addr() == v.Connect.From.Addr() {
 			continue
 		}

@@ -21,8 +21,8 @@ var (
 func healthy() Observations {
 	seen := addr("10.1.0.11:30000")
 	to1, to2 := addr("203.0.113.2:3478"), addr("203.0.113.3:3478")
-	vantage := func(at string) Vantage {
-		return Vantage{At: addr(at), Connect: Connection{To: addr(at), From: seen, Outcome: Connected}, Seen: seen, Bulk: Bulk{Tried: true, Passed: true}}
+	reflector := func(at string) Reflector {
+		return Reflector{At: addr(at), Connect: Connection{To: addr(at), From: seen, Outcome: Connected}, Seen: seen, Bulk: Bulk{Tried: true, Passed: true}}
 	}
 	return Observations{
 		Self: "helper sitea/a1", Start: now, Helper: true,
@@ -39,9 +39,9 @@ func healthy() Observations {
 		}},
 		Session: Session{Tried: true, At: "gw.sitea:7440", Bearings: true, BrokerTime: now, Sent: now.Add(-10 * time.Millisecond), Got: now.Add(10 * time.Millisecond),
 			Profile: &overlay.SiteProfile{Site: "sitea"}},
-		Vantages: []Vantage{vantage("203.0.113.2:443"), vantage("203.0.113.3:443"), vantage("203.0.113.2:3478")},
-		UDP:      Datagrams{Servers: []netip.AddrPort{to1, to2}, Local: seen, Seen: map[netip.AddrPort]netip.AddrPort{to1: seen, to2: seen}},
-		Inbound:  Inbound{Tried: true, To: seen, From: "203.0.113.3:443", Outcome: Connected, Arrived: true},
+		Reflectors: []Reflector{reflector("203.0.113.2:443"), reflector("203.0.113.3:443"), reflector("203.0.113.2:3478")},
+		UDP:        Datagrams{Servers: []netip.AddrPort{to1, to2}, Local: seen, Seen: map[netip.AddrPort]netip.AddrPort{to1: seen, to2: seen}},
+		Inbound:    Inbound{Tried: true, To: seen, From: "203.0.113.3:443", Outcome: Connected, Arrived: true},
 	}
 }
 
@@ -119,28 +119,28 @@ var cases = []struct {
 
 	{"443 blocked", at(0, Connection{Outcome: Silent}), TCPDropped, Failed, "203.0.113.2:443"},
 	{"only 443", at(2, Connection{Outcome: Silent}), Egress443, Warning, "port 443 answers|cannot be distinguished"},
-	{"only TLS", func(o *Observations) { o.Vantages[0].Err, o.Vantages[0].TLS = "timed out", true }, EgressTLS, Warning, "one inside of TLS did|inspects connections|without inspection"},
+	{"only TLS", func(o *Observations) { o.Reflectors[0].Err, o.Reflectors[0].TLS = "timed out", true }, EgressTLS, Warning, "one inside of TLS did|inspects connections|without inspection"},
 	{"only TLS through the HTTP proxy", func(o *Observations) {
-		v := &o.Vantages[0]
+		v := &o.Reflectors[0]
 		v.Via, v.Tunnel, v.Err, v.TLS = "proxy:3128", Tunnel{Asked: true, Open: true, Status: 200}, "EOF", true
 	}, EgressTLS, Warning, "lets only TLS through them|the HTTP proxy proxy:3128"},
-	{"bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536, PathMTU: 1500} }, MTU, Failed, "not all were acknowledged|536 bytes they were|black hole|mtu none|profile.mtu: 576"},
-	{"all bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true} }, TCPDropped, Failed, "neither in full-size segments nor in segments of 536"},
+	{"bulk lost", func(o *Observations) { o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 536, PathMTU: 1500} }, MTU, Failed, "not all were acknowledged|536 bytes they were|black hole|mtu none|profile.mtu: 576"},
+	{"all bulk lost", func(o *Observations) { o.Reflectors[0].Bulk = Bulk{Tried: true} }, TCPDropped, Failed, "neither in full-size segments nor in segments of 536"},
 	{"black hole that the profile knows", func(o *Observations) {
 		o.Session.Profile.MTU, o.Path = 1400, sized(0)
-		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1360, PathMTU: 1500}
+		o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 1360, PathMTU: 1500}
 	}, MTU, Warning, "1360 bytes they were|to 203.0.113.3:443 full-size ones arrive|those of 1500, 1420 are lost on the path|knows it (mtu 1400)|nothing for the grid"},
 	{"black hole that the daemons measure", func(o *Observations) {
 		o.MeasuresMTU, o.Path = true, sized(0)
-		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536}
+		o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 536}
 	}, MTU, Warning, "profile.mtu: auto|MTU of 1400 or less"},
 	{"black hole that nobody can measure", func(o *Observations) {
 		o.MeasuresMTU = true
-		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1240}
+		o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 1240}
 	}, MTU, Failed, "profile.mtu: 1280"},
 	{"profile too large", func(o *Observations) {
 		o.Session.Profile.MTU, o.Path = 1480, sized(0)
-		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536}
+		o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 536}
 	}, MTU, Failed, "mtu 1480|profile.mtu: 1400"},
 	{"large datagrams lost", func(o *Observations) { o.Path = sized(0) }, MTU, Warning, "full-size segments of TCP arrive|MSS clamp"},
 	{"a router tells", func(o *Observations) { o.Path = sized(1400) }, OK, Passed, ""},
@@ -149,30 +149,30 @@ var cases = []struct {
 		o.Path = &probe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
 	}, UDPSlow, Warning, "about 1 Mb/s|was not measured|without a rate limit"},
 	{"no window scaling", func(o *Observations) {
-		for i := range o.Vantages {
-			o.Vantages[i].Options = &probe.TCPOptions{SACK: true, Timestamps: true}
+		for i := range o.Reflectors {
+			o.Reflectors[i].Options = &probe.TCPOptions{SACK: true, Timestamps: true}
 		}
 	}, TCPOptions, Warning, "has window scaling|64 KiB a round trip|not to modify TCP options"},
 	{"no SACK at one host", func(o *Observations) {
-		o.Vantages[0].Options = &probe.TCPOptions{Scale: true, Timestamps: true}
-		o.Vantages[1].Options = &probe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
+		o.Reflectors[0].Options = &probe.TCPOptions{Scale: true, Timestamps: true}
+		o.Reflectors[1].Options = &probe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
 	}, OK, Passed, ""},
 	{"no SACK and timestamps", func(o *Observations) {
-		o.Vantages[0].Options = &probe.TCPOptions{Scale: true}
+		o.Reflectors[0].Options = &probe.TCPOptions{Scale: true}
 	}, TCPOptions, Warning, "has SACK or timestamps|losses cost"},
-	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no reflector"},
-	{"nat", func(o *Observations) { o.Vantages[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
+	{"stranger answers", func(o *Observations) { o.Reflectors[0].Err = "EOF" }, Refused, Warning, "no reflector"},
+	{"nat", func(o *Observations) { o.Reflectors[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
 	{"nat of a carrier", func(o *Observations) {
-		o.Helper, o.Vantages[0].Connect.From, o.Vantages[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
+		o.Helper, o.Reflectors[0].Connect.From, o.Reflectors[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
 	}, NAT, Warning, "changed twice|100.64.1.2 is of the space"},
-	{"IPv6", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")} }, OK, Passed, ""},
+	{"IPv6", func(o *Observations) { o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")} }, OK, Passed, ""},
 	{"nothing but IPv6", func(o *Observations) {
-		o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")}
-		for i := range o.Vantages {
-			o.Vantages[i].Connect = Connection{Outcome: Routeless, Err: "network is unreachable"}
+		o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")}
+		for i := range o.Reflectors {
+			o.Reflectors[i].Connect = Connection{Outcome: Routeless, Err: "network is unreachable"}
 		}
 	}, OK, Passed, ""},
-	{"IPv6 translated", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::2]:9")} }, NAT, Warning, "IPv6 address"},
+	{"IPv6 translated", func(o *Observations) { o.IPv6 = []Reflector{overSix("[2001:db8::2]:9")} }, NAT, Warning, "IPv6 address"},
 	{"behind an HTTP proxy", func(o *Observations) { o.Straight = &Connection{Outcome: Silent, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "only the HTTP proxy leads out"},
 	{"HTTP proxy for nothing", func(o *Observations) { o.Straight = &Connection{Outcome: Connected, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "for nothing"},
 	{"gateway only", gatewayOnlyWith(Connection{Outcome: Routeless, Err: "network is unreachable"}), GatewayOnly, Warning, "network is unreachable|by design"},
@@ -201,7 +201,7 @@ var cases = []struct {
 	}, NATSymmetric, Warning, "another port for each|TCP's mappings do not depend"},
 	{"neither symmetric", mappedTo("192.0.2.1:4000", "192.0.2.1:4000"), OK, Passed, ""},
 	{"symmetric, with IPv6", func(o *Observations) {
-		o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")}
+		o.IPv6 = []Reflector{overSix("[2001:db8::1]:9")}
 		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")
 	}, NATSymmetric, Warning, "over IPv6 (2001:db8::1)"},
 	{"inbound dropped by flags", func(o *Observations) {
@@ -210,7 +210,7 @@ var cases = []struct {
 	}, InboundDropped, Warning, "CAP_NET_RAW"},
 	{"inbound dropped", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Silent, false }, InboundDropped, Warning, "reports silent"},
 	{"inbound behind a NAT", func(o *Observations) {
-		o.Vantages[0].Seen = addr("192.0.2.1:30000")
+		o.Reflectors[0].Seen = addr("192.0.2.1:30000")
 		o.Inbound.Outcome, o.Inbound.Arrived = Silent, false
 	}, InboundDropped, Warning, "a NAT on the way, which forwards nothing"},
 	{"inbound reset", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Reset, false }, InboundRefused, Warning, "reports reset"},
@@ -247,16 +247,16 @@ func limitedAt(rate uint64) []probe.RateStep {
 }
 
 // overSix returns a public host that sees a host with the address 2001:db8::1.
-func overSix(as string) Vantage {
+func overSix(as string) Reflector {
 	at, from := addr("[2001:db8:ffff::3]:443"), addr("[2001:db8::1]:9")
-	return Vantage{At: at, Connect: Connection{To: at, From: from, Outcome: Connected}, Seen: addr(as), Bulk: Bulk{Tried: true, Passed: true}}
+	return Reflector{At: at, Connect: Connection{To: at, From: from, Outcome: Connected}, Seen: addr(as), Bulk: Bulk{Tried: true, Passed: true}}
 }
 
 func connectTo(change func(*Service)) func(*Observations) {
 	return func(o *Observations) {
 		change(&o.Services[0])
 		o.Session = Session{}
-		o.Vantages, o.UDP, o.Inbound = nil, Datagrams{}, Inbound{}
+		o.Reflectors, o.UDP, o.Inbound = nil, Datagrams{}, Inbound{}
 	}
 }
 
@@ -317,15 +317,15 @@ func clockOffBy(off time.Duration) func(*Observations) {
 
 func at(i int, c Connection) func(*Observations) {
 	return func(o *Observations) {
-		c.To = o.Vantages[i].At
-		o.Vantages[i] = Vantage{At: c.To, Connect: c}
+		c.To = o.Reflectors[i].At
+		o.Reflectors[i] = Reflector{At: c.To, Connect: c}
 	}
 }
 
 func gatewayOnlyWith(c Connection) func(*Observations) {
 	return func(o *Observations) {
 		o.Session.Profile.GatewayOnly = true
-		o.Vantages = []Vantage{{At: addr("203.0.113.2:443"), Connect: c}}
+		o.Reflectors = []Reflector{{At: addr("203.0.113.2:443"), Connect: c}}
 	}
 }
 
@@ -435,10 +435,10 @@ func TestFirewallRequest(t *testing.T) {
 	if err := Conclude(o).Print(&b, true); err != nil || !strings.Contains(b.String(), "Please open (nothing works without):\n  TCP outbound, from 10.1.0.11 to 203.0.113.3, port 443") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
-	o.Path, o.IPv6 = sized(0), []Vantage{overSix("[2001:db8::1]:9")}
+	o.Path, o.IPv6 = sized(0), []Reflector{overSix("[2001:db8::1]:9")}
 	o.Path.Rate = limitedAt(1_000_000)
-	o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1360}
-	o.Vantages[0].Seen = addr("192.0.2.1:30000")
+	o.Reflectors[0].Bulk = Bulk{Tried: true, Smaller: 1360}
+	o.Reflectors[0].Seen = addr("192.0.2.1:30000")
 	further := fmt.Sprint(FirewallRequest(o))
 	for _, part := range []string{"{any router 10.1.0.11 type 3 code 4 ICMP inbound", "{2001:db8::1 the peers' sites (IPv6) 1024-65535 UDP", "please without a limit", "forward them too"} {
 		if !strings.Contains(further, part) {

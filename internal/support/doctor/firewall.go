@@ -38,7 +38,7 @@ func FirewallRequest(o Observations) []Rule {
 	if o.Helper && o.profile().GatewayOnly {
 		return all // everything else leaves by the gateway
 	}
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		r := Rule{Source: source, Destination: v.At.Addr().String(), Port: fmt.Sprint(v.At.Port()), Protocol: "TCP", Direction: "outbound",
 			Reason: "relayed links, and learning this host's outside address", Required: v.At.Port() == 443, Seen: unknown}
 		if v.At.Port() != 443 {
@@ -154,7 +154,7 @@ func seen(o Outcome, whole bool) string {
 // source returns the address from which this host connects, or a placeholder.
 func (o Observations) source() string {
 	var from netip.Addr
-	for _, v := range o.Vantages {
+	for _, v := range o.Reflectors {
 		if v.Via == "" && v.Connect.From.IsValid() {
 			from = v.Connect.From.Addr()
 		}

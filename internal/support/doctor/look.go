@@ -46,16 +46,16 @@ type Subject struct {
 // Bounds of a run. The whole fits in 10 s even when nothing answers; way.go extends them for long
 // paths.
 const (
-	wholeBound   = 9 * time.Second
-	nameBound    = 1500 * time.Millisecond
-	connectBound = 2500 * time.Millisecond // two retransmissions of a SYN
-	shakeBound   = 2 * time.Second
-	segmentBound = 1200 * time.Millisecond
-	callBound    = 2 * time.Second
-	brokerBound  = 3 * time.Second // a gateway waits two seconds for its broker to reconnect
-	hopBound     = 700 * time.Millisecond
-	maxVantages  = 6
-	maxOthers    = 7
+	wholeBound    = 9 * time.Second
+	nameBound     = 1500 * time.Millisecond
+	connectBound  = 2500 * time.Millisecond // two retransmissions of a SYN
+	shakeBound    = 2 * time.Second
+	segmentBound  = 1200 * time.Millisecond
+	callBound     = 2 * time.Second
+	brokerBound   = 3 * time.Second // a gateway waits two seconds for its broker to reconnect
+	hopBound      = 700 * time.Millisecond
+	maxReflectors = 6
+	maxOthers     = 7
 )
 
 // upper returns the role of the daemon above the subject.
@@ -123,11 +123,11 @@ type looker struct {
 	data  *tls.Config     // for requests to reflectors inside TLS; nil before there is a session
 	roots *x509.CertPool
 
-	vantages []netip.AddrPort // from the bearings
-	six      []netip.AddrPort // over IPv6
-	stun     []netip.AddrPort
-	ask      func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // requests a call-back, while the session lasts
-	leave    func()
+	reflectors []netip.AddrPort // from the bearings
+	six        []netip.AddrPort // over IPv6
+	stun       []netip.AddrPort
+	ask        func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // requests a call-back, while the session lasts
+	leave      func()
 }
 
 func (l *looker) progress(format string, args ...any) {
@@ -200,14 +200,14 @@ func (l *looker) outside(ctx context.Context) {
 	via := l.viaOutside()
 	tcp := l.publicHosts(via.Addr != "")
 	var all sync.WaitGroup
-	seen := make([]Vantage, len(tcp))
+	seen := make([]Reflector, len(tcp))
 	for i, to := range tcp {
 		l.progress("%v over TCP", to)
-		all.Go(func() { seen[i] = l.vantage(ctx, to, via) })
+		all.Go(func() { seen[i] = l.askReflector(ctx, to, via) })
 	}
-	six := make([]Vantage, len(l.overIPv6(via.Addr != "")))
+	six := make([]Reflector, len(l.overIPv6(via.Addr != "")))
 	for i, to := range l.overIPv6(via.Addr != "") {
-		all.Go(func() { six[i] = l.vantage(ctx, to, via) })
+		all.Go(func() { six[i] = l.askReflector(ctx, to, via) })
 	}
 	if via.Addr != "" && len(tcp) > 0 {
 		all.Go(func() { l.o.Straight = straight(ctx, tcp[0]) })
@@ -216,12 +216,12 @@ func (l *looker) outside(ctx context.Context) {
 		l.progress("STUN servers")
 		all.Go(func() { l.datagrams(ctx) })
 	}
-	if l.ask != nil && len(l.vantages) > 1 && via.Addr == "" && !l.behindGateway() {
+	if l.ask != nil && len(l.reflectors) > 1 && via.Addr == "" && !l.behindGateway() {
 		l.progress("a call back from outside")
 		all.Go(func() { l.o.Inbound = l.inbound(ctx) })
 	}
 	all.Wait()
-	l.o.Vantages, l.o.IPv6 = seen, six
+	l.o.Reflectors, l.o.IPv6 = seen, six
 }
 
 // datagrams sends requests to the STUN servers, and then, with one that answered, tests which sizes
@@ -249,11 +249,11 @@ func (l *looker) overIPv6(proxied bool) []netip.AddrPort {
 // publicHosts returns the hosts to connect to: through an HTTP proxy only those at the port that
 // such proxies permit.
 func (l *looker) publicHosts(proxied bool) []netip.AddrPort {
-	all := distinct(slices.Concat(l.vantages, l.s.Proxies))
+	all := distinct(slices.Concat(l.reflectors, l.s.Proxies))
 	if !proxied && !l.behindGateway() {
 		all = distinct(append(all, l.stun...)) // they also answer over TCP, at another port than 443
 	}
-	return all[:min(len(all), maxVantages)]
+	return all[:min(len(all), maxReflectors)]
 }
 
 // straight connects to a public host without the HTTP proxy.

@@ -10,20 +10,20 @@ import (
 
 // Observations are the raw results of a run, without any judgement.
 type Observations struct {
-	Self     string        // the daemon whose settings were used: "helper sitea/n1"
-	Helper   bool          // it is a helper; else a frontal
-	Start    time.Time     // by this host's clock
-	Local    Local         // this host
-	Services []Service     // each daemon that was contacted
-	Session  Session       // information from the daemon above
-	Straight *Connection   // around the HTTP proxy, where data goes through one
-	Vantages []Vantage     // public hosts of the grid, over TCP
-	IPv6     []Vantage     // those with an IPv6 address, over IPv6
-	UDP      Datagrams     // to the same, over UDP
-	Path     *probe.Path   // sizes and rates of datagrams to one that answered; nil if none did
-	Inbound  Inbound       // whether outside connections reach this host
-	Pair     *Pair         // nil unless requested
-	Took     time.Duration // of the whole run
+	Self       string        // the daemon whose settings were used: "helper sitea/n1"
+	Helper     bool          // it is a helper; else a frontal
+	Start      time.Time     // by this host's clock
+	Local      Local         // this host
+	Services   []Service     // each daemon that was contacted
+	Session    Session       // information from the daemon above
+	Straight   *Connection   // around the HTTP proxy, where data goes through one
+	Reflectors []Reflector   // public hosts of the grid, over TCP
+	IPv6       []Reflector   // those with an IPv6 address, over IPv6
+	UDP        Datagrams     // to the same, over UDP
+	Path       *probe.Path   // sizes and rates of datagrams to one that answered; nil if none did
+	Inbound    Inbound       // whether outside connections reach this host
+	Pair       *Pair         // nil unless requested
+	Took       time.Duration // of the whole run
 
 	Settings string   // the daemon's settings file
 	Denied   []string // what they deny, and the lines that permit it
@@ -169,9 +169,9 @@ type Session struct {
 	Sent, Got   time.Time // by this host's clock, around the call
 }
 
-// Vantage is a public host of the grid, asked over TCP for the address it sees this host at. It is
+// Reflector is a public host of the grid, asked over TCP for the address it sees this host at. It is
 // a broker or a proxy.
-type Vantage struct {
+type Reflector struct {
 	At      netip.AddrPort
 	Via     string     // host:port of the HTTP proxy on the path; empty: none
 	Connect Connection // to Via if there is one

@@ -102,7 +102,7 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 		return
 	}
 	o.Bearings, o.BrokerTime = true, time.Unix(0, r.Time)
-	l.vantages, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
+	l.reflectors, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
 }
 
 // addresses parses a peer's list; it omits invalid addresses, and those that no grid should name.
@@ -118,9 +118,9 @@ func addresses(texts []string) []netip.AddrPort {
 	return all
 }
 
-// vantage asks a public host of the grid for the address it sees.
-func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTTPProxy) Vantage {
-	v := Vantage{At: to, Via: via.Addr}
+// askReflector asks a public host of the grid for the address it sees.
+func (l *looker) askReflector(ctx context.Context, to netip.AddrPort, via carrier.HTTPProxy) Reflector {
+	v := Reflector{At: to, Via: via.Addr}
 	first := to
 	if via.Addr != "" {
 		var s Service
@@ -267,18 +267,18 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		return in
 	}
 	defer ln.Close()
-	conn, c := connectIn(ctx, l.vantages[0], dialOptions{port: addrPort(ln.Addr()).Port()})
+	conn, c := connectIn(ctx, l.reflectors[0], dialOptions{port: addrPort(ln.Addr()).Port()})
 	if conn == nil {
-		in.Err = fmt.Sprintf("the reflector %v cannot be asked: %s", l.vantages[0], c.Err)
+		in.Err = fmt.Sprintf("the reflector %v cannot be asked: %s", l.reflectors[0], c.Err)
 		return in
 	}
 	defer conn.Close() // stays open meanwhile, and with it a NAT's mapping
 	seen, err := observe(ctx, conn)
 	if err != nil {
-		in.Err = fmt.Sprintf("the reflector %v did not say what it sees: %v", l.vantages[0], err)
+		in.Err = fmt.Sprintf("the reflector %v did not say what it sees: %v", l.reflectors[0], err)
 		return in
 	}
-	mapped := []Mapping{{l.vantages[0], seen}}
+	mapped := []Mapping{{l.reflectors[0], seen}}
 	defer func() { in.Mapped = mapped }()
 	arrived := make(chan bool, 1)
 	go func() { // ends with ln
@@ -288,11 +288,11 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		}
 		arrived <- err == nil
 	}()
-	got, err := l.ask(ctx, seen, l.vantages[1])
+	got, err := l.ask(ctx, seen, l.reflectors[1])
 	// Not before: a filter may let in a host to which this one has sent.
-	if second, _ := connectIn(ctx, l.vantages[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
+	if second, _ := connectIn(ctx, l.reflectors[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
 		if seen, err := observe(ctx, second); err == nil {
-			mapped = append(mapped, Mapping{l.vantages[1], seen})
+			mapped = append(mapped, Mapping{l.reflectors[1], seen})
 		}
 		second.Close()
 	}
@@ -302,7 +302,7 @@ func (l *looker) inbound(ctx context.Context) (in Inbound) {
 		got.Err = err.Error()
 		return got
 	}
-	got.Tried, got.To, got.From = true, seen, l.vantages[1].String()
+	got.Tried, got.To, got.From = true, seen, l.reflectors[1].String()
 	return got
 }
 
