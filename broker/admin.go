@@ -20,21 +20,21 @@ import (
 
 // Status is the broker's state as the admin service returns it, in JSON.
 type Status struct {
-	Broker   string          `json:"broker"`
-	Epoch    uint64          `json:"epoch"`
-	Started  time.Time       `json:"started"`
-	Sessions int             `json:"sessions"` // open now
-	Waiting  int             `json:"waiting"`  // callers waiting for a process or a name
-	Names    int             `json:"names"`    // published
-	Sites    []SiteStatus    `json:"sites"`
-	Jobs     []JobStatus     `json:"jobs"`
-	Proxies  []ProxyStatus   `json:"proxies"`
-	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
-	Traffic  []traffic.Flow  `json:"traffic"`  // bytes between sites that passed proxies and gateways, by carrier
-	Vantage  VantageStatus   `json:"vantage"`  // the broker's activity as a reflector
-	Counters CounterStatus   `json:"counters"`
-	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
-	Store    *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere
+	Broker    string          `json:"broker"`
+	Epoch     uint64          `json:"epoch"`
+	Started   time.Time       `json:"started"`
+	Sessions  int             `json:"sessions"` // open now
+	Waiting   int             `json:"waiting"`  // callers waiting for a process or a name
+	Names     int             `json:"names"`    // published
+	Sites     []SiteStatus    `json:"sites"`
+	Jobs      []JobStatus     `json:"jobs"`
+	Proxies   []ProxyStatus   `json:"proxies"`
+	Outcomes  []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
+	Traffic   []traffic.Flow  `json:"traffic"`  // bytes between sites that passed proxies and gateways, by carrier
+	Reflector ReflectorStatus `json:"vantage"`  // the broker's activity as a reflector
+	Counters  CounterStatus   `json:"counters"`
+	Audit     *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
+	Store     *store.Status   `json:"store,omitempty"` // where durable state is kept, if anywhere
 }
 
 // SiteStatus is one site. Since is when its frontal joined or, if the frontal is away, when it
@@ -78,7 +78,7 @@ func (b *Broker) Status() Status {
 	s := Status{
 		Audit: b.audit.Status(), Store: b.store.status(),
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: b.names.count(inv.Names),
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Vantage: b.vantageStatus(), Counters: b.counters.status(),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Reflector: b.reflectorStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
 		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.bySite(site.Profile.Site, now))}

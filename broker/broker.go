@@ -40,7 +40,7 @@ type Broker struct {
 	sessions  sessions
 	counters  counters
 	grants    *grants
-	vantage   vantagePoint
+	reflector reflectorState
 	measured  measurements
 	policies  policies
 	outcomes  outcomes
@@ -91,7 +91,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
 	}, b.turnedAway)
 	b.waits = limit.NewCounter[overlay.SiteID](limit.Bounds{What: "callers of one site that wait for a process or a name", PerKey: cfg.Limits.WaitsPerSite, KeySetting: "limits.waiting_per_site"})
-	b.vantage = newVantagePoint(id.String(), b.observed, log)
+	b.reflector = newReflectorState(id.String(), b.observed, log)
 	b.live.Store(&cfg)
 	var err error
 	if b.store, err = newStoreKeeper(cfg, creds, log); err != nil {
@@ -107,7 +107,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	})
 	b.endpoint.Refused, b.endpoint.OverBudget = b.auditCaller, b.auditOverBudget
 	b.endpoint.SetHalfOpen(b.half)
-	b.endpoint.Data = func(ctx context.Context, c *tls.Conn) { b.vantage.observer.Take(ctx, carrier.Unread(c, nil)) }
+	b.endpoint.Data = func(ctx context.Context, c *tls.Conn) { b.reflector.observer.Take(ctx, carrier.Unread(c, nil)) }
 	b.endpoint.SetBudget(cfg.Limits.budget())
 	b.endpoint.SetTrust(control.Trust{Renew: b.renew})
 	return b, nil
@@ -122,9 +122,9 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	defer b.endpoint.Close()
 	defer cancel()
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
-		b.vantage.listening = a.AddrPort()
+		b.reflector.listening = a.AddrPort()
 	}
-	front := reflector.NewFront(ln, b.vantage.observer, b.half, b.log)
+	front := reflector.NewFront(ln, b.reflector.observer, b.half, b.log)
 	own.Go(func() { b.sweep(ctx) })
 	own.Go(func() { front.Serve(ctx) })
 	own.Go(func() { b.serveSTUN(ctx) })

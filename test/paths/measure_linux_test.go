@@ -75,7 +75,7 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	w.DoctorFinds("frontal small", "inbound-dropped mtu", "(profile.mtu: auto)")
 	w.DoctorFinds("helper small/n1", "inbound-dropped mtu", "knows it (mtu 1400)")
 	// One that measured again, because the host was busy, may meet the broker's limit.
-	if v := status.Vantage; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused > v.CallBacks["CONNECTED"]+v.CallBacks["SILENT"] {
+	if v := status.Reflector; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused > v.CallBacks["CONNECTED"]+v.CallBacks["SILENT"] {
 		t.Errorf("reflector %+v", v)
 	}
 }

@@ -120,7 +120,7 @@ func TestObserveBesideSessions(t *testing.T) {
 	g.frontal(openA, nil)
 	g.observe()
 	g.frontal(closedB, nil)
-	if s := g.b.Status().Vantage; s.Observer.Answered != 1 {
+	if s := g.b.Status().Reflector; s.Observer.Answered != 1 {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -133,7 +133,7 @@ func TestBearings(t *testing.T) {
 	a := g.frontal(openA, nil)
 	before := time.Now().UnixNano()
 	resp, err := a.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
-	stun := fmt.Sprintf("127.0.0.1:%d", g.b.vantage.sockets.Port())
+	stun := fmt.Sprintf("127.0.0.1:%d", g.b.reflector.sockets.Port())
 	if err != nil || resp.Time < before || resp.Time > time.Now().UnixNano() ||
 		!slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Stun, []string{stun}) || resp.Clock != g.b.name {
 		t.Errorf("alone: %v, %v", resp, err)
@@ -256,13 +256,13 @@ func TestCallBack(t *testing.T) {
 	_, err = a.directory.CallBack(g.ctx(), req)
 	wantStatus(t, "never heard of", err, overlay.ErrForbidden,
 		"not permitted: call back "+other+": neither does the session of frontal sitea come from 127.0.0.2, nor was broker main asked an observe frame from there within 10m0s")
-	g.b.vantage.seen.Note(netip.MustParseAddr("127.0.0.2"), time.Now())
+	g.b.reflector.seen.Note(netip.MustParseAddr("127.0.0.2"), time.Now())
 	if resp, err = a.directory.CallBack(g.ctx(), req); err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("after it asked: %v, %v", resp, err)
 	}
 	receive(t, "a call back to the other address", heard)
 
-	s := g.b.Status().Vantage
+	s := g.b.Status().Reflector
 	if text, _ := json.Marshal(s); s.CallBacks["CONNECTED"] != 3 || s.Refused != 1 {
 		t.Errorf("status %s", text)
 	}
@@ -313,7 +313,7 @@ func TestCallBackFromProxy(t *testing.T) {
 
 func TestCallBackBounds(t *testing.T) {
 	g := newGrid(t)
-	g.tune = func(b *Broker) { b.vantage.rates = reflector.NewRates[overlay.SiteID](3, time.Hour) }
+	g.tune = func(b *Broker) { b.reflector.rates = reflector.NewRates[overlay.SiteID](3, time.Hour) }
 	g.start()
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
 	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -335,7 +335,7 @@ func TestCallBackBounds(t *testing.T) {
 		t.Errorf("another site pays for it: %v", err)
 	}
 	for range callBacksAtOnce {
-		g.b.vantage.inFlight <- struct{}{}
+		g.b.reflector.inFlight <- struct{}{}
 	}
 	_, err = b.directory.CallBack(g.ctx(), req)
 	wantStatus(t, "too many at once", err, overlay.ErrOverloaded, fmt.Sprintf("overloaded: %d call-backs are under way, the broker's limit", callBacksAtOnce))

@@ -29,11 +29,11 @@ const (
 	callBackMax     = 5 * time.Second // for a proxy to carry out one
 	seenMax         = 1 << 16         // addresses eligible for a call-back
 	seenLife        = 10 * time.Minute
-	maxVantages     = 16 // in one answer
+	maxReflectors   = 16 // in one answer
 )
 
-// vantagePoint is the broker's state as a reflector.
-type vantagePoint struct {
+// reflectorState is the broker's state as a reflector.
+type reflectorState struct {
 	observer *reflector.Observer
 	seen     *reflector.Seen // addresses that contacted the broker over TCP
 	rates    *reflector.Rates[overlay.SiteID]
@@ -44,8 +44,8 @@ type vantagePoint struct {
 	listening netip.AddrPort // where Serve accepts sessions and observe frames
 }
 
-func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vantagePoint {
-	v := vantagePoint{
+func newReflectorState(by string, places *accept.HalfOpen, log *slog.Logger) reflectorState {
+	v := reflectorState{
 		seen:     reflector.NewSeen(seenMax, seenLife),
 		rates:    reflector.NewRates[overlay.SiteID](callBackBurst, callBackEvery),
 		inFlight: make(chan struct{}, callBacksAtOnce), stun: new(stunserver.Server),
@@ -56,7 +56,7 @@ func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vanta
 }
 
 // point returns what the broker itself calls back from.
-func (v *vantagePoint) point() reflector.Point {
+func (v *reflectorState) point() reflector.Point {
 	return reflector.Point{Observer: v.observer, Sockets: v.sockets}
 }
 
@@ -71,15 +71,15 @@ func (b *Broker) openSTUN(ctx context.Context) {
 		b.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a proxy on this host has the port, set stun_listen to another or to \"\"", "error", err)
 		return
 	}
-	b.vantage.sockets = s
+	b.reflector.sockets = s
 }
 
 // serveSTUN serves the sockets of openSTUN, if any, until ctx ends.
 func (b *Broker) serveSTUN(ctx context.Context) {
-	if b.vantage.sockets == nil {
+	if b.reflector.sockets == nil {
 		return
 	}
-	if err := b.vantage.sockets.Serve(ctx, b.vantage.stun, b.vantage.observer); err != nil {
+	if err := b.reflector.sockets.Serve(ctx, b.reflector.stun, b.reflector.observer); err != nil {
 		b.log.Error("the STUN server ended", "error", err)
 	}
 }
@@ -91,8 +91,8 @@ func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	if own := s.LocalAddr(); !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
 		tcp = own // a peer that connected over the other IP version may have no other route
 	}
-	if b.vantage.sockets != nil {
-		stun = netip.AddrPortFrom(tcp.Addr(), b.vantage.sockets.Port())
+	if b.reflector.sockets != nil {
+		stun = netip.AddrPortFrom(tcp.Addr(), b.reflector.sockets.Port())
 	}
 	return tcp, stun
 }
@@ -117,7 +117,7 @@ func stunOverIPv6(p registry.Proxy) netip.AddrPort {
 // overIPv6 returns this host's IPv6 address as a reflector beside tcp and stun, as ownAddresses;
 // invalid where a listener has one address only, or the host has none.
 func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort) {
-	at := b.vantage.listening
+	at := b.reflector.listening
 	if !tcp.Addr().Unmap().Is4() || !at.Addr().IsUnspecified() || !at.Addr().Is6() {
 		return tcp6, stun6
 	}
@@ -125,7 +125,7 @@ func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort)
 	if !ip.IsValid() {
 		return tcp6, stun6
 	}
-	if stun.IsValid() && b.vantage.sockets.OverIPv6() {
+	if stun.IsValid() && b.reflector.sockets.OverIPv6() {
 		stun6 = netip.AddrPortFrom(ip, stun.Port())
 	}
 	return netip.AddrPortFrom(ip, at.Port()), stun6
@@ -151,7 +151,7 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 		resp.Stun6 = append(resp.Stun6, stun6.String())
 	}
 	for _, p := range d.b.proxies.List() {
-		if len(resp.Tcp) == maxVantages {
+		if len(resp.Tcp) == maxReflectors {
 			break
 		}
 		resp.Tcp = append(resp.Tcp, p.Addresses[0].String())
@@ -194,16 +194,16 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 		return nil, err
 	}
 	now, ip := time.Now(), target.To.Addr()
-	if ip != s.RemoteAddr().Addr() && !d.b.vantage.seen.Has(ip, now) {
+	if ip != s.RemoteAddr().Addr() && !d.b.reflector.seen.Has(ip, now) {
 		return nil, fmt.Errorf("%w: call back %v: neither does the session of %v come from %v, nor was broker %s asked an observe frame from there within %v",
 			overlay.ErrForbidden, target.To, s.Peer(), ip, d.b.name, seenLife)
 	}
-	if wait := d.b.vantage.rates.Take(s.Peer().Site, now); wait > 0 {
+	if wait := d.b.reflector.rates.Take(s.Peer().Site, now); wait > 0 {
 		return nil, fmt.Errorf("%w: %s has been called back as often as it may; again in %v", overlay.ErrOverloaded, s.Peer().Site, wait.Round(time.Second))
 	}
 	select {
-	case d.b.vantage.inFlight <- struct{}{}:
-		defer func() { <-d.b.vantage.inFlight }()
+	case d.b.reflector.inFlight <- struct{}{}:
+		defer func() { <-d.b.reflector.inFlight }()
 	default:
 		return nil, fmt.Errorf("%w: %d call-backs are under way, the broker's limit", overlay.ErrOverloaded, callBacksAtOnce)
 	}
@@ -213,7 +213,7 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 // callBackFrom makes the reflector that the request names call back.
 func (d directory) callBackFrom(ctx context.Context, s *control.Session, target reflector.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	if req.GetFrom() == "" {
-		return d.b.vantage.point().CallBack(ctx, target), nil
+		return d.b.reflector.point().CallBack(ctx, target), nil
 	}
 	from, err := netip.ParseAddrPort(req.GetFrom())
 	if err != nil {
@@ -222,7 +222,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	tcp, stun := d.b.ownAddresses(s)
 	tcp6, stun6 := d.b.overIPv6(tcp, stun)
 	if from == tcp || from == stun || from == tcp6 || from == stun6 {
-		return d.b.vantage.point().CallBack(ctx, target), nil
+		return d.b.reflector.point().CallBack(ctx, target), nil
 	}
 	for _, p := range d.b.proxies.List() {
 		if from != p.STUN && from != stunOverIPv6(p) && !slices.Contains(p.Addresses, from) {
@@ -243,8 +243,8 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 	return nil, fmt.Errorf("%w: no reflector has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
 }
 
-// VantageStatus is the broker's activity as a reflector.
-type VantageStatus struct {
+// ReflectorStatus is the broker's activity as a reflector.
+type ReflectorStatus struct {
 	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
 	Observer  reflector.ObserverStats `json:"observer"`
 	Answers   stunserver.Stats        `json:"stun_answers"`
@@ -253,13 +253,13 @@ type VantageStatus struct {
 	Refused   uint64                  `json:"call_backs_refused"`
 }
 
-func (b *Broker) vantageStatus() VantageStatus {
-	s := VantageStatus{
-		Observer: b.vantage.observer.Stats(), Answers: b.vantage.stun.Stats(),
+func (b *Broker) reflectorStatus() ReflectorStatus {
+	s := ReflectorStatus{
+		Observer: b.reflector.observer.Stats(), Answers: b.reflector.stun.Stats(),
 		Bearings: b.counters.bearings.Load(), CallBacks: map[string]uint64{}, Refused: b.counters.callBacksRefused.Load(),
 	}
-	if b.vantage.sockets != nil {
-		s.STUN = fmt.Sprintf(":%d", b.vantage.sockets.Port())
+	if b.reflector.sockets != nil {
+		s.STUN = fmt.Sprintf(":%d", b.reflector.sockets.Port())
 	}
 	for i := range b.counters.callBacks {
 		if n := b.counters.callBacks[i].Load(); n > 0 {
