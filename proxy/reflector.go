@@ -32,8 +32,8 @@ func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *
 	return sockets
 }
 
-// vantages calls back for the broker.
-type vantages struct {
+// callBackServer calls back for the broker.
+type callBackServer struct {
 	controlpb.UnimplementedVantagesServer
 	log   *slog.Logger
 	point func() reflector.Point
@@ -41,7 +41,7 @@ type vantages struct {
 
 // CallBack implements controlpb.VantagesServer. The broker has checked that the address belongs to
 // the requester; only a proxy whose broker is on its own host calls loopback addresses.
-func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+func (c callBackServer) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	s := control.SessionOf(ctx)
 	if role := s.Peer().Role; role != control.RoleBroker {
 		return nil, control.Status(fmt.Errorf("%w: a %v has nobody called back", overlay.ErrForbidden, role))
@@ -50,7 +50,7 @@ func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	resp := v.point().CallBack(ctx, target)
-	v.log.Info("call-back", "to", target.To.String(), "udp", target.UDP, "outcome", resp.Outcome.String(), "text", resp.Text)
+	resp := c.point().CallBack(ctx, target)
+	c.log.Info("call-back", "to", target.To.String(), "udp", target.UDP, "outcome", resp.Outcome.String(), "text", resp.Text)
 	return resp, nil
 }
