@@ -23,15 +23,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// vantageFrontal is a frontal whose broker is a reflector on loopback.
-type vantageFrontal struct {
+// reflectorFrontal is a frontal whose broker is a reflector on loopback.
+type reflectorFrontal struct {
 	*fakeFrontal
 	tcp, stun string
 	hold      chan struct{} // Bearings waits until it is closed
 	point     *reflector.Point
 }
 
-func (f vantageFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (f reflectorFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	select {
 	case <-f.hold:
 	case <-ctx.Done():
@@ -40,7 +40,7 @@ func (f vantageFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsReque
 	return &controlpb.BearingsResponse{Tcp: []string{f.tcp}, Stun: []string{f.stun}}, nil
 }
 
-func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+func (f reflectorFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	target, err := reflector.ParseTarget(req, true)
 	if err != nil {
 		return nil, control.Status(err)
@@ -50,7 +50,7 @@ func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackReq
 
 // A helper measures for its frontal, one measurement at a time.
 func TestMeasure(t *testing.T) {
-	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(reflector.Point)}
+	f := reflectorFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(reflector.Point)}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })

@@ -74,7 +74,7 @@ func TestMeetingThroughFirewalls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	tcp, stun := coordinatetest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
+	tcp, stun := coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
 	bearings := coordinate.Bearings{TCP: tcp, STUN: stun}
 	a, b, ha, hb, _ := two(t)
 	a.standOn(l.Host("a/n1"), bearings)

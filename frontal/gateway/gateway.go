@@ -105,10 +105,10 @@ type Gateway struct {
 	proxies   *encap.Dialer      // dials the grid's proxies
 
 	// The gateway as an end of coordinated traversals.
-	meetings meetings
-	vantages *coordinate.BearingsCache
-	portPool *coordinate.PortPool
-	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Start
+	meetings   meetings
+	reflectors *coordinate.BearingsCache
+	portPool   *coordinate.PortPool
+	engine     *traverse.Engine // nil without CAP_NET_RAW; set by Start
 
 	nodes, outside *accept.HalfOpen // unidentified connections, by port
 
@@ -136,7 +136,7 @@ func New(o Options) *Gateway {
 		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, bearings: o.Bearings,
 		registry: o.Registry, resolver: o.Resolver, up: o.Up, ctx: o.Life, open: o.Open, work: o.Work,
 		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS),
-		meetings: newMeetings(o.Limits), vantages: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
+		meetings: newMeetings(o.Limits), reflectors: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
 		Bounds:  standardBounds,
 		allowed: newAllowed(o.Settings().Rule, AllowedFor),
 		carries: newCarries(o.Limits),

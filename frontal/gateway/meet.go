@@ -129,7 +129,7 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: g.profile(), Log: g.log,
 		Forbidden: neverMet, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,
 		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
-			return g.vantages.Get(ctx, g.bearings)
+			return g.reflectors.Get(ctx, g.bearings)
 		},
 	}
 	if ipv6 {

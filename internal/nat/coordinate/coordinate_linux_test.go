@@ -70,7 +70,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 			t.Error(err)
 		}
 	})
-	w.bearings.TCP, w.bearings.STUN = coordinatetest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
+	w.bearings.TCP, w.bearings.STUN = coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
 	return w
 }
 

@@ -64,8 +64,8 @@ func (s *Side) punchFrom(b Bearings) (local netip.Addr, stun []netip.AddrPort, e
 
 // sourceAddress returns the address to meet others from, given the reflectors: without an IPv4
 // one, the mapping of a NAT cannot be learned.
-func (s *Side) sourceAddress(vantages []netip.AddrPort) netip.Addr {
-	if s.overIPv4() && len(ofVersion(s.Other, vantages)) > 0 {
+func (s *Side) sourceAddress(reflectors []netip.AddrPort) netip.Addr {
+	if s.overIPv4() && len(ofVersion(s.Other, reflectors)) > 0 {
 		return s.Other
 	}
 	return s.Address

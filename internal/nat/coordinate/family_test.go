@@ -23,7 +23,7 @@ func TestFamilies(t *testing.T) {
 		what           string
 		address, other netip.Addr
 		profile        overlay.SiteProfile
-		vantages       []netip.AddrPort
+		reflectors     []netip.AddrPort
 		usual          netip.Addr // over the IP version that the profile is about
 		over6          netip.Addr // not valid: no IPv6
 	}{
@@ -38,7 +38,7 @@ func TestFamilies(t *testing.T) {
 		{"a grid of IPv6", six, four, overlay.SiteProfile{}, []netip.AddrPort{v6}, six, six},
 	} {
 		s := &Side{Address: tc.address, Other: tc.other, Profile: tc.profile}
-		if got := s.sourceAddress(tc.vantages); got != tc.usual {
+		if got := s.sourceAddress(tc.reflectors); got != tc.usual {
 			t.Errorf("%s: from %v, want %v", tc.what, got, tc.usual)
 		}
 		o, err := s.OverIPv6()
@@ -48,7 +48,7 @@ func TestFamilies(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || o.sourceAddress(tc.vantages) != tc.over6 || o.preferredAddress() != tc.over6 || o.Profile.NAT.Translates() {
+		if err != nil || o.sourceAddress(tc.reflectors) != tc.over6 || o.preferredAddress() != tc.over6 || o.Profile.NAT.Translates() {
 			t.Errorf("%s: over IPv6: %+v, %v", tc.what, o, err)
 		}
 		if s.Profile.NAT != tc.profile.NAT {

@@ -77,9 +77,9 @@ const maxAsked = 8
 // observe learns the port's public address, and compares clocks with the first reflector, over
 // the other IP version if it must. Without IPv6 reflectors the mapping of an IPv6 port is the
 // identity, because its addresses are not translated.
-func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (m simopen.Mapping, err error) {
+func (s *Side) observe(ctx context.Context, port *simopen.Port, reflectors []netip.AddrPort) (m simopen.Mapping, err error) {
 	local := port.Local()
-	same := ofVersion(local.Addr(), vantages)
+	same := ofVersion(local.Addr(), reflectors)
 	switch {
 	case len(same) > 0:
 		m, err = port.Observe(ctx, same[:min(len(same), maxAsked)])
@@ -91,13 +91,13 @@ func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip
 	if err != nil {
 		return m, err
 	}
-	if len(same) > 0 && same[0] == vantages[0] {
+	if len(same) > 0 && same[0] == reflectors[0] {
 		if !m.Seen[0].IsValid() {
 			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock no instant can be agreed
 		}
 		return m, err
 	}
-	c, err := carrier.DialTCP(ctx, vantages[0].String(), carrier.HTTPProxy{})
+	c, err := carrier.DialTCP(ctx, reflectors[0].String(), carrier.HTTPProxy{})
 	if err != nil {
 		return m, err
 	}

@@ -55,7 +55,7 @@ func crossed(ctx context.Context, g *labGrid, opts Options) (Cross, error) {
 	if err != nil {
 		return Cross{}, err
 	}
-	points, _ := vantages(b)
+	points, _ := reflectors(b)
 	m := &measurement{opts: opts.complete(), points: points, o: Observations{Ports: opts.Ports}}
 	defer m.close()
 	m.look(ctx)

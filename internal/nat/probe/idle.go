@@ -80,7 +80,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	if err != nil {
 		return IdleObservations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}
-	points, _ := vantages(b)
+	points, _ := reflectors(b)
 	if len(points) == 0 {
 		return IdleObservations{}, fmt.Errorf("%w: the broker names no reflector with an IPv4 address", overlay.ErrNoPath)
 	}

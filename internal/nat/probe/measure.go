@@ -63,7 +63,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	if err != nil {
 		return Observations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}
-	points, six := vantages(b)
+	points, six := reflectors(b)
 	if len(points)+len(six) == 0 {
 		return Observations{}, fmt.Errorf("%w: the broker names no reflector", overlay.ErrNoPath)
 	}
@@ -113,11 +113,11 @@ type point struct {
 	stun netip.AddrPort // not valid without a STUN server
 }
 
-// vantages returns the first reflector of each address, the broker first: those with an IPv4
+// reflectors returns the first reflector of each address, the broker first: those with an IPv4
 // address, which a profile is about, and those with IPv6, which may be other addresses of the same
 // hosts.
-func vantages(b *controlpb.BearingsResponse) (four, six []point) {
-	for _, p := range allVantages(b) {
+func reflectors(b *controlpb.BearingsResponse) (four, six []point) {
+	for _, p := range allReflectors(b) {
 		if p.tcp.Addr().Is4() {
 			four = append(four, p)
 		} else {
@@ -127,7 +127,7 @@ func vantages(b *controlpb.BearingsResponse) (four, six []point) {
 	return four, six
 }
 
-func allVantages(b *controlpb.BearingsResponse) []point {
+func allReflectors(b *controlpb.BearingsResponse) []point {
 	var points []point
 	find := func(a netip.Addr) *point {
 		for i := range points {

@@ -55,7 +55,7 @@ func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, err
 		if e.port, err = Prepare(ctx, e.host.Addr(), ports); err != nil {
 			return err
 		}
-		e.Mapping, err = e.port.Observe(ctx, g.Vantages)
+		e.Mapping, err = e.port.Observe(ctx, g.Reflectors)
 		return errors.Join(err, e.Mapping.Failed)
 	})
 	if err != nil {

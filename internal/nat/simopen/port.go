@@ -20,10 +20,10 @@ type Port struct {
 	listener *net.TCPListener
 	local    netip.AddrPort
 
-	mu       sync.Mutex
-	closed   bool
-	vantages []*net.TCPConn // keep the NAT's mapping alive
-	mapping  *Mapping       // the latest observation, or nil
+	mu         sync.Mutex
+	closed     bool
+	reflectors []*net.TCPConn // keep the NAT's mapping alive
+	mapping    *Mapping       // the latest observation, or nil
 }
 
 // Prepare opens a port on the address local, inside ports or any when that is zero. For a peer
@@ -59,8 +59,8 @@ func (p *Port) Local() netip.AddrPort { return p.local }
 func (p *Port) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	held := p.vantages
-	p.vantages = nil
+	held := p.reflectors
+	p.reflectors = nil
 	p.mu.Unlock()
 	for _, c := range held {
 		c.SetLinger(0) // TIME-WAIT would keep the port from asking again for a minute
@@ -77,27 +77,27 @@ func (p *Port) hold(c *net.TCPConn) error {
 		c.Close()
 		return net.ErrClosed
 	}
-	p.vantages = append(p.vantages, c)
+	p.reflectors = append(p.reflectors, c)
 	return nil
 }
 
-// maxVantages bounds one observation.
-const maxVantages = 8
+// maxReflectors bounds one observation.
+const maxReflectors = 8
 
 // Observe asks every reflector, at once and from the port itself, for the port's public
 // address, and keeps the connections until Close. It ends with ctx and after some seconds in any
 // case. It fails when no reflector answers; Mapping.Failed says which others did not.
-func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping, error) {
-	if len(vantages) == 0 || len(vantages) > maxVantages {
-		return Mapping{}, fmt.Errorf("observing port %v: %d reflectors, want 1 to %d (2 to know whether they agree)", p.local, len(vantages), maxVantages)
+func (p *Port) Observe(ctx context.Context, reflectors []netip.AddrPort) (Mapping, error) {
+	if len(reflectors) == 0 || len(reflectors) > maxReflectors {
+		return Mapping{}, fmt.Errorf("observing port %v: %d reflectors, want 1 to %d (2 to know whether they agree)", p.local, len(reflectors), maxReflectors)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	seen := make([]netip.AddrPort, len(vantages))
-	samples := make([]Sample, len(vantages))
-	failed := make([]error, len(vantages))
+	seen := make([]netip.AddrPort, len(reflectors))
+	samples := make([]Sample, len(reflectors))
+	failed := make([]error, len(reflectors))
 	var asked sync.WaitGroup
-	for i, v := range vantages {
+	for i, v := range reflectors {
 		c, err := startConnect(ctx, p.local, v)
 		if err != nil {
 			failed[i] = fmt.Errorf("reflector %v: %w", v, explain(err, p.local))
@@ -118,10 +118,10 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 }
 
 // ask asks one reflector. Its results are stored by the caller.
-func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (netip.AddrPort, Sample, error) {
+func (p *Port) ask(ctx context.Context, c *connecting, reflector netip.AddrPort) (netip.AddrPort, Sample, error) {
 	conn, err := c.wait(ctx)
 	if err != nil {
-		return netip.AddrPort{}, Sample{}, fmt.Errorf("reflector %v: %w", vantage, outcomeError(ctx, err))
+		return netip.AddrPort{}, Sample{}, fmt.Errorf("reflector %v: %w", reflector, outcomeError(ctx, err))
 	}
 	seen, sample, err := Ask(ctx, conn)
 	if err != nil {

@@ -88,7 +88,7 @@ func (g *grid) place(h *lab.Host, observe bool) (*place, error) {
 		if p.port, err = simopen.Prepare(g.t.Context(), at, overlay.Ports{}); err != nil || !observe {
 			return err
 		}
-		m, err := p.port.Observe(g.t.Context(), g.Vantages)
+		m, err := p.port.Observe(g.t.Context(), g.Reflectors)
 		p.outside = m.Outside
 		return errors.Join(err, m.Failed)
 	})

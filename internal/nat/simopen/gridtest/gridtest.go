@@ -23,7 +23,7 @@ import (
 // A Grid is a running lab.
 type Grid struct {
 	*lab.Lab
-	Vantages []netip.AddrPort // the two public hosts, on port 443
+	Reflectors []netip.AddrPort // the two public hosts, on port 443
 }
 
 // Up builds a lab with sites a-PRESET and b-PRESET for every preset, oneWay apart from each other.
@@ -51,7 +51,7 @@ func Up(t *testing.T, oneWay time.Duration, answer func(context.Context, net.Con
 	})
 	g := &Grid{Lab: l}
 	for _, name := range []string{"v/n1", "v/n2"} {
-		g.Vantages = append(g.Vantages, vantage(t, l.Host(name), answer))
+		g.Reflectors = append(g.Reflectors, serveReflector(t, l.Host(name), answer))
 	}
 	return g
 }
@@ -59,8 +59,8 @@ func Up(t *testing.T, oneWay time.Duration, answer func(context.Context, net.Con
 // Node returns the node behind a preset on side a or b.
 func (g *Grid) Node(side, preset string) *lab.Host { return g.Host(side + "-" + preset + "/n1") }
 
-// vantage serves on port 443, the only one that every site with any egress can dial.
-func vantage(t *testing.T, h *lab.Host, answer func(context.Context, net.Conn) error) netip.AddrPort {
+// serveReflector serves on port 443, the only one that every site with any egress can dial.
+func serveReflector(t *testing.T, h *lab.Host, answer func(context.Context, net.Conn) error) netip.AddrPort {
 	t.Helper()
 	ln, err := h.Listen("tcp", ":443")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// Vantages makes hosts answer with the source address that they see, until the test ends: by
+// Reflectors makes hosts answer with the source address that they see, until the test ends: by
 // observe frames on TCP port 443, the only one that every site with any egress can dial, and by
 // STUN on UDP port 3478. It returns their addresses.
-func Vantages(t *testing.T, hosts ...*lab.Host) (tcp, stun []netip.AddrPort) {
+func Reflectors(t *testing.T, hosts ...*lab.Host) (tcp, stun []netip.AddrPort) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
