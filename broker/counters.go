@@ -10,15 +10,15 @@ import (
 
 // counters count events since the broker's start. The zero value is ready.
 type counters struct {
-	sessions  atomic.Uint64 // begun
-	resolves  atomic.Uint64 // calls
-	questions atomic.Uint64 // within the calls
-	awaits    atomic.Uint64
-	published atomic.Uint64 // names
-	lookups   atomic.Uint64 // of names
-	reports   atomic.Uint64
-	expired   atomic.Uint64 // processes dropped when a lease expired
-	bearings  atomic.Uint64
+	sessions         atomic.Uint64 // begun
+	resolves         atomic.Uint64 // calls
+	questions        atomic.Uint64 // within the calls
+	awaits           atomic.Uint64
+	published        atomic.Uint64 // names
+	lookups          atomic.Uint64 // of names
+	reports          atomic.Uint64
+	expired          atomic.Uint64 // processes dropped when a lease expired
+	reflectorQueries atomic.Uint64
 
 	callBacks        [controlpb.CallBackResponse_PROMISED + 1]atomic.Uint64 // by outcome
 	callBacksRefused atomic.Uint64

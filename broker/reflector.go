@@ -137,7 +137,7 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 	if err != nil {
 		return nil, d.b.fail(err)
 	}
-	d.b.counters.bearings.Add(1)
+	d.b.counters.reflectorQueries.Add(1)
 	tcp, stun := d.b.ownAddresses(s)
 	resp := &controlpb.BearingsResponse{Tcp: []string{tcp.String()}, Clock: d.b.name}
 	if stun.IsValid() {
@@ -240,7 +240,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		return resp, nil
 	}
-	return nil, fmt.Errorf("%w: no reflector has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
+	return nil, fmt.Errorf("%w: no reflector has the address %v; ask for the reflectors again", overlay.ErrUnreachable, from)
 }
 
 // ReflectorStatus is the broker's activity as a reflector.
@@ -248,7 +248,7 @@ type ReflectorStatus struct {
 	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
 	Observer  reflector.ObserverStats `json:"observer"`
 	Answers   stunserver.Stats        `json:"stun_answers"`
-	Bearings  uint64                  `json:"bearings"`
+	Queries   uint64                  `json:"bearings"`
 	CallBacks map[string]uint64       `json:"call_backs"` // by outcome
 	Refused   uint64                  `json:"call_backs_refused"`
 }
@@ -256,7 +256,7 @@ type ReflectorStatus struct {
 func (b *Broker) reflectorStatus() ReflectorStatus {
 	s := ReflectorStatus{
 		Observer: b.reflector.observer.Stats(), Answers: b.reflector.stun.Stats(),
-		Bearings: b.counters.bearings.Load(), CallBacks: map[string]uint64{}, Refused: b.counters.callBacksRefused.Load(),
+		Queries: b.counters.reflectorQueries.Load(), CallBacks: map[string]uint64{}, Refused: b.counters.callBacksRefused.Load(),
 	}
 	if b.reflector.sockets != nil {
 		s.STUN = fmt.Sprintf(":%d", b.reflector.sockets.Port())

@@ -125,7 +125,7 @@ func TestObserveBesideSessions(t *testing.T) {
 	}
 }
 
-func TestBearings(t *testing.T) {
+func TestReflectors(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.STUNListen = netip.MustParseAddrPort("127.0.0.1:0")
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
@@ -163,7 +163,7 @@ func TestBearings(t *testing.T) {
 }
 
 // The broker's address is the advertised one, if it is set.
-func TestBearingsAdvertised(t *testing.T) {
+func TestReflectorsAdvertised(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("198.51.100.1:4443"), netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
@@ -176,7 +176,7 @@ func TestBearingsAdvertised(t *testing.T) {
 
 // A peer that connected over the other IP version than that of the advertised address gets the
 // address to which it connected.
-func TestBearingsAdvertisedOtherwise(t *testing.T) {
+func TestReflectorsAdvertisedOtherwise(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("[2001:db8::1]:4443"), netip.AddrPort{}
 	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
@@ -308,7 +308,7 @@ func TestCallBackFromProxy(t *testing.T) {
 		}
 	}
 	_, err = a.directory.CallBack(g.ctx(), &controlpb.CallBackRequest{To: "127.0.0.1:9", Nonce: testNonce, From: "192.0.2.8:443"})
-	wantStatus(t, "nobody there", err, overlay.ErrUnreachable, "unreachable: no reflector has the address 192.0.2.8:443; ask for bearings again")
+	wantStatus(t, "nobody there", err, overlay.ErrUnreachable, "unreachable: no reflector has the address 192.0.2.8:443; ask for the reflectors again")
 }
 
 func TestCallBackBounds(t *testing.T) {

@@ -78,32 +78,32 @@ type Options struct {
 
 // Helper is the daemon. Make it with New, run it with Serve.
 type Helper struct {
-	offer     atomic.Pointer[offer.Offer] // of opts, or a later one
-	node      overlay.NodeID
-	opts      Options
-	log       *slog.Logger
-	ctl       *control.Endpoint
-	home      frontalHolder
-	here      table
-	paths     *race.Cache
-	sizes     packetsize.Memory
-	crypt     *encryption
-	site      atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
-	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for
-	life      context.Context                     // of Serve, for work that outlasts the call that started it; set before anything runs
-	bearings  *coordinate.BearingsCache
-	portPool  *coordinate.PortPool
-	engine    *traverse.Engine // nil without CAP_NET_RAW
-	proxies   *encap.Dialer
-	window    *dialwindow.Window // of connections out of the site
-	budgets   budgets
-	callers   atomic.Pointer[gate.Gate] // for the limits of its socket in metrics; nil until there is one
-	calls     chan struct{}             // one token for each pending call of callBriefly
-	seq       atomic.Uint64             // numbers carriers
-	dials     dials                     // counters for metrics
-	ownLinks  atomic.Int64              // open links in the accounts of all processes
-	kept      reserve.Table[*process]
-	reserving chan struct{} // one token for each reserve that is being requested
+	offer      atomic.Pointer[offer.Offer] // of opts, or a later one
+	node       overlay.NodeID
+	opts       Options
+	log        *slog.Logger
+	ctl        *control.Endpoint
+	home       frontalHolder
+	here       table
+	paths      *race.Cache
+	sizes      packetsize.Memory
+	crypt      *encryption
+	site       atomic.Pointer[overlay.SiteProfile] // as last received from the frontal; nil before
+	work       sync.WaitGroup                      // goroutines of Serve that nothing else waits for
+	life       context.Context                     // of Serve, for work that outlasts the call that started it; set before anything runs
+	reflectors *coordinate.ReflectorCache
+	portPool   *coordinate.PortPool
+	engine     *traverse.Engine // nil without CAP_NET_RAW
+	proxies    *encap.Dialer
+	window     *dialwindow.Window // of connections out of the site
+	budgets    budgets
+	callers    atomic.Pointer[gate.Gate] // for the limits of its socket in metrics; nil until there is one
+	calls      chan struct{}             // one token for each pending call of callBriefly
+	seq        atomic.Uint64             // numbers carriers
+	dials      dials                     // counters for metrics
+	ownLinks   atomic.Int64              // open links in the accounts of all processes
+	kept       reserve.Table[*process]
+	reserving  chan struct{} // one token for each reserve that is being requested
 }
 
 // New returns a helper that runs with Serve.
@@ -115,7 +115,7 @@ func New(opts Options) (*Helper, error) {
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
 		here: newTable(), home: newFrontalHolder(), paths: race.NewCache(), crypt: newEncryption(opts.Log, id.Site),
-		bearings: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
+		reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
 		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:    dialwindow.New(opts.Log),
 		calls:     make(chan struct{}, maxBrief),

@@ -40,8 +40,8 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 			}
 			return err
 		},
-		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
-			return h.bearings.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
+		Reflectors: func(ctx context.Context) (coordinate.Reflectors, error) {
+			return h.reflectors.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				r, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
 				return h.permitted(r), err
 			})

@@ -37,7 +37,7 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 }
 
 // standOn moves a frontal's end of coordinated traversals to a host. Its sessions stay on loopback.
-func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
+func (r *rig) standOn(h *lab.Host, b coordinate.Reflectors) {
 	r.f.gateway.NewEnd = func(ctx context.Context, ipv6 bool) (gateway.End, error) {
 		e, err := r.f.gateway.Side(ctx, ipv6)
 		if err != nil {
@@ -50,7 +50,7 @@ func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
 		side.Profile.Site, side.Profile.GatewayOnly = overlay.SiteID(h.Name()), true
 		side.Address, side.PortPool, side.Engine = h.Addr(), nil, nil
 		side.Permit = netrule.Rule{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.Foreign // those of the lab
-		side.Bearings = func(context.Context) (coordinate.Bearings, error) { return b, nil }
+		side.Reflectors = func(context.Context) (coordinate.Reflectors, error) { return b, nil }
 		return labEnd{side, h}, nil
 	}
 }
@@ -75,10 +75,10 @@ func TestMeetingThroughFirewalls(t *testing.T) {
 		}
 	})
 	tcp, stun := coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
-	bearings := coordinate.Bearings{TCP: tcp, STUN: stun}
+	reflectors := coordinate.Reflectors{TCP: tcp, STUN: stun}
 	a, b, ha, hb, _ := two(t)
-	a.standOn(l.Host("a/n1"), bearings)
-	b.standOn(l.Host("b/n1"), bearings)
+	a.standOn(l.Host("a/n1"), reflectors)
+	b.standOn(l.Host("b/n1"), reflectors)
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
 		var call *helpersCall
 		var accepted *controlpb.IntroduceEvent

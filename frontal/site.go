@@ -44,8 +44,8 @@ func (f *Frontal) newGateway(quota *pace.Keeper) *gateway.Gateway {
 		Profile: f.profile, Limits: cfg.Limits.gateway(), Quota: quota,
 		HTTPProxy: f.httpProxy, ProxyTLS: func() *tls.Config { return f.creds.DataClient(control.RoleProxy) },
 		Registry: f.registry, Resolver: f.resolver, Up: f.up,
-		Bearings: func(ctx context.Context) (*controlpb.BearingsResponse, error) {
-			return f.bearings(ctx, &controlpb.BearingsRequest{})
+		Reflectors: func(ctx context.Context) (*controlpb.BearingsResponse, error) {
+			return f.reflectors(ctx, &controlpb.BearingsRequest{})
 		},
 		Life: f.ctx, Open: f.open, Work: &f.work,
 	})
@@ -75,7 +75,7 @@ func (f *Frontal) dataTLS() *tls.Config {
 type askBroker struct{ f *Frontal }
 
 func (a askBroker) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	return a.f.bearings(ctx, req)
+	return a.f.reflectors(ctx, req)
 }
 
 func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {

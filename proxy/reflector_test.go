@@ -74,15 +74,15 @@ func TestCallBack(t *testing.T) {
 			t.Errorf("sent %q", b)
 		}
 	})
-	vantages := controlpb.NewVantagesClient(session.Conn())
+	broker := controlpb.NewVantagesClient(session.Conn())
 	req := &controlpb.CallBackRequest{To: called.Addr().String(), Nonce: []byte("0123456789abcdef")}
-	resp, err := vantages.CallBack(t.Context(), req)
+	resp, err := broker.CallBack(t.Context(), req)
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		called.Close()
 		t.Errorf("%v, %v", resp, err)
 	}
 	req.To = "169.254.169.254:80"
-	if _, err = vantages.CallBack(t.Context(), req); err == nil || !strings.Contains(control.FromStatus(err).Error(), "it is link-local") {
+	if _, err = broker.CallBack(t.Context(), req); err == nil || !strings.Contains(control.FromStatus(err).Error(), "it is link-local") {
 		t.Errorf("a link-local address: %v", err)
 	}
 

@@ -64,10 +64,10 @@ type Options struct {
 	HTTPProxy carrier.HTTPProxy  // the site's HTTP proxy, if there is one
 	ProxyTLS  func() *tls.Config // for dialling the grid's proxies
 
-	Registry *directory.Registry
-	Resolver *directory.Resolver
-	Up       *uplink.Set
-	Bearings func(context.Context) (*controlpb.BearingsResponse, error)
+	Registry   *directory.Registry
+	Resolver   *directory.Resolver
+	Up         *uplink.Set
+	Reflectors func(context.Context) (*controlpb.BearingsResponse, error)
 
 	Life context.Context // ends with the frontal, and with it everything carried
 	Open context.Context // ends before Life when the frontal drains: no new links
@@ -87,18 +87,18 @@ var standardBounds = Bounds{Intro: 5 * time.Second, Carry: 10 * time.Second, Mee
 
 // Gateway carries the data of a site's nodes that have no route out. See New.
 type Gateway struct {
-	site     overlay.SiteID
-	who      string
-	log      *slog.Logger
-	settings func() Settings
-	profile  func() overlay.SiteProfile
-	bearings func(context.Context) (*controlpb.BearingsResponse, error)
-	registry *directory.Registry
-	resolver *directory.Resolver
-	up       *uplink.Set
-	ctx      context.Context // see Options.Life
-	open     context.Context
-	work     *sync.WaitGroup
+	site          overlay.SiteID
+	who           string
+	log           *slog.Logger
+	settings      func() Settings
+	profile       func() overlay.SiteProfile
+	askReflectors func(context.Context) (*controlpb.BearingsResponse, error)
+	registry      *directory.Registry
+	resolver      *directory.Resolver
+	up            *uplink.Set
+	ctx           context.Context // see Options.Life
+	open          context.Context
+	work          *sync.WaitGroup
 
 	httpProxy carrier.HTTPProxy
 	window    *dialwindow.Window // of connections out of the site
@@ -106,7 +106,7 @@ type Gateway struct {
 
 	// The gateway as an end of coordinated traversals.
 	meetings   meetings
-	reflectors *coordinate.BearingsCache
+	reflectors *coordinate.ReflectorCache
 	portPool   *coordinate.PortPool
 	engine     *traverse.Engine // nil without CAP_NET_RAW; set by Start
 
@@ -133,10 +133,10 @@ type Gateway struct {
 // New returns a gateway. It does not listen: its owner does.
 func New(o Options) *Gateway {
 	g := &Gateway{
-		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, bearings: o.Bearings,
+		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, askReflectors: o.Reflectors,
 		registry: o.Registry, resolver: o.Resolver, up: o.Up, ctx: o.Life, open: o.Open, work: o.Work,
 		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS),
-		meetings: newMeetings(o.Limits), reflectors: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
+		meetings: newMeetings(o.Limits), reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
 		Bounds:  standardBounds,
 		allowed: newAllowed(o.Settings().Rule, AllowedFor),
 		carries: newCarries(o.Limits),

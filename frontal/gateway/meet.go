@@ -128,8 +128,8 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 	side := &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: g.profile(), Log: g.log,
 		Forbidden: neverMet, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,
-		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
-			return g.reflectors.Get(ctx, g.bearings)
+		Reflectors: func(ctx context.Context) (coordinate.Reflectors, error) {
+			return g.reflectors.Get(ctx, g.askReflectors)
 		},
 	}
 	if ipv6 {

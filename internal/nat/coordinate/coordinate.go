@@ -40,9 +40,9 @@ type Side struct {
 	Other   netip.Addr // source address of packets of the other IP version; not valid without one (OtherAddress)
 	Profile overlay.SiteProfile
 
-	// Bearings returns the reflectors: the first TCP one is the broker, whose clock is the
+	// Reflectors returns the reflectors: the first TCP one is the broker, whose clock is the
 	// reference, and is the same for every site of the grid.
-	Bearings func(context.Context) (Bearings, error)
+	Reflectors func(context.Context) (Reflectors, error)
 
 	Forbidden []netip.Prefix // networks that no peer may make this host contact
 
@@ -56,16 +56,16 @@ type Side struct {
 	Engine   *traverse.Engine // nil: this process may not do traversing TCP
 }
 
-// Bearings are the reflectors at which a host learns its public address.
-type Bearings struct {
+// Reflectors are the addresses of reflectors, at which a host learns its public address.
+type Reflectors struct {
 	TCP   []netip.AddrPort
 	STUN  []netip.AddrPort
 	STUN6 []netip.AddrPort // over IPv6, of hosts that STUN has over IPv4
 	Clock string           // name of the first of TCP; "" if the broker does not say it
 }
 
-// ReadBearings checks and converts the directory's answer.
-func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
+// ReadReflectors checks and converts the directory's answer.
+func ReadReflectors(m *controlpb.BearingsResponse) (b Reflectors, err error) {
 	parse := func(texts []string) (out []netip.AddrPort) {
 		for _, text := range texts {
 			a, parseErr := netip.ParseAddrPort(text)

@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 type world struct {
 	t *testing.T
 	*lab.Lab
-	bearings Bearings
-	ctx      context.Context // ends before the lab does
-	serving  *sync.WaitGroup
-	sides    map[string]*Side
-	carry    func(offer int, b []byte) // if set, called with each offer before it is carried; they count from 1
+	reflectors Reflectors
+	ctx        context.Context // ends before the lab does
+	serving    *sync.WaitGroup
+	sides      map[string]*Side
+	carry      func(offer int, b []byte) // if set, called with each offer before it is carried; they count from 1
 }
 
 func newWorld(t *testing.T, presets ...string) *world {
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 			t.Error(err)
 		}
 	})
-	w.bearings.TCP, w.bearings.STUN = coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
+	w.reflectors.TCP, w.reflectors.STUN = coordinatetest.Reflectors(t, l.Host("v/n1"), l.Host("v/n2"))
 	return w
 }
 
@@ -87,7 +87,7 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	profile.Site = overlay.SiteID(name)
 	s := &Side{
 		Address: h.Addr(), Other: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), PortPool: NewPortPool(),
-		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
+		Reflectors: func(context.Context) (Reflectors, error) { return w.reflectors, nil },
 	}
 	err = h.Do(func() (err error) {
 		s.Engine, err = OpenEngine(s.Log)
@@ -270,8 +270,8 @@ func TestMeetingOverIPv6(t *testing.T) {
 // that has both, although their LANs have IPv4.
 func TestPunchingOverIPv6(t *testing.T) {
 	w := newWorld(t, "nat-symmetric-ipv6", "ipv6-only")
-	stun := w.bearings.STUN
-	w.bearings.TCP = append(w.bearings.TCP, netip.MustParseAddrPort("[2001:db8:ffff::2]:443")) // for the IPv6-only ones
+	stun := w.reflectors.STUN
+	w.reflectors.TCP = append(w.reflectors.TCP, netip.MustParseAddrPort("[2001:db8:ffff::2]:443")) // for the IPv6-only ones
 	six := []netip.AddrPort{netip.AddrPortFrom(w.Host("v/n1").Addr6(), stun[0].Port())}
 	for _, tc := range []struct {
 		name, a, b string
@@ -285,7 +285,7 @@ func TestPunchingOverIPv6(t *testing.T) {
 		{"no other version, and both", "a-ipv6-only", "b-nat-symmetric-ipv6", six, true},
 		{"both, and no other version", "a-nat-symmetric-ipv6", "b-ipv6-only", six, true},
 	} {
-		w.bearings.STUN6 = tc.stun6
+		w.reflectors.STUN6 = tc.stun6
 		sa, _ := w.side(tc.a)
 		if strings.Contains(tc.a+tc.b, "only") {
 			for _, end := range []string{tc.a, tc.b} {
@@ -432,8 +432,8 @@ func TestManyBehindPort443(t *testing.T) {
 
 	// A port that could not be observed is released, too.
 	deaf := *sa
-	deaf.Bearings = func(context.Context) (Bearings, error) {
-		return Bearings{TCP: []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}}, nil
+	deaf.Reflectors = func(context.Context) (Reflectors, error) {
+		return Reflectors{TCP: []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}}, nil
 	}
 	if err := ha.Do(func() error { _, err := deaf.prepare(t.Context(), deaf.ports(webPort)); return err }); err == nil {
 		t.Error("a port was observed by nobody")
@@ -484,7 +484,7 @@ func TestLyingPeers(t *testing.T) {
 	good := func() *coordinatepb.OpenOffer {
 		return &coordinatepb.OpenOffer{
 			Profile: (&ready{end: simopen.End{Profile: other.Profile}}).profile(), Local: "10.1.0.11:5000", Outside: "10.1.0.11:5000",
-			Independent: true, Server: w.bearings.TCP[0].String(), RttNs: int64(10 * time.Millisecond),
+			Independent: true, Server: w.reflectors.TCP[0].String(), RttNs: int64(10 * time.Millisecond),
 		}
 	}
 	for name, tc := range map[string]struct {

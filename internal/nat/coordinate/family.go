@@ -41,7 +41,7 @@ func (s *Side) overIPv4() bool {
 // host with both versions of IP binds to both and gathers candidates of both, unless it is to use
 // IPv6 (OverIPv6): ICE finds out which pair passes, and the peer ignores what it lacks. IPv6
 // addresses are not translated, so that over IPv6 alone no server is needed.
-func (s *Side) punchFrom(b Bearings) (local netip.Addr, stun []netip.AddrPort, err error) {
+func (s *Side) punchFrom(b Reflectors) (local netip.Addr, stun []netip.AddrPort, err error) {
 	if s.Profile.IPv6Only && s.Address.Is4() {
 		if s, err = s.OverIPv6(); err != nil {
 			return local, nil, err

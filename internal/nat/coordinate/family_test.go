@@ -62,24 +62,24 @@ func TestPunchFrom(t *testing.T) {
 	four, six := netip.MustParseAddr("10.1.0.11"), netip.MustParseAddr("2001:db8:1::b")
 	v4, v6 := netip.MustParseAddrPort("203.0.113.2:3478"), netip.MustParseAddrPort("[2001:db8:ffff::2]:3478")
 	dual, only := overlay.SiteProfile{IPv6: true}, overlay.SiteProfile{IPv6: true, IPv6Only: true}
-	both := Bearings{STUN: []netip.AddrPort{v4}, STUN6: []netip.AddrPort{v6}}
+	both := Reflectors{STUN: []netip.AddrPort{v4}, STUN6: []netip.AddrPort{v6}}
 	for _, tc := range []struct {
 		what    string
 		side    Side
-		b       Bearings
+		b       Reflectors
 		local   netip.Addr // not valid: an error
 		servers int
 	}{
 		{"IPv4 alone", Side{Address: four}, both, four, 1},
 		{"both", Side{Address: four, Other: six, Profile: dual}, both, netip.IPv6Unspecified(), 2},
 		{"both, the session over IPv6", Side{Address: six, Other: four, Profile: dual}, both, netip.IPv6Unspecified(), 2},
-		{"both, and an older broker", Side{Address: four, Other: six, Profile: dual}, Bearings{STUN: both.STUN}, four, 1},
+		{"both, and an older broker", Side{Address: four, Other: six, Profile: dual}, Reflectors{STUN: both.STUN}, four, 1},
 		{"both, not known to lead anywhere", Side{Address: four, Other: six}, both, four, 1},
 		{"IPv6 alone", Side{Address: six, Profile: only}, both, six, 1},
 		{"IPv6 alone, the LAN of IPv4", Side{Address: four, Other: six, Profile: only}, both, six, 1},
-		{"IPv6 alone, and an older broker", Side{Address: six, Profile: only}, Bearings{STUN: both.STUN}, six, 0},
-		{"a grid of IPv6", Side{Address: six}, Bearings{STUN: both.STUN6}, six, 1},
-		{"no server", Side{Address: four}, Bearings{}, netip.Addr{}, 0},
+		{"IPv6 alone, and an older broker", Side{Address: six, Profile: only}, Reflectors{STUN: both.STUN}, six, 0},
+		{"a grid of IPv6", Side{Address: six}, Reflectors{STUN: both.STUN6}, six, 1},
+		{"no server", Side{Address: four}, Reflectors{}, netip.Addr{}, 0},
 	} {
 		local, servers, err := tc.side.punchFrom(tc.b)
 		if local != tc.local && tc.local.IsValid() || len(servers) != tc.servers || (err == nil) != tc.local.IsValid() {

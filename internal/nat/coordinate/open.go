@@ -41,7 +41,7 @@ func (r *ready) close() {
 
 // prepare opens a port and asks the reflectors about it.
 func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error) {
-	b, err := s.Bearings(ctx)
+	b, err := s.Reflectors(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.Attempt, error) {
-	b, err := s.Bearings(ctx)
+	b, err := s.Reflectors(ctx)
 	if err != nil {
 		return nil, err
 	}

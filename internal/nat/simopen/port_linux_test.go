@@ -125,8 +125,8 @@ func TestOpenEndsWithItsContextAndItsPort(t *testing.T) {
 	}
 }
 
-// vantagePoint answers one connection with answer.
-func vantagePoint(t *testing.T, answer func(net.Conn)) netip.AddrPort {
+// fakeReflector answers one connection with answer.
+func fakeReflector(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,13 +145,13 @@ func vantagePoint(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 func TestObserve(t *testing.T) {
 	p := prepared(t, overlay.Ports{})
 	before := time.Now()
-	good := vantagePoint(t, func(c net.Conn) {
+	good := fakeReflector(t, func(c net.Conn) {
 		if err := Answer(t.Context(), c); err != nil {
 			t.Error(err)
 		}
 		c.Read(make([]byte, 1))
 	})
-	refusing := vantagePoint(t, func(c net.Conn) {
+	refusing := fakeReflector(t, func(c net.Conn) {
 		wire.Read(c)
 		c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeForbidden, By: "proxy p1", Text: "who are you?"}))
 	})
@@ -170,9 +170,9 @@ func TestObserve(t *testing.T) {
 func TestObserveFails(t *testing.T) {
 	p := prepared(t, overlay.Ports{})
 	none := netip.MustParseAddrPort("127.0.0.1:1")
-	closing := vantagePoint(t, func(net.Conn) {})
-	babbling := vantagePoint(t, func(c net.Conn) { c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); c.Read(make([]byte, 64)) })
-	wrong := vantagePoint(t, func(c net.Conn) { c.Write(wire.Append(nil, &wire.Observe{})); c.Read(make([]byte, 64)) })
+	closing := fakeReflector(t, func(net.Conn) {})
+	babbling := fakeReflector(t, func(c net.Conn) { c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); c.Read(make([]byte, 64)) })
+	wrong := fakeReflector(t, func(c net.Conn) { c.Write(wire.Append(nil, &wire.Observe{})); c.Read(make([]byte, 64)) })
 	for v, class := range map[netip.AddrPort]error{none: overlay.ErrRefused, babbling: wire.ErrMagic, wrong: wire.ErrType} {
 		if _, err := p.Observe(t.Context(), []netip.AddrPort{v}); !errors.Is(err, class) {
 			t.Errorf("%v: %v, want %v", v, err, class)
@@ -184,14 +184,14 @@ func TestObserveFails(t *testing.T) {
 	if _, err := p.Observe(t.Context(), nil); err == nil {
 		t.Error("no reflector was enough")
 	}
-	silent := vantagePoint(t, func(c net.Conn) { c.Read(make([]byte, 64)); <-t.Context().Done() })
+	silent := fakeReflector(t, func(c net.Conn) { c.Read(make([]byte, 64)); <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
 	defer cancel()
 	if _, err := p.Observe(ctx, []netip.AddrPort{silent}); !errors.Is(err, overlay.ErrTimeout) {
 		t.Errorf("silence: %v", err)
 	}
 	p.Close()
-	good := vantagePoint(t, func(c net.Conn) { Answer(t.Context(), c); c.Read(make([]byte, 1)) })
+	good := fakeReflector(t, func(c net.Conn) { Answer(t.Context(), c); c.Read(make([]byte, 1)) })
 	if _, err := p.Observe(t.Context(), []netip.AddrPort{good}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}

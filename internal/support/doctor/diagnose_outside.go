@@ -30,18 +30,18 @@ func session(o Observations) []Finding {
 	case s.Err != "":
 		f.Status, f.Class, f.Evidence = Failed, Refused, s.Err
 		f.Meaning, f.Fix = "the hand-shake goes through and the session fails", "look at the daemon's log"
-	case s.Bearings:
+	case s.Listed:
 		all = append(all, clock(o, target))
 	case s.Gone:
-		f.Status, f.Class, f.Evidence = Failed, BrokerAway, s.BearingsErr
+		f.Status, f.Class, f.Evidence = Failed, BrokerAway, s.ListErr
 		f.Meaning = "this node reaches its gateway, and the gateway gets no answer from the broker: it has no session, for the reason in its words, or the session has just gone silent"
 		f.Device, f.Fix = "what lies between the site's gateway and the broker", "run isthmus doctor on the gateway"
 	case s.Unknown:
-		f.Status, f.Evidence, f.Meaning = NotChecked, s.BearingsErr, "not checked: a daemon on the way does not know the call by which the grid's public addresses are learned"
+		f.Status, f.Evidence, f.Meaning = NotChecked, s.ListErr, "not checked: a daemon on the way does not know the call by which the grid's public addresses are learned"
 		f.Fix = "upgrade the grid's daemons, or name public hosts with --proxy"
 	default:
-		f.Status, f.Class, f.Evidence = Failed, Refused, s.BearingsErr
-		f.Meaning, f.Fix = "the session works and the call for bearings fails", "look at the log of gateway and broker"
+		f.Status, f.Class, f.Evidence = Failed, Refused, s.ListErr
+		f.Meaning, f.Fix = "the session works and the call for reflectors fails", "look at the log of gateway and broker"
 	}
 	return append([]Finding{f}, all...)
 }
@@ -403,7 +403,7 @@ func datagrams(o Observations) []Finding {
 		return nil
 	case o.Pair != nil && !o.Session.Tried:
 		return nil
-	case len(d.Servers) == 0 && o.Session.Bearings:
+	case len(d.Servers) == 0 && o.Session.Listed:
 		f.Meaning = "not checked: the grid offers no STUN server"
 		return []Finding{f}
 	case len(d.Servers) == 0:

@@ -37,7 +37,7 @@ func healthy() Observations {
 				Subject: "CN=frontal sitea", Issuer: "CN=grid CA", Identity: "frontal sitea", OfGrid: true, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}}},
 			Hello: Hello{Got: true, Oldest: 1, Newest: 1, OwnOldest: 1, OwnNewest: 1, Software: "isthmus/0.1"},
 		}},
-		Session: Session{Tried: true, At: "gw.sitea:7440", Bearings: true, BrokerTime: now, Sent: now.Add(-10 * time.Millisecond), Got: now.Add(10 * time.Millisecond),
+		Session: Session{Tried: true, At: "gw.sitea:7440", Listed: true, BrokerTime: now, Sent: now.Add(-10 * time.Millisecond), Got: now.Add(10 * time.Millisecond),
 			Profile: &overlay.SiteProfile{Site: "sitea"}},
 		Reflectors: []Reflector{reflector("203.0.113.2:443"), reflector("203.0.113.3:443"), reflector("203.0.113.2:3478")},
 		UDP:        Datagrams{Servers: []netip.AddrPort{to1, to2}, Local: seen, Seen: map[netip.AddrPort]netip.AddrPort{to1: seen, to2: seen}},
@@ -110,7 +110,7 @@ var cases = []struct {
 	{"helper dead", func(o *Observations) { o.Local.SocketErr = "connection refused" }, HelperSocket, Failed, "has ended"},
 
 	{"gateway alone", func(o *Observations) {
-		o.Session.Bearings, o.Session.Gone, o.Session.BearingsErr = false, true, "frontal sitea has no session"
+		o.Session.Listed, o.Session.Gone, o.Session.ListErr = false, true, "frontal sitea has no session"
 	}, BrokerAway, Failed, "frontal sitea has no session|doctor on the gateway"},
 	{"clock an hour off", clockOffBy(time.Hour), Clock, Failed, "1h0m0s ahead of"},
 	{"clock ten minutes off", clockOffBy(10 * time.Minute), Clock, Warning, "10m0s ahead of|the clocks of this host and the broker differ by at least"},

@@ -123,7 +123,7 @@ type looker struct {
 	data  *tls.Config     // for requests to reflectors inside TLS; nil before there is a session
 	roots *x509.CertPool
 
-	reflectors []netip.AddrPort // from the bearings
+	reflectors []netip.AddrPort // as listed by the broker
 	six        []netip.AddrPort // over IPv6
 	stun       []netip.AddrPort
 	ask        func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // requests a call-back, while the session lasts
@@ -192,7 +192,7 @@ func (l *looker) ofGrid(leaf *x509.Certificate, rest []*x509.Certificate) bool {
 	return err == nil || dated && invalid.Reason == x509.Expired // the CA's own validity is another period
 }
 
-// outside observes what is beyond the site: the public hosts that the bearings or the caller named.
+// outside observes what is beyond the site: the public hosts that the broker or the caller named.
 func (l *looker) outside(ctx context.Context) {
 	if l.leave != nil {
 		defer l.leave()

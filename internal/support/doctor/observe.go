@@ -162,11 +162,11 @@ type Session struct {
 	Gone    bool // Err means that the gateway has no session with the broker
 	Profile *overlay.SiteProfile
 
-	Bearings    bool   // the call Bearings succeeded
-	BearingsErr string // why not
-	Unknown     bool   // a daemon on the path does not know the call
-	BrokerTime  time.Time
-	Sent, Got   time.Time // by this host's clock, around the call
+	Listed     bool   // the call Bearings, which lists reflectors, succeeded
+	ListErr    string // why not
+	Unknown    bool   // a daemon on the path does not know the call
+	BrokerTime time.Time
+	Sent, Got  time.Time // by this host's clock, around the call
 }
 
 // Reflector is a public host of the grid, asked over TCP for the address it sees this host at. It is

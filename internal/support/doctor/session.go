@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// session asks the daemon above at address for the site's profile and for bearings, over a visiting
+// session asks the daemon above at address for the site's profile and for reflectors, over a visiting
 // session. It sets l.leave and l.ask.
 func (l *looker) session(ctx context.Context, address string) {
 	o := &l.o.Session
@@ -63,7 +63,7 @@ func (l *looker) session(ctx context.Context, address string) {
 	}
 	l.leave = func() { s.Close(); e.Close(); cancel() }
 	l.enter(ctx, s)
-	l.bearings(ctx, s)
+	l.listReflectors(ctx, s)
 	l.ask = func(ctx context.Context, to, from netip.AddrPort) (Inbound, error) { return callBack(ctx, s, to, from) }
 }
 
@@ -84,8 +84,8 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 	}
 }
 
-// bearings gets the broker's clock and the grid's public addresses.
-func (l *looker) bearings(ctx context.Context, s *control.Session) {
+// listReflectors gets the broker's clock and the grid's public addresses.
+func (l *looker) listReflectors(ctx context.Context, s *control.Session) {
 	ctx, cancel := bounded(ctx, brokerBound)
 	defer cancel()
 	o := &l.o.Session
@@ -94,14 +94,14 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 	o.Got = time.Now()
 	if err != nil {
 		err = control.FromStatus(err)
-		o.BearingsErr = err.Error()
+		o.ListErr = err.Error()
 		o.Unknown = errors.Is(err, wire.ErrVersion)
 		// The gateway has answered Enter, so the failure is behind it.
 		away := errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, overlay.ErrTimeout)
 		o.Gone = away && o.Err == "" && s.Peer().Role == control.RoleFrontal
 		return
 	}
-	o.Bearings, o.BrokerTime = true, time.Unix(0, r.Time)
+	o.Listed, o.BrokerTime = true, time.Unix(0, r.Time)
 	l.reflectors, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
 }
 

@@ -44,7 +44,7 @@ func (o *Observations) roundTrip() (trip time.Duration) { // not of a copy: othe
 			trip = max(trip, s.TLS.Took/3)
 		}
 	}
-	if s := o.Session; s.Bearings {
+	if s := o.Session; s.Listed {
 		trip = max(trip, s.Got.Sub(s.Sent))
 	}
 	return min(trip, maxTrip)

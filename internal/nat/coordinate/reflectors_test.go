@@ -10,10 +10,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// TestBearingsCache: a failure is returned to its caller and not cached, one answer serves all, and
+// TestReflectorCache: a failure is returned to its caller and not cached, one answer serves all, and
 // a caller that gives up does not wait for another's question.
-func TestBearingsCache(t *testing.T) {
-	c := NewBearingsCache()
+func TestReflectorCache(t *testing.T) {
+	c := NewReflectorCache()
 	gone := errors.New("the broker is away")
 	if _, err := c.Get(t.Context(), func(context.Context) (*controlpb.BearingsResponse, error) { return nil, gone }); !errors.Is(err, gone) {
 		t.Errorf("%v, want %v", err, gone)
@@ -45,7 +45,7 @@ func TestBearingsCache(t *testing.T) {
 	}
 	close(answer)
 	callers.Wait()
-	c.asked = time.Now().Add(-bearingsLife)
+	c.asked = time.Now().Add(-reflectorCacheLife)
 	bad := func(context.Context) (*controlpb.BearingsResponse, error) {
 		return &controlpb.BearingsResponse{Tcp: []string{"nowhere"}}, nil
 	}

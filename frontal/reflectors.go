@@ -12,7 +12,7 @@ func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.BearingsR
 	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
 		return nil, control.Status(err)
 	}
-	resp, err := d.f.bearings(ctx, req)
+	resp, err := d.f.reflectors(ctx, req)
 	return resp, control.Status(err)
 }
 
@@ -30,8 +30,8 @@ func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackR
 	return resp, control.Status(err)
 }
 
-// bearings is the broker's answer without what the settings deny.
-func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+// reflectors is the broker's answer without what the settings deny.
+func (f *Frontal) reflectors(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	resp, err := f.up.Bearings(ctx, req)
 	if rule := f.config().rule(); err == nil {
 		resp.Tcp, resp.Stun = rule.Without(resp.Tcp), rule.Without(resp.Stun)

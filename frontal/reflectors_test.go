@@ -15,11 +15,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-var bearingsAsked atomic.Int64
+var reflectorsAsked atomic.Int64
 
 // Bearings of the scripted broker tells how often it was asked.
 func (b *fakeBroker) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	return &controlpb.BearingsResponse{Time: bearingsAsked.Add(1), Tcp: []string{"192.0.2.1:443"}, Stun: []string{"192.0.2.1:3478"}}, nil
+	return &controlpb.BearingsResponse{Time: reflectorsAsked.Add(1), Tcp: []string{"192.0.2.1:443"}, Stun: []string{"192.0.2.1:3478"}}, nil
 }
 
 // CallBack of the scripted broker refuses one address and says of others what
@@ -32,7 +32,7 @@ func (b *fakeBroker) CallBack(_ context.Context, req *controlpb.CallBackRequest)
 }
 
 // The broker's clock is asked anew each time: an old answer is of no use.
-func TestBearingsAreNotCached(t *testing.T) {
+func TestReflectorsAreNotCached(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	directory := h.dir
