@@ -23,7 +23,7 @@ var (
 	metricPair        = metrics.Counter("isthmus_frontal_pair_bytes_total", "Bytes that the gateway carried, live links included, by the site at the other end and the direction, as seen from this site; - is a site that the link's set-up did not name. The 500 greatest are shown by name.", "site", "peer", "direction")
 	metricProject     = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both directions, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
 	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections refused.")
-	metricMeetings    = metrics.Counter("isthmus_frontal_meetings_total", "Meetings that the gateway took part in for its nodes, by result.", "result")
+	metricTraversals  = metrics.Counter("isthmus_frontal_meetings_total", "Coordinated traversals that the gateway took part in for its nodes, by result.", "result")
 	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
 	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are not tried for now because they failed again and again.")
 )
@@ -34,7 +34,7 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 		Name: "frontal", NotAfter: creds.NotAfter, Limits: f.limits,
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
-				metricCarriedAll, metricCarriedSize, metricCarriedKind, metricPair, metricProject, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
+				metricCarriedAll, metricCarriedSize, metricCarriedKind, metricPair, metricProject, metricTurnedAway, metricTraversals, metricAttempts, metricBarred},
 			Read: f.readMetrics,
 		}, f.gateway.QuotaMetrics(), f.audit.Metrics()},
 	}
@@ -80,7 +80,7 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.PutBounded(metricPair, pairSamples(f.site, by.Counts()))
 	w.PutBounded(metricProject, metrics.SamplesOf(by.Projects()))
 	w.Put(metricTurnedAway, float64(s.Links.Refused))
-	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
+	metrics.PutAll(w, metricTraversals, map[string]uint64{"connected": s.Traversals.Connected, "failed": s.Traversals.Failed})
 
 	var attempts []metrics.Sample
 	barred := 0

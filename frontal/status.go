@@ -21,26 +21,26 @@ import (
 
 // Status is the answer of Admin.Status, as JSON.
 type Status struct {
-	Site     overlay.SiteID            `json:"site"`
-	Profile  overlay.SiteProfile       `json:"profile"`
-	Measured *probe.Measured           `json:"measured,omitempty"` // what the probes found
-	Differs  []probe.Difference        `json:"differs,omitempty"`  // where that is not what the profile says
-	Epoch    uint64                    `json:"epoch"`              // of this start of the frontal
-	Started  time.Time                 `json:"started"`
-	Data     string                    `json:"data,omitempty"`   // address for the site's own nodes
-	Public   string                    `json:"public,omitempty"` // address that other sites are told
-	Policy   *permit.Status            `json:"policy,omitempty"` // absent: no link with another site is permitted
-	Broker   uplink.Status             `json:"broker"`           // the one that is asked, or else the first
-	Brokers  []uplink.Status           `json:"brokers"`          // all, in the order of the settings
-	Helpers  []HelperStatus            `json:"helpers"`          // by node
-	Jobs     map[overlay.JobID]int     `json:"jobs"`             // processes of this site
-	Resolve  directory.ResolveCounters `json:"resolve"`
-	Links    gateway.LinkCounters      `json:"links"`
-	Audit    *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
-	Quota    pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
-	Meetings gateway.MeetingCounters   `json:"meetings"`        // of this gateway for nodes with no route out
-	Memory   []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
-	Waiting  map[string]int            `json:"waiting"`         // what holds a place under limits
+	Site       overlay.SiteID            `json:"site"`
+	Profile    overlay.SiteProfile       `json:"profile"`
+	Measured   *probe.Measured           `json:"measured,omitempty"` // what the probes found
+	Differs    []probe.Difference        `json:"differs,omitempty"`  // where that is not what the profile says
+	Epoch      uint64                    `json:"epoch"`              // of this start of the frontal
+	Started    time.Time                 `json:"started"`
+	Data       string                    `json:"data,omitempty"`   // address for the site's own nodes
+	Public     string                    `json:"public,omitempty"` // address that other sites are told
+	Policy     *permit.Status            `json:"policy,omitempty"` // absent: no link with another site is permitted
+	Broker     uplink.Status             `json:"broker"`           // the one that is asked, or else the first
+	Brokers    []uplink.Status           `json:"brokers"`          // all, in the order of the settings
+	Helpers    []HelperStatus            `json:"helpers"`          // by node
+	Jobs       map[overlay.JobID]int     `json:"jobs"`             // processes of this site
+	Resolve    directory.ResolveCounters `json:"resolve"`
+	Links      gateway.LinkCounters      `json:"links"`
+	Audit      *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
+	Quota      pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
+	Traversals gateway.TraversalCounters `json:"meetings"`        // of this gateway for nodes with no route out
+	Memory     []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
+	Waiting    map[string]int            `json:"waiting"`         // what holds a place under limits
 }
 
 // HelperStatus is one node's helper.
@@ -79,7 +79,7 @@ func (f *Frontal) status() Status {
 		Data: addrText(f.gateway.DataAddr), Public: addrText(f.gateway.PublicAddr),
 		Policy: f.permit.Status(), Brokers: f.up.Status(), Jobs: f.registry.Jobs(), Helpers: []HelperStatus{},
 		Resolve: f.resolver.Counters(), Memory: f.memory.Status(time.Now()),
-		Links: g.Links, Meetings: g.Meetings, Quota: g.Quota, Waiting: g.Waiting, Audit: f.audit.Status(),
+		Links: g.Links, Traversals: g.Traversals, Quota: g.Quota, Waiting: g.Waiting, Audit: f.audit.Status(),
 	}
 	s.Broker = s.Brokers[0]
 	for _, b := range s.Brokers {

@@ -41,18 +41,18 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point 
 		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
-	promise, err := g.meetFor(ctx, in, point, &l, tell)
+	promise, err := g.traverseFor(ctx, in, point, &l, tell)
 	if err != nil {
-		g.meetings.failed.Add(1)
+		g.traversals.failed.Add(1)
 		g.logLink(l, "not carried", err)
 		return err
 	}
 	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: promise})
 }
 
-// meetFor is the target's end of a coordinated traversal and brings the connection to the process.
-// It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
+// traverseFor is the target's end of a coordinated traversal and brings the connection to the
+// process. It returns what was prepared for the asker's next attempt, if anything.
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
 	g.mu.Unlock()
@@ -62,9 +62,9 @@ func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point
 	if err := g.spare(l.technique); err != nil {
 		return nil, err
 	}
-	ctx, cancel := g.boundMeeting(ctx)
+	ctx, cancel := g.boundTraversal(ctx)
 	defer cancel()
-	leave, err := g.meetings.enter(ctx, l.node)
+	leave, err := g.traversals.enter(ctx, l.node)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (g *Gateway) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		g.work.Go(func() { g.refuse(inner, err) })
 		return nil, err
 	}
-	g.meetings.connected.Add(1)
+	g.traversals.connected.Add(1)
 	g.work.Go(func() { g.carryLink(live) }) // Serve waits for this call, and then for that
 	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
 }

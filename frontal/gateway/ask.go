@@ -61,13 +61,13 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.Introduce
 		return g.says(err)
 	}
 	defer a.endCurrent()
-	c, err := g.reserveMeeting(a, node)
+	c, err := g.reserveTraversal(a, node)
 	if err != nil {
 		return g.says(err)
 	}
 	conn, err := a.connect(node)
 	if err != nil {
-		g.meetings.failed.Add(1)
+		g.traversals.failed.Add(1)
 		g.mu.Lock()
 		g.carries.take(c.id)
 		g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.Introduce
 		g.logLink(c.link, "not carried", err)
 		return err
 	}
-	g.meetings.connected.Add(1)
+	g.traversals.connected.Add(1)
 	g.work.Go(func() { g.runCarry(c, conn) }) // Serve waits for this call, and then for that goroutine
 	return a.handOver(c)
 }
@@ -108,8 +108,8 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 	return a, nil
 }
 
-// reserveMeeting reserves the place of the future connection.
-func (g *Gateway) reserveMeeting(a *asking, node string) (*carry, error) {
+// reserveTraversal reserves the place of the future connection.
+func (g *Gateway) reserveTraversal(a *asking, node string) (*carry, error) {
 	c := &carry{link: link{
 		kind: "meeting", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
 		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
@@ -129,9 +129,9 @@ func (a *asking) connect(node string) (net.Conn, error) {
 	if err := a.g.spare(a.technique); err != nil {
 		return nil, err
 	}
-	ctx, cancel := a.g.boundMeeting(a.ctx)
+	ctx, cancel := a.g.boundTraversal(a.ctx)
 	defer cancel()
-	leave, err := a.g.meetings.enter(ctx, node)
+	leave, err := a.g.traversals.enter(ctx, node)
 	if err != nil {
 		return nil, err
 	}

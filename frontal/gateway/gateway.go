@@ -105,7 +105,7 @@ type Gateway struct {
 	proxies   *encap.Dialer      // dials the grid's proxies
 
 	// The gateway as an end of coordinated traversals.
-	meetings   meetings
+	traversals traversals
 	reflectors *coordinate.ReflectorCache
 	portPool   *coordinate.PortPool
 	engine     *traverse.Engine // nil without CAP_NET_RAW; set by Start
@@ -136,7 +136,7 @@ func New(o Options) *Gateway {
 		site: o.Site, who: o.Who, log: o.Log, settings: o.Settings, profile: o.Profile, askReflectors: o.Reflectors,
 		registry: o.Registry, resolver: o.Resolver, up: o.Up, ctx: o.Life, open: o.Open, work: o.Work,
 		httpProxy: o.HTTPProxy, window: dialwindow.New(o.Log), proxies: encap.NewDialer(o.ProxyTLS),
-		meetings: newMeetings(o.Limits), reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
+		traversals: newTraversals(o.Limits), reflectors: coordinate.NewReflectorCache(), portPool: coordinate.NewPortPool(),
 		Bounds:  standardBounds,
 		allowed: newAllowed(o.Settings().Rule, AllowedFor),
 		carries: newCarries(o.Limits),
@@ -208,10 +208,10 @@ func (g *Gateway) Cut(processes []overlay.ProcessName, reason error) (ended int)
 
 // Status is the state of a gateway.
 type Status struct {
-	Links    LinkCounters
-	Meetings MeetingCounters
-	Quota    pace.Status
-	Waiting  map[string]int // the users of limits
+	Links      LinkCounters
+	Traversals TraversalCounters
+	Quota      pace.Status
+	Waiting    map[string]int // the users of limits
 }
 
 // Status returns the state of the gateway.
@@ -219,10 +219,10 @@ func (g *Gateway) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return Status{
-		Links: g.links.counters(), Meetings: g.meetings.counters(), Quota: g.links.quota.Status(),
+		Links: g.links.counters(), Traversals: g.traversals.counters(), Quota: g.links.quota.Status(),
 		Waiting: map[string]int{
 			"half_open": g.nodes.Stats().Used + g.outside.Stats().Used, "carries": len(g.carries.wait),
-			"returns": len(g.returns.wait), "meetings": g.meetings.line.Stats().Used,
+			"returns": len(g.returns.wait), "meetings": g.traversals.line.Stats().Used,
 		},
 	}
 }
@@ -231,10 +231,10 @@ func (g *Gateway) Status() Status {
 func (g *Gateway) Limits() []metrics.Limit {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := []metrics.Limit{{Name: "meetings", Used: len(g.meetings.places), Max: cap(g.meetings.places)}}
+	all := []metrics.Limit{{Name: "meetings", Used: len(g.traversals.places), Max: cap(g.traversals.places)}}
 	all = append(all, metrics.LimitsOf("pending_carries", "pending_carries_per_node", g.carries.count.Stats())...)
 	all = append(all, metrics.LimitsOf("pending_returns", "pending_returns_per_node", g.returns.count.Stats())...)
-	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", g.meetings.line.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", g.traversals.line.Stats())...)
 	all = append(all, metrics.LimitsOf("links", "links_per_node", g.links.places.Stats())...)
 	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", g.nodes.Stats())...)
 	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", g.outside.Stats())...)

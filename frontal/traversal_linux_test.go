@@ -55,9 +55,9 @@ func (r *rig) standOn(h *lab.Host, b coordinate.Reflectors) {
 	}
 }
 
-// TestMeetingThroughFirewalls: two gateways whose firewalls permit nothing inbound connect two
+// TestTraversalsThroughFirewalls: two gateways whose firewalls permit nothing inbound connect two
 // nodes that have no route out.
-func TestMeetingThroughFirewalls(t *testing.T) {
+func TestTraversalsThroughFirewalls(t *testing.T) {
 	l, err := lab.Up(t.Context(), lab.Spec{
 		WAN: lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
 		Sites: []lab.Site{

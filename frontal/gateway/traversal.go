@@ -32,9 +32,9 @@ import (
 // Either gateway may as well be a node that is its own end. ask.go is the
 // left one, answer.go the right one.
 
-// maxMeetings bounds the concurrent coordinated traversals. Each uses a few sockets and must send
+// maxTraversals bounds the concurrent coordinated traversals. Each uses a few sockets and must send
 // at its instant; further ones wait for a place.
-const maxMeetings = 256
+const maxTraversals = 256
 
 // End is one end of coordinated traversals, as in package coordinate; tests use others.
 type End interface {
@@ -44,41 +44,41 @@ type End interface {
 	Keep(peer string, promise []byte)
 }
 
-// meetings are the pending coordinated traversals, and counts of all.
-type meetings struct {
+// traversals are the pending coordinated traversals, and counts of all.
+type traversals struct {
 	line   *limit.Counter[string] // those that wait for a place, by node
 	places chan struct{}          // a semaphore: one token for each that has a place
 
 	connected, failed atomic.Uint64
 }
 
-func newMeetings(l Limits) meetings {
-	return meetings{line: newPending("meetings that wait for their turn", l), places: make(chan struct{}, maxMeetings)}
+func newTraversals(l Limits) traversals {
+	return traversals{line: newPending("coordinated traversals that wait for their turn", l), places: make(chan struct{}, maxTraversals)}
 }
 
-// MeetingCounters count the outcomes of the gateway's coordinated traversals.
-type MeetingCounters struct {
+// TraversalCounters count the outcomes of the gateway's coordinated traversals.
+type TraversalCounters struct {
 	UnderWay  int    `json:"under_way"`
 	Connected uint64 `json:"connected"`
 	Failed    uint64 `json:"failed"`
 }
 
-func (m *meetings) counters() MeetingCounters {
-	return MeetingCounters{UnderWay: len(m.places), Connected: m.connected.Load(), Failed: m.failed.Load()}
+func (t *traversals) counters() TraversalCounters {
+	return TraversalCounters{UnderWay: len(t.places), Connected: t.connected.Load(), Failed: t.failed.Load()}
 }
 
 // enter reserves a place for a node, and waits for one while ctx is not done.
-func (m *meetings) enter(ctx context.Context, node string) (leave func(), err error) {
-	if err := m.line.Take(node, 1); err != nil {
+func (t *traversals) enter(ctx context.Context, node string) (leave func(), err error) {
+	if err := t.line.Take(node, 1); err != nil {
 		return nil, err
 	}
-	defer m.line.Give(node, 1)
+	defer t.line.Give(node, 1)
 	select {
-	case m.places <- struct{}{}:
-		return func() { <-m.places }, nil
+	case t.places <- struct{}{}:
+		return func() { <-t.places }, nil
 	case <-ctx.Done():
 		// This is not also ErrTimeout, which would be a statement about the path.
-		return nil, fmt.Errorf("%w: %d meetings are under way, and none ended in time: %v", overlay.ErrOverloaded, cap(m.places), context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %d coordinated traversals are under way, and none ended in time: %v", overlay.ErrOverloaded, cap(t.places), context.Cause(ctx))
 	}
 }
 
@@ -111,9 +111,9 @@ func (g *Gateway) Start() error {
 	return nil
 }
 
-// boundMeeting bounds one coordinated traversal of a peer's call, which ends with the peer's
+// boundTraversal bounds one coordinated traversal of a peer's call, which ends with the peer's
 // session and so with the frontal.
-func (g *Gateway) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (g *Gateway) boundTraversal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.Bounds.Meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, g.Bounds.Meet))
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestMeetingsTakeTurns: over the bound they wait, but no longer than permitted.
-func TestMeetingsTakeTurns(t *testing.T) {
-	m := newMeetings(Limits{Pending: 1, PendingPerNode: 1 << 10})
+// TestTraversalsTakeTurns: over the bound they wait, but no longer than permitted.
+func TestTraversalsTakeTurns(t *testing.T) {
+	m := newTraversals(Limits{Pending: 1, PendingPerNode: 1 << 10})
 	var leave func()
-	for range maxMeetings {
+	for range maxTraversals {
 		var err error
 		if leave, err = m.enter(t.Context(), "n1"); err != nil {
 			t.Fatal(err)
@@ -25,11 +25,11 @@ func TestMeetingsTakeTurns(t *testing.T) {
 	waited := make(chan error)
 	go func() { _, err := m.enter(ctx, "n1"); waited <- err }()
 	until(t, "it waits", func() bool { return m.line.Stats().Used == 1 })
-	if _, err := m.enter(ctx, "n1"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 meetings that wait for their turn for all together is reached (limits.pending)") {
+	if _, err := m.enter(ctx, "n1"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 coordinated traversals that wait for their turn for all together is reached (limits.pending)") {
 		t.Errorf("a full line: %v", err)
 	}
 	cancel(fmt.Errorf("%w after 1s", overlay.ErrTimeout))
-	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 meetings are under way, and none ended in time: timed out after 1s") {
+	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 coordinated traversals are under way, and none ended in time: timed out after 1s") {
 		t.Errorf("in vain: %v", err)
 	}
 	go func() { _, err := m.enter(t.Context(), "n1"); waited <- err }()

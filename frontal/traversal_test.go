@@ -229,9 +229,9 @@ func two(t *testing.T) (a, b *rig, ha, hb *fakeHelper, ends [2]*loopEnd) {
 	return a, b, ha, hb, ends
 }
 
-// TestMeeting: two nodes without a route out get a link through their gateways, over a kernel
+// TestTraversal: two nodes without a route out get a link through their gateways, over a kernel
 // socket and over a stream of hole punching.
-func TestMeeting(t *testing.T) {
+func TestTraversal(t *testing.T) {
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
 		t.Run(technique.String(), func(t *testing.T) {
 			a, b, ha, hb, ends := two(t)
@@ -262,8 +262,8 @@ func TestMeeting(t *testing.T) {
 					t.Errorf("no %q in\n%s", line, log)
 				}
 				s := r.f.status()
-				if s.Meetings != (gateway.MeetingCounters{Connected: 1}) || s.Links.Live != 0 || s.Links.Bytes != 600_000 || s.Waiting["carries"] != 0 {
-					t.Errorf("%+v, %+v, %v", s.Meetings, s.Links, s.Waiting)
+				if s.Traversals != (gateway.TraversalCounters{Connected: 1}) || s.Links.Live != 0 || s.Links.Bytes != 600_000 || s.Waiting["carries"] != 0 {
+					t.Errorf("%+v, %+v, %v", s.Traversals, s.Links, s.Waiting)
 				}
 			}
 			if e := ends[0]; len(e.kept) != 1 || e.kept[0] != "siteb/b1: for next time" || e.asked[0] != "siteb/b1" || e.ports[0] != 443 {
@@ -375,8 +375,8 @@ func TestAskFails(t *testing.T) {
 		if !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: %v, want %q", name, err, tc.text)
 		}
-		if s := r.f.status(); s.Waiting["carries"] != 0 || s.Meetings.UnderWay != 0 || s.Meetings.Connected != 0 {
-			t.Errorf("%s: %v and %+v stay behind", name, s.Waiting, s.Meetings)
+		if s := r.f.status(); s.Waiting["carries"] != 0 || s.Traversals.UnderWay != 0 || s.Traversals.Connected != 0 {
+			t.Errorf("%s: %v and %+v stay behind", name, s.Waiting, s.Traversals)
 		}
 	}
 	if n := strings.Count(r.log.String(), `msg="not carried" kind=meeting`); n != 12 {
@@ -585,13 +585,13 @@ func TestAnswerFails(t *testing.T) {
 			c.Close()
 		}
 	}
-	if s := r.f.status(); s.Meetings != (gateway.MeetingCounters{Failed: 2}) || s.Links.Live != 0 {
-		t.Errorf("%+v, %+v", s.Meetings, s.Links)
+	if s := r.f.status(); s.Traversals != (gateway.TraversalCounters{Failed: 2}) || s.Links.Live != 0 {
+		t.Errorf("%+v, %+v", s.Traversals, s.Links)
 	}
 }
 
-// TestMeetingsStayBelowTheLimits on links and on meetings.
-func TestMeetingsStayBelowTheLimits(t *testing.T) {
+// TestTraversalsStayBelowTheLimits on links and on traversals.
+func TestTraversalsStayBelowTheLimits(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: patience, refuse: patience}, func(c *Config) {
 		closed(c)
 		c.Limits.Links, c.Limits.Pending = 1, 1
@@ -621,8 +621,8 @@ func TestMeetingsStayBelowTheLimits(t *testing.T) {
 	exchange(t, near, far)
 }
 
-// TestMeetingsEndWithTheFrontal, whatever they wait for.
-func TestMeetingsEndWithTheFrontal(t *testing.T) {
+// TestTraversalsEndWithTheFrontal, whatever they wait for.
+func TestTraversalsEndWithTheFrontal(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: 2 * patience, refuse: patience}, closed)
 	h := r.helper("a1")
 	h.register(0)
@@ -645,21 +645,21 @@ func TestMeetingsEndWithTheFrontal(t *testing.T) {
 		}
 		over <- err
 	}()
-	receive(t, "one of the meetings", hanging)
-	receive(t, "the other meeting", hanging)
+	receive(t, "one of the traversals", hanging)
+	receive(t, "the other traversal", hanging)
 	r.stop()
 	for range 2 {
 		if err := receive(t, "a call's end", over); err == nil {
 			t.Error("a call succeeded after the frontal's end")
 		}
 	}
-	if n := r.f.status().Meetings; n.UnderWay != 0 {
+	if n := r.f.status().Traversals; n.UnderWay != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
-// TestMeetingsAreBounded in time, and the error says by how much.
-func TestMeetingsAreBounded(t *testing.T) {
+// TestTraversalsAreBounded in time, and the error says by how much.
+func TestTraversalsAreBounded(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: 50 * time.Millisecond, refuse: patience}, closed)
 	h := r.helper("a1")
 	h.register(0)
@@ -841,8 +841,8 @@ func TestSide(t *testing.T) {
 	}
 }
 
-// TestMeetingsLeakNothing: no goroutine, no descriptor.
-func TestMeetingsLeakNothing(t *testing.T) {
+// TestTraversalsLeakNothing: no goroutine, no descriptor.
+func TestTraversalsLeakNothing(t *testing.T) {
 	a, b, ha, hb, _ := two(t)
 	some := func() {
 		for i := range 10 {
