@@ -63,7 +63,7 @@ func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
 	case asks:
 		s.observe(ctx, e.conn)
 	default:
-		s.meet(ctx, e)
+		s.pair(ctx, e)
 	}
 }
 

@@ -75,7 +75,7 @@ type Server struct {
 	stun     *stunserver.Server // served by the daemon, if it has the sockets
 
 	mu       sync.Mutex // guards the fields below; never held while waiting or writing to a peer
-	waiting  map[wire.ID]*meeting
+	waiting  map[wire.ID]*waitingEnd
 	links    map[*link]struct{}
 	barred   barred
 	disowned error // why this proxy itself is no longer trusted
@@ -115,7 +115,7 @@ func New(set Settings, log *slog.Logger) *Server {
 		checker: ticket.NewChecker(set.Name, set.Limits.Tickets, set.Key),
 		log:     log,
 		count:   counters{refused: map[Reason]uint64{}},
-		waiting: map[wire.ID]*meeting{},
+		waiting: map[wire.ID]*waitingEnd{},
 		links:   map[*link]struct{}{},
 		changed: make(chan struct{}),
 		limits:  set.Limits,

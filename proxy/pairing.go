@@ -15,15 +15,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// meeting is the first end of a link, waiting for the second.
-type meeting struct {
+// waitingEnd is the first end of a link, waiting for the second.
+type waitingEnd struct {
 	first *end
 	taken chan struct{} // closed when the second end took first over
 }
 
-// meet joins an end with its partner, or makes it wait.
-func (s *Server) meet(ctx context.Context, e *end) {
-	l, m, err := s.enter(e)
+// pair joins an end with its partner, or makes it wait.
+func (s *Server) pair(ctx context.Context, e *end) {
+	l, w, err := s.enter(e)
 	switch {
 	case err != nil:
 		s.refuse(e, err)
@@ -34,12 +34,12 @@ func (s *Server) meet(ctx context.Context, e *end) {
 		}
 		s.join(ctx, l)
 	default:
-		s.await(ctx, m)
+		s.await(ctx, w)
 	}
 }
 
-// enter returns the link if e's partner is waiting, otherwise the meeting at which e waits.
-func (s *Server) enter(e *end) (*link, *meeting, error) {
+// enter returns the link if e's partner is waiting, otherwise the place at which e waits.
+func (s *Server) enter(e *end) (*link, *waitingEnd, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.disowned != nil {
@@ -48,13 +48,13 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 	if why := s.barred.reason(e.ticket, time.Now()); why != nil {
 		return nil, nil, refusal(Revoked, wire.CodeForbidden, "%v", why)
 	}
-	if m := s.waiting[e.ticket.Link]; m != nil {
-		if err := sameLink(m.first.ticket, e.ticket); err != nil {
+	if w := s.waiting[e.ticket.Link]; w != nil {
+		if err := sameLink(w.first.ticket, e.ticket); err != nil {
 			return nil, nil, err
 		}
 		delete(s.waiting, e.ticket.Link)
-		close(m.taken)
-		l := newLink(m.first, e)
+		close(w.taken)
+		l := newLink(w.first, e)
 		s.links[l] = struct{}{}
 		return l, nil, nil
 	}
@@ -67,9 +67,9 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 	if len(s.waiting)+len(s.links) >= s.limits.Links {
 		return nil, nil, refusal(TooManyLinks, wire.CodeOverloaded, "all %d links are in use", s.limits.Links)
 	}
-	m := &meeting{first: e, taken: make(chan struct{})}
-	s.waiting[e.ticket.Link] = m
-	return nil, m, nil
+	w := &waitingEnd{first: e, taken: make(chan struct{})}
+	s.waiting[e.ticket.Link] = w
+	return nil, w, nil
 }
 
 // sameLink returns an error for tickets that the broker did not issue as a pair. Their End fields
@@ -84,29 +84,29 @@ func sameLink(a, b *wire.Ticket) error {
 }
 
 // await keeps the first end until the second has taken it over, or refuses it.
-func (s *Server) await(ctx context.Context, m *meeting) {
+func (s *Server) await(ctx context.Context, w *waitingEnd) {
 	t := time.NewTimer(s.set.PairTimeout)
 	defer t.Stop()
 	why := stopping()
 	select {
-	case <-m.taken:
+	case <-w.taken:
 		return
 	case <-t.C:
-		missing := overlay.ProcessName{Job: m.first.ticket.Job, Rank: m.first.ticket.Target}
-		if m.first.ticket.End == 1 {
-			missing.Rank = m.first.ticket.Asker
+		missing := overlay.ProcessName{Job: w.first.ticket.Job, Rank: w.first.ticket.Target}
+		if w.first.ticket.End == 1 {
+			missing.Rank = w.first.ticket.Asker
 		}
 		why = refusal(NoPartner, wire.CodeTimeout, "waited %v for %v; it did not connect", s.set.PairTimeout, missing)
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	mine := s.waiting[m.first.ticket.Link] == m
+	mine := s.waiting[w.first.ticket.Link] == w
 	if mine {
-		delete(s.waiting, m.first.ticket.Link)
+		delete(s.waiting, w.first.ticket.Link)
 	}
 	s.mu.Unlock()
 	if mine { // otherwise the second end arrived at the last moment and has it
-		s.refuse(m.first, why)
+		s.refuse(w.first, why)
 	}
 }
 
