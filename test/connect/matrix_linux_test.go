@@ -27,11 +27,11 @@ type cell struct {
 	Tries                int               `json:"tries"`
 }
 
-// meeting is a pair of kinds of site and the technique that joins them, written by hand.
-type meeting struct{ from, to, technique string }
+// sitePair is a pair of kinds of site and the technique that joins them, written by hand.
+type sitePair struct{ from, to, technique string }
 
-// meetings has each technique where nothing better works, with kinds of site that it must handle.
-var meetings = []meeting{
+// pairs has each technique where nothing better works, with kinds of site that it must handle.
+var pairs = []sitePair{
 	{"open", "open", "direct"},
 	{"nat-symmetric", "nat-1to1", "direct"},
 	{"nat-symmetric", "port-range", "port-range"},
@@ -57,16 +57,16 @@ var meetings = []meeting{
 }
 
 // others returns pairs in which every kind of site is asker and target.
-func others() []meeting {
+func others() []sitePair {
 	var kinds []string
 	for _, p := range lab.Presets() {
 		if !strings.HasPrefix(p, "no-route/") {
 			kinds = append(kinds, p)
 		}
 	}
-	var all []meeting
+	var all []sitePair
 	for i, from := range kinds {
-		all = append(all, meeting{from: from, to: kinds[(i+5)%len(kinds)]}) // 5: most of these are closed to each other
+		all = append(all, sitePair{from: from, to: kinds[(i+5)%len(kinds)]}) // 5: most of these are closed to each other
 	}
 	return all
 }
@@ -76,14 +76,14 @@ func others() []meeting {
 // do not need them, and third parties see no packets.
 func TestMatrix(t *testing.T) {
 	labtest.NeedLab(t)
-	checkMatrix(t, append(others(), meetings...))
+	checkMatrix(t, append(others(), pairs...))
 }
 
 // Without the right to open raw sockets, sites whose filters refuse bare SYNs still connect where
 // datagrams pass, and only there.
 func TestMatrixUnprivileged(t *testing.T) {
 	labtest.NeedLab(t)
-	checkMatrix(t, []meeting{
+	checkMatrix(t, []sitePair{
 		{"stateful", "nat", "simultaneous-open"},
 		{"syn-drop", "syn-drop", "hole-punching"},
 		{"syn-drop-no-udp", "syn-drop-no-udp", "relay"},
@@ -96,7 +96,7 @@ func TestMatrixUnprivileged(t *testing.T) {
 // matter.
 func TestMatrixIPv6(t *testing.T) {
 	labtest.NeedLab(t)
-	checkMatrix(t, []meeting{
+	checkMatrix(t, []sitePair{
 		{"stateful", "open", "direct"},
 		{"http-proxy", "port-range", "relay"},
 		{"stateful-reject", "port-range", "port-range"},
@@ -164,7 +164,7 @@ func TestRandomNetworks(t *testing.T) {
 }
 
 // checkMatrix connects the pairs and judges the outcome again.
-func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
+func checkMatrix(t *testing.T, pairs []sitePair, flags ...string) {
 	t.Helper()
 	var words []string
 	for _, m := range pairs {
@@ -189,7 +189,7 @@ func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 }
 
 // check reports the faults of a cell.
-func (c cell) check(t *testing.T, want meeting) {
+func (c cell) check(t *testing.T, want sitePair) {
 	t.Helper()
 	pair := want.from + " to " + want.to
 	if c.From != want.from || c.To != want.to {
