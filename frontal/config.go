@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -42,14 +42,14 @@ type Config struct {
 
 	Encryption Encryption `yaml:"encryption" help:"Which traffic between processes on different nodes is encrypted end to end. Traffic between two sites is encrypted if either requires it. Within one node nothing is encrypted."`
 
-	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper stay registered after its session ended, so that it can reconnect."`
-	CacheAge time.Duration `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is cached. An answer whose connection fails is dropped at once; while the broker is unreachable, old answers stay valid."`
-	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long calls wait for an unreachable broker. If the outage lasts longer, they fail at once."`
-	Measure  time.Duration `yaml:"measure" default:"1h" min:"0s" help:"How often the site's profile is measured with the help of broker and proxies, for the fields set to auto and to verify the others; 0s is never."`
-	Dial     time.Duration `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"Timeout for dialling an address to carry data to."`
-	Audit    audit.Config  `yaml:"audit" help:"The audit log: every carried link with its bytes, every session of a helper, and every refusal."`
-	Quota    pace.Config   `yaml:"quota" help:"Rates and quotas of users, projects and jobs for traffic that this gateway carries for nodes with no route out. Traffic over a rate is slowed, never disconnected."`
-	Limits   Limits        `yaml:"limits" help:"Limits of the frontal. Requests over a limit are refused with an error."`
+	Grace    time.Duration    `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper stay registered after its session ended, so that it can reconnect."`
+	CacheAge time.Duration    `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is cached. An answer whose connection fails is dropped at once; while the broker is unreachable, old answers stay valid."`
+	Patience time.Duration    `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long calls wait for an unreachable broker. If the outage lasts longer, they fail at once."`
+	Measure  time.Duration    `yaml:"measure" default:"1h" min:"0s" help:"How often the site's profile is measured with the help of broker and proxies, for the fields set to auto and to verify the others; 0s is never."`
+	Dial     time.Duration    `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"Timeout for dialling an address to carry data to."`
+	Audit    audit.Config     `yaml:"audit" help:"The audit log: every carried link with its bytes, every session of a helper, and every refusal."`
+	Quota    ratelimit.Config `yaml:"quota" help:"Rates and quotas of users, projects and jobs for traffic that this gateway carries for nodes with no route out. Traffic over a rate is slowed, never disconnected."`
+	Limits   Limits           `yaml:"limits" help:"Limits of the frontal. Requests over a limit are refused with an error."`
 }
 
 // HTTPProxy describes the HTTP proxy through which the site reaches other networks.

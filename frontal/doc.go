@@ -32,7 +32,7 @@
 //
 //	directory.Resolver -> uplink.Set       is there a broker to ask
 //	uplink.Set         -> control.Session  why it ended
-//	gateway.Gateway    -> pace.Keeper      of internal/limit/pace, the quota
+//	gateway.Gateway    -> ratelimit.Limiter of internal/limit/ratelimit, the quota
 //	gateway.Gateway    -> limit.Counter, limit.Places of internal/limit
 //	directory.Registry -> limit.Counter
 //

@@ -29,7 +29,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -81,7 +81,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	if id := creds.Identity(); id.Role != control.RoleFrontal || id.Site != site {
 		return nil, fmt.Errorf("site is %s, but the certificate is that of %v; it must be that of frontal %s", site, id, site)
 	}
-	quota, err := pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log)
+	quota, err := ratelimit.New(cfg.Quota.Rules(), string(cfg.Quota.State), log)
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/permit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 )
 
 // liveKeys are the settings that take effect while the frontal serves.
-var liveKeys = append(pace.LiveKeys(),
+var liveKeys = append(ratelimit.LiveKeys(),
 	"policy", "deny", "private", "node_networks", "encryption", "dial_timeout", "limits.links", "limits.links_per_node", "limits.processes", "limits.processes_per_node", "limits.waiting", "limits.waiting_per_node",
 	"limits.half_open", "limits.half_open_per_source", "limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",

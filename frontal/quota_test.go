@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // TestQuota: a carried link waits for its job's rate and loses nothing; one too
 // many is told which setting refuses it.
 func TestQuota(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Quota.PerJob = pace.JobLimits{Rate: 2e6, Links: 1} })
+	r := newRig(t, func(c *Config) { c.Quota.PerJob = ratelimit.JobLimits{Rate: 2e6, Links: 1} })
 	h := r.helper("a1")
 	h.register(0)
 	far := listenLoop(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/measure"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -33,7 +33,7 @@ func (f *Frontal) newMeasure() *measure.Keeper {
 }
 
 // newGateway returns the gateway for the data of nodes without a route out.
-func (f *Frontal) newGateway(quota *pace.Keeper) *gateway.Gateway {
+func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 	cfg := f.config()
 	return gateway.New(gateway.Options{
 		Site: f.site, Who: f.who, Log: f.log,

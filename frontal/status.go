@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -37,7 +37,7 @@ type Status struct {
 	Resolve    directory.ResolveCounters `json:"resolve"`
 	Links      gateway.LinkCounters      `json:"links"`
 	Audit      *audit.Status             `json:"audit,omitempty"` // of the audit log, if one is kept
-	Quota      pace.Status               `json:"quota"`           // who uses how much of what is carried, and who waits
+	Quota      ratelimit.Status          `json:"quota"`           // who uses how much of what is carried, and who waits
 	Traversals gateway.TraversalCounters `json:"meetings"`        // of this gateway for nodes with no route out
 	Memory     []outcomes.SiteStatus     `json:"memory"`          // how techniques did towards other sites
 	Waiting    map[string]int            `json:"waiting"`         // what holds a place under limits

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 )
 
 // Config holds the daemon's settings, from its file and flags. The proxy's name is that of its
@@ -27,10 +27,10 @@ type Config struct {
 	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"0s" min:"0s" help:"Idle time after which a link is cut; 0s is never. A job sends nothing during a long computation: set it only if links must not outlive an outage."`
 
-	Audit  audit.Config `yaml:"audit" help:"The audit log: every ended link with its bytes, and every refused connection."`
-	Quota  pace.Config  `yaml:"quota" help:"Rates and quotas of users, projects and jobs at this proxy. Traffic over a rate is slowed, never disconnected."`
-	Limits LimitConfig  `yaml:"limits" help:"Limits of the proxy. Requests over a limit are refused as overloaded."`
-	Socket SocketConfig `yaml:"socket" help:"How the sockets of links are set up."`
+	Audit  audit.Config     `yaml:"audit" help:"The audit log: every ended link with its bytes, and every refused connection."`
+	Quota  ratelimit.Config `yaml:"quota" help:"Rates and quotas of users, projects and jobs at this proxy. Traffic over a rate is slowed, never disconnected."`
+	Limits LimitConfig      `yaml:"limits" help:"Limits of the proxy. Requests over a limit are refused as overloaded."`
+	Socket SocketConfig     `yaml:"socket" help:"How the sockets of links are set up."`
 }
 
 // TLS names the files of the proxy's certificate.

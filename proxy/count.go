@@ -6,7 +6,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 )
@@ -27,7 +27,7 @@ type Status struct {
 	Copied     uint64            `json:"copied"`     // of Bytes, those that passed the proxy's memory
 	Refused    map[Reason]uint64 `json:"refused"`    // connections, by reason
 
-	Quota pace.Status `json:"quota"` // usage by owner, and who waits
+	Quota ratelimit.Status `json:"quota"` // usage by owner, and who waits
 
 	Observer    reflector.ObserverStats `json:"observer"`     // peers that asked for their address
 	STUNAnswers stunserver.Stats        `json:"stun_answers"` // the same over UDP

@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -98,16 +98,16 @@ func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings
 	if set.Audit, err = audit.Open(c.Audit, creds.Identity().String(), log); err != nil {
 		return set, err
 	}
-	set.Quota, err = pace.New(c.Quota.Rules(), string(c.Quota.State), log)
+	set.Quota, err = ratelimit.New(c.Quota.Rules(), string(c.Quota.State), log)
 	return set, err
 }
 
 // reload makes s adopt the settings that may change while it serves.
-func reload(ctx context.Context, s *Server, quota *pace.Keeper) {
+func reload(ctx context.Context, s *Server, quota *ratelimit.Limiter) {
 	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes", "limits.handshakes_per_source"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
 	})
-	daemon.OnReload(ctx, pace.LiveKeys(), func(next Config) (func(), error) {
+	daemon.OnReload(ctx, ratelimit.LiveKeys(), func(next Config) (func(), error) {
 		return func() { quota.SetRules(next.Quota.Rules()) }, nil
 	})
 }

@@ -22,7 +22,7 @@ func (s *Server) whenEnded() account.Subscribers[*link] {
 }
 
 // ended returns what is known of the link at its end. The proxy counts payload, as the processes do,
-// and not the tickets. The link has its pace still.
+// and not the tickets. The link has its throttle still.
 func (l *link) ended(proxy string, stats carrier.Stats, err error) account.LinkEnded {
 	t := l.asker.ticket
 	e := account.LinkEnded{
@@ -33,7 +33,7 @@ func (l *link) ended(proxy string, stats carrier.Stats, err error) account.LinkE
 	if err != nil {
 		e.Reason = err.Error()
 	}
-	if rate, key := l.pace.Limit(); key != "" {
+	if rate, key := l.throttle.Limit(); key != "" {
 		e.LimitedTo, e.LimitedBy = rate.String(), key
 	}
 	return e
@@ -58,7 +58,7 @@ func (s *Server) countEnded(l *link, e account.LinkEnded) {
 	defer s.mu.Unlock()
 	delete(s.links, l)
 	s.count.ended(e.Moved, e.Err)
-	out, back := traffic.Of(e.Moved, l.pace, false)
+	out, back := traffic.Of(e.Moved, l.throttle, false)
 	s.moved.note(l, out, back)
 	s.moved.sums.AddProject(e.Principal.Project, e.Moved.Total())
 }

@@ -40,14 +40,14 @@ func TestWhenEnded(t *testing.T) {
 	}
 	l := newLink(of(1), of(0)) // in the order in which they came
 	l.joined = time.Now()
-	if l.pace, err = s.set.Quota.Admit(quota.Owner{User: "alice", Project: "climate"}, func() uint64 { return 12 }); err != nil {
+	if l.throttle, err = s.set.Quota.Admit(quota.Owner{User: "alice", Project: "climate"}, func() uint64 { return 12 }); err != nil {
 		t.Fatal(err)
 	}
 	s.links[l] = struct{}{}
 	changed := s.Changed()
 
 	e := l.ended("p1", carrier.Stats{AToB: 5, BToA: 7, Copied: 12}, errors.New("cut"))
-	l.pace.Close()
+	l.throttle.Close()
 	state := func() string {
 		st, notified := s.Status(), false
 		select {

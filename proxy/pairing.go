@@ -9,8 +9,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -116,7 +116,7 @@ type link struct {
 	joined        time.Time // set when it is joined
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until the link is joined; guarded by Server.mu
-	pace          *pace.Link              // set when the link was admitted; guarded by Server.mu until it is joined
+	throttle      *ratelimit.Throttle     // set when the link was admitted; guarded by Server.mu until it is joined
 	sites         traffic.Pair            // the asker's and the target's; empty until a broker reports them; guarded by Server.mu
 	doomed        error                   // why the link must end at once; guarded by Server.mu
 }
@@ -140,7 +140,7 @@ func (s *Server) admit(l *link) error {
 	p, err := s.set.Quota.Admit(o, func() uint64 { return l.meter.Stats().Total() })
 	if err == nil {
 		s.mu.Lock()
-		l.pace = p
+		l.throttle = p
 		s.mu.Unlock()
 	}
 	if no, ok := errors.AsType[*quota.Refused](err); ok && strings.HasPrefix(no.Key, "policy.") {
@@ -177,7 +177,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	}
 	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
-		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.pace,
+		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.throttle,
 		KeepControl: len(s.set.Tuning.Congestion) > 0,
 	})
 	switch {
@@ -187,7 +187,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 		err = context.Cause(ctx)
 	}
 	e := l.ended(s.set.Name, stats, err)
-	l.pace.Close()
+	l.throttle.Close()
 	s.whenEnded().Publish(l, e)
 }
 

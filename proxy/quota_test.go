@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -18,7 +18,7 @@ import (
 // startWith serves under a quota.
 func startWith(t *testing.T, rules quota.Rules) *rig {
 	t.Helper()
-	k, err := pace.New(rules, "", slog.New(slog.DiscardHandler))
+	k, err := ratelimit.New(rules, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
 	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -26,15 +26,15 @@ import (
 // Settings configure a Server. Zero bounds take the defaults in DefaultLimits and the constants
 // below.
 type Settings struct {
-	Name        string         // as in the tickets it honours
-	Key         ticket.Key     // under which the broker issues them
-	Limits      Limits         // see there
-	TicketTime  time.Duration  // from accepting a connection to its whole ticket, including TLS and WebSocket handshakes
-	PairTimeout time.Duration  // how long the first end of a link waits for the second
-	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0: never
-	Tuning      carrier.Tuning // of the sockets
-	Audit       *audit.Log     // of links and refusals; nil: none
-	Quota       *pace.Keeper   // limits of links; nil: none. It is served by the Server.
+	Name        string             // as in the tickets it honours
+	Key         ticket.Key         // under which the broker issues them
+	Limits      Limits             // see there
+	TicketTime  time.Duration      // from accepting a connection to its whole ticket, including TLS and WebSocket handshakes
+	PairTimeout time.Duration      // how long the first end of a link waits for the second
+	IdleTimeout time.Duration      // after which a link that moves no byte is cut; 0: never
+	Tuning      carrier.Tuning     // of the sockets
+	Audit       *audit.Log         // of links and refusals; nil: none
+	Quota       *ratelimit.Limiter // limits of links; nil: none. It is served by the Server.
 
 	// TLS, if not nil, is called for each connection that begins as TLS.
 	TLS func() *tls.Config
@@ -108,7 +108,7 @@ func New(set Settings, log *slog.Logger) *Server {
 	set.Limits.Links = orDefault(set.Limits.Links, DefaultLimits.Links)
 	set.Limits.Tickets = orDefault(set.Limits.Tickets, DefaultLimits.Tickets)
 	if set.Quota == nil {
-		set.Quota, _ = pace.New(quota.Rules{}, "", log) // fails on files only
+		set.Quota, _ = ratelimit.New(quota.Rules{}, "", log) // fails on files only
 	}
 	s := &Server{
 		set:     set,

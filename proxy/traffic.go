@@ -56,7 +56,7 @@ func (s *Server) trafficReport() traffic.Report {
 	all := s.moved.sums.Clone()
 	ask := map[traffic.Ends]struct{}{}
 	for l := range s.links {
-		if l.pace == nil {
+		if l.throttle == nil {
 			continue // not joined yet
 		}
 		pair := l.sites
@@ -64,7 +64,7 @@ func (s *Server) trafficReport() traffic.Report {
 			pair = unknown
 			ask[l.ends()] = struct{}{}
 		}
-		out, back := traffic.Of(l.meter.Stats(), l.pace, true)
+		out, back := traffic.Of(l.meter.Stats(), l.throttle, true)
 		all.Add(pair, out, back)
 	}
 	for e := range s.moved.orphan {

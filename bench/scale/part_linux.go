@@ -23,8 +23,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
@@ -106,7 +106,7 @@ func serveProxy(ctx context.Context, o order, out io.Writer, log *slog.Logger) e
 	if set.Key, err = ticket.ParseKey(o.Key); err != nil {
 		return err
 	}
-	if set.Quota, err = pace.New(quota.Rules{Rate: o.Rate}, "", log); err != nil {
+	if set.Quota, err = ratelimit.New(quota.Rules{Rate: o.Rate}, "", log); err != nil {
 		return err
 	}
 	ln, err := carrier.ListenIn(ctx, loopback, overlay.Ports{})

@@ -26,7 +26,7 @@ func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 
 // ended returns what is known of the link at its end: AToB is what left the site, the first of
 // Nodes. The peer's is known when the connection's intro or introduction named it. The link has its
-// pace still.
+// throttle still.
 func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) account.LinkEnded {
 	e := account.LinkEnded{
 		ID: l.id, Principal: l.principal, Job: l.job, Ranks: l.ranks, Nodes: []overlay.NodeID{{Site: site, Name: l.node}},
@@ -41,7 +41,7 @@ func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) a
 	if err != nil {
 		e.Reason = l.kind + ": " + err.Error()
 	}
-	if rate, key := l.pace.Limit(); key != "" {
+	if rate, key := l.throttle.Limit(); key != "" {
 		e.LimitedTo, e.LimitedBy = rate.String(), key
 	}
 	return e
@@ -49,7 +49,7 @@ func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) a
 
 // countEnded moves the link from those that are carried to the counts of those that were.
 func (g *Gateway) countEnded(l *liveLink, e account.LinkEnded) {
-	out, back := traffic.Of(e.Moved, l.pace, false)
+	out, back := traffic.Of(e.Moved, l.throttle, false)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.links.places.Give(l.node, 1)
@@ -81,7 +81,7 @@ func (g *Gateway) Moved() (kinds map[string]int, by *traffic.Sums) {
 	by = g.links.sums.Clone()
 	for l := range g.links.live {
 		kinds[l.kind]++
-		out, back := traffic.Of(l.meter.Stats(), l.pace, true)
+		out, back := traffic.Of(l.meter.Stats(), l.throttle, true)
 		l.addTo(by, g.site, out, back)
 	}
 	return kinds, by

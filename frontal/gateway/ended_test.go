@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -28,13 +28,13 @@ func TestWhenEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper, err := pace.New(quota.Rules{Job: quota.Limits{Rate: 2e6}}, "", slog.New(slog.DiscardHandler))
+	limiter, err := ratelimit.New(quota.Rules{Job: quota.Limits{Rate: 2e6}}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var logged bytes.Buffer
 	g := &Gateway{
-		site: "a", log: slog.New(slog.NewTextHandler(&logged, nil)), Audit: trail, proxies: encap.NewDialer(nil), links: newLinks(1, 1, keeper),
+		site: "a", log: slog.New(slog.NewTextHandler(&logged, nil)), Audit: trail, proxies: encap.NewDialer(nil), links: newLinks(1, 1, limiter),
 	}
 	l := &liveLink{
 		link: link{
@@ -46,13 +46,13 @@ func TestWhenEnded(t *testing.T) {
 	if err := g.links.places.Take(l.node, 1); err != nil {
 		t.Fatal(err)
 	}
-	if l.pace, err = keeper.Admit(l.owner(), func() uint64 { return 5 }); err != nil {
+	if l.throttle, err = limiter.Admit(l.owner(), func() uint64 { return 5 }); err != nil {
 		t.Fatal(err)
 	}
 	g.links.live[l] = struct{}{}
 
 	e := l.ended("a", 1500*time.Millisecond, errors.New("cut"))
-	l.pace.Close()
+	l.throttle.Close()
 	r := audit.EndOf(e)
 	if got, want := fmt.Sprint(r.Sites, r.Nodes, r.Ranks, r.Technique, " ", r.Sent, r.Received, r.Seconds, r.Link, r.Peer, ", ", r.Reason),
 		"[a b] [a1 b1] [2 3]"+overlay.HolePunching.String()+" 5 0 1.500ff192.0.2.1:1 192.0.2.2:2, meeting: cut"; got != want {

@@ -20,8 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
@@ -59,7 +59,7 @@ type Options struct {
 	Settings func() Settings // in effect
 	Profile  func() overlay.SiteProfile
 	Limits   Limits
-	Quota    *pace.Keeper // limits of carried links
+	Quota    *ratelimit.Limiter // limits of carried links
 
 	HTTPProxy carrier.HTTPProxy  // the site's HTTP proxy, if there is one
 	ProxyTLS  func() *tls.Config // for dialling the grid's proxies
@@ -210,7 +210,7 @@ func (g *Gateway) Cut(processes []overlay.ProcessName, reason error) (ended int)
 type Status struct {
 	Links      LinkCounters
 	Traversals TraversalCounters
-	Quota      pace.Status
+	Quota      ratelimit.Status
 	Waiting    map[string]int // the users of limits
 }
 

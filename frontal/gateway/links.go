@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -38,7 +38,7 @@ type metered interface{ Stats() carrier.Stats }
 // links are the carried connections, and counts of all.
 type links struct {
 	places  *limit.Counter[string] // by node of this site
-	quota   *pace.Keeper           // limits of carried links
+	quota   *ratelimit.Limiter     // limits of carried links
 	live    map[*liveLink]struct{}
 	total   uint64
 	refused uint64       // refused data connections
@@ -46,7 +46,7 @@ type links struct {
 	sums    traffic.Sums // the same, by principal
 }
 
-func newLinks(max, perNode int, quota *pace.Keeper) links {
+func newLinks(max, perNode int, quota *ratelimit.Limiter) links {
 	places := limit.NewCounter[string](limit.Bounds{
 		What: "links that are carried", Total: max, PerKey: perNode, TotalSetting: "limits.links", KeySetting: "limits.links_per_node",
 	})
@@ -81,11 +81,11 @@ func (l *links) room(node string) error {
 // liveLink is a link that has its place: about to be carried, or carried.
 type liveLink struct {
 	link
-	meter metered
-	pace  *pace.Link
-	run   func(context.Context) error // until both ends have ended; closes both
-	ctx   context.Context             // for run
-	end   context.CancelCauseFunc     // ends it for a reason
+	meter    metered
+	throttle *ratelimit.Throttle
+	run      func(context.Context) error // until both ends have ended; closes both
+	ctx      context.Context             // for run
+	end      context.CancelCauseFunc     // ends it for a reason
 }
 
 // book takes a place for the link between a node of the site and the outside.
@@ -101,7 +101,7 @@ func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (*liveLink
 		err = g.links.places.Take(l.node, 1)
 	}
 	if err == nil {
-		if live.pace, err = g.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
+		if live.throttle, err = g.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
 			g.links.places.Give(l.node, 1)
 		}
 	}
@@ -109,7 +109,7 @@ func (g *Gateway) book(l link, inside *net.TCPConn, outside net.Conn) (*liveLink
 		g.links.refused++
 		return nil, err
 	}
-	live.run = m.joining(live.pace)
+	live.run = m.joining(live.throttle)
 	live.ctx, live.end = context.WithCancelCause(g.ctx)
 	g.links.live[live] = struct{}{}
 	g.links.total++
@@ -138,7 +138,7 @@ func meterOf(inside *net.TCPConn, outside net.Conn) carried {
 // carried is a method of carrying a link.
 type carried interface {
 	metered
-	joining(*pace.Link) func(context.Context) error
+	joining(*ratelimit.Throttle) func(context.Context) error
 }
 
 // spliced is a link between two sockets.
@@ -147,7 +147,7 @@ type spliced struct {
 	inside, outside *net.TCPConn
 }
 
-func (s *spliced) joining(p *pace.Link) func(context.Context) error {
+func (s *spliced) joining(p *ratelimit.Throttle) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := carrier.Join(ctx, s.inside, s.outside, carrier.Options{Meter: &s.Meter, Pacer: p})
 		return err
@@ -160,8 +160,8 @@ type bridged struct {
 	outside net.Conn
 }
 
-func (b *bridged) joining(p *pace.Link) func(context.Context) error {
-	b.pace = p
+func (b *bridged) joining(p *ratelimit.Throttle) func(context.Context) error {
+	b.throttle = p
 	return func(ctx context.Context) error { return punch.Bridge(ctx, b.outside, &b.nodeEnd) }
 }
 
@@ -191,7 +191,7 @@ func (g *Gateway) carryLink(l *liveLink) {
 		err = cause
 	}
 	e := l.ended(g.site, time.Since(start), err)
-	l.pace.Close()
+	l.throttle.Close()
 	g.whenEnded().Publish(l, e)
 }
 

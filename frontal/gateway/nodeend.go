@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 )
 
 // nodeEnd is a node's end of a link whose other end is not a kernel socket. It counts the bytes. If
@@ -14,9 +14,9 @@ import (
 // does not mistake a cut stream for a complete one.
 type nodeEnd struct {
 	*net.TCPConn
-	pace               *pace.Link    // limits it to the quota; nil for no limit
-	out, in            atomic.Uint64 // bytes from the node, and to it
-	ended, closedWrite atomic.Bool   // the directions
+	throttle           *ratelimit.Throttle // limits it to the quota; nil for no limit
+	out, in            atomic.Uint64       // bytes from the node, and to it
+	ended, closedWrite atomic.Bool         // the directions
 }
 
 // Read reads what leaves the site.
@@ -43,7 +43,7 @@ func (e *nodeEnd) Write(b []byte) (int, error) {
 }
 
 // pay waits until n bytes may pass, and reports whether they may; they may not after Close.
-func (e *nodeEnd) pay(dir, n int) bool { return e.pace == nil || e.pace.Pay(dir, n) }
+func (e *nodeEnd) pay(dir, n int) bool { return e.throttle == nil || e.throttle.Pay(dir, n) }
 
 // CloseWrite ends the direction to the node.
 func (e *nodeEnd) CloseWrite() error {
@@ -56,8 +56,8 @@ func (e *nodeEnd) CloseWrite() error {
 
 // Close closes the connection, with a reset if that cuts it.
 func (e *nodeEnd) Close() error {
-	if e.pace != nil {
-		e.pace.Stop()
+	if e.throttle != nil {
+		e.throttle.Stop()
 	}
 	if !e.ended.Load() || !e.closedWrite.Load() {
 		e.SetLinger(0)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 )
 
 // stream is a connection that the kernel cannot copy from, like those of hole punching.
@@ -18,7 +18,7 @@ type stream struct{ *net.TCPConn }
 
 // TestQuotaOfStreams: traffic that passes through this process's memory waits, too.
 func TestQuotaOfStreams(t *testing.T) {
-	k, err := pace.New(quota.Rules{Rate: 2e6}, "", slog.New(slog.DiscardHandler))
+	k, err := ratelimit.New(quota.Rules{Rate: 2e6}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

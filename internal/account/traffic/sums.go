@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/account"
 	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/ratelimit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -29,7 +29,7 @@ type Pair struct{ From, To overlay.SiteID }
 // Back returns the other direction.
 func (p Pair) Back() Pair { return Pair{p.To, p.From} }
 
-// Count is what passed in one direction. Rule and Rate describe the last wait, as in pace.Held.
+// Count is what passed in one direction. Rule and Rate describe the last wait, as in ratelimit.Held.
 type Count struct {
 	Bytes uint64
 	Links int // live
@@ -52,7 +52,7 @@ func (c Count) Plus(other Count) Count {
 
 // Of returns what a link has moved so far: out from its first end to its second, back in the other
 // direction. live means that the link still exists. held may be nil.
-func Of(stats carrier.Stats, held *pace.Link, live bool) (out, back Count) {
+func Of(stats carrier.Stats, held *ratelimit.Throttle, live bool) (out, back Count) {
 	out.Bytes, back.Bytes = stats.AToB, stats.BToA
 	for dir, c := range []*Count{&out, &back} {
 		if live {

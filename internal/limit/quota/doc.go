@@ -3,6 +3,7 @@
 // waiting flows share fairly.
 //
 // It moves no bytes and has no clock: the time is an argument, and the result is which flows may
-// proceed now and when to call again. Package pace does the waiting. Its state is a Quota, which
-// belongs to one caller at a time, and the month's counts, which that caller can store and restore.
+// proceed now and when to call again. Package ratelimit does the waiting. Its state is a Quota,
+// which belongs to one caller at a time, and the month's counts, which that caller can store and
+// restore.
 package quota

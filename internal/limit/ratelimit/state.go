@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"encoding/json"
@@ -42,24 +42,24 @@ func load(path string) (*quota.Ledger, error) {
 // store adds the counts since the last call to the month's counts in the file, if there is one.
 // Another process may do the same: one that hands its sockets over continues its links beside its
 // successor. Each learns what the other has counted.
-func (k *Keeper) store() {
-	if k.state == "" {
+func (lim *Limiter) store() {
+	if lim.state == "" {
 		return
 	}
-	k.mu.Lock()
-	fresh := k.quota.Fresh()
-	k.mu.Unlock()
-	all, err := merge(k.state, fresh)
+	lim.mu.Lock()
+	fresh := lim.quota.Fresh()
+	lim.mu.Unlock()
+	all, err := merge(lim.state, fresh)
 	if err != nil {
-		k.log.Error("the month's counts are not stored; a restart would lose them", "file", k.state, "error", err)
+		lim.log.Error("the month's counts are not stored; a restart would lose them", "file", lim.state, "error", err)
 	} else {
 		fresh = nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	lim.mu.Lock()
+	defer lim.mu.Unlock()
 	now := time.Now()
-	k.quota.Stored(all, fresh, now)
-	k.renew(now)
+	lim.quota.Stored(all, fresh, now)
+	lim.renew(now)
 }
 
 // merge adds counts to those in the file, under a lock against other processes, and returns the new

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package pace
+package ratelimit
 
 import "os"
 

@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import "github.com/isthmus-grid/isthmus/internal/account/metrics"
 
@@ -11,13 +11,13 @@ var (
 	metricMonth    = metrics.Gauge("isthmus_quota_month_bytes", "Bytes of this month by what they count for, of those that have links now.", "kind", "name")
 )
 
-// Metrics returns the keeper's Prometheus metrics. Users are not distinguished: a scraper need not
+// Metrics returns the limiter's Prometheus metrics. Users are not distinguished: a scraper need not
 // know who they are.
-func (k *Keeper) Metrics() metrics.Source {
+func (lim *Limiter) Metrics() metrics.Source {
 	return metrics.Source{
 		Families: []*metrics.Family{metricRate, metricWaiting, metricWaits, metricRefused, metricUserLink, metricMonth},
 		Read: func(w metrics.Writer) {
-			st := k.Status()
+			st := lim.Status()
 			w.Put(metricRate, float64(st.Rate))
 			w.Put(metricWaiting, float64(st.Waiting))
 			w.Put(metricWaits, float64(st.Waits))

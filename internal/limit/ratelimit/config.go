@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"

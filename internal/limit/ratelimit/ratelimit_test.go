@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"context"
@@ -15,27 +15,27 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// serve runs a Keeper until the test ends or stop is called.
-func serve(t *testing.T, rules quota.Rules, state string) (k *Keeper, stop func()) {
+// serve runs a Limiter until the test ends or stop is called.
+func serve(t *testing.T, rules quota.Rules, state string) (lim *Limiter, stop func()) {
 	t.Helper()
-	k, err := New(rules, state, slog.New(slog.DiscardHandler))
+	lim, err := New(rules, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
-	served.Go(func() { k.Serve(ctx) })
+	served.Go(func() { lim.Serve(ctx) })
 	stop = func() { cancel(); served.Wait() }
 	t.Cleanup(stop)
-	return k, stop
+	return lim, stop
 }
 
-func admit(t *testing.T, k *Keeper, o quota.Owner, moved func() uint64) *Link {
+func admit(t *testing.T, lim *Limiter, o quota.Owner, moved func() uint64) *Throttle {
 	t.Helper()
 	if moved == nil {
 		moved = func() uint64 { return 0 }
 	}
-	l, err := k.Admit(o, moved)
+	l, err := lim.Admit(o, moved)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +69,13 @@ var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
 // Twenty links take turns, and together get exactly the rate.
 func TestTurns(t *testing.T) {
 	const rate = 80e6 // 10 MB/s
-	k, _ := serve(t, quota.Rules{Rate: rate}, "")
+	lim, _ := serve(t, quota.Rules{Rate: rate}, "")
 	var moved [20]atomic.Int64
 	var all sync.WaitGroup
-	var links []*Link
+	var links []*Throttle
 	start := time.Now()
 	for i := range moved {
-		l := admit(t, k, alice, nil)
+		l := admit(t, lim, alice, nil)
 		links = append(links, l)
 		all.Go(func() {
 			for {
@@ -108,20 +108,20 @@ func TestTurns(t *testing.T) {
 	if j := bench.Jain(values); j < 0.95 {
 		t.Errorf("Jain index %.3f, want 0.95", j)
 	}
-	if st := k.Status(); st.Waits == 0 || st.Links != 20 || st.Users["alice"].Links != 20 {
+	if st := lim.Status(); st.Waits == 0 || st.Links != 20 || st.Users["alice"].Links != 20 {
 		t.Errorf("status %+v", st)
 	}
 }
 
 // Stop ends a pending Take; requests behind it proceed.
 func TestStopWhileWaiting(t *testing.T) {
-	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "") // a byte a second
-	l := admit(t, k, alice, nil)
-	for l.Paced() && k.Status().Waiting == 0 {
+	lim, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "") // a byte a second
+	l := admit(t, lim, alice, nil)
+	for l.Paced() && lim.Status().Waiting == 0 {
 		done := make(chan int, 1)
 		go func() { done <- l.Take(0, 1<<20) }()
-		until(t, "it waits or passes", func() bool { return k.Status().Waiting > 0 || len(done) > 0 })
-		if k.Status().Waiting > 0 {
+		until(t, "it waits or passes", func() bool { return lim.Status().Waiting > 0 || len(done) > 0 })
+		if lim.Status().Waiting > 0 {
 			l.Stop()
 			if n := receive(t, "the end of Take", done); n != 0 {
 				t.Errorf("stopped, and %d bytes may pass", n)
@@ -133,23 +133,23 @@ func TestStopWhileWaiting(t *testing.T) {
 	if n := l.Take(0, 1); n != 0 {
 		t.Errorf("after Stop %d bytes may pass", n)
 	}
-	if st := k.Status(); st.Waiting != 0 {
+	if st := lim.Status(); st.Waiting != 0 {
 		t.Errorf("%d still wait", st.Waiting)
 	}
 	l.Close()
-	if st := k.Status(); st.Links != 0 {
+	if st := lim.Status(); st.Links != 0 {
 		t.Errorf("%d links after Close", st.Links)
 	}
 }
 
 // New rules reach a waiting link.
 func TestNewRulesFreeWhoWaits(t *testing.T) {
-	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "")
-	l := admit(t, k, alice, nil)
+	lim, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "")
+	l := admit(t, lim, alice, nil)
 	passed := make(chan bool, 1)
 	go func() { passed <- l.Pay(0, 1<<20) }()
-	until(t, "it waits", func() bool { return k.Status().Waiting > 0 })
-	k.SetRules(quota.Rules{})
+	until(t, "it waits", func() bool { return lim.Status().Waiting > 0 })
+	lim.SetRules(quota.Rules{})
 	if !receive(t, "the end of Pay", passed) {
 		t.Error("the payment failed")
 	}
@@ -162,9 +162,9 @@ func TestNewRulesFreeWhoWaits(t *testing.T) {
 func TestMonthSurvives(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "quota.json")
 	rules := quota.Rules{User: quota.Limits{Month: 1000}}
-	k, stop := serve(t, rules, state)
+	lim, stop := serve(t, rules, state)
 	var moved atomic.Uint64
-	l := admit(t, k, alice, moved.Load)
+	l := admit(t, lim, alice, moved.Load)
 	moved.Store(1000)
 	l.Close()
 	stop()
@@ -173,8 +173,8 @@ func TestMonthSurvives(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"alice":1000`) {
 		t.Fatalf("stored: %s, %v", text, err)
 	}
-	k, stop = serve(t, rules, state)
-	if _, err := k.Admit(alice, moved.Load); err == nil || !strings.Contains(err.Error(), "per_user.bytes_month") {
+	lim, stop = serve(t, rules, state)
+	if _, err := lim.Admit(alice, moved.Load); err == nil || !strings.Contains(err.Error(), "per_user.bytes_month") {
 		t.Errorf("after a restart: %v", err)
 	}
 	stop()
@@ -196,9 +196,9 @@ func TestTwoShareTheFile(t *testing.T) {
 	rules := quota.Rules{User: quota.Limits{Month: 100}}
 	old, stopOld := serve(t, rules, state)
 	next, stopNext := serve(t, rules, state)
-	for _, k := range []*Keeper{old, next} {
+	for _, lim := range []*Limiter{old, next} {
 		var moved atomic.Uint64
-		l := admit(t, k, alice, moved.Load)
+		l := admit(t, lim, alice, moved.Load)
 		moved.Store(60)
 		l.Close()
 	}
@@ -217,12 +217,12 @@ func TestTwoShareTheFile(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "there", "quota.json")
-	k, stop := serve(t, quota.Rules{User: quota.Limits{Month: 100}}, state)
+	lim, stop := serve(t, quota.Rules{User: quota.Limits{Month: 100}}, state)
 	var moved atomic.Uint64
-	l := admit(t, k, alice, moved.Load)
+	l := admit(t, lim, alice, moved.Load)
 	moved.Store(60)
 	l.Close()
-	k.store() // the folder does not exist
+	lim.store() // the folder does not exist
 	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -234,14 +234,14 @@ func TestStoreFails(t *testing.T) {
 
 // A live link is slowed once its month is used up.
 func TestLiveLinkIsSlowed(t *testing.T) {
-	k, _ := serve(t, quota.Rules{Project: quota.Limits{Month: 1000}, Trickle: 8}, "")
+	lim, _ := serve(t, quota.Rules{Project: quota.Limits{Month: 1000}, Trickle: 8}, "")
 	var moved atomic.Uint64
-	l := admit(t, k, alice, moved.Load)
+	l := admit(t, lim, alice, moved.Load)
 	if l.Paced() {
 		t.Fatal("paced from the start")
 	}
 	moved.Store(5000)
-	k.countAll()
+	lim.countAll()
 	if rate, key := l.Limit(); !l.Paced() || rate != 8 || key != "quota.per_project.rate" {
 		t.Errorf("paced %v, held to %v by %s", l.Paced(), rate, key)
 	}
