@@ -27,22 +27,22 @@ func (m *Mesh) report(now time.Time) {
 	if m.reporter == nil {
 		return
 	}
-	for _, k := range m.kept() {
-		k.report(now, false)
+	for _, sv := range m.kept() {
+		sv.report(now, false)
 	}
 	m.mu.Lock()
 	over := m.ended
 	m.ended = nil
 	m.mu.Unlock()
-	for _, k := range over {
-		k.report(now, true)
+	for _, sv := range over {
+		sv.report(now, true)
 	}
 }
 
-func (k *keeper) report(now time.Time, over bool) {
-	path, a := k.link.open.Load(), &k.account
+func (sv *supervisor) report(now time.Time, over bool) {
+	path, a := sv.link.open.Load(), &sv.account
 	first := a.looked.IsZero()
-	if path == nil || !k.link.up.Load() { // another carrier became the link
+	if path == nil || !sv.link.up.Load() { // another carrier became the link
 		return
 	}
 	if !over && !first && now.Sub(a.looked) < reportEvery {
@@ -50,12 +50,12 @@ func (k *keeper) report(now time.Time, over bool) {
 	}
 	a.looked = now
 	t := overlay.Traffic{
-		Link: k.link.id, Rank: k.link.Peer.Rank, Peer: path.Peer, Technique: path.Technique,
+		Link: sv.link.id, Rank: sv.link.Peer.Rank, Peer: path.Peer, Technique: path.Technique,
 		Lasted: now.Sub(a.since), Over: over,
 	}
-	t.Sent, t.Received = k.link.stream.Traffic()
+	t.Sent, t.Received = sv.link.stream.Traffic()
 	if over || first || t.Sent != a.said.Sent || t.Received != a.said.Received {
 		a.said = t
-		k.mesh.reporter.Report(t)
+		sv.mesh.reporter.Report(t)
 	}
 }

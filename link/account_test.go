@@ -113,13 +113,13 @@ func TestNothingToReport(t *testing.T) {
 	}
 	said := 0
 	m := NewMesh(Config{Self: identity(t, 0), Size: 2, Connector: counter{said: &said}})
-	k := &keeper{mesh: m, link: &Link{}}
-	k.report(time.Now(), true)
+	sv := &supervisor{mesh: m, link: &Link{}}
+	sv.report(time.Now(), true)
 	if said != 0 {
 		t.Error("a link without such a carrier is told of")
 	}
-	k.link.open.Store(&overlay.Path{Technique: overlay.Direct})
-	k.report(time.Now(), true)
+	sv.link.open.Store(&overlay.Path{Technique: overlay.Direct})
+	sv.report(time.Now(), true)
 	if said != 0 {
 		t.Error("a carrier that did not become the link is told of")
 	}

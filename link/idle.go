@@ -85,9 +85,9 @@ func (l *idleDeaths) of(path overlay.Path) time.Duration {
 }
 
 // askAfter is stream.Options.AskAfter.
-func (k *keeper) askAfter(c *stream.Carrier) time.Duration {
+func (sv *supervisor) askAfter(c *stream.Carrier) time.Duration {
 	a := c.About.(*about)
-	return askAfter(a.idle, k.mesh.idleDeaths.of(a.path), k.link.Dialled)
+	return askAfter(a.idle, sv.mesh.idleDeaths.of(a.path), sv.link.Dialled)
 }
 
 // deadPeer is how long the kernel tries to deliver what was written on a carrier. The watch gives a

@@ -23,11 +23,11 @@ type quality struct {
 	small   bool              // small packets, which is worse
 }
 
-func (k *keeper) qualityOf(s stream.State) quality {
+func (sv *supervisor) qualityOf(s stream.State) quality {
 	path := pathOf(s.Carrier)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	_, avoided := k.ranker.avoids(path.Technique, time.Now())
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	_, avoided := sv.ranker.avoids(path.Technique, time.Now())
 	return quality{avoided, path.Technique, s.Least, path.Small}
 }
 
@@ -124,39 +124,39 @@ func (l *lookout) checkSoon(now time.Time) {
 
 func (l *lookout) due(now time.Time) bool { return !l.at.IsZero() && !now.Before(l.at) }
 
-// tick makes the keeper look for a better path when a look is due.
-func (k *keeper) tick(now time.Time) {
-	if k.link.Path.Technique == 0 {
+// tick makes the supervisor look for a better path when a look is due.
+func (sv *supervisor) tick(now time.Time) {
+	if sv.link.Path.Technique == 0 {
 		return
 	}
-	k.watchLoss(now)
-	if !k.link.Dialled {
+	sv.watchLoss(now)
+	if !sv.link.Dialled {
 		return
 	}
-	if !k.rank(now) {
-		k.stripe(now)
+	if !sv.rank(now) {
+		sv.stripe(now)
 	}
-	used, ok := k.usedQuality()
+	used, ok := sv.usedQuality()
 	if !ok {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lookout.using(used.class, used.small, now)
-	if !k.lookout.due(now) || k.improving || k.dialing || k.widening.under || k.ranker.trying {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.lookout.using(used.class, used.small, now)
+	if !sv.lookout.due(now) || sv.improving || sv.dialing || sv.widening.under || sv.ranker.trying {
 		return
 	}
-	if _, avoided := k.ranker.avoids(k.lookout.best, now); avoided {
+	if _, avoided := sv.ranker.avoids(sv.lookout.best, now); avoided {
 		return // a look would find only that class
 	}
-	k.improving = k.mesh.spawn(func(ctx context.Context) {
-		moved := k.improve(ctx, used)
-		used, _ := k.usedQuality()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.improving = false
+	sv.improving = sv.mesh.spawn(func(ctx context.Context) {
+		moved := sv.improve(ctx, used)
+		used, _ := sv.usedQuality()
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		sv.improving = false
 		if !moved {
-			k.lookout.looked(used.class, used.small, time.Now())
+			sv.lookout.looked(used.class, used.small, time.Now())
 		}
 	})
 }
@@ -166,20 +166,20 @@ func (k *keeper) tick(now time.Time) {
 // others probably can too.
 func (m *Mesh) reached(path overlay.Path) {
 	now := time.Now()
-	for _, k := range m.kept() {
-		if q, ok := k.usedQuality(); k.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
-			k.mu.Lock()
-			k.lookout.checkSoon(now)
-			k.mu.Unlock()
+	for _, sv := range m.kept() {
+		if q, ok := sv.usedQuality(); sv.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
+			sv.mu.Lock()
+			sv.lookout.checkSoon(now)
+			sv.mu.Unlock()
 		}
 	}
 }
 
 // usedQuality returns the quality of the best path on which this end sends, or false
 // when there is none.
-func (k *keeper) usedQuality() (best quality, ok bool) {
-	for _, c := range k.link.stream.Carriers() {
-		if q := k.qualityOf(c); c.Used && (!ok || q.better(best)) {
+func (sv *supervisor) usedQuality() (best quality, ok bool) {
+	for _, c := range sv.link.stream.Carriers() {
+		if q := sv.qualityOf(c); c.Used && (!ok || q.better(best)) {
 			best, ok = q, true
 		}
 	}
@@ -200,12 +200,12 @@ func (q quality) waysUp() (ways []overlay.Ways) {
 
 // improve tries to get a better carrier than one of quality than, and reports whether the link
 // moved.
-func (k *keeper) improve(ctx context.Context, than quality) bool {
-	for _, c := range k.link.stream.Carriers() {
-		k.link.stream.Ask(c.Carrier) // for the comparison; the answer arrives before the dial is done
+func (sv *supervisor) improve(ctx context.Context, than quality) bool {
+	for _, c := range sv.link.stream.Carriers() {
+		sv.link.stream.Ask(c.Carrier) // for the comparison; the answer arrives before the dial is done
 	}
 	for _, ways := range than.waysUp() {
-		if c, err := k.dial(ctx, lookBound+lookRTTs*than.rtt, ways); err == nil && k.choose(c) {
+		if c, err := sv.dial(ctx, lookBound+lookRTTs*than.rtt, ways); err == nil && sv.choose(c) {
 			return true
 		}
 	}
@@ -220,8 +220,8 @@ var (
 // choose moves the link to carrier c, or closes c. If there are several relays, one is kept. A
 // better carrier replaces all others; several used carriers of c's own technique are not replaced,
 // because together they carry more.
-func (k *keeper) choose(c *stream.Carrier) bool {
-	s := k.link.stream
+func (sv *supervisor) choose(c *stream.Carrier) bool {
+	s := sv.link.stream
 	var q quality
 	var others []stream.State
 	relays, used := 0, 0
@@ -229,7 +229,7 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 		technique := pathOf(o.Carrier).Technique
 		switch {
 		case o.Carrier == c:
-			q = k.qualityOf(o)
+			q = sv.qualityOf(o)
 			continue
 		case o.Silent:
 		case technique == overlay.Relay:
@@ -241,12 +241,12 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 		others = append(others, o)
 	}
 	for _, o := range others {
-		old := k.qualityOf(o)
+		old := sv.qualityOf(o)
 		if o.Silent || q.better(old) && !(used > 1 && q.class == old.class) {
 			continue
 		}
 		if q.class != overlay.Relay || relays > 0 {
-			k.leave(c, errWorse)
+			sv.leave(c, errWorse)
 		}
 		return false
 	}
@@ -255,7 +255,7 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 	for _, o := range others {
 		s.Use(o.Carrier, 0)
 		if warm || pathOf(o.Carrier).Technique != overlay.Relay {
-			k.leave(o.Carrier, errBetter)
+			sv.leave(o.Carrier, errBetter)
 		} else {
 			warm = true
 		}
@@ -265,13 +265,13 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 
 // leave closes a carrier after data in flight on it has had time to arrive, unless by then the link
 // has no other carrier.
-func (k *keeper) leave(c *stream.Carrier, why error) {
+func (sv *supervisor) leave(c *stream.Carrier, why error) {
 	left := &c.About.(*about).left
 	left.Store(true)
 	time.AfterFunc(leaving, func() {
-		for _, o := range k.link.stream.Carriers() {
+		for _, o := range sv.link.stream.Carriers() {
 			if o.Carrier != c && !o.Silent {
-				k.link.stream.Drop(c, why)
+				sv.link.stream.Drop(c, why)
 				return
 			}
 		}

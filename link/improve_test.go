@@ -156,8 +156,8 @@ func TestLeaveKeepsTheLast(t *testing.T) {
 		dialler = b
 	}
 	s := dialler.stream
-	k := &keeper{link: dialler}
-	k.leave(s.Carriers()[0].Carrier, errBetter)
+	sv := &supervisor{link: dialler}
+	sv.leave(s.Carriers()[0].Carrier, errBetter)
 	for end := time.Now().Add(leaving + time.Second); time.Now().Before(end); {
 		pump(t, a, b, 1<<20)
 	}
@@ -193,11 +193,11 @@ func TestNewsOfABetterPath(t *testing.T) {
 	first, second := linked(t, links), linked(t, links)
 	current(t, first, overlay.Relay)
 	current(t, second, overlay.Relay)
-	for _, k := range dialler.kept() {
-		if k.link == second {
-			k.mu.Lock()
-			k.lookout.at, k.lookout.rest = time.Now().Add(time.Hour), time.Hour
-			k.mu.Unlock()
+	for _, sv := range dialler.kept() {
+		if sv.link == second {
+			sv.mu.Lock()
+			sv.lookout.at, sv.lookout.rest = time.Now().Add(time.Hour), time.Hour
+			sv.mu.Unlock()
 		}
 	}
 	r.block(overlay.Direct, nil)

@@ -15,12 +15,12 @@ const (
 
 // watchLoss changes the congestion control of carriers that lose what is sent on them. Each end
 // handles what it sends. Called by the goroutine that watches the mesh's links.
-func (k *keeper) watchLoss(now time.Time) {
-	if now.Before(k.lossDue) {
+func (sv *supervisor) watchLoss(now time.Time) {
+	if now.Before(sv.lossDue) {
 		return
 	}
-	k.lossDue = now.Add(lossEvery)
-	for _, c := range k.link.stream.Carriers() {
+	sv.lossDue = now.Add(lossEvery)
+	for _, c := range sv.link.stream.Carriers() {
 		a := c.Carrier.About.(*about)
 		if a.socket == nil || c.Sent-a.looked < lossBytes {
 			continue

@@ -118,7 +118,7 @@ func TestManyLinks(t *testing.T) {
 		pairs, lasts, bytes.Load()>>20, cuts, h.roads.count(overlay.Direct)+h.roads.count(overlay.Relay), most/ends>>10, perEnd>>10, idle/ends>>10)
 }
 
-// In bytes: by package stream's formula, of a link's keeper and mesh, and of the test's own buffers
+// In bytes: by package stream's formula, of a link's supervisor and mesh, and of the test's own buffers
 // for an end.
 const (
 	carrierMemory = 68 << 10

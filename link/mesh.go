@@ -66,10 +66,10 @@ type Mesh struct {
 	serve  context.Context
 	closed error
 	pairs  map[uint32]*attempt
-	links  map[uint32]*keeper // handed up and not over
+	links  map[uint32]*supervisor // handed up and not over
 	ids    carrierID
 	logged map[choice]bool // what was logged
-	ended  []*keeper       // links that are over and not yet reported
+	ended  []*supervisor   // links that are over and not yet reported
 	work   sync.WaitGroup  // dials and handshakes
 }
 
@@ -95,7 +95,7 @@ func NewMesh(cfg Config) *Mesh {
 	cfg.Carriers = min(cfg.Carriers, MaxForced)
 	reporter, _ := cfg.Connector.(overlay.TrafficReporter)
 	reserver, _ := cfg.Connector.(overlay.Reserver)
-	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
+	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*supervisor{}, logged: map[choice]bool{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until outer is done, when it
@@ -283,20 +283,20 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 // lasting makes a link that is kept from a handshake.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	m.logChoice(c)
-	k := m.keep(c, h, dialled)
-	_, err := k.attach(c, h)
-	return k.link, err
+	sv := m.supervise(c, h, dialled)
+	_, err := sv.attach(c, h)
+	return sv.link, err
 }
 
 // carrierless makes a link from a handshake whose carrier broke with err after the pair had chosen
 // it, and starts to look for another carrier.
 func (m *Mesh) carrierless(c overlay.Carrier, h met, err error) (*Link, error) {
-	k := m.keep(c, h, true)
-	k.note(fmt.Sprintf("%v: %v", c.Path, err))
-	if err := k.redial(false, false); err != nil {
-		k.link.stream.Fail(err)
+	sv := m.supervise(c, h, true)
+	sv.note(fmt.Sprintf("%v: %v", c.Path, err))
+	if err := sv.redial(false, false); err != nil {
+		sv.link.stream.Fail(err)
 	}
-	return k.link, nil
+	return sv.link, nil
 }
 
 // serving reports whether the mesh still makes links.
@@ -306,21 +306,21 @@ func (m *Mesh) serving() bool {
 	return m.closed == nil && m.serve != nil && m.serve.Err() == nil
 }
 
-// keep makes a link that is kept and has no carrier yet.
-func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
+// supervise makes a link that has a supervisor and no carrier yet.
+func (m *Mesh) supervise(c overlay.Carrier, h met, dialled bool) *supervisor {
 	l := newLink(c, h, dialled)
-	l.fault = nil // the keeper calls it
+	l.fault = nil // the supervisor calls it
 	here, there := c.Here.Site, c.Path.Peer.Site
-	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
+	sv := &supervisor{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
-	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.onLate, AskAfter: k.askAfter, Ended: func() { // lock order: stream, then mesh
+	o := stream.Options{Lost: sv.lost, Silent: sv.silent, Late: sv.onLate, AskAfter: sv.askAfter, Ended: func() { // lock order: stream, then mesh
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.links[rank] == k {
+		if m.links[rank] == sv {
 			delete(m.links, rank)
 		}
 		if m.reporter != nil {
-			m.ended = append(m.ended, k)
+			m.ended = append(m.ended, sv)
 		}
 	}}
 	if m.reporter != nil {
@@ -331,9 +331,9 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	}
 	l.begin(o)
 	m.mu.Lock()
-	m.links[rank] = k
+	m.links[rank] = sv
 	m.mu.Unlock()
-	return k
+	return sv
 }
 
 // spawn runs f as work of the mesh, with the context of Serve. It returns false if the mesh is
@@ -361,21 +361,21 @@ func (m *Mesh) watch(ctx context.Context) {
 			return
 		}
 		kept := m.kept()
-		for _, k := range kept {
-			k.link.stream.Watch()
-			k.tick(now)
-			k.reserve(now, len(kept))
+		for _, sv := range kept {
+			sv.link.stream.Watch()
+			sv.tick(now)
+			sv.reserve(now, len(kept))
 		}
 		m.report(now)
 	}
 }
 
-func (m *Mesh) kept() []*keeper {
+func (m *Mesh) kept() []*supervisor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := make([]*keeper, 0, len(m.links))
-	for _, k := range m.links {
-		kept = append(kept, k)
+	kept := make([]*supervisor, 0, len(m.links))
+	for _, sv := range m.links {
+		kept = append(kept, sv)
 	}
 	return kept
 }
@@ -383,10 +383,10 @@ func (m *Mesh) kept() []*keeper {
 // endLinks ends the remaining links and waits until they have ended.
 func (m *Mesh) endLinks() {
 	var all sync.WaitGroup
-	for _, k := range m.kept() {
+	for _, sv := range m.kept() {
 		all.Go(func() {
-			k.link.stream.Leave(fmt.Sprintf("rank %d leaves the job", m.cfg.Self.Process.Rank))
-			k.link.stream.Wait()
+			sv.link.stream.Leave(fmt.Sprintf("rank %d leaves the job", m.cfg.Self.Process.Rank))
+			sv.link.stream.Wait()
 		})
 	}
 	all.Wait()
@@ -398,13 +398,13 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	defer cancel()
 	var a *attempt
 	var id carrierID
-	var k *keeper
+	var sv *supervisor
 	c, got, err := runHandshake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
 		if h.From >= m.cfg.Size {
 			return 0, fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
 		}
-		if k = m.keeperOf(h); k != nil {
-			return k.admit(h)
+		if sv = m.supervisorOf(h); sv != nil {
+			return sv.admit(h)
 		}
 		m.markDoubtful(h.From)
 		if h.Again {
@@ -419,9 +419,9 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 			return 0, ctx.Err()
 		}
 	}})
-	if k != nil && err == nil {
+	if sv != nil && err == nil {
 		m.logChoice(c)
-		k.attach(c, got) // on error the link is over
+		sv.attach(c, got) // on error the link is over
 		return
 	}
 	if a == nil {
@@ -447,8 +447,8 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	}
 	// This carrier was too late. Its dialler may have dialled once more for the same link, and then
 	// has both carriers.
-	if k := m.keeperOf(got.hello); k != nil {
-		k.attach(c, got)
+	if sv := m.supervisorOf(got.hello); sv != nil {
+		sv.attach(c, got)
 		return
 	}
 	c.Conn.Close()
@@ -467,14 +467,14 @@ func (m *Mesh) begin(a *attempt, c overlay.Carrier, got met) {
 	m.step(a, event{kind: evLost})
 }
 
-// keeperOf returns the keeper of the link that a carrier belongs to, or nil. A dialler that has
-// received nothing on its link yet cannot tell whether the link exists here, and sends a Hello
+// supervisorOf returns the supervisor of the link that a carrier belongs to, or nil. A dialler that
+// has received nothing on its link yet cannot tell whether the link exists here, and sends a Hello
 // without Again.
-func (m *Mesh) keeperOf(h *wire.Hello) *keeper {
+func (m *Mesh) supervisorOf(h *wire.Hello) *supervisor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.links[h.From]; k != nil && k.link.id == h.Link {
-		return k
+	if sv := m.links[h.From]; sv != nil && sv.link.id == h.Link {
+		return sv
 	}
 	return nil
 }
@@ -488,10 +488,10 @@ const doubtAfter = time.Second
 // yet: the peer wants a link and does not have this one.
 func (m *Mesh) markDoubtful(rank uint32) {
 	m.mu.Lock()
-	k := m.links[rank]
+	sv := m.links[rank]
 	m.mu.Unlock()
-	if k != nil && k.link.Dialled && k.link.Path.Technique != 0 && time.Since(k.born) > doubtAfter && !k.link.stream.Met() {
-		k.redialLater()
+	if sv != nil && sv.link.Dialled && sv.link.Path.Technique != 0 && time.Since(sv.born) > doubtAfter && !sv.link.stream.Met() {
+		sv.redialLater()
 	}
 }
 

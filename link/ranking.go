@@ -90,54 +90,54 @@ func (t *trials) ended(w way, won bool, now time.Time) {
 var errSlow = errors.New("a relay carries more")
 
 // rank takes a reading when one is due, and reports whether a relay is on trial.
-func (k *keeper) rank(now time.Time) bool {
-	v := &k.ranking
+func (sv *supervisor) rank(now time.Time) bool {
+	v := &sv.ranking
 	if now.Before(v.due) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.ranker.trying
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		return sv.ranker.trying
 	}
 	v.due = now.Add(rankEvery)
-	load, last, took := k.link.stream.Load(), v.last, now.Sub(v.seen)
+	load, last, took := sv.link.stream.Load(), v.last, now.Sub(v.seen)
 	first := v.seen.IsZero()
 	v.last, v.seen = load, now
-	r, relay, ok := k.read(load, last, took)
+	r, relay, ok := sv.read(load, last, took)
 	if !ok || first { // not ok includes readings delayed because this process itself was held up
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.ranker.trying
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		return sv.ranker.trying
 	}
-	k.mu.Lock()
-	f := k.ranker.next(r, now)
-	busy := k.dialing || k.improving || k.widening.under
-	if f == wantTry && !busy && k.mesh.trials.allowed(way{k.link.Path.Peer.Site, r.class}, now) {
-		k.improving = k.mesh.spawn(func(ctx context.Context) { k.try(ctx, relay) })
+	sv.mu.Lock()
+	f := sv.ranker.next(r, now)
+	busy := sv.dialing || sv.improving || sv.widening.under
+	if f == wantTry && !busy && sv.mesh.trials.allowed(way{sv.link.Path.Peer.Site, r.class}, now) {
+		sv.improving = sv.mesh.spawn(func(ctx context.Context) { sv.try(ctx, relay) })
 	}
-	trying, from := k.ranker.trying, k.ranker.from
-	why, _ := k.ranker.avoids(from, now)
-	k.mu.Unlock()
+	trying, from := sv.ranker.trying, sv.ranker.from
+	why, _ := sv.ranker.avoids(from, now)
+	sv.mu.Unlock()
 	if f == won || f == failed {
-		k.mesh.trials.ended(way{k.link.Path.Peer.Site, from}, f == won, now)
+		sv.mesh.trials.ended(way{sv.link.Path.Peer.Site, from}, f == won, now)
 	}
 	switch f {
 	case won:
-		k.giveUp(from, why)
+		sv.giveUp(from, why)
 	case failed:
-		k.goBack(from)
+		sv.goBack(from)
 	}
 	return trying
 }
 
 // read takes a reading, and returns the standby relay, if there is one.
-func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, relay *stream.Carrier, ok bool) {
+func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r reading, relay *stream.Carrier, ok bool) {
 	r = reading{
 		took: took,
 		held: 4*(load.Short-last.Short) >= 3*(load.Ticks-last.Ticks),
 	}
-	used, ok := k.usedQuality()
+	used, ok := sv.usedQuality()
 	r.class, r.rtt = used.class, used.rtt
 	queued := false
-	carriers := k.link.stream.Carriers()
+	carriers := sv.link.stream.Carriers()
 	for _, c := range carriers {
 		// Count only carriers in use, because what still arrives on a path that was left says
 		// nothing about the current one; and count only bytes of the stream, because questions are
@@ -148,14 +148,14 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 		}
 		a.carried = carried
 		if c.Used {
-			k.ranking.noteUse(a)
+			sv.ranking.noteUse(a)
 		}
 	}
 	for _, c := range carriers {
 		if c.Used && !c.Silent && pathOf(c.Carrier).Technique == r.class {
 			queued = queued || max(c.RTT, c.Asked) > queueFor+queueRTTs*c.Least && (c.Carried >= queueBytes || r.bytes >= queueBytes)
 			if c.Asked == 0 && (c.Carried > 0 || r.bytes > 0) {
-				k.link.stream.Ask(c.Carrier) // its answer queues behind what waits on the way, in both directions
+				sv.link.stream.Ask(c.Carrier) // its answer queues behind what waits on the way, in both directions
 			}
 		}
 		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() {
@@ -168,36 +168,36 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 
 // try makes the link use a relay, the standby one or a new one, instead of the current carriers,
 // which stand by then.
-func (k *keeper) try(ctx context.Context, relay *stream.Carrier) {
+func (sv *supervisor) try(ctx context.Context, relay *stream.Carrier) {
 	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.improving = false
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		sv.improving = false
 	}()
 	if relay == nil {
 		var err error
-		if relay, err = k.dial(ctx, lookBound, overlay.RelayOnly); err != nil {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			k.ranker.unable(time.Now())
+		if relay, err = sv.dial(ctx, lookBound, overlay.RelayOnly); err != nil {
+			sv.mu.Lock()
+			defer sv.mu.Unlock()
+			sv.ranker.unable(time.Now())
 			return
 		}
 	}
-	s := k.link.stream
+	s := sv.link.stream
 	s.Use(relay, 1)
 	for _, c := range s.Carriers() {
 		if c.Carrier != relay {
 			s.Use(c.Carrier, 0)
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.ranker.begin()
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.ranker.begin()
 }
 
 // goBack makes the link use the carriers of a class again, and the relays stand by.
-func (k *keeper) goBack(class overlay.Technique) {
-	s := k.link.stream
+func (sv *supervisor) goBack(class overlay.Technique) {
+	s := sv.link.stream
 	var back, relays []*stream.Carrier
 	for _, c := range s.Carriers() {
 		switch {
@@ -221,23 +221,23 @@ func (k *keeper) goBack(class overlay.Technique) {
 
 // giveUp leaves the carriers of a class, and puts the reason into the path's report, the log and
 // the helper's outcome: the next link to that site need not repeat the trial.
-func (k *keeper) giveUp(class overlay.Technique, why string) {
-	for _, c := range k.link.stream.Carriers() {
+func (sv *supervisor) giveUp(class overlay.Technique, why string) {
+	for _, c := range sv.link.stream.Carriers() {
 		a := c.Carrier.About.(*about)
 		switch {
 		case a.path.Technique == class:
-			k.leave(c.Carrier, errSlow)
+			sv.leave(c.Carrier, errSlow)
 		case c.Used:
 			a.reason.Store(&why)
 		}
 	}
-	k.reportOutcome(class, why, k.ranking.outcomes[class])
+	sv.reportOutcome(class, why, sv.ranking.outcomes[class])
 }
 
 // reportOutcome logs why a class is avoided and reports it to the helper.
-func (k *keeper) reportOutcome(class overlay.Technique, why string, outcome func(error)) {
-	if log := k.mesh.cfg.Log; log != nil {
-		log.Info("a path is given up", "peer", k.link.Peer.String(), "technique", class.String(), "cause", why)
+func (sv *supervisor) reportOutcome(class overlay.Technique, why string, outcome func(error)) {
+	if log := sv.mesh.cfg.Log; log != nil {
+		log.Info("a path is given up", "peer", sv.link.Peer.String(), "technique", class.String(), "cause", why)
 	}
 	if outcome != nil {
 		outcome(fmt.Errorf("%w: %s", overlay.ErrInferior, why))
@@ -245,16 +245,16 @@ func (k *keeper) reportOutcome(class overlay.Technique, why string, outcome func
 }
 
 // fellSilent records that a carrier has fallen silent. The stream is locked.
-func (k *keeper) fellSilent(c *stream.Carrier, err error) {
+func (sv *supervisor) fellSilent(c *stream.Carrier, err error) {
 	if !errors.Is(err, stream.ErrSilent) {
 		return
 	}
 	a, now := c.About.(*about), time.Now()
-	k.mu.Lock()
-	avoided := k.ranker.silent(a.path.Technique, now.Sub(a.since), now)
-	why, _ := k.ranker.avoids(a.path.Technique, now)
-	k.mu.Unlock()
+	sv.mu.Lock()
+	avoided := sv.ranker.silent(a.path.Technique, now.Sub(a.since), now)
+	why, _ := sv.ranker.avoids(a.path.Technique, now)
+	sv.mu.Unlock()
 	if avoided {
-		k.reportOutcome(a.path.Technique, why, a.outcome)
+		sv.reportOutcome(a.path.Technique, why, a.outcome)
 	}
 }

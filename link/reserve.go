@@ -32,45 +32,45 @@ const (
 )
 
 // reserve requests a relay when one is due. links is the number of links of this process.
-func (k *keeper) reserve(now time.Time, links int) {
-	if k.mesh.reserver == nil || !k.away || !k.link.up.Load() {
+func (sv *supervisor) reserve(now time.Time, links int) {
+	if sv.mesh.reserver == nil || !sv.away || !sv.link.up.Load() {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
 	spread := rand.N(time.Duration(links) * reserveSpread)
 	switch {
-	case k.dialing: // the broker may be unreachable
-		k.reserveDue = time.Time{}
-	case k.reserveDue.IsZero() && k.link.Dialled:
-		k.reserveDue = now.Add(reserveAfter + spread)
-	case k.reserveDue.IsZero():
-		k.reserveDue = now.Add(reserveOther + spread)
-	case !now.Before(k.reserveDue):
-		k.reserveDue = now.Add(reserveEvery + spread)
-		k.mesh.reserver.Reserve(k.link.Peer, k.link.Generation)
+	case sv.dialing: // the broker may be unreachable
+		sv.reserveDue = time.Time{}
+	case sv.reserveDue.IsZero() && sv.link.Dialled:
+		sv.reserveDue = now.Add(reserveAfter + spread)
+	case sv.reserveDue.IsZero():
+		sv.reserveDue = now.Add(reserveOther + spread)
+	case !now.Before(sv.reserveDue):
+		sv.reserveDue = now.Add(reserveEvery + spread)
+		sv.mesh.reserver.Reserve(sv.link.Peer, sv.link.Generation)
 	}
 }
 
 // useReserve dials the relay that was kept ready for the link; it succeeds if there is one and the
 // other end dials it too. It runs in parallel to other dials, and may be called repeatedly while
 // the link has no carrier. mu is held.
-func (k *keeper) useReserve() {
-	if k.mesh.reserver == nil || !k.away || time.Since(k.reserveUsed) < reserveAgain {
+func (sv *supervisor) useReserve() {
+	if sv.mesh.reserver == nil || !sv.away || time.Since(sv.reserveUsed) < reserveAgain {
 		return
 	}
-	k.reserveUsed, k.reserveDue = time.Now(), time.Time{}
-	k.mesh.spawn(func(ctx context.Context) {
-		if k.link.Dialled {
-			if c, err := k.dial(ctx, oneDial, overlay.Reserved); err == nil {
-				k.choose(c)
+	sv.reserveUsed, sv.reserveDue = time.Now(), time.Time{}
+	sv.mesh.spawn(func(ctx context.Context) {
+		if sv.link.Dialled {
+			if c, err := sv.dial(ctx, oneDial, overlay.Reserved); err == nil {
+				sv.choose(c)
 			}
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, oneDial)
 		defer cancel()
-		if c, err := k.mesh.cfg.Connector.Dial(ctx, k.link.Peer, overlay.Reserved); err == nil {
-			k.mesh.answer(ctx, c)
+		if c, err := sv.mesh.cfg.Connector.Dial(ctx, sv.link.Peer, overlay.Reserved); err == nil {
+			sv.mesh.answer(ctx, c)
 		}
 	})
 }

@@ -18,7 +18,7 @@ var (
 	errOtherKind = errors.New("what came is of another technique than the carriers of the stripe")
 )
 
-// several is the striping state of a keeper. It is owned by the goroutine that watches the mesh's
+// several is the striping state of a supervisor. It is owned by the goroutine that watches the mesh's
 // links.
 type several struct {
 	striper
@@ -36,7 +36,7 @@ type mark struct {
 	weight uint32 // 0: striping gave it none
 }
 
-// widening is the outcome of dialling more carriers. The keeper's mu guards it.
+// widening is the outcome of dialling more carriers. The supervisor's mu guards it.
 type widening struct {
 	under bool // under way
 	done  bool
@@ -44,48 +44,48 @@ type widening struct {
 }
 
 // stripe takes a sample of the link when one is due.
-func (k *keeper) stripe(now time.Time) {
-	v := &k.several
-	if now.Before(v.due) || k.mesh.cfg.Carriers == 1 {
+func (sv *supervisor) stripe(now time.Time) {
+	v := &sv.several
+	if now.Before(v.due) || sv.mesh.cfg.Carriers == 1 {
 		return
 	}
 	v.due = now.Add(sampleEvery)
-	if !k.settled() {
+	if !sv.settled() {
 		return
 	}
-	used := k.stripes()
+	used := sv.stripes()
 	if len(used) == 0 {
 		return
 	}
-	v.weighAll(k.link.stream, used)
-	told := toldOf(k.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
-	switch v.decide(told, k.link.stream.Load(), time.Now(), used) {
+	v.weighAll(sv.link.stream, used)
+	told := toldOf(sv.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
+	switch v.decide(told, sv.link.stream.Load(), time.Now(), used) {
 	case more:
-		k.widen(now, used)
+		sv.widen(now, used)
 	case fewer:
-		k.retire(used[len(used)-1:])
+		sv.retire(used[len(used)-1:])
 	case one:
-		k.retire(used[1:])
+		sv.retire(used[1:])
 	}
 }
 
 // settled processes the outcome of dialling more carriers, and reports whether no dial is under
 // way.
-func (k *keeper) settled() bool {
-	k.mu.Lock()
-	w := k.widening
-	k.widening.done = false
-	busy := k.dialing || k.improving || w.under
-	k.mu.Unlock()
+func (sv *supervisor) settled() bool {
+	sv.mu.Lock()
+	w := sv.widening
+	sv.widening.done = false
+	busy := sv.dialing || sv.improving || w.under
+	sv.mu.Unlock()
 	if w.done {
-		k.several.added(w.err)
+		sv.several.added(w.err)
 	}
 	return !busy
 }
 
 // stripes returns the carriers that data is sent on, the oldest first.
-func (k *keeper) stripes() (used []stream.State) {
-	for _, c := range k.link.stream.Carriers() {
+func (sv *supervisor) stripes() (used []stream.State) {
+	for _, c := range sv.link.stream.Carriers() {
 		if c.Used && !c.Silent {
 			used = append(used, c)
 		}
@@ -173,8 +173,8 @@ func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
 
 // widen dials the carriers that the link lacks, of the technique in use. Each of them then shares
 // in what is sent, with the smallest weight in use.
-func (k *keeper) widen(now time.Time, used []stream.State) {
-	v := &k.several
+func (sv *supervisor) widen(now time.Time, used []stream.State) {
+	v := &sv.several
 	weight := uint32(fullWeight)
 	for _, c := range used {
 		if w := v.marks[c.Carrier].weight; w > 0 {
@@ -183,27 +183,27 @@ func (k *keeper) widen(now time.Time, used []stream.State) {
 	}
 	for _, c := range used {
 		if v.marks[c.Carrier].weight == 0 {
-			v.use(k.link.stream, c.Carrier, weight)
+			v.use(sv.link.stream, c.Carrier, weight)
 		}
 	}
-	n := max(k.mesh.cfg.Carriers-len(used), 1)
+	n := max(sv.mesh.cfg.Carriers-len(used), 1)
 	class := pathOf(used[0].Carrier).Technique
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.widening = widening{under: k.mesh.spawn(func(ctx context.Context) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.widening = widening{under: sv.mesh.spawn(func(ctx context.Context) {
 		var err error
 		for ; n > 0 && err == nil; n-- {
-			err = k.join(ctx, class, weight)
+			err = sv.join(ctx, class, weight)
 		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.widening = widening{done: true, err: err}
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		sv.widening = widening{done: true, err: err}
 	})}
 }
 
 // join adds one more carrier of a class to the link: a standby one, or a new one.
-func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint32) error {
-	s := k.link.stream
+func (sv *supervisor) join(ctx context.Context, class overlay.Technique, weight uint32) error {
+	s := sv.link.stream
 	for _, c := range s.Carriers() {
 		if !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() && pathOf(c.Carrier).Technique == class {
 			s.Use(c.Carrier, weight)
@@ -214,13 +214,13 @@ func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint3
 	if class == overlay.Relay {
 		ways = overlay.RelayOnly // successive dials rotate among the proxies, so this one leads over another proxy
 	}
-	c, err := k.dial(ctx, lookBound, ways)
+	c, err := sv.dial(ctx, lookBound, ways)
 	if err != nil {
 		return err
 	}
-	used := k.stripes()
+	used := sv.stripes()
 	if pathOf(c).Technique != class || len(used) == 0 || pathOf(used[0].Carrier).Technique != class {
-		k.choose(c)
+		sv.choose(c)
 		return errOtherKind
 	}
 	s.Use(c, weight)
@@ -228,9 +228,9 @@ func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint3
 }
 
 // retire takes carriers out of the stripe.
-func (k *keeper) retire(surplus []stream.State) {
+func (sv *supervisor) retire(surplus []stream.State) {
 	for _, c := range surplus {
-		k.link.stream.Use(c.Carrier, 0)
-		k.leave(c.Carrier, errSurplus)
+		sv.link.stream.Use(c.Carrier, 0)
+		sv.leave(c.Carrier, errSurplus)
 	}
 }

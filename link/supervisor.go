@@ -39,8 +39,8 @@ const (
 	absent = 5 * time.Second
 )
 
-// keeper replaces a link's carriers.
-type keeper struct {
+// supervisor replaces a link's carriers.
+type supervisor struct {
 	mesh    *Mesh
 	link    *Link
 	born    time.Time
@@ -68,100 +68,100 @@ type keeper struct {
 }
 
 // lost is stream.Options.Lost.
-func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
+func (sv *supervisor) lost(c *stream.Carrier, err error, left int) error {
 	a := c.About.(*about)
-	k.note(fmt.Sprintf("%v: %v", a.path, err))
-	k.mesh.learn(a.path, err)
-	k.fellSilent(c, err)
+	sv.note(fmt.Sprintf("%v: %v", a.path, err))
+	sv.mesh.learn(a.path, err)
+	sv.fellSilent(c, err)
 	if a.fault != nil {
 		if why := a.fault(); why != nil {
-			k.note(why.Error())
+			sv.note(why.Error())
 		}
 	}
 	switch {
 	case left > 0:
 		if errors.Is(err, stream.ErrSilent) {
-			k.dialReserve()
+			sv.dialReserve()
 		}
 		return nil
 	case a.path.Technique == 0: // one node: only the end of the process ends a carrier
-		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
+		return fmt.Errorf("link to %v (%v): %w", sv.link.Peer, a.path, err)
 	}
-	return k.redial(false, false)
+	return sv.redial(false, false)
 }
 
 // silent is stream.Options.Silent.
-func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if redial fails, the mesh is closed and ends the link
+func (sv *supervisor) silent(unacked bool) { sv.redial(true, unacked) } // if redial fails, the mesh is closed and ends the link
 
 // onLate is stream.Options.Late.
-func (k *keeper) onLate() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.useReserve()
+func (sv *supervisor) onLate() {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.useReserve()
 }
 
 // dialReserve dials a standby relay with small packets. A carrier fell silent under load and the
 // link continues over another, where the same may happen: if the path drops large packets, the link
 // would be silent twice as long without the standby.
-func (k *keeper) dialReserve() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dialing || k.ranker.trying || !k.link.Dialled || time.Since(k.spare) < spareRest {
+func (sv *supervisor) dialReserve() {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.dialing || sv.ranker.trying || !sv.link.Dialled || time.Since(sv.spare) < spareRest {
 		return
 	}
-	k.spare = time.Now()
-	k.mesh.spawn(func(ctx context.Context) {
-		if c, err := k.dial(ctx, oneDial, overlay.RelayOnly|overlay.SmallPackets); err == nil {
-			k.choose(c)
+	sv.spare = time.Now()
+	sv.mesh.spawn(func(ctx context.Context) {
+		if c, err := sv.dial(ctx, oneDial, overlay.RelayOnly|overlay.SmallPackets); err == nil {
+			sv.choose(c)
 		}
 	})
 }
 
 // note records what failed, for the error of a link that is lost.
-func (k *keeper) note(what string) {
+func (sv *supervisor) note(what string) {
 	const most = 8
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.tries) == most {
-		k.tries = append(k.tries[:1], k.tries[2:]...)
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if len(sv.tries) == most {
+		sv.tries = append(sv.tries[:1], sv.tries[2:]...)
 	}
-	k.tries = append(k.tries, what)
+	sv.tries = append(sv.tries, what)
 }
 
 // redial starts to look for another carrier, unless that is under way. doubt and silence are the
 // values of the fields of the same names.
-func (k *keeper) redial(doubt, silence bool) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.useReserve()
-	if k.dialing {
+func (sv *supervisor) redial(doubt, silence bool) error {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.useReserve()
+	if sv.dialing {
 		return nil
 	}
-	if !k.mesh.spawn(k.restore) {
-		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
+	if !sv.mesh.spawn(sv.restore) {
+		return fmt.Errorf("link to %v: %w", sv.link.Peer, errClosed)
 	}
-	k.dialing, k.silence, k.since = true, silence, time.Now()
-	k.doubt = doubt
+	sv.dialing, sv.silence, sv.since = true, silence, time.Now()
+	sv.doubt = doubt
 	return nil
 }
 
 // redialLater adds one more carrier to the link, unless a dial is under way.
-func (k *keeper) redialLater() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dialing {
+func (sv *supervisor) redialLater() {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.dialing {
 		return
 	}
-	k.dialing = k.mesh.spawn(func(ctx context.Context) {
-		if err := k.dialAnother(ctx, oneDial); err != nil {
-			k.note(err.Error())
+	sv.dialing = sv.mesh.spawn(func(ctx context.Context) {
+		if err := sv.dialAnother(ctx, oneDial); err != nil {
+			sv.note(err.Error())
 		}
-		k.mu.Lock()
-		k.dialing = false
-		k.mu.Unlock()
-		if len(k.link.stream.Carriers()) == 0 && !k.link.stream.Over() { // lost meanwhile
-			if err := k.redial(false, false); err != nil {
-				k.link.stream.Fail(err)
+		sv.mu.Lock()
+		sv.dialing = false
+		sv.mu.Unlock()
+		if len(sv.link.stream.Carriers()) == 0 && !sv.link.stream.Over() { // lost meanwhile
+			if err := sv.redial(false, false); err != nil {
+				sv.link.stream.Fail(err)
 			}
 		}
 	})
@@ -170,48 +170,48 @@ func (k *keeper) redialLater() {
 var errClosed = errors.New("link: the mesh is closed")
 
 // restore gets the link a carrier, or fails the link.
-func (k *keeper) restore(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, k.mesh.cfg.Patience)
+func (sv *supervisor) restore(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sv.mesh.cfg.Patience)
 	defer cancel()
-	err := k.look(ctx)
-	k.mu.Lock()
-	k.dialing = false
-	tries, since := k.tries, k.since
+	err := sv.look(ctx)
+	sv.mu.Lock()
+	sv.dialing = false
+	tries, since := sv.tries, sv.since
 	if err == nil {
-		k.tries = nil
+		sv.tries = nil
 	}
-	k.mu.Unlock()
-	s := k.link.stream
+	sv.mu.Unlock()
+	s := sv.link.stream
 	switch {
 	case err == nil || len(s.Carriers()) > 0: // the other end may have been faster
 		if len(s.Carriers()) == 0 && !s.Over() { // the new carrier is lost again
-			if err := k.redial(false, false); err != nil {
+			if err := sv.redial(false, false); err != nil {
 				s.Fail(err)
 			}
 		}
 	case errors.Is(err, overlay.ErrStale):
-		s.Fail(fmt.Errorf("link to %v: the peer knows it no more, it has closed it or started again: %w (%w)", k.link.Peer, net.ErrClosed, err))
+		s.Fail(fmt.Errorf("link to %v: the peer knows it no more, it has closed it or started again: %w (%w)", sv.link.Peer, net.ErrClosed, err))
 	default:
 		s.Fail(fmt.Errorf("link to %v: lost %v ago and not restored: %s: %w",
-			k.link.Peer, time.Since(since).Round(time.Millisecond), strings.Join(tries, "; "), err))
+			sv.link.Peer, time.Since(since).Round(time.Millisecond), strings.Join(tries, "; "), err))
 	}
 }
 
 // look dials until the link has a healthy carrier. It ends with ctx.
-func (k *keeper) look(ctx context.Context) error {
-	if !k.link.Dialled && !k.isSilence() {
-		if err := k.sleepFor(ctx, otherEnd); err != nil {
+func (sv *supervisor) look(ctx context.Context) error {
+	if !sv.link.Dialled && !sv.isSilence() {
+		if err := sv.sleepFor(ctx, otherEnd); err != nil {
 			return err
 		}
 	}
 	var unknown time.Time
 	bound := firstDial
-	for pause := firstRest; !k.isHealthy(); pause = min(2*pause, lastRest) {
-		err := k.dialAnother(ctx, bound)
+	for pause := firstRest; !sv.isHealthy(); pause = min(2*pause, lastRest) {
+		err := sv.dialAnother(ctx, bound)
 		if err == nil {
 			return nil
 		}
-		k.note(err.Error())
+		sv.note(err.Error())
 		switch {
 		case errors.Is(err, errUnproven):
 		case !errors.Is(err, overlay.ErrUnknownProcess):
@@ -224,17 +224,17 @@ func (k *keeper) look(ctx context.Context) error {
 		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) || errors.Is(err, overlay.ErrEnded) {
 			return err
 		}
-		if late := k.sleepFor(ctx, pause); late != nil {
+		if late := sv.sleepFor(ctx, pause); late != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *keeper) isSilence() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.silence
+func (sv *supervisor) isSilence() bool {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	return sv.silence
 }
 
 // waysBack returns what to dial at once for another carrier. A silent path may be blocked for
@@ -252,18 +252,18 @@ func waysBack(doubt, relayed bool) []overlay.Ways {
 
 // dialAnother gets the link a carrier: the stream continues on the first one that connects, and
 // improve.go chooses between them.
-func (k *keeper) dialAnother(ctx context.Context, bound time.Duration) error {
+func (sv *supervisor) dialAnother(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k.mu.Lock()
-	ways := waysBack(k.doubt, k.link.Path.Technique == overlay.Relay)
-	k.mu.Unlock()
+	sv.mu.Lock()
+	ways := waysBack(sv.doubt, sv.link.Path.Technique == overlay.Relay)
+	sv.mu.Unlock()
 	results := make(chan error, len(ways))
 	for _, w := range ways {
-		if !k.mesh.spawn(func(context.Context) {
-			c, err := k.dial(ctx, bound, w)
-			if err == nil && k.link.Dialled {
-				k.choose(c)
+		if !sv.mesh.spawn(func(context.Context) {
+			c, err := sv.dial(ctx, bound, w)
+			if err == nil && sv.link.Dialled {
+				sv.choose(c)
 			}
 			results <- err
 		}) {
@@ -283,18 +283,18 @@ func (k *keeper) dialAnother(ctx context.Context, bound time.Duration) error {
 
 // isHealthy reports whether some carrier is not silent, or the link is over: nothing needs to be
 // done.
-func (k *keeper) isHealthy() bool {
-	for _, c := range k.link.stream.Carriers() {
+func (sv *supervisor) isHealthy() bool {
+	for _, c := range sv.link.stream.Carriers() {
 		if !c.Silent {
 			return true
 		}
 	}
-	return k.link.stream.Over()
+	return sv.link.stream.Over()
 }
 
 // sleepFor waits for d, until isHealthy, or until ctx ends, which is an error.
-func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
-	for end := time.Now().Add(d); !k.isHealthy(); {
+func (sv *supervisor) sleepFor(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); !sv.isHealthy(); {
 		left := time.Until(end)
 		if left <= 0 {
 			break
@@ -312,12 +312,12 @@ func (k *keeper) sleepFor(ctx context.Context, d time.Duration) error {
 
 // dial adds one more carrier to the link. The dial takes at most bound, and the handshake what is
 // left of it, but leastHandshake if that is longer.
-func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
+func (sv *supervisor) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
 	end := time.Now().Add(bound)
 	dial, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	l := k.link
-	c, err := k.mesh.cfg.Connector.Dial(dial, l.Peer, ways)
+	l := sv.link
+	c, err := sv.mesh.cfg.Connector.Dial(dial, l.Peer, ways)
 	if err != nil {
 		return nil, err
 	}
@@ -327,27 +327,27 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	// The dialler's proof may have been lost with the first carrier; the peer then has no such link
 	// yet, and makes it of this carrier.
 	known := !l.Dialled || l.stream.Met()
-	c, m, err := runHandshake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
+	c, m, err := runHandshake(ctx, c, sv.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: sv.admit})
 	if err != nil {
 		// That the other end does not use its reserve says nothing about the path.
 		if ways != overlay.Reserved && settleFailed(dialled, err) {
-			k.mu.Lock()
-			k.doubt = k.doubt || !dialled.Path.Small
-			k.mu.Unlock()
+			sv.mu.Lock()
+			sv.doubt = sv.doubt || !dialled.Path.Small
+			sv.mu.Unlock()
 		}
 		return nil, believe(err, m.proven)
 	}
 	settle(dialled, nil)
-	k.mesh.logChoice(c)
-	return k.attach(c, m)
+	sv.mesh.logChoice(c)
+	return sv.attach(c, m)
 }
 
 // attach adds a carrier to the link. All links to the same site on worse paths then look for a
 // better one.
-func (k *keeper) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
-	attached, err := k.link.attach(c, m)
+func (sv *supervisor) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
+	attached, err := sv.link.attach(c, m)
 	if err == nil && c.Path.Technique != 0 && c.Path.Technique != overlay.Relay {
-		k.mesh.reached(c.Path)
+		sv.mesh.reached(c.Path)
 	}
 	return attached, err
 }
@@ -365,8 +365,8 @@ func believe(err error, proven bool) error {
 var errUnproven = errors.New("refused by the peer or by a device on the path")
 
 // admit is terms.admit for a further carrier.
-func (k *keeper) admit(h *wire.Hello) (uint64, error) {
-	l := k.link
+func (sv *supervisor) admit(h *wire.Hello) (uint64, error) {
+	l := sv.link
 	if h.Generation != l.Generation {
 		return 0, fmt.Errorf("%w: %v has started again", overlay.ErrStale, l.Peer)
 	}
