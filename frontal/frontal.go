@@ -52,7 +52,7 @@ type Frontal struct {
 	awaits   *directory.Awaits
 	hosts    *directory.Hosts
 	gateway  *gateway.Gateway
-	measure  *measure.Keeper
+	measure  *measure.Monitor
 	permit   *permit.Judge
 	memory   *outcomes.Memory // of outcomes of techniques
 	ledgers  *ledger.Ledgers  // of records that helpers have added to the audit log

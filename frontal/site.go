@@ -16,8 +16,8 @@ import (
 // measurement.
 func (f *Frontal) profile() overlay.SiteProfile { return f.measure.Profile() }
 
-// newMeasure returns the keeper of the site's profile.
-func (f *Frontal) newMeasure() *measure.Keeper {
+// newMeasure returns the monitor of the site's profile.
+func (f *Frontal) newMeasure() *measure.Monitor {
 	return measure.New(measure.Options{
 		Site: f.site, Settings: f.measureSettings, Log: f.log,
 		AwaitBroker: func(ctx context.Context) bool { return f.up.Await(ctx) != nil }, AwaitHelper: f.registry.AwaitHelper,

@@ -55,7 +55,7 @@ type Settings struct {
 	Ports    overlay.Ports       // to listen on while measuring
 }
 
-// Options are the dependencies of a Keeper.
+// Options are the dependencies of a Monitor.
 type Options struct {
 	Site      overlay.SiteID
 	Settings  func() Settings // in effect
@@ -70,8 +70,8 @@ type Options struct {
 	Adopted     func(changed bool) // called after each measurement, with a possibly changed profile
 }
 
-// Keeper keeps the profile of one site.
-type Keeper struct {
+// Monitor measures one site and holds its profile.
+type Monitor struct {
 	Options
 
 	// The wait after a measurement before a doubt triggers the next, and the wait after a failed
@@ -86,38 +86,38 @@ type Keeper struct {
 	measured *probe.Measured // nil before the first; immutable
 }
 
-// New returns the keeper of a site that has not been measured.
-func New(o Options) *Keeper {
-	k := &Keeper{Options: o, DoubtAfter: measureAgain, IdleAfter: measureAgain, probing: newProbing()}
-	k.take(o.Settings().Declared)
-	return k
+// New returns the Monitor of a site that has not been measured.
+func New(o Options) *Monitor {
+	mo := &Monitor{Options: o, DoubtAfter: measureAgain, IdleAfter: measureAgain, probing: newProbing()}
+	mo.take(o.Settings().Declared)
+	return mo
 }
 
 // Profile returns the current profile of the site: declared, with the fields set to auto taken from
 // the measurement.
-func (k *Keeper) Profile() overlay.SiteProfile { return *k.current.Load() }
+func (mo *Monitor) Profile() overlay.SiteProfile { return *mo.current.Load() }
 
 // Measured returns the last measurement, nil if there is none.
-func (k *Keeper) Measured() *probe.Measured {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.measured
+func (mo *Monitor) Measured() *probe.Measured {
+	mo.mu.Lock()
+	defer mo.mu.Unlock()
+	return mo.measured
 }
 
 // Reload applies new settings and reports whether the profile changed.
-func (k *Keeper) Reload() (changed bool) {
-	profile := k.Settings().Declared
-	if m := k.Measured(); m != nil {
-		profile = k.filled(*m)
+func (mo *Monitor) Reload() (changed bool) {
+	profile := mo.Settings().Declared
+	if m := mo.Measured(); m != nil {
+		profile = mo.filled(*m)
 	}
-	was := k.Profile()
-	k.take(profile)
+	was := mo.Profile()
+	mo.take(profile)
 	return differ(profile, was)
 }
 
 // take makes a profile the current one.
-func (k *Keeper) take(profile overlay.SiteProfile) {
-	k.current.Store(&profile)
+func (mo *Monitor) take(profile overlay.SiteProfile) {
+	mo.current.Store(&profile)
 	carrier.LimitMTU(profile.MTU)
 }
 
@@ -135,29 +135,29 @@ func newProbing() probing {
 
 // Run measures the site as soon as a helper can, and again every Settings.Every or when the result
 // is in doubt, until ctx ends. It returns when everything it started has ended.
-func (k *Keeper) Run(ctx context.Context) {
-	defer k.work.Wait()
-	soonest := k.DoubtAfter
-	for k.Settings().Every > 0 {
-		next := k.Settings().Every
-		if !k.AwaitBroker(ctx) {
+func (mo *Monitor) Run(ctx context.Context) {
+	defer mo.work.Wait()
+	soonest := mo.DoubtAfter
+	for mo.Settings().Every > 0 {
+		next := mo.Settings().Every
+		if !mo.AwaitBroker(ctx) {
 			return // the frontal ends
 		}
-		m, err := k.Measure(ctx)
+		m, err := mo.Measure(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			k.Log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
+			mo.Log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
 			next = min(next, measureAgain)
-		case k.Adopt(k.WithIdle(m)):
-			soonest = k.DoubtAfter
-			k.beginIdle(ctx, m)
+		case mo.Adopt(mo.WithIdle(m)):
+			soonest = mo.DoubtAfter
+			mo.beginIdle(ctx, m)
 		default: // an unchanged profile is doubted less and less often
-			soonest = min(2*soonest, k.Settings().Every)
-			k.beginIdle(ctx, m)
+			soonest = min(2*soonest, mo.Settings().Every)
+			mo.beginIdle(ctx, m)
 		}
-		if !k.awaitDoubt(ctx, min(soonest, next), next) {
+		if !mo.awaitDoubt(ctx, min(soonest, next), next) {
 			return
 		}
 	}
@@ -166,13 +166,13 @@ func (k *Keeper) Run(ctx context.Context) {
 // awaitDoubt waits until the next measurement is due: when last expires, or after soonest if the
 // profile is doubted. It adopts the results of idle measurements in the meantime, and reports
 // whether the frontal continues.
-func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bool {
+func (mo *Monitor) awaitDoubt(ctx context.Context, soonest, last time.Duration) bool {
 	early, late := time.NewTimer(soonest), time.NewTimer(last)
 	defer early.Stop()
 	defer late.Stop()
 	ripe, doubted := false, false
 	for {
-		doubts := k.probing.doubted
+		doubts := mo.probing.doubted
 		if doubted {
 			doubts = nil
 		}
@@ -185,11 +185,11 @@ func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bo
 			ripe = true
 		case <-doubts:
 			doubted = true
-		case found := <-k.probing.idle:
-			k.adoptIdle(found)
+		case found := <-mo.probing.idle:
+			mo.adoptIdle(found)
 		}
 		if ripe && doubted {
-			k.Log.Info("measuring the site again, since what the plan promised has failed")
+			mo.Log.Info("measuring the site again, since what the plan predicted has failed")
 			return true
 		}
 	}
@@ -198,22 +198,22 @@ func (k *Keeper) awaitDoubt(ctx context.Context, soonest, last time.Duration) bo
 // Doubt requests an early measurement: a technique failed that should work according to its
 // profile. It never blocks; simultaneous doubts count as one, and a measurement that only confirms
 // the profile makes the next wait longer.
-func (k *Keeper) Doubt() {
+func (mo *Monitor) Doubt() {
 	select {
-	case k.probing.doubted <- struct{}{}:
+	case mo.probing.doubted <- struct{}{}:
 	default: // it is doubted already
 	}
 }
 
 // Doubted reports whether there is a doubt that Run has not handled yet.
-func (k *Keeper) Doubted() bool { return len(k.probing.doubted) > 0 }
+func (mo *Monitor) Doubted() bool { return len(mo.probing.doubted) > 0 }
 
 // WithIdle returns m with the known results about idle mappings.
-func (k *Keeper) WithIdle(m probe.Measured) probe.Measured {
-	if before := k.Measured(); before != nil {
+func (mo *Monitor) WithIdle(m probe.Measured) probe.Measured {
+	if before := mo.Measured(); before != nil {
 		m = m.Steady(*before)
 	}
-	p := &k.probing
+	p := &mo.probing
 	if none, stateless := m.Stateless(); stateless {
 		p.found, p.since = none, time.Time{}
 	}
@@ -223,8 +223,8 @@ func (k *Keeper) WithIdle(m probe.Measured) probe.Measured {
 // beginIdle starts a new measurement of idle mappings, concurrent with everything else, if the
 // known results are old or m shows that the site has changed. It runs after adopt, which may end
 // the session of the measuring helper.
-func (k *Keeper) beginIdle(ctx context.Context, m probe.Measured) {
-	p := &k.probing
+func (mo *Monitor) beginIdle(ctx context.Context, m probe.Measured) {
+	p := &mo.probing
 	state := m.State()
 	_, stateless := m.Stateless()
 	fresh := time.Since(p.since) < idleEvery && state == p.state
@@ -232,52 +232,52 @@ func (k *Keeper) beginIdle(ctx context.Context, m probe.Measured) {
 		return
 	}
 	p.running, p.since, p.state = true, time.Now(), state
-	k.work.Go(func() { p.idle <- k.tryIdle(ctx, p.waits) }) // there is space, and only one at a time
+	mo.work.Go(func() { p.idle <- mo.tryIdle(ctx, p.waits) }) // there is space, and only one at a time
 }
 
 // tryIdle is measureIdle with retries: it takes minutes, during which the measuring helper may be
 // disconnected, for example because the profile changes. It returns nil without a result.
-func (k *Keeper) tryIdle(ctx context.Context, waits []time.Duration) []probe.Finding {
+func (mo *Monitor) tryIdle(ctx context.Context, waits []time.Duration) []probe.Finding {
 	for left := idleTries - 1; ; left-- {
-		found, err := k.measureIdle(ctx, waits)
+		found, err := mo.measureIdle(ctx, waits)
 		if err == nil {
 			return found
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		k.Log.Warn("how long the site remembers idle connections was not measured", "error", err, "tries_left", left)
+		mo.Log.Warn("how long the site remembers idle connections was not measured", "error", err, "tries_left", left)
 		if left == 0 {
 			return nil
 		}
-		pause(ctx, k.IdleAfter)
+		pause(ctx, mo.IdleAfter)
 	}
 }
 
 // adoptIdle adopts the result of an idle measurement; nothing if it failed.
-func (k *Keeper) adoptIdle(found []probe.Finding) {
-	p := &k.probing
+func (mo *Monitor) adoptIdle(found []probe.Finding) {
+	p := &mo.probing
 	p.running = false
 	if found == nil {
 		p.since = time.Time{} // the next measurement tries again
 		return
 	}
 	p.found = found
-	if m := k.Measured(); m != nil {
-		k.Adopt(m.With(found))
+	if m := mo.Measured(); m != nil {
+		mo.Adopt(m.With(found))
 	}
 }
 
 // Measure runs a measurement where the site's connections originate.
-func (k *Keeper) Measure(ctx context.Context) (probe.Measured, error) {
-	if !k.Settings().Declared.GatewayOnly {
-		return k.measureByHelper(ctx, nil, measureBound)
+func (mo *Monitor) Measure(ctx context.Context) (probe.Measured, error) {
+	if !mo.Settings().Declared.GatewayOnly {
+		return mo.measureByHelper(ctx, nil, measureBound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, measureBound)
 	defer cancel()
 	o, err := probe.Measure(ctx, probe.Options{
-		Grid: k.Grid, Ports: k.Settings().Ports, HTTPProxy: k.HTTPProxy, Raw: traverse.Available,
-		TLS: k.TLS(),
+		Grid: mo.Grid, Ports: mo.Settings().Ports, HTTPProxy: mo.HTTPProxy, Raw: traverse.Available,
+		TLS: mo.TLS(),
 	})
 	if err != nil {
 		return probe.Measured{}, err
@@ -286,15 +286,15 @@ func (k *Keeper) Measure(ctx context.Context) (probe.Measured, error) {
 }
 
 // measureIdle is measure for idle mappings. It takes as long as the longest of waits.
-func (k *Keeper) measureIdle(ctx context.Context, waits []time.Duration) ([]probe.Finding, error) {
+func (mo *Monitor) measureIdle(ctx context.Context, waits []time.Duration) ([]probe.Finding, error) {
 	bound := probe.IdleBound(waits) + measureBound
-	if !k.Settings().Declared.GatewayOnly {
-		m, err := k.measureByHelper(ctx, waits, bound)
+	if !mo.Settings().Declared.GatewayOnly {
+		m, err := mo.measureByHelper(ctx, waits, bound)
 		return m.Idle(), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	o, err := probe.MeasureIdle(ctx, probe.Options{Grid: k.Grid, TLS: k.TLS()}, waits)
+	o, err := probe.MeasureIdle(ctx, probe.Options{Grid: mo.Grid, TLS: mo.TLS()}, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -303,21 +303,21 @@ func (k *Keeper) measureIdle(ctx context.Context, waits []time.Duration) ([]prob
 
 // measureByHelper appoints the first available helper, waiting for one if necessary, and lets it
 // measure; with waits, it measures the idle timeouts.
-func (k *Keeper) measureByHelper(ctx context.Context, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
-	node, s, err := k.AwaitHelper(ctx)
+func (mo *Monitor) measureByHelper(ctx context.Context, waits []time.Duration, bound time.Duration) (probe.Measured, error) {
+	node, s, err := mo.AwaitHelper(ctx)
 	if err != nil {
 		return probe.Measured{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	ports := k.Settings().Ports
+	ports := mo.Settings().Ports
 	req := &controlpb.MeasureRequest{FirstPort: uint32(ports.First), LastPort: uint32(ports.Last)}
 	for _, w := range waits {
 		req.IdleS = append(req.IdleS, uint32(w/time.Second))
 	}
 	pb, err := controlpb.NewTargetClient(s.Conn()).Measure(ctx, req)
 	if err != nil {
-		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", k.Site, node, control.FromStatus(err))
+		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", mo.Site, node, control.FromStatus(err))
 	}
 	m, err := probe.FromPB(pb)
 	m.Node = node // from its session, regardless of its own claim
@@ -326,45 +326,45 @@ func (k *Keeper) measureByHelper(ctx context.Context, waits []time.Duration, bou
 
 // Adopt adopts a measurement: the fields set to auto follow it, and broker and helpers are sent the
 // changes. It reports whether the profile changed.
-func (k *Keeper) Adopt(m probe.Measured) (changed bool) {
-	old, profile := k.Profile(), k.filled(m)
-	k.mu.Lock()
-	first := k.measured == nil
-	k.measured = &m
-	k.mu.Unlock()
-	k.take(profile)
-	k.warnOf(m.Differences(profile), m.Node)
+func (mo *Monitor) Adopt(m probe.Measured) (changed bool) {
+	old, profile := mo.Profile(), mo.filled(m)
+	mo.mu.Lock()
+	first := mo.measured == nil
+	mo.measured = &m
+	mo.mu.Unlock()
+	mo.take(profile)
+	mo.warnOf(m.Differences(profile), m.Node)
 	changed = differ(profile, old)
-	k.Log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))
+	mo.Log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))
 	if changed && !first {
-		k.Log.Warn("the site's profile was out of date and is corrected", "node", m.Node, "was", fmt.Sprintf("%+v", old), "is", fmt.Sprintf("%+v", profile))
+		mo.Log.Warn("the site's profile was out of date and is corrected", "node", m.Node, "was", fmt.Sprintf("%+v", old), "is", fmt.Sprintf("%+v", profile))
 	}
-	k.Adopted(changed)
+	mo.Adopted(changed)
 	return changed
 }
 
 // filled is the site's profile as declared, with measured values for undeclared fields.
-func (k *Keeper) filled(m probe.Measured) overlay.SiteProfile {
-	s := k.Settings()
+func (mo *Monitor) filled(m probe.Measured) overlay.SiteProfile {
+	s := mo.Settings()
 	profile := m.Fill(s.Declared, s.Unset)
-	if profile.GatewayOnly && !k.IsReached() {
+	if profile.GatewayOnly && !mo.IsReached() {
 		profile.Inbound, profile.Ports = overlay.InboundNone, overlay.Ports{} // nothing listens there
 	}
 	return profile
 }
 
 // warnOf logs where the declared profile differs from the measurement, if the difference is new.
-func (k *Keeper) warnOf(differences []probe.Difference, node string) {
+func (mo *Monitor) warnOf(differences []probe.Difference, node string) {
 	var text strings.Builder
 	for _, d := range differences {
 		fmt.Fprintf(&text, "%s %s %s\n", d.Field, d.Declared, d.Measured)
 	}
-	if text.String() == k.probing.warned {
+	if text.String() == mo.probing.warned {
 		return
 	}
-	k.probing.warned = text.String()
+	mo.probing.warned = text.String()
 	for _, d := range differences {
-		k.Log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
+		mo.Log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
 			"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", node)
 	}
 }

@@ -13,20 +13,20 @@ func TestAwaitDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		k := New(Options{Settings: func() Settings { return Settings{} }, Log: slog.New(slog.DiscardHandler)})
-		if !k.awaitDoubt(ctx, time.Hour, time.Millisecond) {
+		mo := New(Options{Settings: func() Settings { return Settings{} }, Log: slog.New(slog.DiscardHandler)})
+		if !mo.awaitDoubt(ctx, time.Hour, time.Millisecond) {
 			t.Error("measuring ended")
 		}
-		k.Doubt()
-		k.Doubt() // counts as one
-		if !k.awaitDoubt(ctx, time.Millisecond, time.Hour) || k.Doubted() {
+		mo.Doubt()
+		mo.Doubt() // counts as one
+		if !mo.awaitDoubt(ctx, time.Millisecond, time.Hour) || mo.Doubted() {
 			t.Error("the doubt is not over")
 		}
-		k.Doubt()
+		mo.Doubt()
 		ended := make(chan bool, 1)
-		go func() { ended <- k.awaitDoubt(ctx, time.Hour, time.Hour) }()
+		go func() { ended <- mo.awaitDoubt(ctx, time.Hour, time.Hour) }()
 		synctest.Wait()
-		if k.Doubted() {
+		if mo.Doubted() {
 			t.Error("the doubt is not heard")
 		}
 		select {
