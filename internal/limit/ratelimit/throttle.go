@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
-// Throttle holds one admitted link to the limits. It is a carrier.Pacer. Safe for concurrent use, but each direction by
-// one goroutine at a time.
+// Throttle holds one admitted link to the limits. It is a carrier.Pacer. Safe for concurrent use,
+// but each direction by one goroutine at a time.
 type Throttle struct {
 	limiter    *Limiter
 	link       *quota.Link
