@@ -50,7 +50,7 @@ type Broker struct {
 	audit     *audit.Log // nil: no audit log; set before Serve
 	creds     *control.Credentials
 	enrolment *enrol.Server // nil: this broker does not enrol
-	store     *storeKeeper
+	store     *storeManager
 	names     *sharedNames
 	started   time.Time
 
@@ -94,7 +94,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	b.reflector = newReflectorState(id.String(), b.observed, log)
 	b.live.Store(&cfg)
 	var err error
-	if b.store, err = newStoreKeeper(cfg, creds, log); err != nil {
+	if b.store, err = newStoreManager(cfg, creds, log); err != nil {
 		return nil, err
 	}
 	b.names = newSharedNames(b.store, cfg.Lease, log)

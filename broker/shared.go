@@ -28,7 +28,7 @@ const (
 // The registry has the names of the sites with sessions here; sharedNames has the names beyond
 // those.
 type sharedNames struct {
-	store *storeKeeper
+	store *storeManager
 	lease time.Duration // the setting "lease"
 	log   *slog.Logger
 	wake  chan struct{} // signals that there are names to delete
@@ -72,7 +72,7 @@ func (n sharedName) equal(o sharedName) bool {
 	return n == o
 }
 
-func newSharedNames(s *storeKeeper, lease time.Duration, log *slog.Logger) *sharedNames {
+func newSharedNames(s *storeManager, lease time.Duration, log *slog.Logger) *sharedNames {
 	return &sharedNames{
 		store: s, lease: lease, log: log, wake: make(chan struct{}, 1),
 		names: map[string]sharedName{}, owners: map[overlay.ProcessName]map[string]bool{}, gone: map[string]sharedName{}, waiters: map[string]*nameWaiters{},

@@ -33,7 +33,7 @@ func newNames2(t *testing.T) *names2 {
 	t.Cleanup(func() { cancel(); all.Wait() })
 	n := &names2{t: t, store: store.NewMemory(), ctx: ctx}
 	for i := range n.brokers {
-		n.brokers[i] = newSharedNames(&storeKeeper{Store: n.store}, nameLease, slog.New(slog.DiscardHandler))
+		n.brokers[i] = newSharedNames(&storeManager{Store: n.store}, nameLease, slog.New(slog.DiscardHandler))
 		n.registry[i] = registry.New(nameLease, DefaultConfig().Limits.registry())
 		all.Go(func() { n.brokers[i].follow(ctx) })
 	}
@@ -181,7 +181,7 @@ func TestSharedNamesLease(t *testing.T) {
 		sweep(1, after)
 	}
 	n.store.Fail(nil)
-	n.store.Commit(n.ctx, store.Tx{}) // as the keeper's probe does
+	n.store.Commit(n.ctx, store.Tx{}) // as the manager's probe does
 	sweep(1, 8*nameLease)
 	sweep(1, 8*nameLease+nameLease/2)
 	there("just after the store was away", true)

@@ -121,9 +121,9 @@ const (
 	takeOverFor = 10 * time.Second // for a predecessor to release its file
 )
 
-// storeKeeper maintains a broker's store, besides what calls read and write. All methods do nothing
+// storeManager maintains a broker's store, besides what calls read and write. All methods do nothing
 // without a store.
-type storeKeeper struct {
+type storeManager struct {
 	store.Store
 	name      string // of the broker
 	log       *slog.Logger
@@ -136,35 +136,35 @@ type storeKeeper struct {
 	failed    bool // state when it was last logged
 }
 
-// newStoreKeeper returns the keeper of the settings' store, which is not open yet.
-func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*storeKeeper, error) {
+// newStoreManager returns the manager of the settings' store, which is not open yet.
+func newStoreManager(cfg Config, creds *control.Credentials, log *slog.Logger) (*storeManager, error) {
 	s, err := newStore(cfg)
 	if err != nil {
 		return nil, err
 	}
-	k := &storeKeeper{Store: s, name: creds.Identity().Name, log: log, creds: creds}
+	sm := &storeManager{Store: s, name: creds.Identity().Name, log: log, creds: creds}
 	revokedFile := enrol.InState(string(cfg.TLS.Revoked), "revoked.pem")
 	if _, own := s.(*store.Bolt); own {
-		k.old = revokedFile
+		sm.old = revokedFile
 	} else if revokedFile != "" {
 		// Also with an etcd: revocations must be known while it is unreachable.
 		if err := creds.Revocations().Keep(revokedFile); err != nil {
 			return nil, err
 		}
 	}
-	return k, nil
+	return sm, nil
 }
 
 // enabled reports whether there is a store.
-func (k *storeKeeper) enabled() bool { return k.Store != nil }
+func (sm *storeManager) enabled() bool { return sm.Store != nil }
 
 // open opens the store and loads the revocations from it and from the file of an older version. A
 // predecessor may hold the file for a moment longer.
-func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
-	if !k.enabled() {
+func (sm *storeManager) open(ctx context.Context, succeeds bool) error {
+	if !sm.enabled() {
 		return nil
 	}
-	if file, own := k.Store.(*store.Bolt); own {
+	if file, own := sm.Store.(*store.Bolt); own {
 		err := file.Open()
 		for end := time.Now().Add(takeOverFor); succeeds && errors.Is(err, store.ErrLocked) && time.Now().Before(end) && ctx.Err() == nil; {
 			err = file.Open() // waits for the file's lock
@@ -173,63 +173,63 @@ func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
 			return err
 		}
 	}
-	if s := k.Status(); s.Error != "" {
-		k.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
-		k.failed = true
+	if s := sm.Status(); s.Error != "" {
+		sm.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
+		sm.failed = true
 	}
-	if err := k.loadRevocations(ctx); err != nil {
+	if err := sm.loadRevocations(ctx); err != nil {
 		return err
 	}
-	k.creds.Revocations().KeepWith(k)
+	sm.creds.Revocations().StoreIn(sm)
 	return nil
 }
 
 // loadRevocations loads the list in the store and the one in an older version's file. A list that
 // cannot be parsed is an error, because its content is not known.
-func (k *storeKeeper) loadRevocations(ctx context.Context) error {
+func (sm *storeManager) loadRevocations(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCall)
 	defer cancel()
-	r, err := k.Get(ctx, keyRevocations)
+	r, err := sm.Get(ctx, keyRevocations)
 	if errors.Is(err, store.ErrUnavailable) {
 		return nil // an etcd is unreachable; for a file, Open has already reported the same
 	}
 	if err == nil && r.Version != 0 {
-		_, err = k.creds.Revocations().Take(r.Value)
+		_, err = sm.creds.Revocations().Take(r.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("the store's revocation list: %w", err)
 	}
-	if k.old == "" {
+	if sm.old == "" {
 		return nil
 	}
-	text, err := os.ReadFile(k.old)
+	text, err := os.ReadFile(sm.old)
 	if errors.Is(err, fs.ErrNotExist) {
-		k.old = ""
+		sm.old = ""
 		return nil
 	}
 	if err == nil {
 		var der []byte
-		if _, der, err = control.ParseRevocations(text, k.creds.Roots()); err == nil {
-			_, err = k.creds.Revocations().Take(der)
+		if _, der, err = control.ParseRevocations(text, sm.creds.Roots()); err == nil {
+			_, err = sm.creds.Revocations().Take(der)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w; put a valid list there (isthmus ca revoke writes crl.pem), or remove the file", k.old, err)
+		return fmt.Errorf("%s: %w; put a valid list there (isthmus ca revoke writes crl.pem), or remove the file", sm.old, err)
 	}
 	return nil
 }
 
-// KeepRevocations implements control.Keeper.
-func (k *storeKeeper) KeepRevocations(number uint64, der []byte) error {
+// StoreRevocations implements control.RevocationStore.
+func (sm *storeManager) StoreRevocations(number uint64, der []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeCall)
 	defer cancel()
 	for {
-		r, err := k.Get(ctx, keyRevocations)
+		r, err := sm.Get(ctx, keyRevocations)
 		if err != nil {
 			return err
 		}
 		if r.Version != 0 {
-			list, err := revoked.Parse(r.Value, k.creds.Roots())
+			list, err := revoked.Parse(r.Value, sm.creds.Roots())
 			if err != nil {
 				return fmt.Errorf("the store's revocation list: %w", err)
 			}
@@ -237,25 +237,25 @@ func (k *storeKeeper) KeepRevocations(number uint64, der []byte) error {
 				return nil
 			}
 		}
-		err = k.Commit(ctx, store.Tx{If: []store.Record{r}, Put: []store.Record{{Key: keyRevocations, Value: der}}})
+		err = sm.Commit(ctx, store.Tx{If: []store.Record{r}, Put: []store.Record{{Key: keyRevocations, Value: der}}})
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
 }
 
-// Where implements control.Keeper.
-func (k *storeKeeper) Where() string { return k.Status().Where }
+// Where implements control.RevocationStore.
+func (sm *storeManager) Where() string { return sm.Status().Where }
 
 // serve maintains the store, and applies what other brokers write to it, until ctx ends.
-func (k *storeKeeper) serve(ctx context.Context) {
-	if !k.enabled() {
+func (sm *storeManager) serve(ctx context.Context) {
+	if !sm.enabled() {
 		return
 	}
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
-		k.keep(ctx, time.Now())
+		sm.keep(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -265,90 +265,90 @@ func (k *storeKeeper) serve(ctx context.Context) {
 }
 
 // follow applies revocation lists that other brokers write to the store, until ctx ends.
-func (k *storeKeeper) follow(ctx context.Context) {
-	if !k.enabled() {
+func (sm *storeManager) follow(ctx context.Context) {
+	if !sm.enabled() {
 		return
 	}
-	k.Watch(ctx, keyRevocations, func(changes []store.Change, _ bool) {
+	sm.Watch(ctx, keyRevocations, func(changes []store.Change, _ bool) {
 		for _, c := range changes {
 			if c.Deleted || c.Key != keyRevocations {
 				continue
 			}
-			if newer, err := k.creds.Revocations().Take(c.Value); err != nil {
-				k.log.Error("the store's revocation list", "error", err)
+			if newer, err := sm.creds.Revocations().Take(c.Value); err != nil {
+				sm.log.Error("the store's revocation list", "error", err)
 			} else if newer {
-				_, number := k.creds.Revocations().DER()
-				k.log.Info("revocation list taken from the store", "number", number)
+				_, number := sm.creds.Revocations().DER()
+				sm.log.Info("revocation list taken from the store", "number", number)
 			}
 		}
 	})
 }
 
 // keep does the periodic work that is due.
-func (k *storeKeeper) keep(ctx context.Context, now time.Time) {
-	if k.failed || now.Sub(k.probed) >= probeEvery {
-		k.probed = now
+func (sm *storeManager) keep(ctx context.Context, now time.Time) {
+	if sm.failed || now.Sub(sm.probed) >= probeEvery {
+		sm.probed = now
 		call, cancel := context.WithTimeout(ctx, storeCall)
-		k.Commit(call, store.Tx{Put: []store.Record{{Key: keyProbe + k.name}}}) // its error is in Status
+		sm.Commit(call, store.Tx{Put: []store.Record{{Key: keyProbe + sm.name}}}) // its error is in Status
 		cancel()
 	}
-	s := k.Status()
+	s := sm.Status()
 	switch {
-	case s.Error != "" && !k.failed:
-		k.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
-	case s.Error == "" && k.failed:
-		k.log.Info("the store can be written again", "store", s.Where)
+	case s.Error != "" && !sm.failed:
+		sm.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
+	case s.Error == "" && sm.failed:
+		sm.log.Info("the store can be written again", "store", s.Where)
 	}
-	if k.failed = s.Error != ""; k.failed {
+	if sm.failed = s.Error != ""; sm.failed {
 		return
 	}
-	if err := k.takeOver(ctx); err != nil {
-		k.log.Error("files of an older version are not in the store yet", "error", err)
+	if err := sm.takeOver(ctx); err != nil {
+		sm.log.Error("files of an older version are not in the store yet", "error", err)
 	}
-	if now.Sub(k.pruned) >= pruneEvery && k.enrolment != nil {
-		if err := k.enrolment.Prune(ctx); err != nil {
-			k.log.Warn("used tokens that have expired are still in the store", "error", err)
+	if now.Sub(sm.pruned) >= pruneEvery && sm.enrolment != nil {
+		if err := sm.enrolment.Prune(ctx); err != nil {
+			sm.log.Warn("used tokens that have expired are still in the store", "error", err)
 			return
 		}
-		k.pruned = now
+		sm.pruned = now
 	}
 }
 
 // takeOver writes to the store what it lacks: the effective revocation list, if it could not be
 // stored on arrival, and files of an older version.
-func (k *storeKeeper) takeOver(ctx context.Context) error {
-	if der, number := k.creds.Revocations().DER(); number > k.kept {
-		if err := k.KeepRevocations(number, der); err != nil {
+func (sm *storeManager) takeOver(ctx context.Context) error {
+	if der, number := sm.creds.Revocations().DER(); number > sm.kept {
+		if err := sm.StoreRevocations(number, der); err != nil {
 			return err
 		}
-		k.kept = number
+		sm.kept = number
 	}
-	if k.old != "" {
-		if err := os.Rename(k.old, k.old+".migrated"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if sm.old != "" {
+		if err := os.Rename(sm.old, sm.old+".migrated"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: all of it is in the store: remove it, or make its folder writable", err)
 		}
-		k.old = ""
+		sm.old = ""
 	}
-	if k.enrolment != nil {
+	if sm.enrolment != nil {
 		ctx, cancel := context.WithTimeout(ctx, storeCall)
 		defer cancel()
-		return k.enrolment.Migrate(ctx)
+		return sm.enrolment.Migrate(ctx)
 	}
 	return nil
 }
 
 // status returns the store's status, nil without one.
-func (k *storeKeeper) status() *store.Status {
-	if !k.enabled() {
+func (sm *storeManager) status() *store.Status {
+	if !sm.enabled() {
 		return nil
 	}
-	s := k.Status()
+	s := sm.Status()
 	return &s
 }
 
 // close closes the store.
-func (k *storeKeeper) close() {
-	if k.enabled() {
-		k.Store.Close()
+func (sm *storeManager) close() {
+	if sm.enabled() {
+		sm.Store.Close()
 	}
 }

@@ -26,9 +26,9 @@ var ErrRevoked = fmt.Errorf("%w: revoked", overlay.ErrForbidden)
 type Revocations struct {
 	roots []*x509.Certificate
 
-	mu      sync.Mutex // guards the fields below
-	file    string     // where the list is stored; "": nowhere
-	keeper  Keeper     // stores it, too; nil: none
+	mu      sync.Mutex      // guards the fields below
+	file    string          // where the list is stored; "": nowhere
+	store   RevocationStore // stores it, too; nil: none
 	list    *revoked.List
 	der     []byte
 	changed chan struct{} // closed and replaced when list changes
@@ -62,21 +62,21 @@ func (r *Revocations) Keep(file string) error {
 	return nil
 }
 
-// A Keeper stores a daemon's revocation list.
-type Keeper interface {
-	// KeepRevocations stores a list in DER, unless it has one with the same or a larger number. It
+// A RevocationStore stores a daemon's revocation list.
+type RevocationStore interface {
+	// StoreRevocations stores a list in DER, unless it has one with the same or a larger number. It
 	// may take a few seconds, and calls may be concurrent.
-	KeepRevocations(number uint64, der []byte) error
+	StoreRevocations(number uint64, der []byte) error
 
 	// Where describes where lists are stored.
 	Where() string
 }
 
-// KeepWith makes k store every list adopted from now on, too.
-func (r *Revocations) KeepWith(k Keeper) {
+// StoreIn makes s store every list adopted from now on, too.
+func (r *Revocations) StoreIn(s RevocationStore) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keeper = k
+	r.store = s
 }
 
 // ParseRevocations parses a list in PEM and verifies its signature.
@@ -104,9 +104,9 @@ func (r *Revocations) Take(der []byte) (newer bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	newer, keeper, err := r.take(list, der)
-	if newer && keeper != nil {
-		err = errors.Join(err, keeper.KeepRevocations(list.Number, der))
+	newer, store, err := r.take(list, der)
+	if newer && store != nil {
+		err = errors.Join(err, store.StoreRevocations(list.Number, der))
 	}
 	if err != nil {
 		err = fmt.Errorf("revocation list %d counts until this daemon ends, and could not be kept: %w", list.Number, err)
@@ -114,8 +114,8 @@ func (r *Revocations) Take(der []byte) (newer bool, err error) {
 	return newer, err
 }
 
-// take is Take without the keeper, which must not be called with the lock held.
-func (r *Revocations) take(list *revoked.List, der []byte) (newer bool, keeper Keeper, err error) {
+// take is Take without the store, which must not be called with the lock held.
+func (r *Revocations) take(list *revoked.List, der []byte) (newer bool, store RevocationStore, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.list != nil && list.Number <= r.list.Number {
@@ -125,7 +125,7 @@ func (r *Revocations) take(list *revoked.List, der []byte) (newer bool, keeper K
 		err = WriteFile(r.file, RevocationsPEM(der), 0o644)
 	}
 	r.set(list, der)
-	return true, r.keeper, err
+	return true, r.store, err
 }
 
 func (r *Revocations) set(list *revoked.List, der []byte) {
@@ -146,8 +146,8 @@ func (r *Revocations) Now() (list *revoked.List, changed <-chan struct{}) {
 func (r *Revocations) Kept() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.keeper != nil {
-		return r.keeper.Where()
+	if r.store != nil {
+		return r.store.Where()
 	}
 	return r.file
 }
