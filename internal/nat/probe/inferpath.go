@@ -84,7 +84,7 @@ func (o Observations) limit() told[bound] {
 	case len(o.Rate) == 0 && o.RateErr != "":
 		return unknown[bound]("%s", o.RateErr)
 	case len(o.Rate) == 0:
-		return unknown[bound]("no paces were tried")
+		return unknown[bound]("no rates were tried")
 	}
 	out, outTop := rateLimits(o.Rate, false, 1)
 	tries := 2
@@ -95,11 +95,11 @@ func (o Observations) limit() told[bound] {
 	last := o.Rate[len(o.Rate)-1]
 	switch {
 	case both == nil && (!last.Echoed || last.limited()):
-		return unknown[bound]("at %s, %s got through, and the measurement ended before it was tried again", speed(last.Pace), speed(last.Through))
+		return unknown[bound]("at %s, %s got through, and the measurement ended before it was tried again", speed(last.Rate), speed(last.Through))
 	case both == nil:
-		return is(bound{}, "%d of %d datagrams at %s, and as large answers, got through: not limited below %s", top.Answered, top.Sent, speed(top.Pace), speed(top.Offered/4*3))
+		return is(bound{}, "%d of %d datagrams at %s, and as large answers, got through: not limited below %s", top.Answered, top.Sent, speed(top.Rate), speed(top.Offered/4*3))
 	case top == nil:
-		return unknown[bound]("at %s, the slowest that is tried, not all gets through: %s does (%d of %d datagrams), which may be loss as well", speed(both.Pace), speed(both.Through), both.Answered, both.Sent)
+		return unknown[bound]("at %s, the slowest that is tried, not all gets through: %s does (%d of %d datagrams), which may be loss as well", speed(both.Rate), speed(both.Through), both.Answered, both.Sent)
 	}
 	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Through), both.Answered, both.Sent)
 	switch {
@@ -117,14 +117,14 @@ func (o Observations) limit() told[bound] {
 // rateLimits returns the last step if it and the tries-1 steps before it were limited, and the last
 // one that was not limited; nil if there is none.
 func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
-	running, pace := 0, uint64(0)
+	running, rate := 0, uint64(0)
 	for i := range steps {
 		s := &steps[i]
 		if s.Echoed != echoed {
 			continue
 		}
-		if s.Pace != pace {
-			running, pace = 0, s.Pace
+		if s.Rate != rate {
+			running, rate = 0, s.Rate
 		}
 		running++
 		if limited = s; !s.limited() {

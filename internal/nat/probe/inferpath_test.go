@@ -10,9 +10,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// step is a run of 100 datagrams at a pace, of which the given rate got through.
-func step(pace uint64, echoed bool, through uint64) RateStep {
-	return RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: int(through * 100 / pace), Offered: pace, Through: through}
+// step is a run of 100 datagrams at a rate, of which the given rate got through.
+func step(rate uint64, echoed bool, through uint64) RateStep {
+	return RateStep{Rate: rate, Echoed: echoed, Sent: 100, Answered: int(through * 100 / rate), Offered: rate, Through: through}
 }
 
 func TestInferPath(t *testing.T) {
@@ -25,13 +25,13 @@ func TestInferPath(t *testing.T) {
 		want string // as in TestInfer, plus a word of the reason, after /
 	}{
 		{"no UDP", Observations{UDP: bySTUN(nobody, nobody)}, "udp_rate=/answered mtu=/answered"},
-		{"not tried", Observations{UDP: stun}, "udp_rate=/paces mtu=/answered ipv6=/IPv6 privileged=/tried idle_tcp=/minutes"},
+		{"not tried", Observations{UDP: stun}, "udp_rate=/rates mtu=/answered ipv6=/IPv6 privileged=/tried idle_tcp=/minutes"},
 		{"no socket", Observations{UDP: stun, RateErr: "too many open files", Sizes: &PathSizes{Err: "permission denied"}}, "udp_rate=/files mtu=/denied"},
 
 		{"free", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(3*m, true, 2900*k)}}, "udp_rate=none/2.25"},
 		{"lossy, but free", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 60*k), step(3*m, true, 2400*k)}}, "udp_rate=none"},
 		{"slow once by chance", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 500*k), step(1*m, true, 990*k), step(3*m, true, 3*m)}}, "udp_rate=none"},
-		{"lost at any pace", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 20*k), step(64*k, true, 21*k), step(64*k, false, 22*k)}}, "udp_rate=/slowest"},
+		{"lost at any rate", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 20*k), step(64*k, true, 21*k), step(64*k, false, 22*k)}}, "udp_rate=/slowest"},
 		{"held each way", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 1100*k), step(3*m, true, 904*k), step(3*m, false, 987654)}}, "udp_rate=990000"},
 		{"held each way, busy once", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 990*k), step(3*m, true, 980*k), step(3*m, false, 760*k)}}, "udp_rate=980000"},
 		{"held on the way in", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 1*m), step(3*m, true, 1*m), step(3*m, false, 3*m), step(3*m, true, 1*m)}}, "udp_rate=1000000/in"},
@@ -222,11 +222,11 @@ func TestJudgeRun(t *testing.T) {
 
 func TestShape(t *testing.T) {
 	total := 0
-	for _, pace := range paces {
-		n, size := shape(pace)
+	for _, rate := range rates {
+		n, size := shape(rate)
 		total += n * size
-		if got := float64(n*size*8) / rateTime.Seconds(); math.Abs(got-float64(pace)) > float64(pace)/10 || size%4 != 0 || size > maxDatagram || n < 20 {
-			t.Errorf("%d b/s: %d datagrams of %d bytes, %.0f b/s", pace, n, size, got)
+		if got := float64(n*size*8) / rateTime.Seconds(); math.Abs(got-float64(rate)) > float64(rate)/10 || size%4 != 0 || size > maxDatagram || n < 20 {
+			t.Errorf("%d b/s: %d datagrams of %d bytes, %.0f b/s", rate, n, size, got)
 		}
 		if got := len(paddedRequest([12]byte{}, 0xfff0, size).Raw) + udpHeader; got != size {
 			t.Errorf("a request of %d bytes makes a packet of %d", size, got)

@@ -134,7 +134,7 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 		other[IPv6Refusal] = ""
 	}
 	if preset != "ipv6-only" {
-		other[UDPRate] = none // at the paces tried here; see TestRate
+		other[UDPRate] = none // at the rates tried here; see TestRate
 	}
 	if !truth.UDP {
 		for _, field := range []string{UDPRate, MTU, NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort} {
@@ -226,7 +226,7 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, trut
 	if truth.GatewayOnly {
 		host = l.Host(site + "/gw")
 	}
-	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Paces: paces[:2], Raw: traverse.Available}
+	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Rates: rates[:2], Raw: traverse.Available}
 	if l.Proxy(site) != nil {
 		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
 	}
@@ -334,7 +334,7 @@ func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) 
 	}
 	bytes := 0
 	for _, step := range o.Rate {
-		_, size := shape(step.Pace)
+		_, size := shape(step.Rate)
 		bytes += step.Sent * size
 	}
 	if bytes > 530_000 {
@@ -406,7 +406,7 @@ func TestToldMTU(t *testing.T) {
 		{"s0/n1", "1410", "router"},
 		{"s0/gw", none, "interface of 1410"}, // which knows it without a router
 	} {
-		o, err := Measure(t.Context(), Options{Grid: g, Do: l.Host(tc.host).Do, Paces: paces[:1]})
+		o, err := Measure(t.Context(), Options{Grid: g, Do: l.Host(tc.host).Do, Rates: rates[:1]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,8 +37,8 @@ type Options struct {
 	// other network namespaces.
 	Do func(func() error) error
 
-	// Paces are the datagram rates to try, in bits per second and rising; nil: the standard ones.
-	Paces []uint64
+	// Rates are the datagram rates to try, in bits per second and rising; nil: the standard ones.
+	Rates []uint64
 
 	// Raw returns nil if this process may send and receive raw packets, or an error; a nil Raw
 	// means that this is not tested. It is run by Do.
@@ -81,13 +81,13 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	return m.o, nil
 }
 
-// complete returns the options with defaults for Do and Paces.
+// complete returns the options with defaults for Do and Rates.
 func (o Options) complete() Options {
 	if o.Do == nil {
 		o.Do = func(f func() error) error { return f() }
 	}
-	if o.Paces == nil {
-		o.Paces = paces
+	if o.Rates == nil {
+		o.Rates = rates
 	}
 	return o
 }

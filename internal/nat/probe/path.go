@@ -11,7 +11,7 @@ type Path struct {
 	To      netip.AddrPort // its STUN server
 	Sizes   *PathSizes
 	Rate    []RateStep
-	RateErr string // why no pace was tried
+	RateErr string // why no rate was tried
 }
 
 // MeasurePath makes the part of Measure that determines how much passes, to a STUN server that has

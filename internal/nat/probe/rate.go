@@ -13,9 +13,9 @@ import (
 	"github.com/pion/stun/v4"
 )
 
-// RateStep is a short run of datagrams to a STUN server at one pace.
+// RateStep is a short run of datagrams to a STUN server at one rate.
 type RateStep struct {
-	Pace     uint64 // intended rate, in bits per second of IP packets
+	Rate     uint64 // intended rate, in bits per second of IP packets
 	Echoed   bool   // the answers were as large as the questions
 	Sent     int    // datagrams
 	Answered int
@@ -26,10 +26,10 @@ type RateStep struct {
 // limited reports whether clearly less got through than was sent.
 func (s RateStep) limited() bool { return s.Through < s.Offered/4*3 }
 
-// paces are the rates to try, each for rateTime and only if the previous one got through, so that a
+// rates are the rates to try, each for rateTime and only if the previous one got through, so that a
 // narrow site is not flooded: together 220 kB, and 520 kB where the fastest is limited, 660 kB if
 // only inbound.
-var paces = []uint64{64_000, 250_000, 1_000_000, 3_000_000}
+var rates = []uint64{64_000, 250_000, 1_000_000, 3_000_000}
 
 // Bounds of a run.
 const (
@@ -41,7 +41,7 @@ const (
 	rateQuiet     = 250 * time.Millisecond // wait after the last answer, plus twice the time of the first
 )
 
-// lookRate sends datagrams at rising paces until they are limited. The answers are as large as the
+// lookRate sends datagrams at rising rates until they are limited. The answers are as large as the
 // questions, which tests both directions at once; where these are limited, small answers show the
 // outbound direction alone.
 func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
@@ -60,18 +60,18 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	reading.Go(r.read)
 	defer reading.Wait()
 	defer c.Close()
-	steps := r.increaseRate(ctx, m.opts.Paces)
+	steps := r.increaseRate(ctx, m.opts.Rates)
 	m.add(func(o *Observations) { o.Rate = steps })
 }
 
 // increaseRate makes steps until one is limited and that is no accident: it must be limited twice,
 // and a third time if small answers show no limit.
-func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []RateStep) {
+func (r *rateRun) increaseRate(ctx context.Context, rates []uint64) (steps []RateStep) {
 	ok := true // false when ctx has ended
-	limited := func(pace uint64, echoed bool, times int) bool {
+	limited := func(rate uint64, echoed bool, times int) bool {
 		for range times {
 			var step RateStep
-			if step, ok = r.step(ctx, pace, echoed); !ok {
+			if step, ok = r.step(ctx, rate, echoed); !ok {
 				return false
 			}
 			if steps = append(steps, step); !step.limited() {
@@ -80,14 +80,14 @@ func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []Rat
 		}
 		return true
 	}
-	for _, pace := range paces {
-		if limited(pace, true, 2) {
-			for _, higher := range ratesAbove(paces, steps[len(steps)-1].Through) {
+	for _, rate := range rates {
+		if limited(rate, true, 2) {
+			for _, higher := range ratesAbove(rates, steps[len(steps)-1].Through) {
 				if limited(higher, false, 1) || !ok {
 					return steps
 				}
 			}
-			if limited(pace, true, 1) {
+			if limited(rate, true, 1) {
 				return steps
 			}
 		}
@@ -98,13 +98,13 @@ func (r *rateRun) increaseRate(ctx context.Context, paces []uint64) (steps []Rat
 	return steps
 }
 
-// ratesAbove returns the paces that may show a limit at or above rate.
-func ratesAbove(paces []uint64, rate uint64) []uint64 {
+// ratesAbove returns the rates that may show a limit at or above rate.
+func ratesAbove(rates []uint64, rate uint64) []uint64 {
 	from := 0
-	for from < len(paces)-1 && paces[from] < rate/2*3 {
+	for from < len(rates)-1 && rates[from] < rate/2*3 {
 		from++
 	}
-	return paces[from:]
+	return rates[from:]
 }
 
 // rateRun is one socket with its answers. Its reader and its sender share the current step.
@@ -126,16 +126,16 @@ func newRateRun(c *net.UDPConn) *rateRun {
 	return r
 }
 
-// shape returns the number and size of datagrams that make a pace for rateTime.
-func shape(pace uint64) (n, size int) {
-	bytes := int(pace * uint64(rateTime) / uint64(time.Second) / 8)
+// shape returns the number and size of datagrams that make up a rate for rateTime.
+func shape(rate uint64) (n, size int) {
+	bytes := int(rate * uint64(rateTime) / uint64(time.Second) / 8)
 	size = min(max(bytes/rateDatagrams, minDatagram), maxDatagram) &^ 3
 	return max(bytes/size, 4), size
 }
 
-// step runs one pace; it returns false when ctx ended meanwhile.
-func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep, bool) {
-	n, size := shape(pace)
+// step sends at one rate; it returns false when ctx ended meanwhile.
+func (r *rateRun) step(ctx context.Context, rate uint64, echoed bool) (RateStep, bool) {
+	n, size := shape(rate)
 	r.begin(n)
 	// Attributes from 0x8000 on may be ignored if not understood; padding is echoed.
 	attr := stun.AttrType(0xfff0)
@@ -145,7 +145,7 @@ func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep,
 	var id [stun.TransactionIDSize]byte
 	copy(id[:], r.mark[:])
 	request := paddedRequest(id, attr, size)
-	interval := time.Duration(uint64(size) * 8 * uint64(time.Second) / pace)
+	interval := time.Duration(uint64(size) * 8 * uint64(time.Second) / rate)
 	begin := time.Now()
 	for i := range n {
 		if wait := time.Until(begin.Add(time.Duration(i) * interval)); wait > 0 && !pause(ctx, wait) {
@@ -163,7 +163,7 @@ func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := judgeRun(r.sent, r.came, size)
-	s.Pace, s.Echoed = pace, echoed
+	s.Rate, s.Echoed = rate, echoed
 	return s, true
 }
 
