@@ -23,9 +23,9 @@ const (
 	// late may have assigned it to a link.
 	drainQuiet = 2 * time.Second
 
-	// drainPace is the time between two links that are cut because there are other proxies, so that
+	// drainInterval is the time between two links that are cut because there are other proxies, so that
 	// they do not all look for their new one at once.
-	drainPace = 20 * time.Millisecond
+	drainInterval = 20 * time.Millisecond
 
 	// returnQuiet is how long nothing must happen at a proxy that has a successor before it ends:
 	// by then the holders of its tickets have used them.
@@ -104,7 +104,7 @@ func (s *Server) moveLinks(ctx context.Context) {
 		if s.elsewhere.Load() {
 			s.cutOne()
 		}
-		pause(ctx, drainPace)
+		pause(ctx, drainInterval)
 	}
 }
 
