@@ -16,7 +16,7 @@ const (
 // Enrol requests a certificate: with a token, or for a renewal with neither token nor request, over
 // TLS with the old certificate.
 type Enrol struct {
-	Token   string // as issued by the CA's keeper or an identity provider; at most MaxToken
+	Token   string // as issued by the CA's administrator or an identity provider; at most MaxToken
 	Request []byte // PKCS #10 in DER; at most MaxCertificate
 }
 

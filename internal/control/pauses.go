@@ -2,7 +2,7 @@ package control
 
 import "time"
 
-// The pace of Keep. It retries an unreachable peer often: connection setups depend on it, and a
+// The waits of Keep. It retries an unreachable peer often: connection setups depend on it, and a
 // refused try costs only a few packets. A thousand peers of one daemon reconnect spread over
 // longestPause.
 const (

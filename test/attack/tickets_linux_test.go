@@ -22,21 +22,21 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// keeper acts as the broker for one proxy, to learn the key of its tickets.
-type keeper struct {
+// fakeBroker acts as the broker for one proxy, to learn the key of its tickets.
+type fakeBroker struct {
 	controlpb.UnimplementedRelaysServer
 	offers chan *controlpb.OfferRequest
 }
 
-func (k *keeper) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb.OfferResponse, error) {
+func (b *fakeBroker) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb.OfferResponse, error) {
 	select {
-	case k.offers <- r:
+	case b.offers <- r:
 	default: // only the first is wanted
 	}
 	return &controlpb.OfferResponse{}, nil
 }
 
-// startProxy runs the real proxy with a keeper, and returns where it listens, the key of its
+// startProxy runs the real proxy with a fakeBroker, and returns where it listens, the key of its
 // tickets and the folder of its audit log.
 func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	t.Helper()
@@ -46,7 +46,7 @@ func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &keeper{offers: make(chan *controlpb.OfferRequest, 1)}
+	k := &fakeBroker{offers: make(chan *controlpb.OfferRequest, 1)}
 	broker := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) { controlpb.RegisterRelaysServer(r, k) })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -43,8 +43,8 @@ func TestAllocationEnrols(t *testing.T) {
 	s := g.scheduler("sitea")
 	byScheduler, err := s.Token(ofAlice, ends, time.Now())
 	tokens := map[string]string{"scheduler": must(t, byScheduler, err)}
-	byKeeper, err := g.ca.Token(ca.AllocationToken("sitea", ca.Allocation{ID: "4712", Nodes: "n[1-3],gpu7", Account: "alice"}, ends), time.Now())
-	tokens["keeper"] = must(t, byKeeper, err)
+	byOwner, err := g.ca.Token(ca.AllocationToken("sitea", ca.Allocation{ID: "4712", Nodes: "n[1-3],gpu7", Account: "alice"}, ends), time.Now())
+	tokens["owner"] = must(t, byOwner, err)
 	for by, token := range tokens {
 		read, err := ca.ReadToken(token)
 		if err != nil {
@@ -87,7 +87,7 @@ func TestAllocationEnrols(t *testing.T) {
 	}
 	_, err = g.ask(tokens["scheduler"], "n3")
 	refused(t, "another node after that", err, "was revoked at")
-	if _, err := g.ask(tokens["keeper"], "n3"); err != nil {
+	if _, err := g.ask(tokens["owner"], "n3"); err != nil {
 		t.Errorf("a node of the other allocation: %v", err)
 	}
 }
