@@ -42,7 +42,7 @@ func IdleBound(waits []time.Duration) time.Duration {
 	return slices.Max(append(slices.Clone(waits), 0)) + 2*viewTime + callTime + idleLate
 }
 
-// idleLate is how much later than promised an answer may arrive.
+// idleLate is how much later than requested an answer may arrive.
 const idleLate = 3 * time.Second
 
 // CheckIdleWaits returns what is wrong with waits, or nil.
@@ -133,7 +133,7 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 	return r
 }
 
-// ask requests that the reflector promise a late answer.
+// ask requests a delayed answer of the reflector.
 func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -434,10 +434,10 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	l, g := newLab(t, lab.Site{Preset: "open"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	promised := make(chan struct{}, 2)
+	scheduled := make(chan struct{}, 2)
 	done := make(chan IdleObservations, 1)
 	go func() {
-		o, err := MeasureIdle(ctx, Options{Grid: promising{g, promised}, Do: l.Host("s0/n1").Do}, []time.Duration{reflector.MaxAfter})
+		o, err := MeasureIdle(ctx, Options{Grid: reporting{g, scheduled}, Do: l.Host("s0/n1").Do}, []time.Duration{reflector.MaxAfter})
 		if err != nil {
 			t.Error(err)
 		}
@@ -445,9 +445,9 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	}()
 	for range 2 {
 		select {
-		case <-promised:
+		case <-scheduled:
 		case <-ctx.Done():
-			t.Fatal("no promise was asked for")
+			t.Fatal("no delayed answer was asked for")
 		}
 	}
 	cancel()
@@ -459,13 +459,13 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// promising reports each promise.
-type promising struct {
+// reporting reports each delayed answer.
+type reporting struct {
 	*labGrid
 	made chan struct{}
 }
 
-func (p promising) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+func (p reporting) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	resp, err := p.labGrid.CallBack(ctx, req)
 	p.made <- struct{}{}
 	return resp, err

@@ -38,9 +38,9 @@ type Observer struct {
 	seen   func(netip.AddrPort)
 	places *accept.HalfOpen
 
-	mu   sync.Mutex                   // guards the fields below, and the promises
+	mu   sync.Mutex                   // guards the fields below, and the delayed answers
 	held map[netip.AddrPort]*question // by source address; at most one for each place
-	owed int                          // promises among them
+	owed int                          // delayed answers among them
 
 	quiet map[uint16]*quietPort
 
@@ -124,7 +124,7 @@ func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 }
 
 // serveConn answers the question that was read and those that follow, until the peer closes, its
-// time is over or a promise is kept.
+// time is over or a delayed answer is sent.
 func (o *Observer) serveConn(c net.Conn) {
 	c.SetDeadline(time.Now().Add(o.hold))
 	from := addrPort(c.RemoteAddr())

@@ -52,8 +52,8 @@ func (s *Sockets) OverIPv6() bool {
 // Close closes both sockets, for an owner that does not serve them.
 func (s *Sockets) Close() error { return errors.Join(s.udp.Close(), s.tcp.Close()) }
 
-// Serve answers STUN and observe frames, and keeps promises, until ctx is done or a socket fails,
-// and closes both sockets. It returns when everything it started has ended.
+// Serve answers STUN and observe frames, and sends delayed answers, until ctx is done or a socket
+// fails, and closes both sockets. It returns when everything it started has ended.
 func (s *Sockets) Serve(ctx context.Context, stun *stunserver.Server, observer *Observer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

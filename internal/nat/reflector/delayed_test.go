@@ -39,7 +39,7 @@ func later(to net.Addr, udp bool, after time.Duration) Target {
 }
 
 // A connection that asked gets its nonce when it is due and not before, and is closed after that.
-func TestPromiseTCP(t *testing.T) {
+func TestDelayedTCP(t *testing.T) {
 	p, at := newPoint(t, 0)
 	c := dial(t, at.String())
 	wantObserved(t, c)
@@ -49,7 +49,7 @@ func TestPromiseTCP(t *testing.T) {
 		t.Fatalf("%v", r)
 	}
 	if r := p.CallBack(t.Context(), later(c.LocalAddr(), false, after)); r.Outcome != controlpb.CallBackResponse_UNKNOWN {
-		t.Errorf("promised twice: %v", r)
+		t.Errorf("delayed twice: %v", r)
 	}
 	if b, err := io.ReadAll(c); string(b) != "0123456789abcdef" || err != nil || time.Since(begin) < after {
 		t.Errorf("%q, %v after %v", b, err, time.Since(begin))
@@ -66,9 +66,9 @@ func TestPromiseTCP(t *testing.T) {
 	}
 }
 
-// A connection may be behind a Front, and its promise may be longer than it would otherwise be
+// A connection may be behind a Front, and its delay may be longer than it would otherwise be
 // held.
-func TestPromiseThroughFront(t *testing.T) {
+func TestDelayedThroughFront(t *testing.T) {
 	o := NewObserver("broker main", nil, 50*time.Millisecond, nil)
 	f := NewFront(listen(t), o, accept.NewHalfOpen(accept.Bounds{}, nil), nil)
 	run(t, f.Serve)
@@ -82,8 +82,8 @@ func TestPromiseThroughFront(t *testing.T) {
 	}
 }
 
-// A promise ends with the reflector that made it, and is not kept early.
-func TestPromiseIsBroken(t *testing.T) {
+// A delayed answer ends with its reflector, and is not sent early.
+func TestDelayEndsWithReflector(t *testing.T) {
 	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestPromiseIsBroken(t *testing.T) {
 }
 
 // The datagram comes from the port that was asked.
-func TestPromiseUDP(t *testing.T) {
+func TestDelayedUDP(t *testing.T) {
 	p, at := newPoint(t, 0)
 	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at)) // receives only datagrams of that port
 	if err != nil {
@@ -211,9 +211,9 @@ type silentConn struct {
 func (c *silentConn) SetKeepAlive(on bool) error  { c.off = !on; return nil }
 func (c *silentConn) SetDeadline(time.Time) error { return nil }
 
-// A host that waits for a promise receives nothing before: a keep-alive would also keep the NAT's
-// state alive. The number of waiting connections is bounded.
-func TestPromiseKeepsQuiet(t *testing.T) {
+// A host that waits for a delayed answer receives nothing before: a keep-alive would also keep the
+// NAT's state alive. The number of waiting connections is bounded.
+func TestDelayKeepsQuiet(t *testing.T) {
 	o := NewObserver("broker main", nil, 0, nil)
 	at := func(i int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(1000+i))
@@ -221,16 +221,16 @@ func TestPromiseKeepsQuiet(t *testing.T) {
 	for i := range maxOwed {
 		c := new(silentConn)
 		o.enter(at(i), carrier.Unread(c, nil))
-		if err := o.promise(Target{To: at(i), After: time.Hour}); err != nil || !c.off {
+		if err := o.delay(Target{To: at(i), After: time.Hour}); err != nil || !c.off {
 			t.Fatalf("%v, %+v", err, c)
 		}
 	}
 	q := o.enter(at(maxOwed), new(silentConn))
-	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); !errors.Is(err, overlay.ErrOverloaded) {
+	if err := o.delay(Target{To: at(maxOwed), After: time.Hour}); !errors.Is(err, overlay.ErrOverloaded) {
 		t.Errorf("over the limit: %v", err)
 	}
 	o.leave(at(0), o.held[at(0)])
-	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); err != nil || q.at.IsZero() {
+	if err := o.delay(Target{To: at(maxOwed), After: time.Hour}); err != nil || q.at.IsZero() {
 		t.Errorf("with room again: %v", err)
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// A promise is a nonce that is sent after an idle period, as a late answer to a question: from the
+// A delayed answer is a nonce that is sent after an idle period, to a question: from the
 // STUN port to the source of a request, or on the connection of an observe frame. Whether it
 // arrives shows whether the asker's NAT or filter still has the state of the question.
 
-// Bounds of promises.
+// Bounds of delayed answers.
 const (
-	maxOwed   = 256             // connections with a promise, per Observer
-	maxDue    = 1024            // promised datagrams, per Sockets
+	maxOwed   = 256             // connections with a delayed answer, per Observer
+	maxDue    = 1024            // delayed datagrams, per Sockets
 	keepBound = 5 * time.Second // to write a nonce and wait for the other side to close
 )
 
@@ -30,8 +30,8 @@ type Point struct {
 	Sockets  *Sockets
 }
 
-// CallBack is the function CallBack for immediate targets. For a delayed target it makes a promise:
-// the answer is PROMISED, or UNKNOWN with the reason.
+// CallBack is the function CallBack for immediate targets. For a delayed target it schedules an
+// answer: the outcome is PROMISED, or UNKNOWN with the reason.
 func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackResponse {
 	var err error
 	switch {
@@ -46,7 +46,7 @@ func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackRespon
 	case t.After == 0:
 		return CallBack(ctx, t, netip.Addr{})
 	case !t.UDP:
-		err = p.Observer.promise(t)
+		err = p.Observer.delay(t)
 	case p.Sockets == nil:
 		err = fmt.Errorf("%w: there is no STUN port here to answer from", overlay.ErrNoPath)
 	default:
@@ -58,15 +58,15 @@ func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackRespon
 	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_PROMISED, Text: fmt.Sprintf("%v is answered in %v", t.To, t.After)}
 }
 
-// question is a connection that an Observer holds, with its promise. Observer.mu guards all but
-// conn.
+// question is a connection that an Observer holds, with its delayed answer. Observer.mu guards all
+// but conn.
 type question struct {
 	conn  net.Conn
-	at    time.Time // zero: no promise
+	at    time.Time // zero: no delayed answer
 	nonce [NonceLen]byte
 }
 
-// enter records a held connection, so that a promise can be made on it.
+// enter records a held connection, so that an answer can be scheduled on it.
 func (o *Observer) enter(from netip.AddrPort, c net.Conn) *question {
 	q := &question{conn: c}
 	o.mu.Lock()
@@ -86,9 +86,9 @@ func (o *Observer) leave(from netip.AddrPort, q *question) {
 	}
 }
 
-// promise holds the connection from t.To until t.After is over, and has the nonce sent on it then.
+// delay holds the connection from t.To until t.After is over, and has the nonce sent on it then.
 // It is idle until then: the system's keep-alive is turned off, too.
-func (o *Observer) promise(t Target) error {
+func (o *Observer) delay(t Target) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	q := o.held[t.To]
@@ -96,9 +96,9 @@ func (o *Observer) promise(t Target) error {
 	case q == nil:
 		return fmt.Errorf("%w: no connection from %v is held here", overlay.ErrUnreachable, t.To)
 	case !q.at.IsZero():
-		return fmt.Errorf("%w: %v was promised something already", overlay.ErrForbidden, t.To)
+		return fmt.Errorf("%w: an answer to %v is scheduled already", overlay.ErrForbidden, t.To)
 	case o.owed >= maxOwed:
-		return fmt.Errorf("%w: %d connections wait for what they were promised, the limit", overlay.ErrOverloaded, o.owed)
+		return fmt.Errorf("%w: %d connections wait for a delayed answer, the limit", overlay.ErrOverloaded, o.owed)
 	}
 	if tcp, ok := q.conn.(interface{ SetKeepAlive(bool) error }); ok {
 		if err := tcp.SetKeepAlive(false); err != nil {
@@ -111,7 +111,7 @@ func (o *Observer) promise(t Target) error {
 	return nil
 }
 
-// keep sends what was promised to q, if it is due. The reader of the connection calls it.
+// keep sends the delayed answer to q, if it is due. The reader of the connection calls it.
 func (o *Observer) keep(q *question) {
 	o.mu.Lock()
 	at, nonce := q.at, q.nonce
@@ -137,7 +137,7 @@ type due struct {
 	copies int // still to be sent, a little apart
 }
 
-// schedule holds the promised datagrams, at most maxDue. It is safe for concurrent use.
+// schedule holds the delayed datagrams, at most maxDue. It is safe for concurrent use.
 type schedule struct {
 	wake chan struct{} // holds a value after an addition
 
@@ -151,7 +151,7 @@ func (s *schedule) add(d due) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= maxDue {
-		return fmt.Errorf("%w: %d datagrams are promised, the limit", overlay.ErrOverloaded, len(s.all))
+		return fmt.Errorf("%w: %d datagrams are scheduled, the limit", overlay.ErrOverloaded, len(s.all))
 	}
 	s.all = append(s.all, d)
 	select {
