@@ -14,10 +14,10 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// auditIntroduction records the decision about two processes and its outcome. Sites and nodes are
+// auditSignalling records the decision about two processes and its outcome. Sites and nodes are
 // those that the registry knows, not those that the asker claims; they are empty for a request that
 // was refused before the lookup.
-func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err error) {
+func (b *Broker) auditSignalling(by control.Identity, in *signalRequest, err error) {
 	r := audit.Record{
 		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(),
 		User: in.principal.User, Project: in.principal.Project, Job: string(in.asker.Job),

@@ -58,13 +58,13 @@ type Broker struct {
 
 	waits *limit.Counter[overlay.SiteID] // callers waiting, by site; the registry bounds the sum
 
-	introductions *limit.Counter[overlay.SiteID] // in flight, by the asker's site
-	introduceMax  time.Duration                  // bound of one introduction
+	signalling    *limit.Counter[overlay.SiteID] // in flight, by the asker's site
+	signallingMax time.Duration                  // bound of one signalling request
 }
 
-// introduceMax bounds one introduction. The target's helper has shorter bounds for its part, so
-// this one is for peers that do not respond.
-const introduceMax = 15 * time.Second
+// signallingMax bounds one signalling request. The target's helper has shorter bounds for its part,
+// so this one is for peers that do not respond.
+const signallingMax = 15 * time.Second
 
 // New returns a broker, named as in its credentials. It starts nothing; call Serve, once.
 func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, error) {
@@ -78,12 +78,12 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		registry: registry.New(cfg.Lease, cfg.Limits.registry()),
 		proxies:  registry.NewProxies(cfg.Limits.Proxies),
 		hosts:    newHosts(cfg.Lease, cfg.Limits.Hosts),
-		introductions: limit.NewCounter[overlay.SiteID](limit.Bounds{
-			What: "introductions in flight", Total: cfg.Limits.Introductions, PerKey: cfg.Limits.IntroductionsPerSite,
+		signalling: limit.NewCounter[overlay.SiteID](limit.Bounds{
+			What: "signalling requests in flight", Total: cfg.Limits.Introductions, PerKey: cfg.Limits.IntroductionsPerSite,
 			TotalSetting: "limits.introductions", KeySetting: "limits.introductions_per_site",
 		}),
-		introduceMax: introduceMax,
-		grants:       newGrants(creds),
+		signallingMax: signallingMax,
+		grants:        newGrants(creds),
 	}
 	b.half = accept.NewHalfOpen(accept.Bounds{Total: cfg.Limits.HalfOpen, PerSource: cfg.Limits.HalfOpenPerSource}, b.turnedAway)
 	b.observed = accept.NewHalfOpen(accept.Bounds{

@@ -35,7 +35,7 @@ type Config struct {
 	Lease         time.Duration   `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay registered after its frontal's session ended. A frontal that reconnects within this time has lost nothing."`
 	ProxyChoice   registry.Choice `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the fraction of its capacity in use, or round-robin."`
 	RelayLimit    daemon.Size     `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both directions together; 0B is no limit."`
-	Audit         audit.Config    `yaml:"audit" help:"The audit log: every introduction with its decision, every session, and every refused caller."`
+	Audit         audit.Config    `yaml:"audit" help:"The audit log: every signalling request with its decision, every session, and every refused caller."`
 	AllowLoopback bool            `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
 	Limits        Limits          `yaml:"limits" help:"Limits of the broker. Requests over a limit are refused as overloaded."`
 }
@@ -147,7 +147,7 @@ type Limits struct {
 	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Pending lookups of processes that have not started."`
 	WaitsPerSite  int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same for one site, about 13 KB each."`
 	NamesPerSite  int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`
-	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
+	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Signalling requests in flight."`
 
 	IntroductionsPerSite int `yaml:"introductions_per_site" default:"5000" min:"1" help:"The same for requests of one site."`
 
@@ -159,7 +159,7 @@ type Limits struct {
 
 	PeerSessions int         `yaml:"peer_sessions" default:"16" min:"1" max:"100000" help:"Sessions of one peer, that is, with the same certificate."`
 	PeerStreams  int         `yaml:"peer_streams" default:"32" min:"2" max:"100000" help:"Streams in all sessions of one peer; exceeding it ends the session. A peer needs one per session."`
-	PeerCalls    int         `yaml:"peer_calls" default:"20000" min:"1" max:"10000000" help:"Unanswered calls of one peer, about 13 KB each; more are refused. A frontal has one for each process that its site waits for, and one for each introduction."`
+	PeerCalls    int         `yaml:"peer_calls" default:"20000" min:"1" max:"10000000" help:"Unanswered calls of one peer, about 13 KB each; more are refused. A frontal has one for each process that its site waits for, and one for each signalling request."`
 	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"16MiB" min:"5MiB" max:"16GiB" help:"Bytes received with these calls of one peer, incomplete ones included; exceeding it ends the session."`
 
 	PeerBytesTotal daemon.Size `yaml:"peer_bytes_total" default:"1GiB" min:"16MiB" max:"1TiB" help:"The same for all peers, a quarter of the unit's MemoryMax. Over the limit, the peer with the most bytes loses its sessions."`

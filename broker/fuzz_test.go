@@ -22,11 +22,11 @@ func FuzzRequests(f *testing.F) {
 	}
 	r := relays{b: &Broker{log: slog.New(slog.DiscardHandler)}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var introduce controlpb.IntroduceRequest
-		if proto.Unmarshal(data, &introduce) == nil {
-			in, err := parseIntroduction(&introduce)
+		var request controlpb.IntroduceRequest
+		if proto.Unmarshal(data, &request) == nil {
+			in, err := parseSignalRequest(&request)
 			if in == nil || err == nil && in.technique != overlay.Relay && in.technique != overlay.Reversed {
-				t.Errorf("%v became %+v, %v", &introduce, in, err)
+				t.Errorf("%v became %+v, %v", &request, in, err)
 			}
 		}
 		var offer controlpb.OfferRequest

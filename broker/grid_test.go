@@ -130,8 +130,8 @@ func (s scripted) Introduced(in *controlpb.Introduction, stream grpc.ServerStrea
 	return s.do(in, stream)
 }
 
-// Reserve handles the call as an introduction that the target's side keeps; without do, it behaves
-// like a frontal that does not know the call.
+// Reserve handles the call as a signalling request that the target's side keeps; without do, it
+// behaves like a frontal that does not know the call.
 func (s scripted) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
 	if s.do == nil {
 		return s.UnimplementedTargetServer.Reserve(ctx, in)

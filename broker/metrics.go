@@ -18,8 +18,8 @@ var (
 	metricSessions     = metrics.Counter("isthmus_broker_sessions_total", "Sessions that began.")
 	metricQuestions    = metrics.Counter("isthmus_broker_questions_total", "Requests of frontals to resolve a process.")
 	metricExpired      = metrics.Counter("isthmus_broker_expired_processes_total", "Processes dropped because their frontal did not reconnect in time.")
-	metricIntroduced   = metrics.Counter("isthmus_broker_introductions_total", "Introductions requested, by technique.", "technique")
-	metricMet          = metrics.Counter("isthmus_broker_introductions_connected_total", "Introductions that ended with a connection, by technique.", "technique")
+	metricSignalled    = metrics.Counter("isthmus_broker_introductions_total", "Signalling requests, by technique.", "technique")
+	metricMet          = metrics.Counter("isthmus_broker_introductions_connected_total", "Signalling requests that ended with a connection, by technique.", "technique")
 	metricAttempts     = metrics.Counter("isthmus_attempts_total", "Attempts of techniques between two sites that gave new information: the first that connected, and all that failed.", "from", "to", "technique", "result")
 	metricFailures     = metrics.Counter("isthmus_attempt_failures_total", "Attempts of techniques that failed, by the class of the error.", "cause")
 	metricAttemptSetup = metrics.Histogram("isthmus_attempt_setup_seconds", "Duration of attempts that connected and gave new information, by technique.", "technique")
@@ -33,7 +33,7 @@ func (b *Broker) metrics(creds *control.Credentials) metrics.Daemon {
 		Name: "broker", NotAfter: creds.NotAfter, Limits: b.limits,
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricSites, metricProcesses, metricJobs, metricNames, metricProxies, metricProxyLinks, metricProxyRoom,
-				metricSessions, metricQuestions, metricExpired, metricIntroduced, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricStore, metricFaults},
+				metricSessions, metricQuestions, metricExpired, metricSignalled, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricStore, metricFaults},
 			Read: b.readMetrics,
 		}, b.audit.Metrics()},
 	}
@@ -53,7 +53,7 @@ func (b *Broker) limits() []metrics.Limit {
 		{Name: "hosts", Used: b.hosts.countAll(), Max: limits.Hosts},
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
 	}
-	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.introductions.Stats())...)
+	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.signalling.Stats())...)
 	all = append(all, b.endpoint.Limits()...)
 	if b.enrolment != nil {
 		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.enrolment.Limits())...)
@@ -111,7 +111,7 @@ func (b *Broker) readMetrics(w metrics.Writer) {
 	w.Put(metricQuestions, float64(c.questions.Load()))
 	w.Put(metricExpired, float64(c.expired.Load()))
 	for _, t := range overlay.Techniques() {
-		w.Put(metricIntroduced, float64(c.byTech[t].asked.Load()), t.String())
+		w.Put(metricSignalled, float64(c.byTech[t].asked.Load()), t.String())
 		w.Put(metricMet, float64(c.byTech[t].connected.Load()), t.String())
 		w.PutHistogram(metricAttemptSetup, &b.outcomes.setup[t], t.String())
 	}

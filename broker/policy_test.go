@@ -44,7 +44,7 @@ func (g *grid) first(p *peer, name overlay.ProcessName) (*controlpb.Answer, []*c
 	return resp.Answers[0], resp.Plans
 }
 
-// Policies decide about resolution and introduction; if one process of a job is refused, no process
+// Policies decide about resolution and signalling; if one process of a job is refused, no process
 // of the job at that site gets the address.
 func TestPolicies(t *testing.T) {
 	g := newGrid(t)
@@ -68,7 +68,7 @@ func TestPolicies(t *testing.T) {
 	req.Asker, req.Target = control.ProcessToPB(rank(1)), control.ProcessToPB(rank(0))
 	req.TargetGeneration = 1
 	req.Technique, req.ConnectId, req.ConnectAddress = uint32(overlay.Reversed), secretID, "127.0.0.1:1"
-	wantStatus(t, "by another technique", introduceErr(g.ctx(), b, req), overlay.ErrForbidden, `not permitted: siteb to sitea by reversed: the policy of sitea does not allow it (rule "slow"); ask opsa`)
+	wantStatus(t, "by another technique", signalErr(g.ctx(), b, req), overlay.ErrForbidden, `not permitted: siteb to sitea by reversed: the policy of sitea does not allow it (rule "slow"); ask opsa`)
 
 	g.register(b, by(pointOf("siteb", rank(2), 1), "mallory@siteb"))
 	refusal := `not permitted: the policy of sitea refuses links of job ` + testJob.Name() + `, user alice@sitea (no project), user bob@siteb (no project), user mallory@siteb (no project) with siteb: rule "no-mallory" denies it; ask opsa`
@@ -97,7 +97,7 @@ func TestPolicies(t *testing.T) {
 	}
 	g.register(a, by(pointOf("sitea", rank(0), 1), "alice@sitea"))
 	req.Asker, req.Technique, req.ConnectId, req.ConnectAddress = control.ProcessToPB(rank(2)), uint32(overlay.Relay), nil, ""
-	wantStatus(t, "mallory", introduceErr(g.ctx(), b, req), overlay.ErrForbidden,
+	wantStatus(t, "mallory", signalErr(g.ctx(), b, req), overlay.ErrForbidden,
 		`not permitted: the policy of sitea refuses links of job `+testJob.Name()+`, user alice@sitea (no project), user mallory@siteb (no project) with siteb: rule "no-mallory" denies it; ask opsa`)
 	if !strings.Contains(g.logs.String(), `msg="link refused by policy"`) {
 		t.Error("no refusal in the log")
@@ -204,14 +204,14 @@ func TestLimitsAreInTheTickets(t *testing.T) {
 	g.joinWith(b, closedB, "contact: opsb\nrules:\n- {name: all, effect: allow}\n")
 	g.joinWith(c, openC(), "contact: opsc\nrules:\n- {name: guests, effect: allow, limits: {links: 4, rate: 1Gbit/s, bytes_month: 2TB}}\n")
 	proxy := g.proxy("p1", "192.0.2.7:443")
-	_, err := introduce(g.ctx(), b, relayRequest())
+	_, err := signal(g.ctx(), b, relayRequest())
 	wantStatus(t, "by a proxy that keeps no limits", err, overlay.ErrNoRelay, "no proxy is available: a policy limits the link, and the 1 proxies that it could use are older than such limits")
 	offer := offerOf("p1", "192.0.2.7:443")
 	offer.LimitedTickets = true
 	if _, err := proxy.relays.Offer(g.ctx(), offer); err != nil {
 		t.Fatal(err)
 	}
-	list, err := introduce(g.ctx(), b, relayRequest())
+	list, err := signal(g.ctx(), b, relayRequest())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.logs)
 	}

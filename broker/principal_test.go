@@ -46,7 +46,7 @@ func TestPrincipalsReachEverybody(t *testing.T) {
 		if _, err := proxy.relays.Offer(g.ctx(), offer); err != nil {
 			t.Fatal(err)
 		}
-		list, err := introduce(g.ctx(), b, relayRequest())
+		list, err := signal(g.ctx(), b, relayRequest())
 		if err != nil {
 			t.Fatalf("%v\n%s", err, g.logs)
 		}
@@ -158,8 +158,8 @@ func TestGrantIsOver(t *testing.T) {
 		t.Errorf("renewed: %v", err)
 	}
 	const want = " works for alice for climate expired at "
-	if err := control.FromStatus(introduceErr(g.ctx(), b, relayRequest())); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
-		t.Errorf("introduced: %v", err)
+	if err := control.FromStatus(signalErr(g.ctx(), b, relayRequest())); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+		t.Errorf("signalled: %v", err)
 	}
 	resolve("resolved", want)
 	g.b.registry.Withdraw(holder, rank(0), 1)

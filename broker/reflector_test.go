@@ -55,7 +55,7 @@ func TestNegotiationPassesThrough(t *testing.T) {
 		g.plansTo("siteb", "sitec", technique)
 		req := relayRequest()
 		req.Technique, req.Offer, req.ConnectAddress = uint32(technique), offer, "192.0.2.66:22"
-		list, err := introduce(g.ctx(), b, req)
+		list, err := signal(g.ctx(), b, req)
 		if err != nil || kinds(list) != "ASSIGNED ACCEPTED CONNECTED" {
 			t.Fatalf("%v: %v, %v", technique, kinds(list), err)
 		}
@@ -79,17 +79,17 @@ func TestNegotiationBounds(t *testing.T) {
 	}, nil)
 	req := relayRequest()
 	req.Technique, req.Offer = uint32(overlay.SimultaneousOpen), make([]byte, control.MaxNegotiation+1)
-	wantStatus(t, "long offer", introduceErr(g.ctx(), b, req), wire.ErrMalformed, "malformed frame: an offer of 8193 bytes, at most 8192 are passed on")
+	wantStatus(t, "long offer", signalErr(g.ctx(), b, req), wire.ErrMalformed, "malformed frame: an offer of 8193 bytes, at most 8192 are passed on")
 	req.Offer = nil
 	g.plansTo("siteb", "sitec", overlay.SimultaneousOpen)
-	list, err := introduce(g.ctx(), b, req)
+	list, err := signal(g.ctx(), b, req)
 	if err != nil || kinds(list) != "ASSIGNED FAILED" {
 		t.Fatalf("%v, %v", list, err)
 	}
 	wantFault(t, "long answer", list[1].Fault, wire.ErrMalformed, "frontal sitec: malformed frame: an answer of 8193 bytes, at most 8192 are passed on")
 
 	req.Technique = uint32(overlay.Direct)
-	wantStatus(t, "direct", introduceErr(g.ctx(), b, req), wire.ErrMalformed, "malformed frame: technique direct needs no introduction")
+	wantStatus(t, "direct", signalErr(g.ctx(), b, req), wire.ErrMalformed, "malformed frame: technique direct needs no signalling")
 }
 
 // observe asks the broker over TCP for the address it sees.

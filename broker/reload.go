@@ -24,7 +24,7 @@ func (b *Broker) reload(next Config) (apply func(), err error) {
 			b.enrolment.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
 		}
 		b.waits.SetMax(0, next.Limits.WaitsPerSite)
-		b.introductions.SetMax(next.Limits.Introductions, next.Limits.IntroductionsPerSite)
+		b.signalling.SetMax(next.Limits.Introductions, next.Limits.IntroductionsPerSite)
 		b.endpoint.SetBudget(next.Limits.budget())
 	}, nil
 }

@@ -26,7 +26,7 @@ func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 	by := control.SessionOf(ctx).Peer()
 	d.b.log.Info("reserve", "by", by.String(), "job", in.asker.Job, "user", in.principal.User, "project", in.principal.Project,
 		"asker", in.asker.Rank, "target", in.target.Rank, "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result, "rule", in.rule)
-	d.b.auditIntroduction(by, in, err)
+	d.b.auditSignalling(by, in, err)
 	if err != nil {
 		return nil, d.b.fail(err)
 	}
@@ -34,13 +34,13 @@ func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 }
 
 // reserve validates the request, assigns the relay and makes the target's side store its end. The
-// returned introduction is never nil.
-func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*introduction, *controlpb.Reserved, error) {
+// returned request is never nil.
+func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*signalRequest, *controlpb.Reserved, error) {
 	session, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
-		return new(introduction), nil, err
+		return new(signalRequest), nil, err
 	}
-	in, err := parseIntroduction(req)
+	in, err := parseSignalRequest(req)
 	switch {
 	case err != nil:
 		return in, nil, malformed(err)
@@ -48,7 +48,7 @@ func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 		return in, nil, malformed(fmt.Errorf("technique %v is not kept in reserve", in.technique))
 	}
 	in.life, in.reserved = reserveLife, true
-	leave, err := d.b.enterIntroduction(session.Peer().Site)
+	leave, err := d.b.enterSignalling(session.Peer().Site)
 	if err != nil {
 		return in, nil, err
 	}
@@ -61,7 +61,7 @@ func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 		return in, nil, err
 	}
 	in.assigned = true
-	ctx, cancel := context.WithTimeout(ctx, d.b.introduceMax)
+	ctx, cancel := context.WithTimeout(ctx, d.b.signallingMax)
 	defer cancel()
 	if _, err := controlpb.NewTargetClient(in.frontal.Conn()).Reserve(ctx, message); err != nil {
 		return in, nil, fmt.Errorf("%v: %w", in.frontal.Peer(), control.FromStatus(err))

@@ -22,7 +22,7 @@ func TestReserve(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 1)
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		if s != nil {
-			t.Error("the target was introduced")
+			t.Error("the target was signalled")
 		}
 		told <- in
 		return nil
@@ -59,8 +59,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestNoReserve: what is refused to an introduction is refused to a reserve, and a side that does
-// not know of reserves has none.
+// TestNoReserve: what is refused to a signalling request is refused to a reserve, and a side that
+// does not know of reserves has none.
 func TestNoReserve(t *testing.T) {
 	g := newGrid(t)
 	g.start()

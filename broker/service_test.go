@@ -237,7 +237,7 @@ func TestRoles(t *testing.T) {
 			func() error { _, err := admin.directory.Resolve(ctx, question(rank(0))); return err },
 			func() error { _, err := admin.directory.Await(ctx, &controlpb.AwaitRequest{}); return err },
 			func() error { _, err := admin.directory.Report(ctx, &controlpb.ReportRequest{}); return err },
-			func() error { return introduceErr(ctx, admin, relayRequest()) },
+			func() error { return signalErr(ctx, admin, relayRequest()) },
 		},
 	} {
 		for i, call := range calls {
@@ -272,8 +272,8 @@ func relayRequest() *controlpb.IntroduceRequest {
 		Asker: control.ProcessToPB(rank(0)), Target: control.ProcessToPB(rank(1)), TargetGeneration: 3, AskerNode: "forged"}
 }
 
-// introduce makes the call and returns its events and final error.
-func introduce(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
+// signal makes the call and returns its events and final error.
+func signal(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
 	stream, err := p.directory.Introduce(ctx, req)
 	if err != nil {
 		return nil, err
@@ -291,8 +291,8 @@ func introduce(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) ([
 	}
 }
 
-func introduceErr(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) error {
-	_, err := introduce(ctx, p, req)
+func signalErr(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) error {
+	_, err := signal(ctx, p, req)
 	return err
 }
 
@@ -333,7 +333,7 @@ func pairGrid(t *testing.T, target targetFunc, tune func(*Broker)) (*grid, *peer
 	return g, b, c
 }
 
-func TestIntroduceByRelay(t *testing.T) {
+func TestSignalByRelay(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
 	next := events(assigned, accepted, connected) // the asker does not get a target's ASSIGNED
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -341,7 +341,7 @@ func TestIntroduceByRelay(t *testing.T) {
 		return next(in, s)
 	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
-	list, err := introduce(g.ctx(), b, relayRequest())
+	list, err := signal(g.ctx(), b, relayRequest())
 	if err != nil || kinds(list) != "ASSIGNED ACCEPTED CONNECTED" {
 		t.Fatalf("%s, %v\n%s", kinds(list), err, g.logs)
 	}
@@ -369,8 +369,8 @@ func TestIntroduceByRelay(t *testing.T) {
 	if c := g.b.Status().Counters.Introductions[overlay.Relay]; c.Asked != 1 || c.Connected != 1 {
 		t.Errorf("counters %+v", c)
 	}
-	if logs := g.logs.String(); !strings.Contains(logs, "msg=introduction") || !strings.Contains(logs, "proxy=p1 link=30313233343536373839616263646566 result=connected") {
-		t.Errorf("no line about the introduction in:\n%s", logs)
+	if logs := g.logs.String(); !strings.Contains(logs, "msg=signalling") || !strings.Contains(logs, "proxy=p1 link=30313233343536373839616263646566 result=connected") {
+		t.Errorf("no line about the signalling request in:\n%s", logs)
 	}
 }
 
@@ -399,7 +399,7 @@ func TestAssignedComesAtOnce(t *testing.T) {
 	}
 }
 
-func TestIntroduceReversed(t *testing.T) {
+func TestSignalReversed(t *testing.T) {
 	told := make(chan *controlpb.Introduction, 10)
 	g := newGrid(t)
 	g.start()
@@ -414,7 +414,7 @@ func TestIntroduceReversed(t *testing.T) {
 	g.register(b, pointOf("siteb", rank(1), 3))
 	req := relayRequest()
 	req.Technique, req.ConnectAddress, req.ConnectId = uint32(overlay.Reversed), "192.0.2.1:5555", secretID
-	list, err := introduce(g.ctx(), a, req)
+	list, err := signal(g.ctx(), a, req)
 	if err != nil || kinds(list) != "ASSIGNED CONNECTED" || list[0].Relay != nil {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -433,7 +433,7 @@ func TestIntroduceReversed(t *testing.T) {
 	} {
 		bad := fieldsOf(req)
 		change(bad)
-		err := introduceErr(g.ctx(), a, bad)
+		err := signalErr(g.ctx(), a, bad)
 		if err = control.FromStatus(err); err == nil || !strings.HasPrefix(err.Error(), strings.Split(what, " no colon")[0]) {
 			t.Errorf("got %v, want %s", err, what)
 		}
@@ -441,18 +441,18 @@ func TestIntroduceReversed(t *testing.T) {
 }
 
 // Within a site the target may dial the asker's address there, and no other host.
-func TestIntroduceReversedInside(t *testing.T) {
+func TestSignalReversedInside(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	b := g.frontal(closedB, events(connected))
 	g.register(b, pointOf("siteb", rank(0), 1), pointOf("siteb", rank(1), 3))
 	req := relayRequest()
 	req.Technique, req.ConnectAddress, req.ConnectId = uint32(overlay.Reversed), "10.1.0.1:5555", secretID
-	if list, err := introduce(g.ctx(), b, req); err != nil || kinds(list) != "ASSIGNED CONNECTED" {
+	if list, err := signal(g.ctx(), b, req); err != nil || kinds(list) != "ASSIGNED CONNECTED" {
 		t.Errorf("%v, %v", list, err)
 	}
 	req.ConnectAddress = "10.1.0.2:22"
-	wantStatus(t, "another host", introduceErr(g.ctx(), b, req), overlay.ErrForbidden,
+	wantStatus(t, "another host", signalErr(g.ctx(), b, req), overlay.ErrForbidden,
 		"not permitted: the connect address 10.1.0.2:22 is not on the host of rank 0 of job "+string(testJob)+", which registered 10.1.0.1:4001")
 }
 
@@ -462,9 +462,9 @@ func fieldsOf(r *controlpb.IntroduceRequest) *controlpb.IntroduceRequest {
 		TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId}
 }
 
-func TestIntroduceRefusals(t *testing.T) {
+func TestSignalRefusals(t *testing.T) {
 	g, b, c := pairGrid(t, events(connected), nil)
-	err := introduceErr(g.ctx(), b, relayRequest())
+	err := signalErr(g.ctx(), b, relayRequest())
 	wantStatus(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	g.proxy("p1", "192.0.2.7:8443")
 	otherName := overlay.ProcessName{Job: otherJob, Rank: 1}
@@ -480,7 +480,7 @@ func TestIntroduceRefusals(t *testing.T) {
 		{"asker", func(r *controlpb.IntroduceRequest) { r.Asker = nil }, wire.ErrMalformed, `malformed frame: asker: job id "": want NAME-<32 hexadecimal digits>`},
 		{"target", func(r *controlpb.IntroduceRequest) { r.Target = nil }, wire.ErrMalformed, `malformed frame: target: job id "": want NAME-<32 hexadecimal digits>`},
 		{"technique", func(r *controlpb.IntroduceRequest) { r.Technique = 99 }, wire.ErrMalformed, "malformed frame: unknown technique 99"},
-		{"direct", func(r *controlpb.IntroduceRequest) { r.Technique = uint32(overlay.Direct) }, wire.ErrMalformed, "malformed frame: technique direct needs no introduction"},
+		{"direct", func(r *controlpb.IntroduceRequest) { r.Technique = uint32(overlay.Direct) }, wire.ErrMalformed, "malformed frame: technique direct needs no signalling"},
 		{"other job", func(r *controlpb.IntroduceRequest) { r.Target = control.ProcessToPB(otherName) }, overlay.ErrForbidden,
 			"not permitted: rank 0 of job " + job + " asks for rank 1 of job " + string(otherJob) + ", which is a process of another job"},
 		{"unregistered asker", func(r *controlpb.IntroduceRequest) { r.Asker = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
@@ -499,7 +499,7 @@ func TestIntroduceRefusals(t *testing.T) {
 	} {
 		req := relayRequest()
 		tc.change(req)
-		list, err := introduce(g.ctx(), b, req)
+		list, err := signal(g.ctx(), b, req)
 		wantStatus(t, tc.what, err, tc.class, tc.text)
 		if len(list) != 0 {
 			t.Errorf("%s: %s before the refusal", tc.what, kinds(list))
@@ -511,17 +511,17 @@ func TestIntroduceRefusals(t *testing.T) {
 	if _, err := b.sites.Join(g.ctx(), joining(narrow)); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, "proxy on another port", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrNoRelay,
+	wantStatus(t, "proxy on another port", signalErr(g.ctx(), b, relayRequest()), overlay.ErrNoRelay,
 		"no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
 	c.close()
 	g.until("sitec is away", func() bool { return g.b.Status().Sites[1].Connected == false })
 	since := g.b.Status().Sites[1].Since.UTC().Format(time.RFC3339)
-	wantStatus(t, "frontal away", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrUnknownSite,
+	wantStatus(t, "frontal away", signalErr(g.ctx(), b, relayRequest()), overlay.ErrUnknownSite,
 		"site is not connected: the frontal of sitec has no session with broker main since "+since)
 }
 
 // A failure on the target's side after ASSIGNED is a FAILED event.
-func TestIntroduceFailures(t *testing.T) {
+func TestSignalFailures(t *testing.T) {
 	hangs := func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		<-s.Context().Done()
 		return s.Context().Err()
@@ -538,7 +538,7 @@ func TestIntroduceFailures(t *testing.T) {
 			return s.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitec/n1: %w: 192.0.2.7:443", overlay.ErrUnreachable))})
 		}, "ASSIGNED ACCEPTED FAILED", overlay.ErrUnreachable, "helper sitec/n1: unreachable: 192.0.2.7:443"},
 		{"no reason", events(controlpb.IntroduceEvent_FAILED), "ASSIGNED FAILED", overlay.ErrRefused, "refused: frontal sitec gave no reason"},
-		{"no result", events(accepted), "ASSIGNED ACCEPTED FAILED", overlay.ErrUnreachable, "unreachable: frontal sitec ended the introduction without a result"},
+		{"no result", events(accepted), "ASSIGNED ACCEPTED FAILED", overlay.ErrUnreachable, "unreachable: frontal sitec ended the signalling request without a result"},
 		{"frontal says no", func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 			return control.Status(fmt.Errorf("%w: helper sitec/n1 is away", overlay.ErrUnknownProcess))
 		}, "ASSIGNED FAILED", overlay.ErrUnknownProcess, "frontal sitec: process is not registered: helper sitec/n1 is away"},
@@ -548,11 +548,11 @@ func TestIntroduceFailures(t *testing.T) {
 		t.Run(tc.what, func(t *testing.T) {
 			g, b, _ := pairGrid(t, tc.target, func(b *Broker) {
 				if tc.class == overlay.ErrTimeout {
-					b.introduceMax = 50 * time.Millisecond
+					b.signallingMax = 50 * time.Millisecond
 				}
 			})
 			g.proxy("p1", "192.0.2.7:443")
-			list, err := introduce(g.ctx(), b, relayRequest())
+			list, err := signal(g.ctx(), b, relayRequest())
 			if err != nil || kinds(list) != tc.kinds {
 				t.Fatalf("%s, %v", kinds(list), err)
 			}
@@ -561,15 +561,15 @@ func TestIntroduceFailures(t *testing.T) {
 	}
 }
 
-// The target's frontal dies during the introduction.
-func TestIntroduceFrontalDies(t *testing.T) {
+// The target's frontal dies during the signalling request.
+func TestSignalFrontalDies(t *testing.T) {
 	var c *peer
 	g, b, c := pairGrid(t, func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		c.s.Close()
 		return nil
 	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
-	list, err := introduce(g.ctx(), b, relayRequest())
+	list, err := signal(g.ctx(), b, relayRequest())
 	if err != nil || kinds(list) != "ASSIGNED FAILED" {
 		t.Fatalf("%s, %v", kinds(list), err)
 	}
@@ -578,17 +578,17 @@ func TestIntroduceFrontalDies(t *testing.T) {
 	}
 }
 
-func TestIntroductionsAreBounded(t *testing.T) {
+func TestSignallingIsBounded(t *testing.T) {
 	g := newGrid(t)
 	g.cfg.Limits.Introductions, g.cfg.Limits.IntroductionsPerSite = 2, 1
 	g.start()
 	b := g.frontal(closedB, nil)
 	own := overlay.SiteID(closedB.Site)
-	g.b.introductions.Take(own, 1)
-	wantStatus(t, "no place", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: the limit of 1 introductions in flight for siteb is reached (limits.introductions_per_site); try again later")
-	g.b.introductions.Give(own, 1)
-	g.b.introductions.Take("another", 1)
-	if err := introduceErr(g.ctx(), b, relayRequest()); errors.Is(control.FromStatus(err), overlay.ErrOverloaded) {
+	g.b.signalling.Take(own, 1)
+	wantStatus(t, "no place", signalErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: the limit of 1 signalling requests in flight for siteb is reached (limits.introductions_per_site); try again later")
+	g.b.signalling.Give(own, 1)
+	g.b.signalling.Take("another", 1)
+	if err := signalErr(g.ctx(), b, relayRequest()); errors.Is(control.FromStatus(err), overlay.ErrOverloaded) {
 		t.Errorf("another site's are in the way: %v", err)
 	}
 }

@@ -146,7 +146,7 @@ func TestLimitOfAssignment(t *testing.T) {
 		{registry.Offer{}, "p", []overlay.Allowance{{Site: "sitea", Links: 3}, lower}, 10, "policy of " + lower.Key()},
 		{registry.Offer{}, "p", nil, 0, ""},
 	} {
-		in := &introduction{principal: overlay.Principal{User: "u", Project: c.project}, allowed: c.allowed}
+		in := &signalRequest{principal: overlay.Principal{User: "u", Project: c.project}, allowed: c.allowed}
 		if got := in.limit(c.offer); got.GetRate() != c.rate || got.GetRule() != c.rule {
 			t.Errorf("%+v: %v", c, got)
 		}

@@ -31,8 +31,8 @@ func TestCheck(t *testing.T) {
 
 // The rows count what came between the two ledgers, and judge a storm.
 func TestRows(t *testing.T) {
-	counts := func(open, relay uint64) map[overlay.Technique]broker.IntroductionsByResult {
-		return map[overlay.Technique]broker.IntroductionsByResult{
+	counts := func(open, relay uint64) map[overlay.Technique]broker.SignallingByResult {
+		return map[overlay.Technique]broker.SignallingByResult{
 			overlay.SimultaneousOpen: {Asked: open}, overlay.Relay: {Asked: relay},
 		}
 	}

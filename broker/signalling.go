@@ -28,8 +28,8 @@ import (
 // for clock skew and slow networks.
 const ticketLife = time.Minute
 
-// introduction is one validated request for the target's help.
-type introduction struct {
+// signalRequest is one validated request for the target's help.
+type signalRequest struct {
 	link       wire.ID
 	technique  overlay.Technique
 	asker      overlay.ProcessName
@@ -60,15 +60,15 @@ type introduction struct {
 // Introduce implements controlpb.DirectoryServer. An error before the asker was sent ASSIGNED fails
 // the call; a later one is sent as FAILED.
 func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-	in, err := d.introduce(req, stream)
+	in, err := d.signal(req, stream)
 	result := "connected"
 	if err != nil {
 		result = err.Error()
 	}
-	d.b.log.Info("introduction", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
+	d.b.log.Info("signalling", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
 		"user", in.principal.User, "project", in.principal.Project, "asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
 		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result, "rule", in.rule)
-	d.b.auditIntroduction(control.SessionOf(stream.Context()).Peer(), in, err)
+	d.b.auditSignalling(control.SessionOf(stream.Context()).Peer(), in, err)
 	switch {
 	case err == nil:
 		return nil
@@ -79,19 +79,19 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
 }
 
-// introduce validates the request, sends the asker its relay assignment and calls the target's
-// side. The returned introduction is never nil.
-func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) (*introduction, error) {
+// signal validates the request, sends the asker its relay assignment and calls the target's
+// side. The returned request is never nil.
+func (d directory) signal(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) (*signalRequest, error) {
 	session, _, err := d.b.caller(stream.Context(), control.RoleFrontal)
 	if err != nil {
-		return new(introduction), err
+		return new(signalRequest), err
 	}
-	in, err := parseIntroduction(req)
+	in, err := parseSignalRequest(req)
 	if err != nil {
 		return in, malformed(err)
 	}
 	d.b.counters.byTech[in.technique].asked.Add(1)
-	leave, err := d.b.enterIntroduction(session.Peer().Site)
+	leave, err := d.b.enterSignalling(session.Peer().Site)
 	if err != nil {
 		return in, err
 	}
@@ -114,21 +114,21 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return in, nil
 }
 
-// enterIntroduction reserves one of the places of the asker's site for introductions in flight;
+// enterSignalling reserves one of the places of the asker's site for signalling requests in flight;
 // leave releases it.
-func (b *Broker) enterIntroduction(asker overlay.SiteID) (leave func(), err error) {
+func (b *Broker) enterSignalling(asker overlay.SiteID) (leave func(), err error) {
 	if err := b.audit.Ready(); err != nil {
 		return nil, err
 	}
-	if err := b.introductions.Take(asker, 1); err != nil {
+	if err := b.signalling.Take(asker, 1); err != nil {
 		return nil, err
 	}
-	return func() { b.introductions.Give(asker, 1) }, nil
+	return func() { b.signalling.Give(asker, 1) }, nil
 }
 
-// parseIntroduction validates the request's form. The result is never nil.
-func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
-	in := &introduction{
+// parseSignalRequest validates the request's form. The result is never nil.
+func parseSignalRequest(req *controlpb.IntroduceRequest) (*signalRequest, error) {
+	in := &signalRequest{
 		generation: overlay.Generation(req.GetTargetGeneration()),
 		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(), life: ticketLife,
 	}
@@ -162,14 +162,14 @@ func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 			return in, fmt.Errorf("a connect id of %d bytes, want %d", len(in.connectID), len(wire.ID{}))
 		}
 	default:
-		return in, fmt.Errorf("technique %v needs no introduction", in.technique)
+		return in, fmt.Errorf("technique %v needs no signalling", in.technique)
 	}
 	return in, nil
 }
 
-// permit reports as an error why a frontal of site may not request the introduction, and fills in
+// permit reports as an error why a frontal of site may not make the request, and fills in
 // what the registry knows of both ends.
-func (d directory) permit(site overlay.SiteID, in *introduction) error {
+func (d directory) permit(site overlay.SiteID, in *signalRequest) error {
 	if in.asker.Job != in.target.Job {
 		return fmt.Errorf("%w: %v asks for %v, which is a process of another job", overlay.ErrForbidden, in.asker, in.target)
 	}
@@ -201,7 +201,7 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 }
 
 // permitTechnique checks the technique against the plan of the two sites.
-func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) error {
+func (d directory) permitTechnique(in *signalRequest, asker overlay.AccessPoint) error {
 	g := d.b.policies.consult(d.b.log, in.askerSite.Profile.Site, in.entry.Point.Node.Site, in.asker.Job,
 		[]overlay.Principal{in.principal, in.entry.Point.Principal})
 	if g != nil {
@@ -237,7 +237,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 // checkConnectAddress restricts the address that the target dials to the host that the asker
 // registered for this kind of caller, inside or outside its site: an asker must not make other
 // helpers dial arbitrary hosts.
-func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoint) error {
+func (d directory) checkConnectAddress(in *signalRequest, asker overlay.AccessPoint) error {
 	addr, err := netip.ParseAddrPort(in.address)
 	if err != nil {
 		return malformed(fmt.Errorf("connect address: %w", err))
@@ -259,10 +259,10 @@ func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoi
 	return checkTarget("connect address", addr, d.b.cfg.AllowLoopback)
 }
 
-// arrange builds the message for each side: the introduction for the target and, with a relay, the
+// arrange builds the message for each side: the signal for the target and, with a relay, the
 // asker's assignment. The other techniques need no assignment. A connect address is passed on only
 // with the technique it was checked for.
-func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlpb.Assignment, error) {
+func (d directory) arrange(in *signalRequest) (*controlpb.Introduction, *controlpb.Assignment, error) {
 	message := &controlpb.Introduction{
 		Link: in.link[:], Technique: uint32(in.technique),
 		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
@@ -300,7 +300,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 }
 
 // assignment issues the ticket for one end of the link.
-func (in *introduction) assignment(offer registry.Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
+func (in *signalRequest) assignment(offer registry.Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
 	claims := wire.Ticket{
 		Link: in.link, End: end, Job: in.asker.Job, Asker: in.asker.Rank, Target: in.target.Rank,
 		Proxy: offer.Name, Expires: uint64(expires.UnixMilli()), Limit: limit,
@@ -318,7 +318,7 @@ func (in *introduction) assignment(offer registry.Offer, end uint8, expires time
 }
 
 // limit returns the lowest rate that the proxy will hold the link to.
-func (in *introduction) limit(offer registry.Offer) *controlpb.RateLimit {
+func (in *signalRequest) limit(offer registry.Offer) *controlpb.RateLimit {
 	low := offer.Limit
 	if in.principal.Project != "" && offer.Named {
 		low = offer.ProjectLimit
@@ -333,8 +333,8 @@ func (in *introduction) limit(offer registry.Offer) *controlpb.RateLimit {
 
 // pass calls the target's frontal and forwards its events to the asker up to the final one. The
 // error is the one to report to the asker.
-func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEvent], in *introduction, message *controlpb.Introduction) error {
-	ctx, cancel := context.WithTimeout(stream.Context(), d.b.introduceMax)
+func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEvent], in *signalRequest, message *controlpb.Introduction) error {
+	ctx, cancel := context.WithTimeout(stream.Context(), d.b.signallingMax)
 	defer cancel()
 	who := in.frontal.Peer()
 	events, err := controlpb.NewTargetClient(in.frontal.Conn()).Introduced(ctx, message)
@@ -358,9 +358,9 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: %v ended the introduction without a result", overlay.ErrUnreachable, who)
+		return fmt.Errorf("%w: %v ended the signalling request without a result", overlay.ErrUnreachable, who)
 	case (ctx.Err() != nil || plain(err, codes.DeadlineExceeded)) && stream.Context().Err() == nil:
-		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.introduceMax, who)
+		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.signallingMax, who)
 	}
 	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
 }
