@@ -39,7 +39,7 @@ type Config struct {
 	TLS           TLS            `yaml:"tls" help:"Certificate, key and CA of this helper."`
 	Deny          []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, such as the site's management network."`
 	Private       []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, if such networks are routed between sites. Other private addresses of remote processes are not dialled: at this site they belong to other hosts."`
-	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
+	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether signalling requests may name loopback addresses: only for a grid that runs on one host."`
 	Limits        Limits         `yaml:"limits" help:"Limits of this helper. Requests over a limit are refused as overloaded."`
 	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections being set up at a time; more are refused as overloaded."`
 }

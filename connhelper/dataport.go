@@ -141,15 +141,15 @@ func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Plac
 		h.refuse(c, err)
 		return
 	}
-	if err := h.introduce(c, intro); err != nil {
+	if err := h.routeIntro(c, intro); err != nil {
 		h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
 		h.auditRefusal(c, "intro", err)
 		h.refuse(c, err)
 	}
 }
 
-// introduce gives c to the process or to the dial that intro names; it owns c unless it fails.
-func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
+// routeIntro gives c to the process or to the dial that intro names; it owns c unless it fails.
+func (h *Helper) routeIntro(c *net.TCPConn, intro *wire.Intro) error {
 	switch intro.Kind {
 	case wire.IntroProcess:
 		name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}

@@ -27,7 +27,7 @@ import (
 )
 
 // fakeFrontal is broker and frontal of one site in one: a directory in memory, a plan that the test
-// sets, and introductions straight to the target's helper. Sessions are real.
+// sets, and signalling requests straight to the target's helper. Sessions are real.
 type fakeFrontal struct {
 	controlpb.UnimplementedDirectoryServer
 	controlpb.UnimplementedNodesServer
@@ -50,12 +50,12 @@ type fakeFrontal struct {
 	memory    *controlpb.Memory // part of every answer
 	reports   []*controlpb.ReportRequest
 	resolves  int
-	accepted  int                         // introductions that the target's helper has accepted
-	asked     int                         // introductions
+	accepted  int                         // signalling requests that the target's helper has accepted
+	asked     int                         // signalling requests
 	unused    int                         // connections to the relay that were closed without a ticket
 	refuse    error                       // for Register
-	fails     map[overlay.Technique]error // of introductions
-	ends      int                         // how many introductions end their session
+	fails     map[overlay.Technique]error // of signalling requests
+	ends      int                         // how many signalling requests end their session
 	endsAgain int                         // how many registrations end it
 	noPlan    bool                        // answer without a plan
 	offered   []*controlpb.HostOffer

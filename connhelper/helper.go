@@ -55,12 +55,13 @@ type Options struct {
 	Address     netip.Addr           // where to listen for data; invalid: the address that faces the frontal
 	Advertise   netip.Addr           // address under which other sites reach Address, if different
 	Log         *slog.Logger
-	MaxOpen     int // dials and introductions in progress at once, per helper
+	MaxOpen     int // dials and signalling requests in progress at once, per helper
 
 	// Limits bound the resources that others use at the helper.
 	Limits Limits
 
-	// AllowLoopback lets introductions name loopback addresses: for a grid that runs on one host.
+	// AllowLoopback lets signalling requests name loopback addresses: for a grid that runs on one
+	// host.
 	AllowLoopback bool
 
 	// Rule decides which addresses named by others are not contacted.

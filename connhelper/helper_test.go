@@ -354,8 +354,9 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestLostFrontalIsNotReported: a frontal that goes away in the middle of an introduction ends it,
-// which is not reported as a failure of the technique; the dial continues with the next session.
+// TestLostFrontalIsNotReported: a frontal that goes away in the middle of a signalling request ends
+// it, which is not reported as a failure of the technique; the dial continues with the next
+// session.
 func TestLostFrontalIsNotReported(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Reversed)
 	s1, stop1 := f.helper("a1")

@@ -63,7 +63,7 @@ func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
 // budgets are the counters that Limits bound.
 type budgets struct {
 	processes *limit.Counter[uid]
-	open      *limit.Counter[uid] // dials and introductions in progress
+	open      *limit.Counter[uid] // dials and signalling requests in progress
 	names     *limit.Counter[uid] // published
 	silent    *limit.Places[uid]  // connections to the socket without a hello
 	half      *accept.HalfOpen    // connections to the data port without an intro

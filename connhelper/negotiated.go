@@ -55,7 +55,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	if f.profile.GatewayOnly {
 		return h.negotiatedByGateway(ctx, f, p, to, step)
 	}
-	var in *introduction
+	var in *signalling
 	side, peer := h.side(f, journey{asker: p.name, target: to.point.Process}), to.point.Node.String()
 	if step.IPv6 {
 		var err error
@@ -67,11 +67,11 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		if in != nil {
 			in.end() // the previous attempt failed
 		}
-		request := h.introduction(p, to, step.Technique)
+		request := h.signalRequest(p, to, step.Technique)
 		request.Offer = offer
 		var err error
 		// The call outlasts the answer: it reports the other end's result later.
-		if in, err = h.openIntroduction(ctx, f, request); err != nil {
+		if in, err = h.openSignalling(ctx, f, request); err != nil {
 			return nil, err
 		}
 		accepted, err := in.await(until, controlpb.IntroduceEvent_ACCEPTED)
@@ -103,9 +103,9 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 
 // negotiatedByGateway makes the frontal act as the asker's end, and fetches the connection from it.
 func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
-	request := h.introduction(p, to, step.Technique)
+	request := h.signalRequest(p, to, step.Technique)
 	request.Port, request.Ipv6 = uint32(step.Port), step.IPv6
-	in, err := h.openIntroduction(ctx, f, request)
+	in, err := h.openSignalling(ctx, f, request)
 	if err != nil {
 		return made{}, err
 	}
@@ -136,7 +136,7 @@ func (h *Helper) version(c net.Conn, said bool) []string {
 
 // watch returns a function that reports failures at the other end to the process that got a
 // carrier.
-func (h *Helper) watch(in *introduction) func(*process, uint64, error) {
+func (h *Helper) watch(in *signalling) func(*process, uint64, error) {
 	return func(p *process, carrier uint64, err error) {
 		if err != nil {
 			in.end()

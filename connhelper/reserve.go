@@ -114,7 +114,7 @@ func (s targetService) Reserve(ctx context.Context, m *controlpb.Introduction) (
 
 func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Introduction) error {
 	if role := control.SessionOf(ctx).Peer().Role; role != control.RoleFrontal {
-		return fmt.Errorf("%w: a %v does not introduce", overlay.ErrForbidden, role)
+		return fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role)
 	}
 	p, asker, err := h.parties(m)
 	if err != nil {

@@ -153,12 +153,12 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 	id := newID()
 	arrival, cancel := h.here.expect(id)
 	defer cancel()
-	request := h.introduction(p, to, overlay.Reversed)
+	request := h.signalRequest(p, to, overlay.Reversed)
 	request.ConnectId = id[:]
 	if back.IsValid() {
 		request.ConnectAddress = back.String()
 	}
-	in, err := h.openIntroduction(ctx, f, request)
+	in, err := h.openSignalling(ctx, f, request)
 	if err != nil {
 		return made{}, err
 	}
@@ -193,7 +193,7 @@ const ticketTime = 4 * time.Second
 // process gets the connection when the target's helper has accepted its part. Later failures there
 // reach the process as a fault of the carrier.
 func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
-	in, err := h.openIntroduction(ctx, f, h.introduction(p, to, overlay.Relay))
+	in, err := h.openSignalling(ctx, f, h.signalRequest(p, to, overlay.Relay))
 	if err != nil {
 		return made{}, err
 	}
@@ -207,7 +207,7 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 	return m, nil
 }
 
-func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *introduction) (made, error) {
+func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling) (made, error) {
 	assigned, err := in.await(ctx, controlpb.IntroduceEvent_ASSIGNED)
 	if err != nil {
 		return made{}, err
@@ -261,7 +261,7 @@ type journey struct {
 	foreign bool     // the addresses come from another site and are of a process there
 	asker   overlay.ProcessName
 	target  overlay.ProcessName
-	link    wire.ID // zero when there is no introduction
+	link    wire.ID // zero when there is no signalling request
 }
 
 // reach opens a connection to the first address that answers: by the node's own route, through the
@@ -374,8 +374,8 @@ func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessNam
 	return c, nil
 }
 
-// checkAddress rejects addresses that belong to this host alone, since an introduction must not
-// become a way into it, and those that the settings deny.
+// checkAddress rejects addresses that belong to this host alone, since a signalling request must
+// not become a way into it, and those that the settings deny.
 func (h *Helper) checkAddress(addr string, j journey) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {

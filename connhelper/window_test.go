@@ -49,7 +49,7 @@ func TestTargetWaitsForItsTurn(t *testing.T) {
 	time.AfterFunc(ticketTime+ticketTime/4, func() {
 		f.mu.Lock()
 		if f.asked != 1 || f.accepted != 0 {
-			t.Errorf("%d introductions, %d accepted before the target's turn", f.asked, f.accepted)
+			t.Errorf("%d signalling requests, %d accepted before the target's turn", f.asked, f.accepted)
 		}
 		f.mu.Unlock()
 		release()
@@ -67,7 +67,7 @@ func TestTargetWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// An asker requests no introduction before its turn has come, and reports what it waited for.
+// An asker makes no signalling request before its turn has come, and reports what it waited for.
 func TestAskerWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -81,7 +81,7 @@ func TestAskerWaitsForItsTurn(t *testing.T) {
 	r0.failedAs(1, 500*time.Millisecond, wire.CodeOverloaded, "its turn to open a connection did not come")
 	f.mu.Lock()
 	if f.asked != 0 {
-		t.Errorf("%d introductions", f.asked)
+		t.Errorf("%d signalling requests", f.asked)
 	}
 	f.mu.Unlock()
 	release()

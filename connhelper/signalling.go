@@ -17,9 +17,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// introduction is the asker's side of one Introduce call. A goroutine of the helper forwards its
+// signalling is the asker's side of one Introduce call. A goroutine of the helper forwards its
 // events until the call ends.
-type introduction struct {
+type signalling struct {
 	link   wire.ID
 	events <-chan *controlpb.IntroduceEvent // closed when the call ended
 	err    error                            // why it ended; valid after events is closed
@@ -30,8 +30,8 @@ type introduction struct {
 	promised func(next []byte) // called with what the target has prepared for the next time; may be nil
 }
 
-// introduction returns the request that all techniques share.
-func (h *Helper) introduction(p *process, to target, t overlay.Technique) *controlpb.IntroduceRequest {
+// signalRequest returns the request that all techniques share.
+func (h *Helper) signalRequest(p *process, to target, t overlay.Technique) *controlpb.IntroduceRequest {
 	link := newID()
 	return &controlpb.IntroduceRequest{
 		Link: link[:], Technique: uint32(t), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
@@ -39,9 +39,9 @@ func (h *Helper) introduction(p *process, to target, t overlay.Technique) *contr
 	}
 }
 
-// openIntroduction starts the call. It ends with ctx until detach is called, and after watchTimeout
+// openSignalling starts the call. It ends with ctx until detach is called, and after watchTimeout
 // in any case.
-func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*introduction, error) {
+func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*signalling, error) {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
 	request.SmallPackets = carrier.SmallPackets(ctx)
@@ -51,7 +51,7 @@ func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *cont
 		return nil, control.FromStatus(err)
 	}
 	events := make(chan *controlpb.IntroduceEvent, 4) // more than a call has
-	in := &introduction{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
+	in := &signalling{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
 	h.work.Go(func() {
 		defer end()
 		defer close(events)
@@ -85,24 +85,24 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.In
 }
 
 // failure returns why the call ended; call it after events was closed.
-func (in *introduction) failure() error {
+func (in *signalling) failure() error {
 	if in.err == nil {
-		return fmt.Errorf("%w: the introduction ended without a result", overlay.ErrRefused)
+		return fmt.Errorf("%w: the signalling request ended without a result", overlay.ErrRefused)
 	}
 	return in.err
 }
 
-// errUnanswered marks the end of a wait for an introduction that the target's side has not
+// errUnanswered marks the end of a wait for a signalling request that the target's side has not
 // accepted: nothing was tried.
 var errUnanswered = errors.New("the target's side has not begun")
 
 // unanswered returns the error of a wait for an event of the given kind that ended with ctx.
 func unanswered(ctx context.Context, kind controlpb.IntroduceEvent_Kind) error {
-	return fmt.Errorf("%w: waited for the introduction to be %v: %w", context.Cause(ctx), kind, errUnanswered)
+	return fmt.Errorf("%w: waited for the signalling request to be %v: %w", context.Cause(ctx), kind, errUnanswered)
 }
 
 // await returns the next event of the given kind.
-func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent_Kind) (*controlpb.IntroduceEvent, error) {
+func (in *signalling) await(ctx context.Context, kind controlpb.IntroduceEvent_Kind) (*controlpb.IntroduceEvent, error) {
 	for {
 		select {
 		case e, ok := <-in.events:
@@ -120,7 +120,7 @@ func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent
 
 // outcome waits for the end of the call and returns what failed at the target's side, if that is
 // known.
-func (in *introduction) outcome() error {
+func (in *signalling) outcome() error {
 	for e := range in.events {
 		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
 			if in.promised != nil {
@@ -135,7 +135,7 @@ func (in *introduction) outcome() error {
 	return in.err
 }
 
-// targetService handles introductions that other processes requested.
+// targetService handles the signalling requests of other processes.
 type targetService struct {
 	controlpb.UnimplementedTargetServer
 	h *Helper
@@ -144,18 +144,18 @@ type targetService struct {
 // Introduced performs the target's part of a technique.
 func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
-		return control.Status(fmt.Errorf("%w: a %v does not introduce", overlay.ErrForbidden, role))
+		return control.Status(fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role))
 	}
-	err := s.h.introduced(stream.Context(), m, stream.Send)
+	err := s.h.handleSignal(stream.Context(), m, stream.Send)
 	if err != nil {
 		err = fmt.Errorf("helper %v: %w", s.h.node, err)
-		s.h.log.Warn("introduction failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
+		s.h.log.Warn("signalling failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
 		return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
 	}
 	return nil
 }
 
-func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
+func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
 	p, asker, err := h.parties(m)
 	if err != nil {
 		return err
@@ -189,12 +189,12 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	if err := h.deliver(p, c, path); err != nil {
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
-	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
+	h.log.Info("signalled", "from", asker.String(), "to", name.String(), "technique", path.String())
 	connected.Answer = h.side(f, journey{asker: asker, target: name}).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
 	return tell(connected)
 }
 
-// parties returns the local process that an introduction names, and the asker's name.
+// parties returns the local process that a signalling request names, and the asker's name.
 func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.ProcessName, err error) {
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
@@ -263,7 +263,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	switch path.Technique.Kind() {
 	case overlay.ByProxy:
 		if m.Relay == nil {
-			return nil, path, fmt.Errorf("%w: an introduction to a relay that names none", wire.ErrMalformed)
+			return nil, path, fmt.Errorf("%w: a signalling request for a relay that names none", wire.ErrMalformed)
 		}
 		path.Proxy = m.Relay.Proxy
 		j.addrs, j.proxy, greeting = m.Relay.Addresses, true, m.Relay.Ticket
