@@ -106,7 +106,7 @@ func TestCarryRefuses(t *testing.T) {
 	}{
 		{[]string{"127.0.0.1:80"}, overlay.ErrForbidden, "frontal sitea: not permitted: 127.0.0.1:80 is a loopback address; those are never dialled for a node"},
 		{[]string{"169.254.169.254:80"}, overlay.ErrForbidden, "169.254.169.254:80 is a link-local address"},
-		{[]string{"198.51.100.99:443"}, overlay.ErrForbidden, "the broker did not name 198.51.100.99:443 to this site in the last 2m0s; resolve or introduce first"},
+		{[]string{"198.51.100.99:443"}, overlay.ErrForbidden, "the broker did not name 198.51.100.99:443 to this site in the last 2m0s; resolve or signal first"},
 		{[]string{farAway, "198.51.100.99:443"}, overlay.ErrForbidden, "did not name 198.51.100.99:443"},
 		{[]string{"203.0.113.200:443"}, overlay.ErrForbidden, "lies in 203.0.113.128/25, which this host's settings deny"},
 		{[]string{"example.org:443"}, overlay.ErrForbidden, `"example.org:443" is not an address:port`},

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxIntroduction bounds one introduction from request to last event.
-	maxIntroduction = 30 * time.Second
+	// maxSignalling bounds one signalling request from request to last event.
+	maxSignalling = 30 * time.Second
 
 	// maxQuestions bounds the questions of one call.
 	maxQuestions = 16 << 10
@@ -310,16 +310,16 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	return nil
 }
 
-// Introduce passes an introduction to the broker and its events back. If the request has no offer
-// for a technique that needs one, this gateway is the asker's end.
+// Introduce passes a signalling request to the broker and its events back. If the request has no
+// offer for a technique that needs one, this gateway is the asker's end.
 func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
+	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Introduce")
 	if err != nil {
 		return control.Status(err)
 	}
-	release, err := d.f.completeIntroduce(id, req)
+	release, err := d.f.completeSignal(id, req)
 	if err != nil {
 		return control.Status(err)
 	}
@@ -358,9 +358,9 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 	}
 }
 
-// completeIntroduce checks a helper's request and adds what only the frontal knows. release undoes
+// completeSignal checks a helper's request and adds what only the frontal knows. release undoes
 // its setup.
-func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.IntroduceRequest) (release func(), err error) {
+func (f *Frontal) completeSignal(id control.Identity, req *controlpb.IntroduceRequest) (release func(), err error) {
 	asker, err := control.ProcessFromPB(req.Asker)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
@@ -386,7 +386,7 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 		return nil, fmt.Errorf("%s: %w: a connect-id of %d bytes, want %d", f.who, wire.ErrMalformed, len(req.ConnectId), len(wire.ID{}))
 	}
 	req.ConnectAddress = f.gateway.PublicAddr.String()
-	return f.gateway.ExpectReturn(wire.ID(req.ConnectId), asker, id.Name, maxIntroduction)
+	return f.gateway.ExpectReturn(wire.ID(req.ConnectId), asker, id.Name, maxSignalling)
 }
 
 // runsAt returns an error if a helper may not act for a process, or nil.

@@ -270,9 +270,9 @@ func TestBrokerAway(t *testing.T) {
 		t.Errorf("not cached: %v, want %v", err, away(r))
 	}
 	r.until("a try has failed", func() bool { return strings.Contains(r.f.up.Away().Error(), "nothing listens there") })
-	_, err = h.introduce(&controlpb.IntroduceRequest{Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(1)), Target: control.ProcessToPB(proc(9))})
+	_, err = h.signal(&controlpb.IntroduceRequest{Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(1)), Target: control.ProcessToPB(proc(9))})
 	if !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
-		t.Errorf("introduce: %v, want %v", err, away(r))
+		t.Errorf("signal: %v, want %v", err, away(r))
 	}
 	a, err := h.dir.Await(h.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(proc(8)), WaitMs: 20})
 	if fault := control.FaultErr(a.GetFault()); err != nil || !errors.Is(fault, overlay.ErrUnreachable) || !away(r).MatchString(fault.Error()) {
@@ -535,7 +535,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		return controlpb.NewTargetClient(h.s.Conn()).Introduced(ctx, &controlpb.Introduction{})
 	})
 	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "helper sitea/a1 may not call Introduced; the broker may") {
-		t.Errorf("introduced by a helper: %v", err)
+		t.Errorf("signalled by a helper: %v", err)
 	}
 	s, err := r.dialAs(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)
 	if err != nil {

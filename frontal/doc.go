@@ -2,7 +2,7 @@
 // the outside both reach, keeps the site's one session with the broker, and
 // accepts those of the site's helpers. It registers their processes, answers
 // their questions from a cache and asks the broker once for what many want to
-// know, passes introductions on, and, where nodes have no route out, carries
+// know, passes signalling requests on, and, where nodes have no route out, carries
 // their data.
 //
 // It decides nothing about techniques and reads no byte of a link behind its

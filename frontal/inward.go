@@ -51,8 +51,8 @@ func (f *Frontal) declared() overlay.SiteProfile {
 	return p
 }
 
-// askerInside returns why an introduction from a process of this site contradicts what the site
-// itself knows: the target's helper would dial the address on the site's own network.
+// askerInside returns why a signalling request from a process of this site contradicts what the
+// site itself knows: the target's helper would dial the address on the site's own network.
 func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 	if overlay.SiteID(in.AskerSite) != f.site || in.ConnectAddress == "" {
 		return nil

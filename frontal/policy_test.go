@@ -30,8 +30,8 @@ func withPolicy(t *testing.T, text string) func(*Config) {
 	return func(c *Config) { c.Policy = daemon.Path(file) }
 }
 
-// TestOwnPolicy: regardless of the broker's decision, a site's own rules decide about introductions
-// to its processes; for its accounts its helpers' reports count, not the broker's.
+// TestOwnPolicy: regardless of the broker's decision, a site's own rules decide about signalling
+// requests to its processes; for its accounts its helpers' reports count, not the broker's.
 func TestOwnPolicy(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: no-eve, effect: deny, users: [eve]}\n- {name: b, effect: allow, sites: [siteb], users: [alice, \"bob@siteb\", \"me@sitea\"], techniques: [relay]}\n"))
 	h := r.helper("a1")
@@ -78,7 +78,7 @@ func TestOwnPolicy(t *testing.T) {
 }
 
 // TestNoPolicyKeepsInside: without a policy a site's processes learn nothing of those of other
-// sites, and none of other sites is introduced to them, regardless of the broker; processes within
+// sites, and none of other sites is signalled to them, regardless of the broker; processes within
 // the site can connect. Each refusal is audited and names the setting that would permit it.
 func TestNoPolicyKeepsInside(t *testing.T) {
 	r, records := newRigWithTrail(t, func(c *Config) { c.Policy = "" })
@@ -102,14 +102,14 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 		Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: &controlpb.Principal{User: "alice", Project: "p"},
 	}
 	_, err = r.broker.introduced(in)
-	refused("being introduced", err)
+	refused("being signalled", err)
 
 	if answer, err := h.ask(1, false); err != nil || answer.Fault != nil {
 		t.Errorf("asking for a process of the site: %v, %v", answer, err)
 	}
 	in.AskerSite, in.AskerNode, in.Asker = "sitea", "a2", control.ProcessToPB(proc(1))
 	if _, err := r.broker.introduced(in); err != nil {
-		t.Errorf("being introduced within the site: %v", err)
+		t.Errorf("being signalled within the site: %v", err)
 	}
 
 	audited := 0

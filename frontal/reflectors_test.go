@@ -76,19 +76,19 @@ func TestNegotiationIsPassedOn(t *testing.T) {
 		})
 	}
 	answer(text)
-	req := introduction(overlay.SimultaneousOpen, 0)
+	req := signalRequest(overlay.SimultaneousOpen, 0)
 	req.Offer = text
-	events, err := h.introduce(req)
-	if err != nil || len(events) != 1 || !bytes.Equal(events[0].Answer, text) || !bytes.Equal(r.broker.introductions()[0].Offer, text) {
+	events, err := h.signal(req)
+	if err != nil || len(events) != 1 || !bytes.Equal(events[0].Answer, text) || !bytes.Equal(r.broker.signalRequests()[0].Offer, text) {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
 	answer(append(text, 7))
-	_, err = h.introduce(req)
+	_, err = h.signal(req)
 	if err = control.FromStatus(err); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "an answer of 8193 bytes, at most 8192 are passed on") {
 		t.Errorf("a long answer: %v", err)
 	}
 	req.Offer = append(text, 7)
-	_, err = h.introduce(req)
+	_, err = h.signal(req)
 	if err = control.FromStatus(err); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "an offer of 8193 bytes, at most 8192 are passed on") {
 		t.Errorf("a long offer: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 // Reserve requests a relay from the broker that the two ends keep for outages of their daemons. A
 // gateway dials it for as long as its ticket is valid.
 func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
+	ctx, cancel := context.WithTimeout(ctx, maxSignalling)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Reserve")
 	if err != nil {
@@ -22,7 +22,7 @@ func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceR
 	if req.Technique != uint32(overlay.Relay) {
 		return nil, control.Status(fmt.Errorf("%s: %w: technique %d is not kept in reserve", d.f.who, wire.ErrMalformed, req.Technique))
 	}
-	release, err := d.f.completeIntroduce(id, req)
+	release, err := d.f.completeSignal(id, req)
 	if err != nil {
 		return nil, control.Status(err)
 	}
@@ -41,7 +41,7 @@ func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceR
 
 // Reserve passes the target's end of a reserve relay to the helper of the process that it names.
 func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxIntroduction)
+	ctx, cancel := context.WithTimeout(ctx, maxSignalling)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Reserve")
 	if err != nil {

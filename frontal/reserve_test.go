@@ -24,17 +24,17 @@ func TestReserve(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	const life = 10 * time.Minute
-	if _, err := h.dir.Reserve(h.ctx(), introduction(overlay.Relay, 0)); !errors.Is(control.FromStatus(err), wire.ErrVersion) {
+	if _, err := h.dir.Reserve(h.ctx(), signalRequest(overlay.Relay, 0)); !errors.Is(control.FromStatus(err), wire.ErrVersion) {
 		t.Errorf("an older broker: %v", err)
 	}
 	r.broker.locked(func() {
 		r.broker.reserved = &controlpb.Reserved{Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}}, LifeMs: uint32(life.Milliseconds())}
 	})
-	got, err := h.dir.Reserve(h.ctx(), introduction(overlay.Relay, 0))
+	got, err := h.dir.Reserve(h.ctx(), signalRequest(overlay.Relay, 0))
 	if err != nil || got.Relay.GetProxy() != "p1" {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if asked := r.broker.introductions(); asked[len(asked)-1].AskerNode != "a1" {
+	if asked := r.broker.signalRequests(); asked[len(asked)-1].AskerNode != "a1" {
 		t.Errorf("the broker was asked %v", asked)
 	}
 	r.f.gateway.AllowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.20:443"}}, gateway.AllowedFor)
@@ -42,8 +42,8 @@ func TestReserve(t *testing.T) {
 		t.Error("the asker's relay is not dialled for as long as its ticket is good")
 	}
 	for what, err := range map[string]error{
-		"another node's process": func() error { _, err := h.dir.Reserve(h.ctx(), introduction(overlay.Relay, 1)); return err }(),
-		"another technique":      func() error { _, err := h.dir.Reserve(h.ctx(), introduction(overlay.HolePunching, 0)); return err }(),
+		"another node's process": func() error { _, err := h.dir.Reserve(h.ctx(), signalRequest(overlay.Relay, 1)); return err }(),
+		"another technique":      func() error { _, err := h.dir.Reserve(h.ctx(), signalRequest(overlay.HolePunching, 0)); return err }(),
 	} {
 		if err == nil {
 			t.Errorf("%s: a relay was reserved", what)

@@ -323,8 +323,8 @@ func (b *fakeBroker) point(rank uint32) *controlpb.AccessPoint {
 	return b.registered[rank]
 }
 
-// introductions returns what the broker was asked to introduce.
-func (b *fakeBroker) introductions() []*controlpb.IntroduceRequest {
+// signalRequests returns the signalling requests that the broker received.
+func (b *fakeBroker) signalRequests() []*controlpb.IntroduceRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.asked)
@@ -560,7 +560,7 @@ func (h *fakeHelper) ask(rank uint32, fresh bool) (*controlpb.Answer, error) {
 	return resp.Answers[0], control.FaultErr(resp.Answers[0].Fault)
 }
 
-func (h *fakeHelper) introduce(req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
+func (h *fakeHelper) signal(req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
 	return eventsOf(h.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
 		return h.dir.Introduce(ctx, req)
 	})

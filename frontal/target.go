@@ -19,10 +19,10 @@ type targetServer struct {
 	f *Frontal
 }
 
-// Introduced passes an introduction to the helper of the process that it
+// Introduced passes a signalling request to the helper of the process that it
 // names, and the helper's events back; or this gateway is the target's end.
 func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
+	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Introduced")
 	if err != nil {
@@ -31,7 +31,7 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 	name := point.Process
 	t.f.gateway.Allow(in.ConnectAddress)
 	t.f.gateway.AllowRelay(in.Relay, gateway.AllowedFor)
-	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
+	t.f.log.Info("signalling", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
 	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.gateway.StandsIn(technique) {
 		if err := t.f.gateway.Answer(ctx, in, point, out.Send); err != nil {
@@ -46,8 +46,8 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 	return control.Status(t.f.passEvents(events, out, func(err error) error { return t.f.helperError(s, point, err) }))
 }
 
-// check returns which helper plays the target's part of an introduction, if the broker made it and
-// the site's policy permits it.
+// check returns which helper plays the target's part of a signalling request, if the broker made it
+// and the site's policy permits it.
 func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
 	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
 		return overlay.AccessPoint{}, nil, t.f.forbidden("%v may not call %s; the broker may", id, call)
@@ -61,7 +61,7 @@ func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, ca
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}
 	if err := t.f.permit.Permit(in, point); err != nil {
-		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
+		t.f.log.Warn("the site's policy refuses what the broker signals", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
 		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
 	}
 	if err := t.f.askerInside(in); err != nil {

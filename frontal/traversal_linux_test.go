@@ -83,7 +83,7 @@ func TestTraversalsThroughFirewalls(t *testing.T) {
 		var call *helpersCall
 		var accepted *controlpb.IntroduceEvent
 		for range 3 { // a busy machine may miss an instant; a helper retries, too
-			call = ha.begin(introduction(technique, 0))
+			call = ha.begin(signalRequest(technique, 0))
 			call.next(controlpb.IntroduceEvent_ASSIGNED)
 			if accepted, err = call.stream.Recv(); err == nil {
 				break

@@ -140,7 +140,7 @@ func (e *loopEnd) Keep(peer string, promise []byte) {
 	e.kept = append(e.kept, peer+": "+string(promise))
 }
 
-// leadTo makes a's broker pass introductions to b's gateway.
+// leadTo makes a's broker pass signalling requests to b's gateway.
 func (r *rig) leadTo(b *rig) {
 	r.broker.locked(func() {
 		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
@@ -238,7 +238,7 @@ func TestTraversal(t *testing.T) {
 			if _, err := ha.ask(9, false); err != nil { // so that the gateway knows the target's node
 				t.Fatal(err)
 			}
-			req := introduction(technique, 0)
+			req := signalRequest(technique, 0)
 			req.Port, req.Ipv6 = 443, true
 			call := ha.begin(req)
 			call.next(controlpb.IntroduceEvent_ASSIGNED)
@@ -275,7 +275,7 @@ func TestTraversal(t *testing.T) {
 			if e := ends[1]; e.asked[0] != "siteq/a1" {
 				t.Errorf("the target's gateway answered %q", e.asked)
 			}
-			for _, asked := range a.broker.introductions() {
+			for _, asked := range a.broker.signalRequests() {
 				if asked.AskerNode != "a1" || len(asked.Offer) == 0 || asked.Port != 0 || asked.Ipv6 {
 					t.Errorf("the broker was asked %v", asked)
 				}
@@ -338,8 +338,8 @@ func TestAskFails(t *testing.T) {
 		"the broker refuses":         {broker: refuses, class: overlay.ErrNoPath, text: "broker main: no technique connects the sites: siteb forbids it"},
 		"the target fails at once":   {broker: sendAll(isAssigned, hasFailed), class: overlay.ErrTimeout, text: "frontal siteb: timed out: nobody came"},
 		"the target fails meanwhile": {broker: sendAll(isAssigned, isAccepted, hasFailed), class: overlay.ErrTimeout, text: "frontal siteb: timed out: nobody came"},
-		"the broker says nothing":    {broker: sendAll(), class: overlay.ErrUnreachable, text: "frontal sitea: unreachable: the broker ended the introduction without a result"},
-		"no result":                  {broker: sendAll(isAccepted), class: overlay.ErrUnreachable, text: "frontal sitea: unreachable: the broker ended the introduction without a result"},
+		"the broker says nothing":    {broker: sendAll(), class: overlay.ErrUnreachable, text: "frontal sitea: unreachable: the broker ended the signalling request without a result"},
+		"no result":                  {broker: sendAll(isAccepted), class: overlay.ErrUnreachable, text: "frontal sitea: unreachable: the broker ended the signalling request without a result"},
 		"connected too early":        {broker: sendAll(isConnected), class: wire.ErrMalformed, text: "says CONNECTED before it accepted"},
 		"accepted twice":             {broker: sendAll(isAccepted, isAccepted), class: wire.ErrMalformed, text: "says ACCEPTED after it accepted"},
 		"a long answer":              {broker: sendAll(long), class: wire.ErrMalformed, text: "an answer of 8193 bytes"},
@@ -347,7 +347,7 @@ func TestAskFails(t *testing.T) {
 		"the own end fails": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			return nil, fmt.Errorf("10.0.0.1:4000: %w", overlay.ErrPortRangeFull)
 		}, class: overlay.ErrPortRangeFull, text: "frontal sitea: 10.0.0.1:4000: "},
-		"connected without an introduction": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
+		"connected without a signalling request": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			c, _ := net.Pipe() // as if some process listens on a port that the target reserved before
 			return c, nil
 		}, class: overlay.ErrUnreachable, text: "but the target could not be told"},
@@ -367,11 +367,11 @@ func TestAskFails(t *testing.T) {
 			e.ask = afterAnswer
 		}
 		r.use(e)
-		req := introduction(overlay.HolePunching, 0)
+		req := signalRequest(overlay.HolePunching, 0)
 		if tc.change != nil {
 			tc.change(req)
 		}
-		_, err := h.introduce(req)
+		_, err := h.signal(req)
 		if !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: %v, want %q", name, err, tc.text)
 		}
@@ -395,7 +395,7 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPCo
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", far.Addr().String())
 	}})
-	call := h.begin(introduction(overlay.SimultaneousOpen, 0))
+	call := h.begin(signalRequest(overlay.SimultaneousOpen, 0))
 	accepted := call.next(controlpb.IntroduceEvent_ACCEPTED)
 	far.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 	conn, err := far.Accept()
@@ -508,7 +508,7 @@ func TestHeldConnections(t *testing.T) {
 	})
 }
 
-// askedOf is an introduction for a process of this site.
+// askedOf is a signalling request for a process of this site.
 func askedOf(rank uint32) *controlpb.Introduction {
 	return &controlpb.Introduction{
 		Link: make([]byte, 16), Technique: uint32(overlay.HolePunching), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
@@ -601,13 +601,13 @@ func TestTraversalsStayBelowTheLimits(t *testing.T) {
 	events := make(chan *controlpb.IntroduceEvent, 1)
 	r.acceptThen(events)
 	call, accepted, far := h.held()
-	_, err := h.introduce(introduction(overlay.SimultaneousOpen, 0))
+	_, err := h.signal(signalRequest(overlay.SimultaneousOpen, 0))
 	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections that wait for their node for all together is reached (limits.pending)") {
 		t.Errorf("pending: %v", err)
 	}
 	near := r.fetch(accepted)
 	r.until("it is carried", func() bool { return r.f.status().Links.Live == 1 })
-	_, err = h.introduce(introduction(overlay.SimultaneousOpen, 0))
+	_, err = h.signal(signalRequest(overlay.SimultaneousOpen, 0))
 	const full = "1 links that are carried for all together is reached (limits.links)"
 	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), full) {
 		t.Errorf("links, asker's side: %v", err)
@@ -637,7 +637,7 @@ func TestTraversalsEndWithTheFrontal(t *testing.T) {
 		return nil, ctx.Err()
 	}})
 	over := make(chan error, 2)
-	go func() { _, err := h.introduce(introduction(overlay.HolePunching, 0)); over <- err }()
+	go func() { _, err := h.signal(signalRequest(overlay.HolePunching, 0)); over <- err }()
 	go func() {
 		events, err := r.broker.introduced(askedOf(0))
 		for _, e := range events {
@@ -670,7 +670,7 @@ func TestTraversalsAreBounded(t *testing.T) {
 		answer: func(ctx context.Context, _ func([]byte) error) (net.Conn, error) { return hangs(ctx) },
 	})
 	const want = "frontal sitea: timed out after 50ms"
-	if _, err := h.introduce(introduction(overlay.HolePunching, 0)); !errors.Is(err, overlay.ErrTimeout) || err.Error() != want {
+	if _, err := h.signal(signalRequest(overlay.HolePunching, 0)); !errors.Is(err, overlay.ErrTimeout) || err.Error() != want {
 		t.Errorf("asking: %v", err)
 	}
 	events, err := r.broker.introduced(askedOf(0))
@@ -682,7 +682,7 @@ func TestTraversalsAreBounded(t *testing.T) {
 // TestACutStreamIsNoWholeOne: when the peer's end of a stream fails, the node reads a reset.
 func TestACutStreamIsNoWholeOne(t *testing.T) {
 	a, _, ha, hb, _ := two(t)
-	call := ha.begin(introduction(overlay.HolePunching, 0))
+	call := ha.begin(signalRequest(overlay.HolePunching, 0))
 	call.next(controlpb.IntroduceEvent_ASSIGNED)
 	near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
 	far := hb.accept()
@@ -731,7 +731,7 @@ func TestPreparingIsOver(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}
 	}})
-	if _, err := h.introduce(introduction(overlay.Traversing, 0)); !errors.Is(err, overlay.ErrRefused) || err.Error() != "frontal sitea: first is over: refused" {
+	if _, err := h.signal(signalRequest(overlay.Traversing, 0)); !errors.Is(err, overlay.ErrRefused) || err.Error() != "frontal sitea: first is over: refused" {
 		t.Error(err)
 	}
 	if offer := receive(t, "the end of the second", ended); offer != "second" {
@@ -740,7 +740,7 @@ func TestPreparingIsOver(t *testing.T) {
 }
 
 // TestConnectedBeforeTheAnswer: a technique may be done before the answer arrives, and the
-// introduction continues to its end.
+// signalling request continues to its end.
 func TestConnectedBeforeTheAnswer(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
@@ -770,7 +770,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 		carried.Wait()
 		return net.Dial("tcp", far.Addr().String())
 	}})
-	call := h.begin(introduction(overlay.Traversing, 0))
+	call := h.begin(signalRequest(overlay.Traversing, 0))
 	accepted := call.next(controlpb.IntroduceEvent_ACCEPTED)
 	close(held)
 	call.next(controlpb.IntroduceEvent_CONNECTED)
@@ -781,7 +781,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 }
 
 // TestOthersMeetForThemselves: if nodes have a route out, or send an offer, the gateway passes
-// introductions on.
+// signalling requests on.
 func TestOthersMeetForThemselves(t *testing.T) {
 	r := newRig(t, plain)
 	r.f.gateway.NewEnd = func(context.Context, bool) (gateway.End, error) { panic("the gateway is nobody's end") }
@@ -789,9 +789,9 @@ func TestOthersMeetForThemselves(t *testing.T) {
 	h.register(0)
 	r.broker.locked(func() { r.broker.introduce = sendAll(isConnected) })
 	for _, offer := range [][]byte{nil, []byte("offer")} {
-		req := introduction(overlay.HolePunching, 0)
+		req := signalRequest(overlay.HolePunching, 0)
 		req.Offer = offer
-		if events, err := h.introduce(req); err != nil || len(events) != 1 {
+		if events, err := h.signal(req); err != nil || len(events) != 1 {
 			t.Errorf("%v, %v", events, err)
 		}
 	}
@@ -806,9 +806,9 @@ func TestOthersMeetForThemselves(t *testing.T) {
 	g.broker.locked(func() { g.broker.introduce = sendAll(isConnected) })
 	h = g.helper("a1")
 	h.register(0)
-	req := introduction(overlay.HolePunching, 0)
+	req := signalRequest(overlay.HolePunching, 0)
 	req.Offer = []byte("offer")
-	if events, err := h.introduce(req); err != nil || len(events) != 1 || string(g.broker.introductions()[0].Offer) != "offer" {
+	if events, err := h.signal(req); err != nil || len(events) != 1 || string(g.broker.signalRequests()[0].Offer) != "offer" {
 		t.Errorf("%v, %v", events, err)
 	}
 }
@@ -847,7 +847,7 @@ func TestTraversalsLeakNothing(t *testing.T) {
 	some := func() {
 		for i := range 10 {
 			technique := []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching}[i%2]
-			call := ha.begin(introduction(technique, 0))
+			call := ha.begin(signalRequest(technique, 0))
 			call.next(controlpb.IntroduceEvent_ASSIGNED)
 			near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
 			far := hb.accept()

@@ -11,7 +11,7 @@ import (
 )
 
 // allowed is the set of addresses that the frontal may dial for its nodes: those that an answer, an
-// assignment or an introduction of the broker named to this site recently, and the proxies of
+// assignment or a signalling request of the broker named to this site recently, and the proxies of
 // reserve relays for the life of their tickets. So the gateway is not an open relay.
 type allowed struct {
 	keep  time.Duration
@@ -76,7 +76,7 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 		}
 	}
 	if !ok || !now.Before(n.until) {
-		return ap, fmt.Errorf("%w: the broker did not name %v to this site in the last %v; resolve or introduce first", overlay.ErrForbidden, ap, a.keep)
+		return ap, fmt.Errorf("%w: the broker did not name %v to this site in the last %v; resolve or signal first", overlay.ErrForbidden, ap, a.keep)
 	}
 	return ap, nil
 }

@@ -29,7 +29,7 @@ type asking struct {
 
 	ctx     context.Context         // of the node's call
 	abort   context.CancelCauseFunc // ends the technique because the target's side failed
-	current *introducing            // the current introduction of the technique
+	current *signalling             // the current signalling request of the technique
 
 	telling  sync.Mutex // held while sending to the node: a call's events are sent one at a time
 	tell     func(*controlpb.IntroduceEvent) error
@@ -177,8 +177,8 @@ func (a *asking) handOver(c *carry) error {
 	return a.pass(&controlpb.IntroduceEvent{Kind: in.last.Kind, Fault: in.last.Fault})
 }
 
-// pass sends an event to the node. The node sees several introductions as one: ASSIGNED once, and
-// not after ACCEPTED.
+// pass sends an event to the node. The node sees several signalling requests as one: ASSIGNED once,
+// and not after ACCEPTED.
 func (a *asking) pass(e *controlpb.IntroduceEvent) error {
 	a.telling.Lock()
 	defer a.telling.Unlock()

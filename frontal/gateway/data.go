@@ -128,7 +128,7 @@ func (g *Gateway) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
 		asker, ok := g.returns.find(intro.ID, time.Now())
 		g.mu.Unlock()
 		if !ok || asker.Job != intro.Job {
-			return overlay.AccessPoint{}, fmt.Errorf("%w: unknown connect-id, or its introduction is over", overlay.ErrForbidden)
+			return overlay.AccessPoint{}, fmt.Errorf("%w: unknown connect-id, or its signalling request is over", overlay.ErrForbidden)
 		}
 		name = asker
 	default:

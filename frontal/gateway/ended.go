@@ -25,8 +25,8 @@ func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 }
 
 // ended returns what is known of the link at its end: AToB is what left the site, the first of
-// Nodes. The peer's is known when the connection's intro or introduction named it. The link has its
-// throttle still.
+// Nodes. The peer's is known when the connection's intro or signalling request named it. The link
+// has its throttle still.
 func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) account.LinkEnded {
 	e := account.LinkEnded{
 		ID: l.id, Principal: l.principal, Job: l.job, Ranks: l.ranks, Nodes: []overlay.NodeID{{Site: site, Name: l.node}},

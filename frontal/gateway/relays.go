@@ -15,8 +15,8 @@ import (
 // at once; a slow one asks again.
 const AllowedFor = 2 * time.Minute
 
-// returnLinger is how long a connect-id stays valid after its introduction: the broker's event that
-// the target connected may overtake the connection.
+// returnLinger is how long a connect-id stays valid after its signalling request: the broker's
+// event that the target connected may overtake the connection.
 const returnLinger = 10 * time.Second
 
 // AllowRelay permits dialling the proxy of a relay for a while.

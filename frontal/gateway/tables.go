@@ -80,8 +80,8 @@ func (r *returns) add(id wire.ID, v returning, now time.Time) error {
 	return nil
 }
 
-// end keeps a connect-id valid until the given time: the introduction is over, but its connection
-// may still be in transit.
+// end keeps a connect-id valid until the given time: the signalling request is over, but its
+// connection may still be in transit.
 func (r *returns) end(id wire.ID, until time.Time) {
 	if v, ok := r.wait[id]; ok {
 		v.until = until

@@ -1,6 +1,6 @@
 // Package permit holds what a site permits: the policy in effect, and its decision about an
-// introduction. Brokers evaluate the same policy, but a site that relied on them alone would have
-// to trust them. The package has no lock: the policy in effect is one pointer, and a policy is
+// signalling request. Brokers evaluate the same policy, but a site that relied on them alone would
+// have to trust them. The package has no lock: the policy in effect is one pointer, and a policy is
 // immutable.
 package permit
 
@@ -47,7 +47,7 @@ func (j *Judge) auditChange() {
 	j.Audit(audit.Record{Event: audit.Settings, Rule: "policy", Reason: reason, Sites: []string{string(j.Site)}})
 }
 
-// auditRefusal records that the site's policy refuses an introduction of the broker.
+// auditRefusal records that the site's policy refuses a signalling request of the broker.
 func (j *Judge) auditRefusal(in *controlpb.Introduction, rule string, err error) {
 	j.Audit(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, User: in.GetAskerPrincipal().GetUser(), Project: in.GetAskerPrincipal().GetProject(), Job: in.GetTarget().GetJob(),

@@ -63,16 +63,16 @@ func (j *Judge) Describe() {
 func (j *Judge) CheckKept(resp *controlpb.JoinResponse) {
 	p := j.policy.Load()
 	if p != nil && !resp.GetPolicy() {
-		j.Log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
+		j.Log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only signalling requests of others to this site are held to its policy", "broker", resp.GetBroker())
 	} else if p != nil && p.Limited() && !resp.GetLimits() {
 		j.Log.Warn("the broker is too old for limits of policies: they do not apply to links that this site's processes request, and links that other sites request are refused", "broker", resp.GetBroker())
 	}
 }
 
-// Permit evaluates the site's own policy for an introduction to a process of the site, regardless
-// of the broker's decision; without a policy, no process of another site is permitted. The asker's
-// identity and the grants of both ends are as the broker reports them; an account of this site is
-// as its helper reports it.
+// Permit evaluates the site's own policy for a signalling request to a process of the site,
+// regardless of the broker's decision; without a policy, no process of another site is permitted.
+// The asker's identity and the grants of both ends are as the broker reports them; an account of
+// this site is as its helper reports it.
 func (j *Judge) Permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
 	p := j.policy.Load()
 	if in.AskerSite == string(j.Site) {

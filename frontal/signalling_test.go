@@ -17,7 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-func introduction(t overlay.Technique, asker uint32) *controlpb.IntroduceRequest {
+func signalRequest(t overlay.Technique, asker uint32) *controlpb.IntroduceRequest {
 	return &controlpb.IntroduceRequest{
 		Link: make([]byte, 16), Technique: uint32(t), Asker: control.ProcessToPB(proc(asker)),
 		Target: control.ProcessToPB(proc(9)), TargetGeneration: 1,
@@ -35,9 +35,9 @@ func sendAll(events ...*controlpb.IntroduceEvent) func(*controlpb.IntroduceReque
 	}
 }
 
-// TestIntroduceByRelay: the request is forwarded with the node's name in it, the events are
+// TestSignalByRelay: the request is forwarded with the node's name in it, the events are
 // returned, and the relay may be dialled from then on, for this link.
-func TestIntroduceByRelay(t *testing.T) {
+func TestSignalByRelay(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
@@ -49,11 +49,11 @@ func TestIntroduceByRelay(t *testing.T) {
 		)
 	})
 	for call := 1; call <= 2; call++ { // an assignment is never answered from a cache
-		events, err := h.introduce(introduction(overlay.Relay, 0))
+		events, err := h.signal(signalRequest(overlay.Relay, 0))
 		if err != nil || len(events) != 3 || events[0].Relay.Proxy != "p1" || events[2].Kind != controlpb.IntroduceEvent_CONNECTED {
 			t.Fatalf("%v, %v", events, err)
 		}
-		if asked := r.broker.introductions(); len(asked) != call || asked[call-1].AskerNode != "a1" {
+		if asked := r.broker.signalRequests(); len(asked) != call || asked[call-1].AskerNode != "a1" {
 			t.Errorf("the broker was asked %v", asked)
 		}
 	}
@@ -62,7 +62,7 @@ func TestIntroduceByRelay(t *testing.T) {
 	}
 }
 
-func TestIntroduceErrors(t *testing.T) {
+func TestSignalErrors(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
@@ -72,23 +72,23 @@ func TestIntroduceErrors(t *testing.T) {
 			return control.Status(fmt.Errorf("broker main: %w", overlay.ErrNoRelay))
 		}
 	})
-	noJob := introduction(overlay.Relay, 0)
+	noJob := signalRequest(overlay.Relay, 0)
 	noJob.Asker.Job = "x"
-	shortID := introduction(overlay.Reversed, 0)
+	shortID := signalRequest(overlay.Reversed, 0)
 	shortID.ConnectId = []byte{1}
 	for _, tc := range []struct {
 		req   *controlpb.IntroduceRequest
 		class error
 		text  string
 	}{
-		{introduction(overlay.Relay, 0), overlay.ErrNoRelay, "broker main: no proxy is available"},
-		{introduction(overlay.Relay, 7), overlay.ErrForbidden, "frontal sitea: not permitted: helper sitea/a1 may not speak for rank 7 of job " + string(job) + ", which is not registered at its node"},
-		{introduction(overlay.Relay, 8), overlay.ErrForbidden, "may not speak for rank 8"},
-		{introduction(99, 0), wire.ErrMalformed, "unknown technique 99"},
+		{signalRequest(overlay.Relay, 0), overlay.ErrNoRelay, "broker main: no proxy is available"},
+		{signalRequest(overlay.Relay, 7), overlay.ErrForbidden, "frontal sitea: not permitted: helper sitea/a1 may not speak for rank 7 of job " + string(job) + ", which is not registered at its node"},
+		{signalRequest(overlay.Relay, 8), overlay.ErrForbidden, "may not speak for rank 8"},
+		{signalRequest(99, 0), wire.ErrMalformed, "unknown technique 99"},
 		{noJob, wire.ErrMalformed, `asker: job id "x"`},
 		{shortID, wire.ErrMalformed, "a connect-id of 1 bytes, want 16"},
 	} {
-		if _, err := h.introduce(tc.req); !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
+		if _, err := h.signal(tc.req); !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("got %v, want %q", err, tc.text)
 		}
 	}
@@ -111,12 +111,12 @@ func TestReversedToTheGateway(t *testing.T) {
 	})
 	intro := &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Reversed}
 	refuse := r.refused(r.show(r.f.gateway.PublicAddr, intro))
-	if want := "not permitted: unknown connect-id, or its introduction is over"; refuse.Code != wire.CodeForbidden || refuse.Text != want || refuse.By != "frontal sitea" {
-		t.Errorf("before the introduction: %+v", refuse)
+	if want := "not permitted: unknown connect-id, or its signalling request is over"; refuse.Code != wire.CodeForbidden || refuse.Text != want || refuse.By != "frontal sitea" {
+		t.Errorf("before the signalling request: %+v", refuse)
 	}
-	req := introduction(overlay.Reversed, 0)
+	req := signalRequest(overlay.Reversed, 0)
 	req.ConnectId, req.ConnectAddress = id[:], "198.51.100.1:1"
-	if _, err := h.introduce(req); err != nil {
+	if _, err := h.signal(req); err != nil {
 		t.Fatal(err)
 	}
 	// The broker's event arrived first; the connection is still accepted.
@@ -133,9 +133,9 @@ func TestNoReturnWithoutAPublicPort(t *testing.T) {
 	r := newRig(t, closed)
 	h := r.helper("a1")
 	h.register(0)
-	req := introduction(overlay.Reversed, 0)
+	req := signalRequest(overlay.Reversed, 0)
 	req.ConnectId = make([]byte, 16)
-	_, err := h.introduce(req)
+	_, err := h.signal(req)
 	if want := "frontal sitea: no technique connects the sites: the gateway of sitea listens nowhere for connections from outside (public_listen), so it cannot be dialled back"; !errors.Is(err, overlay.ErrNoPath) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -164,16 +164,16 @@ func TestNodesWithARouteNameTheirOwnAddress(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	r.broker.locked(func() { r.broker.introduce = sendAll() })
-	req := introduction(overlay.Reversed, 0)
+	req := signalRequest(overlay.Reversed, 0)
 	req.ConnectId, req.ConnectAddress = make([]byte, 16), "198.51.100.1:4000"
-	if _, err := h.introduce(req); err != nil || r.broker.introductions()[0].ConnectAddress != "198.51.100.1:4000" {
-		t.Errorf("%v, %v", err, r.broker.introductions())
+	if _, err := h.signal(req); err != nil || r.broker.signalRequests()[0].ConnectAddress != "198.51.100.1:4000" {
+		t.Errorf("%v, %v", err, r.broker.signalRequests())
 	}
 }
 
-// TestIntroducedReachesTheHelper: the broker's introduction is passed to the node where the target
-// runs, and the helper's events are returned.
-func TestIntroducedReachesTheHelper(t *testing.T) {
+// TestSignalledReachesTheHelper: the broker's signalling request is passed to the node where the
+// target runs, and the helper's events are returned.
+func TestSignalledReachesTheHelper(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
@@ -200,7 +200,7 @@ func TestIntroducedReachesTheHelper(t *testing.T) {
 	}
 }
 
-func TestIntroducedErrors(t *testing.T) {
+func TestSignalledErrors(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0, 1)

@@ -15,15 +15,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// introducing is one introduction that the gateway asked the broker for. A
+// signalling is one signalling request that the gateway asked the broker for. A
 // goroutine reads its events until the last.
 //
 //	asked ---> ACCEPTED ---> CONNECTED or FAILED
 //	   \----------\--------> err, or FAILED
 //
 // The technique may have connected before the news of ACCEPTED is here, so
-// nothing but the node's call and the next introduction ends this one.
-type introducing struct {
+// nothing but the node's call and the next signalling request ends this one.
+type signalling struct {
 	cancel   context.CancelFunc
 	accepted chan struct{} // closed when answer is known
 	answer   []byte
@@ -32,18 +32,18 @@ type introducing struct {
 	err      error                     // why there is no last
 }
 
-// exchange is the coordinate.Exchange: it requests the introduction of the target's side with an
+// exchange is the coordinate.Exchange: it signals the target's side with an
 // offer and returns the answer, or ends with ctx. A failure after the answer also ends the
 // technique.
 func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
-	a.endCurrent() // the previous introduction only prepared this one
+	a.endCurrent() // the previous signalling request only prepared this one
 	if err := CheckNegotiation(a.g.who, "offer", offer); err != nil {
 		return nil, told{err}
 	}
 	req := proto.CloneOf(a.request)
 	req.Offer, req.Port, req.Ipv6 = offer, 0, false
 	life, cancel := context.WithCancel(a.ctx)
-	in := &introducing{cancel: cancel, accepted: make(chan struct{}), done: make(chan struct{})}
+	in := &signalling{cancel: cancel, accepted: make(chan struct{}), done: make(chan struct{})}
 	a.current = in
 	a.g.work.Go(func() { a.follow(life, in, req) }) // endCurrent waits for it
 	select {
@@ -62,7 +62,7 @@ func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 	return nil, failure(in.last)
 }
 
-func (in *introducing) isAccepted() bool {
+func (in *signalling) isAccepted() bool {
 	select {
 	case <-in.accepted:
 		return true
@@ -71,7 +71,7 @@ func (in *introducing) isAccepted() bool {
 	}
 }
 
-// endCurrent ends the current introduction of the technique, if there is one.
+// endCurrent ends the current signalling request of the technique, if there is one.
 func (a *asking) endCurrent() {
 	if a.current != nil {
 		a.current.cancel()
@@ -81,7 +81,7 @@ func (a *asking) endCurrent() {
 }
 
 // follow sends the request to the broker and reads the progress of the target's side.
-func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.IntroduceRequest) {
+func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.IntroduceRequest) {
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
 	if err != nil {
@@ -101,11 +101,11 @@ func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.Int
 }
 
 // take processes one event.
-func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]) error {
+func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]) error {
 	e, err := stream.Recv()
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the broker ended the introduction without a result", overlay.ErrUnreachable)
+		return fmt.Errorf("%w: the broker ended the signalling request without a result", overlay.ErrUnreachable)
 	case err != nil:
 		return told{a.g.up.CallError(a.uplink, err)}
 	}
