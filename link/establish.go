@@ -304,7 +304,7 @@ func (h *handshake) proven() bool {
 // check compares the peer's hello with what was expected. The hello is not authenticated yet.
 func (h *handshake) check() error {
 	t, self := h.theirs, h.self.Process
-	told := h.carrier.Path.Peer.Site // may have been changed by the daemons that carried the introduction
+	told := h.carrier.Path.Peer.Site // may have been changed by the daemons that carried the signalling
 	switch {
 	case t.Job != self.Job:
 		return refuse(overlay.ErrForbidden, "it belongs to job %s, this process to job %s", t.Job, self.Job)

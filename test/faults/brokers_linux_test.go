@@ -11,7 +11,7 @@ import (
 
 // Two brokers: the current one dies, and then, when it is back, the other. Links continue, and
 // processes from before and after each failure find each other through the remaining broker, even
-// if that needs an introduction.
+// if that needs a signalling request.
 func TestEitherBrokerIsEnough(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})

@@ -29,9 +29,9 @@ const (
 )
 
 // A broker whose process is stopped, so that its host's kernel still acknowledges data, is replaced
-// by the other one under load: a link that needs an introduction is set up within leftWithin. When
-// the broker continues it has all state again. Without another broker, callers get an error within
-// that time.
+// by the other one under load: a link that needs a signalling request is set up within leftWithin.
+// When the broker continues it has all state again. Without another broker, callers get an error
+// within that time.
 func TestBrokerStops(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{Standby: "public/stranger"})
 	n := freezes

@@ -13,7 +13,7 @@ import (
 )
 
 // Many ranks of one site dial as many of another at once: the broker decides once, receives hardly
-// more requests for introductions than there are links, and all links come up, most of them by the
+// more requests for signalling than there are links, and all links come up, most of them by the
 // best technique. On a busy machine the relay overtakes that one, and ranks try more than they
 // should: a run with only this fault is repeated, and finally accepted.
 func TestCrowd(t *testing.T) {
