@@ -97,7 +97,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		in.end()
 		return made{}, err
 	}
-	in.promised = func(next []byte) { side.Keep(peer, next) }
+	in.onReserved = func(next []byte) { side.Keep(peer, next) }
 	return made{conn: s, limits: limits, handed: h.watch(in)}, nil
 }
 

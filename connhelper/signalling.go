@@ -27,7 +27,7 @@ type signalling struct {
 	detach func() bool // detaches the call from the dial's context
 	life   context.Context
 
-	promised func(next []byte) // called with what the target has prepared for the next time; may be nil
+	onReserved func(next []byte) // called with what the target has prepared for the next time; may be nil
 }
 
 // signalRequest returns the request that all techniques share.
@@ -123,8 +123,8 @@ func (in *signalling) await(ctx context.Context, kind controlpb.IntroduceEvent_K
 func (in *signalling) outcome() error {
 	for e := range in.events {
 		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
-			if in.promised != nil {
-				in.promised(e.Answer)
+			if in.onReserved != nil {
+				in.onReserved(e.Answer)
 			}
 			return nil
 		}
@@ -190,7 +190,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, te
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
 	h.log.Info("signalled", "from", asker.String(), "to", name.String(), "technique", path.String())
-	connected.Answer = h.side(f, journey{asker: asker, target: name}).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
+	connected.Answer = h.side(f, journey{asker: asker, target: name}).ReservePort(ctx, path.Technique, path.Peer.String(), m.Offer)
 	return tell(connected)
 }
 

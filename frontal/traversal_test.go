@@ -34,7 +34,7 @@ type loopEnd struct {
 	mu     sync.Mutex
 	ports  []uint16 // to ask from
 	six    int      // ends that were to ask over IPv6
-	kept   []string // peers and their promises
+	kept   []string // peers and the ports they reserved
 	asked  []string // peers
 	before func()   // runs before this end connects, if set
 }
@@ -130,14 +130,14 @@ func (e *loopEnd) punch(ctx context.Context, controlling bool, swap coordinate.E
 	return c, nil
 }
 
-func (e *loopEnd) Promise(context.Context, overlay.Technique, string, []byte) []byte {
+func (e *loopEnd) ReservePort(context.Context, overlay.Technique, string, []byte) []byte {
 	return []byte("for next time")
 }
 
-func (e *loopEnd) Keep(peer string, promise []byte) {
+func (e *loopEnd) Keep(peer string, port []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept = append(e.kept, peer+": "+string(promise))
+	e.kept = append(e.kept, peer+": "+string(port))
 }
 
 // leadTo makes a's broker pass signalling requests to b's gateway.
@@ -249,7 +249,7 @@ func TestTraversal(t *testing.T) {
 				t.Fatalf("the target's helper got %+v, %v", frame, err)
 			}
 			if e := call.next(controlpb.IntroduceEvent_CONNECTED); len(e.Answer) > 0 {
-				t.Errorf("the node was given the gateway's promise: %q", e.Answer)
+				t.Errorf("the node was given the gateway's reserved port: %q", e.Answer)
 			}
 			if err := call.end(); err != nil {
 				t.Error(err)

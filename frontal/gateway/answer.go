@@ -41,18 +41,18 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point 
 		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
-	promise, err := g.traverseFor(ctx, in, point, &l, tell)
+	reserved, err := g.traverseFor(ctx, in, point, &l, tell)
 	if err != nil {
 		g.traversals.failed.Add(1)
 		g.logLink(l, "not carried", err)
 		return err
 	}
-	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: promise})
+	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: reserved})
 }
 
 // traverseFor is the target's end of a coordinated traversal and brings the connection to the
 // process. It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (reserved []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
 	g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, p
 	}
 	g.traversals.connected.Add(1)
 	g.work.Go(func() { g.carryLink(live) }) // Serve waits for this call, and then for that
-	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
+	return end.ReservePort(ctx, l.technique, l.peer, in.Offer), nil
 }
 
 // reachProcess connects to the helper of a process of the site and sends the intro for the process.

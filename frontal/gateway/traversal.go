@@ -40,8 +40,8 @@ const maxTraversals = 256
 type End interface {
 	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error)
 	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
-	Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
-	Keep(peer string, promise []byte)
+	ReservePort(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
+	Keep(peer string, port []byte)
 }
 
 // traversals are the pending coordinated traversals, and counts of all.

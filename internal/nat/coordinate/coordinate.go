@@ -8,7 +8,7 @@
 //	                               prepare, learn own address, decide
 //	        <--------- answer ----------
 //	open                           open
-//	        <--------- promise ---------    a port for the next time
+//	        <------- reserved port -----    a port for the next time
 //
 // It knows sockets and firewalls, but no process, job or broker. A PortPool holds the state that is
 // kept between two traversals.

@@ -227,7 +227,7 @@ func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, 
 }
 
 // TestMeetingOverIPv6: what NATs prevent over IPv4 is possible over IPv6, with and without a
-// promise.
+// reserved port.
 func TestMeetingOverIPv6(t *testing.T) {
 	w := newWorld(t, "nat-symmetric-ipv6")
 	a, b := "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6"
@@ -249,19 +249,19 @@ func TestMeetingOverIPv6(t *testing.T) {
 		if from := m.asker.LocalAddr().String(); !strings.HasPrefix(from, "[2001:db8:") {
 			t.Errorf("meeting %d, %v: from %s", i, tc.technique, from)
 		}
-		if err := hb.Do(func() error { six.Keep(b, sb.Promise(t.Context(), tc.technique, a, m.last)); return nil }); err != nil {
+		if err := hb.Do(func() error { six.Keep(b, sb.ReservePort(t.Context(), tc.technique, a, m.last)); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if len(six.PortPool.received) != 1 {
-			t.Fatal("no promise over IPv6")
+		if len(six.PortPool.peerPorts) != 1 {
+			t.Fatal("no port reserved over IPv6")
 		}
 	}
 	w.sides[a] = sa
 	if _, err := w.meet(overlay.SimultaneousOpen, a, b, 0); err == nil {
 		t.Error("symmetric NATs met over IPv4")
 	}
-	if len(six.PortPool.received) != 1 {
-		t.Error("a promise over IPv6 was used up over IPv4")
+	if len(six.PortPool.peerPorts) != 1 {
+		t.Error("a port reserved over IPv6 was used up over IPv4")
 	}
 }
 
@@ -320,14 +320,14 @@ func TestPunchingOverIPv6(t *testing.T) {
 	}
 }
 
-// TestPromises: what the target prepared after one traversal serves the next, once, and one that is
-// no longer kept costs only an offer.
-func TestPromises(t *testing.T) {
+// TestReservedPorts: what the target prepared after one traversal serves the next, once, and one
+// that is no longer kept costs only an offer.
+func TestReservedPorts(t *testing.T) {
 	w := newWorld(t, "stateful", "nat", "stateful-reject", "syn-drop")
 	for _, tc := range []struct {
 		technique overlay.Technique
 		a, b      string
-		cold      int // offers without a promise
+		cold      int // offers without a reserved port
 	}{
 		{overlay.SimultaneousOpen, "a-stateful", "b-nat", 1},
 		{overlay.SimultaneousOpen, "a-stateful-reject", "b-stateful-reject", 1},
@@ -337,15 +337,15 @@ func TestPromises(t *testing.T) {
 		name := fmt.Sprintf("%v/%s/%s", tc.technique, tc.a, tc.b)
 		sa, _ := w.side(tc.a)
 		sb, hb := w.side(tc.b)
-		promise := func(m met) {
+		reserve := func(m met) {
 			t.Helper()
 			err := hb.Do(func() error {
-				p := sb.Promise(t.Context(), tc.technique, tc.a, m.last)
+				p := sb.ReservePort(t.Context(), tc.technique, tc.a, m.last)
 				if p == nil {
-					return errors.New("no promise")
+					return errors.New("no port reserved")
 				}
-				if sb.Promise(t.Context(), tc.technique, tc.a, m.last) != nil {
-					return errors.New("two promises at once")
+				if sb.ReservePort(t.Context(), tc.technique, tc.a, m.last) != nil {
+					return errors.New("two ports reserved at once")
 				}
 				sa.Keep(tc.b, p)
 				return nil
@@ -358,19 +358,19 @@ func TestPromises(t *testing.T) {
 		if m.offers < tc.cold {
 			t.Fatalf("%s: %d offers for the first meeting, want %d", name, m.offers, tc.cold)
 		}
-		promise(m)
-		if m = w.mustMeet(name+" as promised", tc.technique, tc.a, tc.b, 0); m.offers != 1 && tc.a != "a-stateful-reject" {
-			t.Errorf("%s: %d offers for a meeting by promise", name, m.offers)
+		reserve(m)
+		if m = w.mustMeet(name+" by a reserved port", tc.technique, tc.a, tc.b, 0); m.offers != 1 && tc.a != "a-stateful-reject" {
+			t.Errorf("%s: %d offers for a traversal by a reserved port", name, m.offers)
 		}
-		promise(m)
-		for id := range sb.PortPool.given { // nothing else is running
+		reserve(m)
+		for id := range sb.PortPool.reserved { // nothing else is running
 			sb.PortPool.mu.Lock()
-			sb.PortPool.given[id].ready.port.Close()
-			delete(sb.PortPool.given, id)
+			sb.PortPool.reserved[id].ready.port.Close()
+			delete(sb.PortPool.reserved, id)
 			sb.PortPool.mu.Unlock()
 		}
-		if m = w.mustMeet(name+" after a broken promise", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
-			t.Errorf("%s: %d offers after a broken promise", name, m.offers)
+		if m = w.mustMeet(name+" after a reserved port is gone", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
+			t.Errorf("%s: %d offers after a reserved port is gone", name, m.offers)
 		}
 	}
 }
@@ -446,8 +446,8 @@ func TestManyBehindPort443(t *testing.T) {
 // TestOnlyPort: a site that opens one port keeps it for no later traversal.
 func TestOnlyPort(t *testing.T) {
 	s := &Side{PortPool: NewPortPool(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
-	if p := s.Promise(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
-		t.Error("promised")
+	if p := s.ReservePort(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
+		t.Error("reserved a port")
 	}
 	s.PortPool.refill(t.Context(), s)
 	if s.PortPool.spare != nil {

@@ -138,11 +138,11 @@ const (
 	agreedTime = 1500 * time.Millisecond
 )
 
-// askOpen uses the peer's promise if there is one; otherwise, or when the promise is not kept, it
+// askOpen uses the port that the peer reserved, if any; otherwise, or when that is gone, it
 // agrees with the peer on an instant, and again after a failure.
 func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	var r *ready
-	promised, warm := s.recall(peer)
+	reserved, warm := s.recall(peer)
 	if warm = warm && port == 0; warm {
 		r = s.sparePort()
 	}
@@ -154,7 +154,7 @@ func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchang
 	}
 	defer r.close()
 	if warm {
-		c, err := s.openPromised(ctx, r, promised, ex)
+		c, err := s.openReserved(ctx, r, reserved, ex)
 		if err == nil || !errors.Is(err, overlay.ErrStale) {
 			return c, err
 		}
@@ -196,10 +196,10 @@ func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn,
 	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort, Patience: min(max(time.Duration(a.PatienceNs), 0), maxAhead)})
 }
 
-// openPromised dials the promised port while the offer that names the promise travels to the
+// openReserved dials the reserved port while the offer that names it travels to the
 // target. The error is overlay.ErrStale when the target no longer keeps the port.
-func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex Exchange) (net.Conn, error) {
-	agreed, err := simopen.Hurry(time.Now(), r.end, promised.end)
+func (s *Side) openReserved(ctx context.Context, r *ready, reserved peerPort, ex Exchange) (net.Conn, error) {
+	agreed, err := simopen.Hurry(time.Now(), r.end, reserved.end)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex
 	defer cancel()
 	said := make(chan error, 1)
 	go func() {
-		_, err := ex(ctx, r.offer(promised.id[:]))
+		_, err := ex(ctx, r.offer(reserved.id[:]))
 		if err != nil {
 			cancel() // the target will not dial
 		}
@@ -226,12 +226,12 @@ func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex
 	return c, err
 }
 
-// offer returns the offer for the target; promise names its port, if it is known.
-func (r *ready) offer(promise []byte) []byte {
+// offer returns the offer for the target; reserved names the port that it reserved, if any.
+func (r *ready) offer(reserved []byte) []byte {
 	m := &coordinatepb.OpenOffer{
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
 		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
-		Promise: promise, Clock: r.clock,
+		ReservedPort: reserved, Clock: r.clock,
 	}
 	m.Profile = r.profile()
 	return marshal(m)
@@ -253,8 +253,8 @@ func (s *Side) answerOpen(ctx context.Context, _ string, offer []byte, reply fun
 			return nil, err
 		}
 	}
-	if len(m.Promise) > 0 {
-		return s.keepPromise(ctx, m.Promise, asker, reply)
+	if len(m.ReservedPort) > 0 {
+		return s.answerReserved(ctx, m.ReservedPort, asker, reply)
 	}
 	r, err := s.prepare(ctx, s.ports(neededBy(asker.Profile.Egress)))
 	if err != nil {
@@ -275,9 +275,9 @@ func (s *Side) answerOpen(ctx context.Context, _ string, offer []byte, reply fun
 	return s.open(ctx, r, agreed.B)
 }
 
-// keepPromise dials the asker at once, from the port that the asker was promised.
-func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
-	r, err := s.PortPool.redeem(id)
+// answerReserved dials the asker at once, from the port that was reserved for it.
+func (s *Side) answerReserved(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
+	r, err := s.PortPool.claim(id)
 	if err != nil {
 		return nil, err
 	}

@@ -17,46 +17,46 @@ import (
 )
 
 // A PortPool holds what makes the next traversal fast: ports of this host that are prepared and
-// observed already, and the peers' promises. A promise is one port that a peer keeps ready for this
-// host; a traversal with it needs one message only, because each end knows the other's address
-// already.
+// observed already, and those that peers reserved: a reserved port is one that a peer keeps ready
+// for this host; a traversal with it needs one message only, because each end knows the other's
+// address already.
 //
 // It also keeps the tunnels of hole punching: two hosts that have one open a stream in it.
 //
-// Nothing is prepared before the first traversal, and what is not used within promiseLife, or
+// Nothing is prepared before the first traversal, and what is not used within reservedLife, or
 // tunnelLife, is closed again. Its methods are safe for concurrent use; Serve must run, or nothing
-// is prepared ahead and promises do not expire.
+// is prepared ahead and reservations do not expire.
 type PortPool struct {
 	wanted chan *Side    // buffered for one: a spare port is wanted
 	sole   chan struct{} // holds a token while a traversal uses webPort
 
-	mu       sync.Mutex
-	closed   bool
-	spare    *ready                   // for the next traversal that this host requests
-	given    map[[idLen]byte]*promise // by this host, each with its port
-	received map[string]received      // by peers, under the callers' names for them
+	mu        sync.Mutex
+	closed    bool
+	spare     *ready                       // for the next traversal that this host requests
+	reserved  map[[idLen]byte]*reservation // by this host, each with its port
+	peerPorts map[string]peerPort          // reserved by peers, under the callers' names for them
 
 	tunnels map[[punch.TokenLen]byte]tunnel // left by hole punching, by their ids
 	newest  map[string]*punch.Tunnel        // to each peer
 }
 
 const (
-	idLen       = 16
-	promiseLife = 25 * time.Second // shorter than reflectors hold the connections that keep a NAT's mapping
-	aging       = 3 * time.Second  // of a promise, for the path to the peer
-	maxGiven    = 16               // open promises of this host
-	maxReceived = 1024
+	idLen        = 16
+	reservedLife = 25 * time.Second // shorter than reflectors hold the connections that keep a NAT's mapping
+	aging        = 3 * time.Second  // of a peerPort, for the path to the peer
+	maxReserved  = 16               // open reservations of this host
+	maxPeerPorts = 1024
 )
 
-// promise is a port that this host keeps for a peer.
-type promise struct {
+// reservation is a port that this host keeps for a peer.
+type reservation struct {
 	peer    string
 	ready   *ready
 	expires time.Time
 }
 
-// received is a peer's promise.
-type received struct {
+// peerPort is a port that a peer keeps for this host.
+type peerPort struct {
 	id      [idLen]byte
 	end     simopen.End
 	expires time.Time
@@ -66,7 +66,7 @@ type received struct {
 func NewPortPool() *PortPool {
 	return &PortPool{
 		sole:   make(chan struct{}, 1),
-		wanted: make(chan *Side, 1), given: map[[idLen]byte]*promise{}, received: map[string]received{},
+		wanted: make(chan *Side, 1), reserved: map[[idLen]byte]*reservation{}, peerPorts: map[string]peerPort{},
 		tunnels: map[[punch.TokenLen]byte]tunnel{}, newest: map[string]*punch.Tunnel{},
 	}
 }
@@ -97,29 +97,29 @@ func (s *PortPool) close() {
 	if s.spare != nil {
 		s.spare.close()
 	}
-	for _, p := range s.given {
+	for _, p := range s.reserved {
 		p.ready.close()
 	}
-	s.spare, s.given = nil, nil
+	s.spare, s.reserved = nil, nil
 }
 
 func (s *PortPool) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spare != nil && now.Sub(s.spare.made) > promiseLife {
+	if s.spare != nil && now.Sub(s.spare.made) > reservedLife {
 		s.spare.close()
 		s.spare = nil
 	}
-	for id, p := range s.given {
+	for id, p := range s.reserved {
 		if now.After(p.expires) {
 			p.ready.close()
-			delete(s.given, id)
+			delete(s.reserved, id)
 		}
 	}
 	s.buryTunnels()
-	for peer, r := range s.received {
+	for peer, r := range s.peerPorts {
 		if now.After(r.expires) {
-			delete(s.received, peer)
+			delete(s.peerPorts, peer)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (s *PortPool) take(addr netip.Addr) *ready {
 		return nil
 	}
 	s.spare = nil
-	if time.Since(r.made) > promiseLife {
+	if time.Since(r.made) > reservedLife {
 		r.close()
 		return nil
 	}
@@ -209,95 +209,96 @@ func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 // that they end with the reason.
 const turnTime = 2 * time.Second
 
-// reserveFor keeps r for a peer, and returns the promise to send. It returns nil when no more
-// promises can be given; r then remains the caller's.
-func (s *PortPool) reserveFor(peer string, r *ready) *coordinatepb.Promise {
+// reserveFor reserves r for a peer, and returns the message to send. It returns nil when no more
+// ports can be reserved; r then remains the caller's.
+func (s *PortPool) reserveFor(peer string, r *ready) *coordinatepb.ReservedPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.given) >= maxGiven {
+	if s.closed || len(s.reserved) >= maxReserved {
 		return nil
 	}
-	p := &promise{peer: peer, ready: r, expires: time.Now().Add(promiseLife)}
+	p := &reservation{peer: peer, ready: r, expires: time.Now().Add(reservedLife)}
 	var id [idLen]byte
 	rand.Read(id[:]) // never fails (crypto/rand)
-	s.given[id] = p
+	s.reserved[id] = p
 	m := r.end.Mapping
-	return &coordinatepb.Promise{
+	return &coordinatepb.ReservedPort{
 		Id: id[:], Local: m.Local.String(), Outside: m.Outside.String(), Independent: m.Independent,
-		Profile: r.profile(), RttNs: int64(r.end.Clock.RTT), LifeNs: int64(promiseLife),
+		Profile: r.profile(), RttNs: int64(r.end.Clock.RTT), LifeNs: int64(reservedLife),
 	}
 }
 
-// owes reports whether the peer has an open promise, or no promise can be given.
-func (s *PortPool) owes(peer string) bool {
+// hasReservation reports whether a port is reserved for the peer, or no more can be.
+func (s *PortPool) hasReservation(peer string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.given {
+	for _, p := range s.reserved {
 		if p.peer == peer {
 			return true
 		}
 	}
-	return len(s.given) >= maxGiven || s.closed
+	return len(s.reserved) >= maxReserved || s.closed
 }
 
-// redeem returns the port of a promise, whose id only the peer knows. The caller then owns the
+// claim returns a reserved port, whose id only the peer knows. The caller then owns the
 // port.
-func (s *PortPool) redeem(id []byte) (*ready, error) {
+func (s *PortPool) claim(id []byte) (*ready, error) {
 	if len(id) != idLen {
-		return nil, fmt.Errorf("%w: a promise with an id of %d bytes", wire.ErrMalformed, len(id))
+		return nil, fmt.Errorf("%w: a reserved port with an id of %d bytes", wire.ErrMalformed, len(id))
 	}
 	if s == nil {
-		return nil, errNotKept
+		return nil, errNotReserved
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.given[[idLen]byte(id)]
+	p := s.reserved[[idLen]byte(id)]
 	if p == nil {
-		return nil, errNotKept
+		return nil, errNotReserved
 	}
-	delete(s.given, [idLen]byte(id))
+	delete(s.reserved, [idLen]byte(id))
 	return p.ready, nil
 }
 
-// keep records a peer's promise.
-func (s *PortPool) keep(peer string, m *coordinatepb.Promise) error {
-	r, err := readPromise(m)
+// keep records a port that a peer reserved.
+func (s *PortPool) keep(peer string, m *coordinatepb.ReservedPort) error {
+	r, err := readReservedPort(m)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.received) < maxReceived {
-		s.received[peer] = r
+	if len(s.peerPorts) < maxPeerPorts {
+		s.peerPorts[peer] = r
 	}
 	return nil
 }
 
-// recall returns and removes a peer's promise of a port that is reachable over ip's IP version.
-func (s *PortPool) recall(peer string, ip netip.Addr) (received, bool) {
+// recall returns and removes the port that a peer reserved, if it is reachable over ip's IP
+// version.
+func (s *PortPool) recall(peer string, ip netip.Addr) (peerPort, bool) {
 	if s == nil {
-		return received{}, false
+		return peerPort{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, ok := s.received[peer]
+	r, ok := s.peerPorts[peer]
 	if !ok || r.end.Mapping.Outside.Addr().Unmap().Is4() != ip.Unmap().Is4() {
-		return received{}, false
+		return peerPort{}, false
 	}
-	delete(s.received, peer)
+	delete(s.peerPorts, peer)
 	return r, time.Now().Before(r.expires)
 }
 
-// recall returns the peer's promise, if this side can use it.
-func (s *Side) recall(peer string) (received, bool) {
+// recall returns the port that the peer reserved, if this side can use it.
+func (s *Side) recall(peer string) (peerPort, bool) {
 	return s.PortPool.recall(peer, s.preferredAddress())
 }
 
-var errNotKept = fmt.Errorf("%w: the promised port is not kept any more", overlay.ErrStale)
+var errNotReserved = fmt.Errorf("%w: the reserved port is not kept any more", overlay.ErrStale)
 
-func readPromise(m *coordinatepb.Promise) (r received, err error) {
+func readReservedPort(m *coordinatepb.ReservedPort) (r peerPort, err error) {
 	if len(m.GetId()) != idLen {
-		return r, fmt.Errorf("%w: a promise with an id of %d bytes", wire.ErrMalformed, len(m.GetId()))
+		return r, fmt.Errorf("%w: a reserved port with an id of %d bytes", wire.ErrMalformed, len(m.GetId()))
 	}
 	r.id = [idLen]byte(m.Id)
 	if r.end.Profile, err = profileOf(m.Profile); err != nil {
@@ -315,15 +316,15 @@ func readPromise(m *coordinatepb.Promise) (r received, err error) {
 	if r.end.Clock.RTT < 0 || r.end.Clock.RTT > time.Minute {
 		return r, fmt.Errorf("%w: a round trip of %v", wire.ErrMalformed, r.end.Clock.RTT)
 	}
-	r.expires = time.Now().Add(min(time.Duration(m.LifeNs), promiseLife) - aging)
+	r.expires = time.Now().Add(min(time.Duration(m.LifeNs), reservedLife) - aging)
 	return r, nil
 }
 
-// Promise prepares a port for the peer's next traversal by t and returns the message for the peer,
-// or nil when there is none: the peer has a promise already, or could not use a port that can be
-// prepared. offer is the peer's offer this time. It takes a few round trips.
-func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
-	if s.PortPool == nil || t.Kind() != overlay.BothDial || s.PortPool.owes(peer) || singlePort(s.ports(0)) {
+// ReservePort prepares a port for the peer's next traversal by t and returns the message for the
+// peer, or nil when there is none: one is reserved for the peer already, or it could not use a port
+// that can be prepared. offer is the peer's offer this time. It takes a few round trips.
+func (s *Side) ReservePort(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
+	if s.PortPool == nil || t.Kind() != overlay.BothDial || s.PortPool.hasReservation(peer) || singlePort(s.ports(0)) {
 		return nil
 	}
 	six := false
@@ -352,7 +353,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
 	defer cancel()
-	p, err := s.reservePort(ctx, peer)
+	p, err := s.reserveNext(ctx, peer)
 	if err != nil {
 		s.Log.Debug("nothing prepared for the next time", "peer", peer, "error", err)
 		return nil
@@ -360,8 +361,8 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	return marshal(p)
 }
 
-// reservePort prepares a port and promises it to the peer.
-func (s *Side) reservePort(ctx context.Context, peer string) (*coordinatepb.Promise, error) {
+// reserveNext prepares a port and reserves it for the peer.
+func (s *Side) reserveNext(ctx context.Context, peer string) (*coordinatepb.ReservedPort, error) {
 	r := s.sparePort()
 	if r == nil {
 		var err error
@@ -372,23 +373,23 @@ func (s *Side) reservePort(ctx context.Context, peer string) (*coordinatepb.Prom
 	p := s.PortPool.reserveFor(peer, r)
 	if p == nil {
 		r.close()
-		return nil, fmt.Errorf("%w: %d ports are kept for others", overlay.ErrOverloaded, maxGiven)
+		return nil, fmt.Errorf("%w: %d ports are kept for others", overlay.ErrOverloaded, maxReserved)
 	}
 	return p, nil
 }
 
-// Keep records what the peer has prepared for the next time (Promise).
-func (s *Side) Keep(peer string, promise []byte) {
-	if s.PortPool == nil || len(promise) == 0 {
+// Keep records what the peer has prepared for the next time (ReservePort).
+func (s *Side) Keep(peer string, port []byte) {
+	if s.PortPool == nil || len(port) == 0 {
 		return
 	}
-	var m coordinatepb.Promise
-	err := unmarshal(promise, &m)
+	var m coordinatepb.ReservedPort
+	err := unmarshal(port, &m)
 	if err == nil {
 		err = s.PortPool.keep(peer, &m)
 	}
 	if err != nil {
-		s.Log.Debug("a peer's promise cannot be read", "peer", peer, "error", err)
+		s.Log.Debug("a peer's reserved port cannot be read", "peer", peer, "error", err)
 		return
 	}
 	s.PortPool.want(s)

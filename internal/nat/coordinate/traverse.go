@@ -21,21 +21,21 @@ func (s *Side) engine() (*traverse.Engine, error) {
 	return s.Engine, nil
 }
 
-// askTraverse dials a port that the target promised, and has the SYN carried there meanwhile.
-// Without a valid promise it requests one first.
+// askTraverse dials a port that the target reserved, and has the SYN carried there meanwhile.
+// Without a valid one it requests one first.
 func (s *Side) askTraverse(ctx context.Context, peer string, _ uint16, ex Exchange) (net.Conn, error) {
 	engine, err := s.engine()
 	if err != nil {
 		return nil, err
 	}
-	promised, warm := s.recall(peer)
+	reserved, warm := s.recall(peer)
 	asked := make(chan error, 1)
 	if warm {
 		asked <- nil
 	} else {
 		go func() { // in parallel to the preparation of this end's port
 			var err error
-			promised, err = s.askPromise(ctx, ex)
+			reserved, err = s.askReservedPort(ctx, ex)
 			asked <- err
 		}()
 	}
@@ -49,34 +49,34 @@ func (s *Side) askTraverse(ctx context.Context, peer string, _ uint16, ex Exchan
 	if err = errors.Join(err, <-asked); err != nil {
 		return nil, err
 	}
-	c, err := s.traverse(ctx, engine, own, promised, ex)
+	c, err := s.traverse(ctx, engine, own, reserved, ex)
 	if warm && errors.Is(err, overlay.ErrStale) {
-		if promised, err = s.askPromise(ctx, ex); err == nil {
-			c, err = s.traverse(ctx, engine, own, promised, ex)
+		if reserved, err = s.askReservedPort(ctx, ex); err == nil {
+			c, err = s.traverse(ctx, engine, own, reserved, ex)
 		}
 	}
 	return c, err
 }
 
-// traverse dials the promised port from own.
-func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready, promised received, ex Exchange) (net.Conn, error) {
-	level, why, ok := traverse.Choose(s.Profile, promised.end.Profile)
+// traverse dials the reserved port from own.
+func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready, reserved peerPort, ex Exchange) (net.Conn, error) {
+	level, why, ok := traverse.Choose(s.Profile, reserved.end.Profile)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", overlay.ErrNoPath, why)
 	}
-	remote := promised.end.Mapping.Outside
+	remote := reserved.end.Mapping.Outside
 	if err := s.checkTarget(remote); err != nil {
 		return nil, err
 	}
 	if own.port.Local().Addr().Is6() && remote.Addr().Unmap().Is4() {
-		return nil, fmt.Errorf("%w: the target promised %v where a port on its IPv6 address was asked for; a daemon of an earlier version does so: upgrade it", overlay.ErrUnreachable, remote)
+		return nil, fmt.Errorf("%w: the target reserved %v where a port on its IPv6 address was asked for; a daemon of an earlier version does so: upgrade it", overlay.ErrUnreachable, remote)
 	}
 	c, err := engine.Connect(ctx, traverse.Request{
 		Level: level, Local: own.port.Local(), Remote: remote,
 		Dial: func(ctx context.Context) (*net.TCPConn, error) { return own.port.Dial(ctx, remote) },
 		Carry: func(ctx context.Context, syn []byte) error {
 			_, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{
-				Profile: own.profile(), Promise: promised.id[:], Syn: syn, Source: own.end.Mapping.Outside.String(), Level: uint32(level),
+				Profile: own.profile(), ReservedPort: reserved.id[:], Syn: syn, Source: own.end.Mapping.Outside.String(), Level: uint32(level),
 				Ipv6: remote.Addr().Unmap().Is6(),
 			}))
 			return err
@@ -88,20 +88,20 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 	return scaled(c)
 }
 
-// askPromise requests that the target prepare a port.
-func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
+// askReservedPort requests that the target prepare a port.
+func (s *Side) askReservedPort(ctx context.Context, ex Exchange) (peerPort, error) {
 	reply, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.preferredAddress().Is6()}))
 	if err != nil {
-		return received{}, err
+		return peerPort{}, err
 	}
-	var m coordinatepb.Promise
+	var m coordinatepb.ReservedPort
 	if err := unmarshal(reply, &m); err != nil {
-		return received{}, err
+		return peerPort{}, err
 	}
-	return readPromise(&m)
+	return readReservedPort(&m)
 }
 
-// answerTraverse promises a port, or injects the SYN that arrived for one.
+// answerTraverse reserves a port, or injects the SYN that arrived for one.
 func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	engine, err := s.engine()
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 			return nil, err
 		}
 	}
-	if len(m.Promise) == 0 {
-		p, err := s.reservePort(ctx, peer)
+	if len(m.ReservedPort) == 0 {
+		p, err := s.reserveNext(ctx, peer)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 	if err := s.checkTarget(source); err != nil {
 		return nil, err
 	}
-	r, err := s.PortPool.redeem(m.Promise)
+	r, err := s.PortPool.claim(m.ReservedPort)
 	if err != nil {
 		return nil, err
 	}

@@ -35,9 +35,9 @@ type OpenOffer struct {
 	Server        string                 `protobuf:"bytes,5,opt,name=server,proto3" json:"server,omitempty"`                                       // the reflector whose clock counts
 	ClockOffsetNs int64                  `protobuf:"varint,6,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"` // its clock minus the asker's
 	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
-	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"` // to it
-	Promise       []byte                 `protobuf:"bytes,9,opt,name=promise,proto3" json:"promise,omitempty"`           // the target's port that is meant, Promise.id; the target then dials at once
-	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`              // name of that reflector (BearingsResponse.clock)
+	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"`                     // to it
+	ReservedPort  []byte                 `protobuf:"bytes,9,opt,name=reserved_port,json=reservedPort,proto3" json:"reserved_port,omitempty"` // the target's port that is meant, ReservedPort.id; the target then dials at once
+	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`                                  // name of that reflector (BearingsResponse.clock)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,9 +128,9 @@ func (x *OpenOffer) GetRttNs() int64 {
 	return 0
 }
 
-func (x *OpenOffer) GetPromise() []byte {
+func (x *OpenOffer) GetReservedPort() []byte {
 	if x != nil {
-		return x.Promise
+		return x.ReservedPort
 	}
 	return nil
 }
@@ -327,8 +327,8 @@ func (x *PunchAnswer) GetDescription() []byte {
 	return nil
 }
 
-// Promise names a port that the target has ready for the asker.
-type Promise struct {
+// ReservedPort names a port that the target has ready for the asker.
+type ReservedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                        // 16 bytes; good once
 	Local         string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`                  // address:port
@@ -341,20 +341,20 @@ type Promise struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Promise) Reset() {
-	*x = Promise{}
+func (x *ReservedPort) Reset() {
+	*x = ReservedPort{}
 	mi := &file_coordinate_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Promise) String() string {
+func (x *ReservedPort) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Promise) ProtoMessage() {}
+func (*ReservedPort) ProtoMessage() {}
 
-func (x *Promise) ProtoReflect() protoreflect.Message {
+func (x *ReservedPort) ProtoReflect() protoreflect.Message {
 	mi := &file_coordinate_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -366,69 +366,69 @@ func (x *Promise) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Promise.ProtoReflect.Descriptor instead.
-func (*Promise) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReservedPort.ProtoReflect.Descriptor instead.
+func (*ReservedPort) Descriptor() ([]byte, []int) {
 	return file_coordinate_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Promise) GetId() []byte {
+func (x *ReservedPort) GetId() []byte {
 	if x != nil {
 		return x.Id
 	}
 	return nil
 }
 
-func (x *Promise) GetLocal() string {
+func (x *ReservedPort) GetLocal() string {
 	if x != nil {
 		return x.Local
 	}
 	return ""
 }
 
-func (x *Promise) GetOutside() string {
+func (x *ReservedPort) GetOutside() string {
 	if x != nil {
 		return x.Outside
 	}
 	return ""
 }
 
-func (x *Promise) GetIndependent() bool {
+func (x *ReservedPort) GetIndependent() bool {
 	if x != nil {
 		return x.Independent
 	}
 	return false
 }
 
-func (x *Promise) GetProfile() []byte {
+func (x *ReservedPort) GetProfile() []byte {
 	if x != nil {
 		return x.Profile
 	}
 	return nil
 }
 
-func (x *Promise) GetRttNs() int64 {
+func (x *ReservedPort) GetRttNs() int64 {
 	if x != nil {
 		return x.RttNs
 	}
 	return 0
 }
 
-func (x *Promise) GetLifeNs() int64 {
+func (x *ReservedPort) GetLifeNs() int64 {
 	if x != nil {
 		return x.LifeNs
 	}
 	return 0
 }
 
-// TraverseOffer asks for a promise, or redeems one with a SYN.
+// TraverseOffer asks for a reserved port, or uses one with a SYN.
 type TraverseOffer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Profile       []byte                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"` // of the asker's site
-	Promise       []byte                 `protobuf:"bytes,2,opt,name=promise,proto3" json:"promise,omitempty"` // Promise.id; empty: the answer is to be a Promise, and no more happens
-	Syn           []byte                 `protobuf:"bytes,3,opt,name=syn,proto3" json:"syn,omitempty"`         // the packet as it left the asker's host
-	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`   // address:port of the asker as others see it
-	Level         uint32                 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`    // traverse.Level
-	Ipv6          bool                   `protobuf:"varint,6,opt,name=ipv6,proto3" json:"ipv6,omitempty"`      // both ends use their IPv6 addresses
+	Profile       []byte                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`                               // of the asker's site
+	ReservedPort  []byte                 `protobuf:"bytes,2,opt,name=reserved_port,json=reservedPort,proto3" json:"reserved_port,omitempty"` // ReservedPort.id; empty: the answer is to be a ReservedPort, and no more happens
+	Syn           []byte                 `protobuf:"bytes,3,opt,name=syn,proto3" json:"syn,omitempty"`                                       // the packet as it left the asker's host
+	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`                                 // address:port of the asker as others see it
+	Level         uint32                 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`                                  // traverse.Level
+	Ipv6          bool                   `protobuf:"varint,6,opt,name=ipv6,proto3" json:"ipv6,omitempty"`                                    // both ends use their IPv6 addresses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,9 +470,9 @@ func (x *TraverseOffer) GetProfile() []byte {
 	return nil
 }
 
-func (x *TraverseOffer) GetPromise() []byte {
+func (x *TraverseOffer) GetReservedPort() []byte {
 	if x != nil {
-		return x.Promise
+		return x.ReservedPort
 	}
 	return nil
 }
@@ -509,7 +509,7 @@ var File_coordinate_proto protoreflect.FileDescriptor
 
 const file_coordinate_proto_rawDesc = "" +
 	"\n" +
-	"\x10coordinate.proto\x12\x12isthmus.meeting.v1\"\xa4\x02\n" +
+	"\x10coordinate.proto\x12\x12isthmus.meeting.v1\"\xaf\x02\n" +
 	"\tOpenOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
@@ -518,8 +518,8 @@ const file_coordinate_proto_rawDesc = "" +
 	"\x06server\x18\x05 \x01(\tR\x06server\x12&\n" +
 	"\x0fclock_offset_ns\x18\x06 \x01(\x03R\rclockOffsetNs\x12$\n" +
 	"\x0eclock_error_ns\x18\a \x01(\x03R\fclockErrorNs\x12\x15\n" +
-	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\x12\x18\n" +
-	"\apromise\x18\t \x01(\fR\apromise\x12\x14\n" +
+	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\x12#\n" +
+	"\rreserved_port\x18\t \x01(\fR\freservedPort\x12\x14\n" +
 	"\x05clock\x18\n" +
 	" \x01(\tR\x05clock\"~\n" +
 	"\n" +
@@ -537,18 +537,18 @@ const file_coordinate_proto_rawDesc = "" +
 	"\x06tunnel\x18\x03 \x01(\fR\x06tunnel\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\fR\x05token\"/\n" +
 	"\vPunchAnswer\x12 \n" +
-	"\vdescription\x18\x01 \x01(\fR\vdescription\"\xb5\x01\n" +
-	"\aPromise\x12\x0e\n" +
+	"\vdescription\x18\x01 \x01(\fR\vdescription\"\xba\x01\n" +
+	"\fReservedPort\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
 	"\aoutside\x18\x03 \x01(\tR\aoutside\x12 \n" +
 	"\vindependent\x18\x04 \x01(\bR\vindependent\x12\x18\n" +
 	"\aprofile\x18\x05 \x01(\fR\aprofile\x12\x15\n" +
 	"\x06rtt_ns\x18\x06 \x01(\x03R\x05rttNs\x12\x17\n" +
-	"\alife_ns\x18\a \x01(\x03R\x06lifeNs\"\x97\x01\n" +
+	"\alife_ns\x18\a \x01(\x03R\x06lifeNs\"\xa2\x01\n" +
 	"\rTraverseOffer\x12\x18\n" +
-	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x18\n" +
-	"\apromise\x18\x02 \x01(\fR\apromise\x12\x10\n" +
+	"\aprofile\x18\x01 \x01(\fR\aprofile\x12#\n" +
+	"\rreserved_port\x18\x02 \x01(\fR\freservedPort\x12\x10\n" +
 	"\x03syn\x18\x03 \x01(\fR\x03syn\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x14\n" +
 	"\x05level\x18\x05 \x01(\rR\x05level\x12\x12\n" +
@@ -572,7 +572,7 @@ var file_coordinate_proto_goTypes = []any{
 	(*OpenAnswer)(nil),    // 1: isthmus.meeting.v1.OpenAnswer
 	(*PunchOffer)(nil),    // 2: isthmus.meeting.v1.PunchOffer
 	(*PunchAnswer)(nil),   // 3: isthmus.meeting.v1.PunchAnswer
-	(*Promise)(nil),       // 4: isthmus.meeting.v1.Promise
+	(*ReservedPort)(nil),  // 4: isthmus.meeting.v1.ReservedPort
 	(*TraverseOffer)(nil), // 5: isthmus.meeting.v1.TraverseOffer
 }
 var file_coordinate_proto_depIdxs = []int32{
