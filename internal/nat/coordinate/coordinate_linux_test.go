@@ -109,10 +109,10 @@ type met struct {
 	last          []byte // offer
 }
 
-// meet lets two sites meet, each offer carried at once.
+// traverse connects two sites, each offer carried at once.
 //
 // It returns the target's error of the last answer.
-func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err error) {
+func (w *world) traverse(t overlay.Technique, a, b string, port uint16) (m met, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	sa, ha := w.side(a)
@@ -181,7 +181,7 @@ func swap(a, b net.Conn) error {
 	return errors.Join(errs...)
 }
 
-func TestMeetings(t *testing.T) {
+func TestTraversals(t *testing.T) {
 	w := newWorld(t, "stateful", "nat", "syn-drop", "egress-443", "nat-random")
 	for _, tc := range []struct {
 		technique overlay.Technique
@@ -201,17 +201,17 @@ func TestMeetings(t *testing.T) {
 		{overlay.HolePunching, "a-nat", "b-nat", 0},
 	} {
 		name := fmt.Sprintf("%v/%s/%s", tc.technique, tc.a, tc.b)
-		w.mustMeet(name, tc.technique, tc.a, tc.b, tc.port)
+		w.mustTraverse(name, tc.technique, tc.a, tc.b, tc.port)
 	}
 }
 
-// mustMeet lets two sites meet, and closes the connections when data has passed.
-func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, port uint16) met {
+// mustTraverse connects two sites, and closes the connections when data has passed.
+func (w *world) mustTraverse(name string, technique overlay.Technique, a, b string, port uint16) met {
 	w.t.Helper()
 	var m met
 	var err error
 	for range 3 { // a busy machine may miss an instant; the helper retries, too
-		if m, err = w.meet(technique, a, b, port); err == nil {
+		if m, err = w.traverse(technique, a, b, port); err == nil {
 			break
 		}
 	}
@@ -226,9 +226,9 @@ func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, 
 	return m
 }
 
-// TestMeetingOverIPv6: what NATs prevent over IPv4 is possible over IPv6, with and without a
+// TestTraversalOverIPv6: what NATs prevent over IPv4 is possible over IPv6, with and without a
 // reserved port.
-func TestMeetingOverIPv6(t *testing.T) {
+func TestTraversalOverIPv6(t *testing.T) {
 	w := newWorld(t, "nat-symmetric-ipv6")
 	a, b := "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6"
 	sa, _ := w.side(a)
@@ -242,12 +242,12 @@ func TestMeetingOverIPv6(t *testing.T) {
 		technique overlay.Technique
 		offers    int
 	}{{overlay.Traversing, 2}, {overlay.Traversing, 1}, {overlay.SimultaneousOpen, 1}, {overlay.SimultaneousOpen, 1}} {
-		m := w.mustMeet(fmt.Sprintf("meeting %d", i), tc.technique, a, b, 0)
+		m := w.mustTraverse(fmt.Sprintf("traversal %d", i), tc.technique, a, b, 0)
 		if m.offers != tc.offers {
-			t.Errorf("meeting %d, %v: %d offers", i, tc.technique, m.offers)
+			t.Errorf("traversal %d, %v: %d offers", i, tc.technique, m.offers)
 		}
 		if from := m.asker.LocalAddr().String(); !strings.HasPrefix(from, "[2001:db8:") {
-			t.Errorf("meeting %d, %v: from %s", i, tc.technique, from)
+			t.Errorf("traversal %d, %v: from %s", i, tc.technique, from)
 		}
 		if err := hb.Do(func() error { six.Keep(b, sb.ReservePort(t.Context(), tc.technique, a, m.last)); return nil }); err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestMeetingOverIPv6(t *testing.T) {
 		}
 	}
 	w.sides[a] = sa
-	if _, err := w.meet(overlay.SimultaneousOpen, a, b, 0); err == nil {
+	if _, err := w.traverse(overlay.SimultaneousOpen, a, b, 0); err == nil {
 		t.Error("symmetric NATs met over IPv4")
 	}
 	if len(six.PortPool.peerPorts) != 1 {
@@ -301,7 +301,7 @@ func TestPunchingOverIPv6(t *testing.T) {
 			}
 			w.sides[tc.a] = over
 		}
-		m, err := w.meet(overlay.HolePunching, tc.a, tc.b, 0)
+		m, err := w.traverse(overlay.HolePunching, tc.a, tc.b, 0)
 		w.sides[tc.a] = sa
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
@@ -311,7 +311,7 @@ func TestPunchingOverIPv6(t *testing.T) {
 			if to := c.RemoteAddr().String(); !strings.HasPrefix(to, "[2001:db8:") {
 				t.Errorf("%s: to %s", tc.name, to)
 			}
-			for _, end := range []string{tc.a, tc.b} { // the next meeting makes another
+			for _, end := range []string{tc.a, tc.b} { // the next traversal makes another
 				s, _ := w.side(end)
 				s.PortPool.dropTunnel(c.(*punch.Conn).Tunnel())
 			}
@@ -354,12 +354,12 @@ func TestReservedPorts(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		m := w.mustMeet(name, tc.technique, tc.a, tc.b, 0)
+		m := w.mustTraverse(name, tc.technique, tc.a, tc.b, 0)
 		if m.offers < tc.cold {
-			t.Fatalf("%s: %d offers for the first meeting, want %d", name, m.offers, tc.cold)
+			t.Fatalf("%s: %d offers for the first traversal, want %d", name, m.offers, tc.cold)
 		}
 		reserve(m)
-		if m = w.mustMeet(name+" by a reserved port", tc.technique, tc.a, tc.b, 0); m.offers != 1 && tc.a != "a-stateful-reject" {
+		if m = w.mustTraverse(name+" by a reserved port", tc.technique, tc.a, tc.b, 0); m.offers != 1 && tc.a != "a-stateful-reject" {
 			t.Errorf("%s: %d offers for a traversal by a reserved port", name, m.offers)
 		}
 		reserve(m)
@@ -369,7 +369,7 @@ func TestReservedPorts(t *testing.T) {
 			delete(sb.PortPool.reserved, id)
 			sb.PortPool.mu.Unlock()
 		}
-		if m = w.mustMeet(name+" after a reserved port is gone", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
+		if m = w.mustTraverse(name+" after a reserved port is gone", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
 			t.Errorf("%s: %d offers after a reserved port is gone", name, m.offers)
 		}
 	}
@@ -391,7 +391,7 @@ func TestManyBehindPort443(t *testing.T) {
 				var m met
 				var err error
 				for range 3 { // a busy machine may miss an instant
-					if m, err = w.meet(overlay.SimultaneousOpen, from, to, port); err == nil || errors.Is(err, overlay.ErrPortRangeFull) {
+					if m, err = w.traverse(overlay.SimultaneousOpen, from, to, port); err == nil || errors.Is(err, overlay.ErrPortRangeFull) {
 						break
 					}
 				}
@@ -411,14 +411,14 @@ func TestManyBehindPort443(t *testing.T) {
 	meetMany(a, b, webPort)
 	meetMany(b, a, 0)
 	if len(sa.PortPool.sole)+len(sb.PortPool.sole) != 0 {
-		t.Error("port 443 is still taken after the last meeting")
+		t.Error("port 443 is still taken after the last traversal")
 	}
 
 	release, err := sa.PortPool.lockPorts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.meet(overlay.SimultaneousOpen, a, b, webPort)
+	_, err = w.traverse(overlay.SimultaneousOpen, a, b, webPort)
 	if !errors.Is(err, overlay.ErrOverloaded) || wire.CodeOf(err) != wire.CodeOverloaded {
 		t.Errorf("while another link has the port: %v, class %v", err, wire.CodeOf(err))
 	}
@@ -467,7 +467,7 @@ func TestWhatCannotBe(t *testing.T) {
 		{overlay.SimultaneousOpen, "a-nat-symmetric", "b-nat-symmetric", "foretold"},
 		{overlay.HolePunching, "a-no-udp", "b-syn-drop", "STUN"},
 	} {
-		_, err := w.meet(tc.technique, tc.a, tc.b, 0)
+		_, err := w.traverse(tc.technique, tc.a, tc.b, 0)
 		if err == nil || !strings.Contains(err.Error(), tc.words) {
 			t.Errorf("%v from %s to %s: %v, want %q", tc.technique, tc.a, tc.b, err, tc.words)
 		}

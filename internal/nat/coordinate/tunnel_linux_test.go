@@ -17,7 +17,7 @@ import (
 // mustPunch makes one traversal by hole punching; the connections stay open.
 func (w *world) mustPunch(what, a, b string, offers int) met {
 	w.t.Helper()
-	m, err := w.meet(overlay.HolePunching, a, b, 0)
+	m, err := w.traverse(overlay.HolePunching, a, b, 0)
 	if err == nil {
 		err = swap(m.asker, m.target)
 	}
@@ -36,7 +36,7 @@ func (m met) abort() {
 	m.target.(*punch.Conn).Abort()
 }
 
-// id names the tunnel of a meeting's connection.
+// id names the tunnel of a traversal's connection.
 func (m met) id() [punch.TokenLen]byte { return m.asker.(*punch.Conn).Tunnel().ID() }
 
 // byStream reports whether the last offer was for a stream.
@@ -52,7 +52,7 @@ func TestTunnels(t *testing.T) {
 	const a, b = "a-nat", "b-syn-drop"
 	first := w.mustPunch("first", a, b, 1)
 	if first.byStream() {
-		t.Fatal("the first meeting went by a stream")
+		t.Fatal("the first traversal went by a stream")
 	}
 	second := w.mustPunch("second", a, b, 1)
 	back := w.mustPunch("from the other end", b, a, 1)
@@ -60,7 +60,7 @@ func TestTunnels(t *testing.T) {
 	third := w.mustPunch("after the first link's end", a, b, 1)
 	for _, m := range []met{second, back, third} {
 		if !m.byStream() || m.id() != first.id() {
-			t.Errorf("a meeting went by another tunnel: %x, not %x", m.id(), first.id())
+			t.Errorf("a traversal went by another tunnel: %x, not %x", m.id(), first.id())
 		}
 		m.abort()
 	}

@@ -70,8 +70,8 @@ func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, err
 	return e, nil
 }
 
-// A meeting is an attempt of two endpoints.
-type meeting struct {
+// trial is an attempt of two endpoints.
+type trial struct {
 	a, b         *endpoint
 	agree        error // of Agree
 	connA, connB *net.TCPConn
@@ -81,7 +81,7 @@ type meeting struct {
 	took         time.Duration // from the earlier of the agreed instants until both ends had the connection
 }
 
-func (m *meeting) close() {
+func (m *trial) close() {
 	for _, c := range []*net.TCPConn{m.connA, m.connB} {
 		if c != nil {
 			c.Close()
@@ -94,10 +94,10 @@ func (m *meeting) close() {
 	}
 }
 
-// meet prepares both ends and lets them open; B starts skew after the agreed instant. Pairs without
+// try prepares both ends and lets them open; B starts skew after the agreed instant. Pairs without
 // an agreement are tried anyway.
-func (g *grid) meet(a, b string, ports overlay.Ports, skew time.Duration, o Options) (*meeting, error) {
-	m := new(meeting)
+func (g *grid) try(a, b string, ports overlay.Ports, skew time.Duration, o Options) (*trial, error) {
+	m := new(trial)
 	var err error
 	if m.a, err = g.prepare("a", a, ports); err != nil {
 		return m, err
@@ -136,8 +136,8 @@ func (e *endpoint) open(ctx context.Context, s Start, o Options) (conn *net.TCPC
 	return conn, err
 }
 
-// err returns why the meeting did not yield a working connection, or nil.
-func (m *meeting) err() error {
+// err returns why the trial did not yield a working connection, or nil.
+func (m *trial) err() error {
 	m.check.Do(func() {
 		if m.result = errors.Join(m.errA, m.errB); m.result == nil {
 			m.result = gridtest.Exchange(m.connA, m.connB)
@@ -149,14 +149,14 @@ func (m *meeting) err() error {
 // again makes a new agreement, up to twice, for two ends that should meet and did not: users of the
 // package do so, too. An overloaded machine wakes an end so late that its instant is past, and
 // where a site answers with resets, one late end fails the attempt.
-func (g *grid) again(m *meeting, err error, a, b string, ports overlay.Ports, skew time.Duration, o Options) (*meeting, error) {
+func (g *grid) again(m *trial, err error, a, b string, ports overlay.Ports, skew time.Duration, o Options) (*trial, error) {
 	for range 2 {
 		if err == nil && m.err() == nil {
 			break
 		}
 		g.t.Logf("%s, %s: once more after: %v", a, b, errors.Join(err, m.result))
 		m.close()
-		m, err = g.meet(a, b, ports, skew, o)
+		m, err = g.try(a, b, ports, skew, o)
 	}
 	return m, err
 }
@@ -188,7 +188,7 @@ func TestEveryPair(t *testing.T) {
 				if !possible(a, b) {
 					o.Bound = 1200 * ms // more than a retransmission of the kernel's
 				}
-				m, err := g.meet(a, b, overlay.Ports{}, 0, o)
+				m, err := g.try(a, b, overlay.Ports{}, 0, o)
 				if possible(a, b) {
 					m, err = g.again(m, err, a, b, overlay.Ports{}, 0, o)
 				}

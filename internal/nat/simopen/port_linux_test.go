@@ -66,7 +66,7 @@ func TestOpenOnOneHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := time.Now().Add(2 * ms)
-			m := meeting{a: &endpoint{port: a}, b: &endpoint{port: b}}
+			m := trial{a: &endpoint{port: a}, b: &endpoint{port: b}}
 			done := make(chan struct{})
 			go func() {
 				m.connA, m.errA = a.Open(t.Context(), b.Local(), at, Options{})

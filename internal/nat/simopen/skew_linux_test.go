@@ -47,7 +47,7 @@ func TestSkew(t *testing.T) {
 		for i := range jobs {
 			skew := tc.skew()
 			jobs[i] = func() {
-				m, err := g.meet(tc.a, tc.b, overlay.Ports{}, skew, Options{Bound: 10 * time.Second, Retries: 1000})
+				m, err := g.try(tc.a, tc.b, overlay.Ports{}, skew, Options{Bound: 10 * time.Second, Retries: 1000})
 				m, err = g.again(m, err, tc.a, tc.b, overlay.Ports{}, skew, Options{Bound: 10 * time.Second, Retries: 1000})
 				defer m.close()
 				if err == nil {
@@ -73,7 +73,7 @@ func TestLimitedEgress(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"egress-443", "egress-443"}, {"egress-443", "stateful"}, {"no-udp", "egress-443"}, {"no-udp", "stateful"}, {"nat", "egress-443"},
 	} {
-		m, err := g.meet(pair[0], pair[1], port443, 0, Options{})
+		m, err := g.try(pair[0], pair[1], port443, 0, Options{})
 		if err == nil {
 			err = errors.Join(m.agree, m.err())
 		}
@@ -82,7 +82,7 @@ func TestLimitedEgress(t *testing.T) {
 		}
 		m.close()
 	}
-	m, err := g.meet("egress-443", "stateful", overlay.Ports{First: 5000, Last: 6000}, 0, Options{Bound: 1200 * ms})
+	m, err := g.try("egress-443", "stateful", overlay.Ports{First: 5000, Last: 6000}, 0, Options{Bound: 1200 * ms})
 	defer m.close()
 	if err != nil || m.agree == nil || m.err() == nil {
 		t.Errorf("from another port than 443: %v, %v, %v", err, m.agree, m.err())

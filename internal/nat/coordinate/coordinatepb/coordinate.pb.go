@@ -509,7 +509,7 @@ var File_coordinate_proto protoreflect.FileDescriptor
 
 const file_coordinate_proto_rawDesc = "" +
 	"\n" +
-	"\x10coordinate.proto\x12\x12isthmus.meeting.v1\"\xaf\x02\n" +
+	"\x10coordinate.proto\x12\x15isthmus.coordinate.v1\"\xaf\x02\n" +
 	"\tOpenOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
@@ -568,12 +568,12 @@ func file_coordinate_proto_rawDescGZIP() []byte {
 
 var file_coordinate_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_coordinate_proto_goTypes = []any{
-	(*OpenOffer)(nil),     // 0: isthmus.meeting.v1.OpenOffer
-	(*OpenAnswer)(nil),    // 1: isthmus.meeting.v1.OpenAnswer
-	(*PunchOffer)(nil),    // 2: isthmus.meeting.v1.PunchOffer
-	(*PunchAnswer)(nil),   // 3: isthmus.meeting.v1.PunchAnswer
-	(*ReservedPort)(nil),  // 4: isthmus.meeting.v1.ReservedPort
-	(*TraverseOffer)(nil), // 5: isthmus.meeting.v1.TraverseOffer
+	(*OpenOffer)(nil),     // 0: isthmus.coordinate.v1.OpenOffer
+	(*OpenAnswer)(nil),    // 1: isthmus.coordinate.v1.OpenAnswer
+	(*PunchOffer)(nil),    // 2: isthmus.coordinate.v1.PunchOffer
+	(*PunchAnswer)(nil),   // 3: isthmus.coordinate.v1.PunchAnswer
+	(*ReservedPort)(nil),  // 4: isthmus.coordinate.v1.ReservedPort
+	(*TraverseOffer)(nil), // 5: isthmus.coordinate.v1.TraverseOffer
 }
 var file_coordinate_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
