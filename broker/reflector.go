@@ -132,14 +132,14 @@ func (b *Broker) overIPv6(tcp, stun netip.AddrPort) (tcp6, stun6 netip.AddrPort)
 }
 
 // Bearings implements controlpb.DirectoryServer.
-func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (d directory) Bearings(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	s, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
 		return nil, d.b.fail(err)
 	}
 	d.b.counters.reflectorQueries.Add(1)
 	tcp, stun := d.b.ownAddresses(s)
-	resp := &controlpb.BearingsResponse{Tcp: []string{tcp.String()}, Clock: d.b.name}
+	resp := &controlpb.ReflectorsResponse{Tcp: []string{tcp.String()}, Clock: d.b.name}
 	if stun.IsValid() {
 		resp.Stun = append(resp.Stun, stun.String())
 	}

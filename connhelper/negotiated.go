@@ -17,7 +17,7 @@ import (
 )
 
 // permitted removes from r the reflectors that the settings deny; r may be nil.
-func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsResponse {
+func (h *Helper) permitted(r *controlpb.ReflectorsResponse) *controlpb.ReflectorsResponse {
 	if rule := h.opts.Rule; r != nil {
 		r.Tcp, r.Stun = rule.Without(r.Tcp), rule.Without(r.Stun)
 		r.Tcp6, r.Stun6 = rule.Without(r.Tcp6), rule.Without(r.Stun6)
@@ -41,8 +41,8 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 			return err
 		},
 		Reflectors: func(ctx context.Context) (coordinate.Reflectors, error) {
-			return h.reflectors.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
-				r, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
+			return h.reflectors.Get(ctx, func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
+				r, err := f.directory().Bearings(ctx, &controlpb.ReflectorsRequest{})
 				return h.permitted(r), err
 			})
 		},

@@ -92,7 +92,7 @@ type askFrontal struct {
 	h *Helper
 }
 
-func (a askFrontal) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (a askFrontal) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	resp, err := a.DirectoryClient.Bearings(ctx, req)
 	return a.h.permitted(resp), control.FromStatus(err)
 }

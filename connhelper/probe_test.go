@@ -31,13 +31,13 @@ type reflectorFrontal struct {
 	point     *reflector.Point
 }
 
-func (f reflectorFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (f reflectorFrontal) Bearings(ctx context.Context, _ *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	select {
 	case <-f.hold:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return &controlpb.BearingsResponse{Tcp: []string{f.tcp}, Stun: []string{f.stun}}, nil
+	return &controlpb.ReflectorsResponse{Tcp: []string{f.tcp}, Stun: []string{f.stun}}, nil
 }
 
 func (f reflectorFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Bearings queries the broker for every caller: the answer contains a clock reading.
-func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (d *directoryServer) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
 		return nil, control.Status(err)
 	}
@@ -31,7 +31,7 @@ func (d *directoryServer) CallBack(ctx context.Context, req *controlpb.CallBackR
 }
 
 // reflectors is the broker's answer without what the settings deny.
-func (f *Frontal) reflectors(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (f *Frontal) reflectors(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	resp, err := f.up.Bearings(ctx, req)
 	if rule := f.config().rule(); err == nil {
 		resp.Tcp, resp.Stun = rule.Without(resp.Tcp), rule.Without(resp.Stun)

@@ -44,8 +44,8 @@ func (f *Frontal) newGateway(quota *ratelimit.Limiter) *gateway.Gateway {
 		Profile: f.profile, Limits: cfg.Limits.gateway(), Quota: quota,
 		HTTPProxy: f.httpProxy, ProxyTLS: func() *tls.Config { return f.creds.DataClient(control.RoleProxy) },
 		Registry: f.registry, Resolver: f.resolver, Up: f.up,
-		Reflectors: func(ctx context.Context) (*controlpb.BearingsResponse, error) {
-			return f.reflectors(ctx, &controlpb.BearingsRequest{})
+		Reflectors: func(ctx context.Context) (*controlpb.ReflectorsResponse, error) {
+			return f.reflectors(ctx, &controlpb.ReflectorsRequest{})
 		},
 		Life: f.ctx, Open: f.open, Work: &f.work,
 	})
@@ -74,7 +74,7 @@ func (f *Frontal) dataTLS() *tls.Config {
 // askBroker is the grid as a frontal reaches it.
 type askBroker struct{ f *Frontal }
 
-func (a askBroker) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (a askBroker) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	return a.f.reflectors(ctx, req)
 }
 

@@ -67,7 +67,7 @@ type Options struct {
 	Registry   *directory.Registry
 	Resolver   *directory.Resolver
 	Up         *uplink.Set
-	Reflectors func(context.Context) (*controlpb.BearingsResponse, error)
+	Reflectors func(context.Context) (*controlpb.ReflectorsResponse, error)
 
 	Life context.Context // ends with the frontal, and with it everything carried
 	Open context.Context // ends before Life when the frontal drains: no new links
@@ -92,7 +92,7 @@ type Gateway struct {
 	log           *slog.Logger
 	settings      func() Settings
 	profile       func() overlay.SiteProfile
-	askReflectors func(context.Context) (*controlpb.BearingsResponse, error)
+	askReflectors func(context.Context) (*controlpb.ReflectorsResponse, error)
 	registry      *directory.Registry
 	resolver      *directory.Resolver
 	up            *uplink.Set

@@ -51,7 +51,7 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 }
 
 // Bearings queries the current broker for its reflectors and its time.
-func (u *Set) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+func (u *Set) Bearings(ctx context.Context, req *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	s, err := u.Get(ctx)

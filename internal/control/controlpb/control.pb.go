@@ -2247,26 +2247,26 @@ func (x *IntroduceEvent) GetCarryId() []byte {
 	return nil
 }
 
-type BearingsRequest struct {
+type ReflectorsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BearingsRequest) Reset() {
-	*x = BearingsRequest{}
+func (x *ReflectorsRequest) Reset() {
+	*x = ReflectorsRequest{}
 	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *BearingsRequest) String() string {
+func (x *ReflectorsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*BearingsRequest) ProtoMessage() {}
+func (*ReflectorsRequest) ProtoMessage() {}
 
-func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
+func (x *ReflectorsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2278,12 +2278,12 @@ func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
-func (*BearingsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReflectorsRequest.ProtoReflect.Descriptor instead.
+func (*ReflectorsRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
-type BearingsResponse struct {
+type ReflectorsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`  // Unix time of the broker in nanoseconds
 	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`     // address:port of two or more reflectors that answer an observe frame
@@ -2295,20 +2295,20 @@ type BearingsResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BearingsResponse) Reset() {
-	*x = BearingsResponse{}
+func (x *ReflectorsResponse) Reset() {
+	*x = ReflectorsResponse{}
 	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *BearingsResponse) String() string {
+func (x *ReflectorsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*BearingsResponse) ProtoMessage() {}
+func (*ReflectorsResponse) ProtoMessage() {}
 
-func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
+func (x *ReflectorsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2320,47 +2320,47 @@ func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
-func (*BearingsResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReflectorsResponse.ProtoReflect.Descriptor instead.
+func (*ReflectorsResponse) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
-func (x *BearingsResponse) GetTime() int64 {
+func (x *ReflectorsResponse) GetTime() int64 {
 	if x != nil {
 		return x.Time
 	}
 	return 0
 }
 
-func (x *BearingsResponse) GetTcp() []string {
+func (x *ReflectorsResponse) GetTcp() []string {
 	if x != nil {
 		return x.Tcp
 	}
 	return nil
 }
 
-func (x *BearingsResponse) GetStun() []string {
+func (x *ReflectorsResponse) GetStun() []string {
 	if x != nil {
 		return x.Stun
 	}
 	return nil
 }
 
-func (x *BearingsResponse) GetTcp6() []string {
+func (x *ReflectorsResponse) GetTcp6() []string {
 	if x != nil {
 		return x.Tcp6
 	}
 	return nil
 }
 
-func (x *BearingsResponse) GetStun6() []string {
+func (x *ReflectorsResponse) GetStun6() []string {
 	if x != nil {
 		return x.Stun6
 	}
 	return nil
 }
 
-func (x *BearingsResponse) GetClock() string {
+func (x *ReflectorsResponse) GetClock() string {
 	if x != nil {
 		return x.Clock
 	}
@@ -2372,7 +2372,7 @@ type CallBackRequest struct {
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`                              // address:port
 	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`                           // by one datagram; else by a TCP connection
 	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                        // 16 bytes that the reflector sends there
-	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                          // the reflector, as in BearingsResponse.tcp or .stun; empty: the broker
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                          // the reflector, as in ReflectorsResponse.tcp or .stun; empty: the broker
 	AfterS        uint32                 `protobuf:"varint,5,opt,name=after_s,json=afterS,proto3" json:"after_s,omitempty"`       // 0: at once, from a new port; else so many seconds later, as an answer: from the STUN port, or on the connection that asked from there
 	Quiet         bool                   `protobuf:"varint,6,opt,name=quiet,proto3" json:"quiet,omitempty"`                       // instead, of TCP: keep a port for ten seconds that takes two connections and answers no more; it alone is told
 	FromPort      uint32                 `protobuf:"varint,7,opt,name=from_port,json=fromPort,proto3" json:"from_port,omitempty"` // call from this port, which was kept for the same address
@@ -5266,9 +5266,9 @@ const file_control_proto_rawDesc = "" +
 	"\bACCEPTED\x10\x02\x12\r\n" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x04\"\x11\n" +
-	"\x0fBearingsRequest\"\x8c\x01\n" +
-	"\x10BearingsResponse\x12\x12\n" +
+	"\x06FAILED\x10\x04\"\x13\n" +
+	"\x11ReflectorsRequest\"\x8e\x01\n" +
+	"\x12ReflectorsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
 	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
@@ -5499,15 +5499,15 @@ const file_control_proto_rawDesc = "" +
 	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
 	"\bSitePair\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xcf\b\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\xd3\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
 	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
 	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12M\n" +
-	"\aReserve\x12$.isthmus.control.v1.IntroduceRequest\x1a\x1c.isthmus.control.v1.Reserved\x12U\n" +
-	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12U\n" +
+	"\aReserve\x12$.isthmus.control.v1.IntroduceRequest\x1a\x1c.isthmus.control.v1.Reserved\x12Y\n" +
+	"\bBearings\x12%.isthmus.control.v1.ReflectorsRequest\x1a&.isthmus.control.v1.ReflectorsResponse\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12R\n" +
 	"\aPublish\x12\".isthmus.control.v1.PublishRequest\x1a#.isthmus.control.v1.PublishResponse\x12X\n" +
 	"\tUnpublish\x12$.isthmus.control.v1.UnpublishRequest\x1a%.isthmus.control.v1.UnpublishResponse\x12[\n" +
@@ -5592,8 +5592,8 @@ var file_control_proto_goTypes = []any{
 	(*ReserveResponse)(nil),       // 32: isthmus.control.v1.ReserveResponse
 	(*Assignment)(nil),            // 33: isthmus.control.v1.Assignment
 	(*IntroduceEvent)(nil),        // 34: isthmus.control.v1.IntroduceEvent
-	(*BearingsRequest)(nil),       // 35: isthmus.control.v1.BearingsRequest
-	(*BearingsResponse)(nil),      // 36: isthmus.control.v1.BearingsResponse
+	(*ReflectorsRequest)(nil),     // 35: isthmus.control.v1.ReflectorsRequest
+	(*ReflectorsResponse)(nil),    // 36: isthmus.control.v1.ReflectorsResponse
 	(*CallBackRequest)(nil),       // 37: isthmus.control.v1.CallBackRequest
 	(*CallBackResponse)(nil),      // 38: isthmus.control.v1.CallBackResponse
 	(*ReportRequest)(nil),         // 39: isthmus.control.v1.ReportRequest
@@ -5706,7 +5706,7 @@ var file_control_proto_depIdxs = []int32{
 	28, // 65: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
 	29, // 66: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
 	29, // 67: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.IntroduceRequest
-	35, // 68: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 68: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.ReflectorsRequest
 	37, // 69: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
 	13, // 70: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
 	15, // 71: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
@@ -5736,7 +5736,7 @@ var file_control_proto_depIdxs = []int32{
 	22, // 95: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
 	34, // 96: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
 	31, // 97: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
-	36, // 98: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 98: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.ReflectorsResponse
 	38, // 99: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
 	14, // 100: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
 	16, // 101: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse

@@ -67,10 +67,10 @@ type DirectoryClient interface {
 	// to a relay, tells the target's side, and answers when that has it. Nobody dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
 	Reserve(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (*Reserved, error)
-	// Bearings returns the broker's clock, by which two ends agree on an
+	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
-	Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error)
+	Bearings(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error)
 	// CallBack has a reflector of Bearings contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
@@ -173,9 +173,9 @@ func (c *directoryClient) Reserve(ctx context.Context, in *IntroduceRequest, opt
 	return out, nil
 }
 
-func (c *directoryClient) Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error) {
+func (c *directoryClient) Bearings(ctx context.Context, in *ReflectorsRequest, opts ...grpc.CallOption) (*ReflectorsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(BearingsResponse)
+	out := new(ReflectorsResponse)
 	err := c.cc.Invoke(ctx, Directory_Bearings_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -272,10 +272,10 @@ type DirectoryServer interface {
 	// to a relay, tells the target's side, and answers when that has it. Nobody dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
 	Reserve(context.Context, *IntroduceRequest) (*Reserved, error)
-	// Bearings returns the broker's clock, by which two ends agree on an
+	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
-	Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error)
+	Bearings(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error)
 	// CallBack has a reflector of Bearings contact the caller from outside,
 	// so that a site can measure what its firewall lets in. Only an address that
 	// is proven to be the caller's is contacted: that from which the frontal's
@@ -327,7 +327,7 @@ func (UnimplementedDirectoryServer) Introduce(*IntroduceRequest, grpc.ServerStre
 func (UnimplementedDirectoryServer) Reserve(context.Context, *IntroduceRequest) (*Reserved, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
-func (UnimplementedDirectoryServer) Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error) {
+func (UnimplementedDirectoryServer) Bearings(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bearings not implemented")
 }
 func (UnimplementedDirectoryServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
@@ -471,7 +471,7 @@ func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(i
 }
 
 func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(BearingsRequest)
+	in := new(ReflectorsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -483,7 +483,7 @@ func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(
 		FullMethod: Directory_Bearings_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DirectoryServer).Bearings(ctx, req.(*BearingsRequest))
+		return srv.(DirectoryServer).Bearings(ctx, req.(*ReflectorsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }

@@ -65,7 +65,7 @@ type Reflectors struct {
 }
 
 // ReadReflectors checks and converts the directory's answer.
-func ReadReflectors(m *controlpb.BearingsResponse) (b Reflectors, err error) {
+func ReadReflectors(m *controlpb.ReflectorsResponse) (b Reflectors, err error) {
 	parse := func(texts []string) (out []netip.AddrPort) {
 		for _, text := range texts {
 			a, parseErr := netip.ParseAddrPort(text)

@@ -25,7 +25,7 @@ func NewReflectorCache() *ReflectorCache { return &ReflectorCache{turn: make(cha
 
 // Get returns the cached answer, or that of ask; ask ends with ctx, and so does the wait for
 // another caller's ask. A failure is not cached.
-func (c *ReflectorCache) Get(ctx context.Context, ask func(context.Context) (*controlpb.BearingsResponse, error)) (Reflectors, error) {
+func (c *ReflectorCache) Get(ctx context.Context, ask func(context.Context) (*controlpb.ReflectorsResponse, error)) (Reflectors, error) {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():

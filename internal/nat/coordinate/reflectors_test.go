@@ -15,14 +15,14 @@ import (
 func TestReflectorCache(t *testing.T) {
 	c := NewReflectorCache()
 	gone := errors.New("the broker is away")
-	if _, err := c.Get(t.Context(), func(context.Context) (*controlpb.BearingsResponse, error) { return nil, gone }); !errors.Is(err, gone) {
+	if _, err := c.Get(t.Context(), func(context.Context) (*controlpb.ReflectorsResponse, error) { return nil, gone }); !errors.Is(err, gone) {
 		t.Errorf("%v, want %v", err, gone)
 	}
 	asked, answer := make(chan struct{}), make(chan struct{})
-	ask := func(context.Context) (*controlpb.BearingsResponse, error) {
+	ask := func(context.Context) (*controlpb.ReflectorsResponse, error) {
 		close(asked) // a second time would panic
 		<-answer
-		return &controlpb.BearingsResponse{Tcp: []string{"192.0.2.1:443"}}, nil
+		return &controlpb.ReflectorsResponse{Tcp: []string{"192.0.2.1:443"}}, nil
 	}
 	var callers sync.WaitGroup
 	for range 5 {
@@ -46,8 +46,8 @@ func TestReflectorCache(t *testing.T) {
 	close(answer)
 	callers.Wait()
 	c.asked = time.Now().Add(-reflectorCacheLife)
-	bad := func(context.Context) (*controlpb.BearingsResponse, error) {
-		return &controlpb.BearingsResponse{Tcp: []string{"nowhere"}}, nil
+	bad := func(context.Context) (*controlpb.ReflectorsResponse, error) {
+		return &controlpb.ReflectorsResponse{Tcp: []string{"nowhere"}}, nil
 	}
 	if _, err := c.Get(t.Context(), bad); err == nil {
 		t.Error("an answer that is no address was taken")

@@ -51,7 +51,7 @@ func TestCross(t *testing.T) {
 
 // crossed measures only this, with or without UDP.
 func crossed(ctx context.Context, g *labGrid, opts Options) (Cross, error) {
-	b, err := g.Bearings(ctx, &controlpb.BearingsRequest{})
+	b, err := g.Bearings(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return Cross{}, err
 	}

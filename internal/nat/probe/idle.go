@@ -76,7 +76,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	if err := CheckIdleWaits(waits); err != nil {
 		return IdleObservations{}, err
 	}
-	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
+	b, err := opts.Grid.Bearings(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return IdleObservations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}

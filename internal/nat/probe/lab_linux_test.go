@@ -78,8 +78,8 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	return g
 }
 
-func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	resp := &controlpb.BearingsResponse{Time: time.Now().UnixNano()}
+func (g *labGrid) Bearings(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error) {
+	resp := &controlpb.ReflectorsResponse{Time: time.Now().UnixNano()}
 	for _, h := range []*lab.Host{g.broker, g.proxy} {
 		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())
 		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())

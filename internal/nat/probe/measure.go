@@ -19,7 +19,7 @@ import (
 // Grid is what a measurement needs from the control plane. A helper's session with its frontal
 // provides it, and so does a frontal's with the broker.
 type Grid interface {
-	Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error)
+	Bearings(context.Context, *controlpb.ReflectorsRequest) (*controlpb.ReflectorsResponse, error)
 	CallBack(context.Context, *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error)
 }
 
@@ -59,7 +59,7 @@ const (
 // three of them, and is best run from one node of a site at a time. It fails only when the grid does not name its
 // reflectors; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
-	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
+	b, err := opts.Grid.Bearings(ctx, &controlpb.ReflectorsRequest{})
 	if err != nil {
 		return Observations{}, fmt.Errorf("asking for the reflectors: %w", err)
 	}
@@ -116,7 +116,7 @@ type point struct {
 // reflectors returns the first reflector of each address, the broker first: those with an IPv4
 // address, which a profile is about, and those with IPv6, which may be other addresses of the same
 // hosts.
-func reflectors(b *controlpb.BearingsResponse) (four, six []point) {
+func reflectors(b *controlpb.ReflectorsResponse) (four, six []point) {
 	for _, p := range allReflectors(b) {
 		if p.tcp.Addr().Is4() {
 			four = append(four, p)
@@ -127,7 +127,7 @@ func reflectors(b *controlpb.BearingsResponse) (four, six []point) {
 	return four, six
 }
 
-func allReflectors(b *controlpb.BearingsResponse) []point {
+func allReflectors(b *controlpb.ReflectorsResponse) []point {
 	var points []point
 	find := func(a netip.Addr) *point {
 		for i := range points {

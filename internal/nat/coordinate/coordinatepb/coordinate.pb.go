@@ -37,7 +37,7 @@ type OpenOffer struct {
 	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
 	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"`                     // to it
 	ReservedPort  []byte                 `protobuf:"bytes,9,opt,name=reserved_port,json=reservedPort,proto3" json:"reserved_port,omitempty"` // the target's port that is meant, ReservedPort.id; the target then dials at once
-	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`                                  // name of that reflector (BearingsResponse.clock)
+	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`                                  // name of that reflector (ReflectorsResponse.clock)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
