@@ -13,7 +13,7 @@ import (
 
 // Every request of a frontal or proxy is refused or valid.
 func FuzzRequests(f *testing.F) {
-	for _, m := range []proto.Message{relayRequest(), offerOf("p1", "192.0.2.7:443"), &controlpb.IntroduceRequest{Technique: 1 << 30}} {
+	for _, m := range []proto.Message{relayRequest(), offerOf("p1", "192.0.2.7:443"), &controlpb.SignalRequest{Technique: 1 << 30}} {
 		b, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
@@ -22,7 +22,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	r := relays{b: &Broker{log: slog.New(slog.DiscardHandler)}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var request controlpb.IntroduceRequest
+		var request controlpb.SignalRequest
 		if proto.Unmarshal(data, &request) == nil {
 			in, err := parseSignalRequest(&request)
 			if in == nil || err == nil && in.technique != overlay.Relay && in.technique != overlay.Reversed {

@@ -123,23 +123,23 @@ type peer struct {
 // scripted is a frontal's Target service with a behaviour set by the test.
 type scripted struct {
 	controlpb.UnimplementedTargetServer
-	do func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+	do func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
 }
 
-func (s scripted) Introduced(in *controlpb.Introduction, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (s scripted) Introduced(in *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	return s.do(in, stream)
 }
 
 // Reserve handles the call as a signalling request that the target's side keeps; without do, it
 // behaves like a frontal that does not know the call.
-func (s scripted) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+func (s scripted) Reserve(ctx context.Context, in *controlpb.Signal) (*controlpb.ReserveResponse, error) {
 	if s.do == nil {
 		return s.UnimplementedTargetServer.Reserve(ctx, in)
 	}
 	return &controlpb.ReserveResponse{}, s.do(in, nil)
 }
 
-type targetFunc = func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+type targetFunc = func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
 
 func (g *grid) dial(id control.Identity, target targetFunc) (*peer, error) {
 	g.t.Helper()

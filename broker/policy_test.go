@@ -190,12 +190,12 @@ func TestAdminAsksPolicies(t *testing.T) {
 // Policy allowances are put into the tickets for a proxy that enforces them, and no other proxy is
 // assigned.
 func TestLimitsAreInTheTickets(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 10)
+	told := make(chan *controlpb.Signal, 10)
 	next := events(accepted, connected)
 	g := newGrid(t)
 	g.start()
 	b := g.frontal(closedB, nil)
-	c := g.frontal(openC(), func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	c := g.frontal(openC(), func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		told <- in
 		return next(in, s)
 	})

@@ -26,12 +26,12 @@ import (
 // The principals of a link's ends reach the target's side, the proxy that supports such tickets,
 // and the status.
 func TestPrincipalsReachEverybody(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 10)
+	told := make(chan *controlpb.Signal, 10)
 	next := events(accepted, connected)
 	g := newGrid(t)
 	g.start()
 	b := g.frontal(closedB, nil)
-	c := g.frontal(closedC, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	c := g.frontal(closedC, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		told <- in
 		return next(in, s)
 	})

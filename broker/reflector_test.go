@@ -43,12 +43,12 @@ func (g *grid) plansTo(from, to overlay.SiteID, t overlay.Technique) {
 // The ends' negotiation is passed on opaquely, for every technique that needs it, and a technique
 // without a relay gets no assignment.
 func TestNegotiationPassesThrough(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 10)
+	told := make(chan *controlpb.Signal, 10)
 	offer, answer := bytes.Repeat([]byte{1}, control.MaxNegotiation), bytes.Repeat([]byte{2}, control.MaxNegotiation)
-	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	g, b, _ := pairGrid(t, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		told <- in
-		s.Send(&controlpb.IntroduceEvent{Kind: accepted, Answer: answer})
-		return s.Send(&controlpb.IntroduceEvent{Kind: connected})
+		s.Send(&controlpb.SignalEvent{Kind: accepted, Answer: answer})
+		return s.Send(&controlpb.SignalEvent{Kind: connected})
 	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay} {
@@ -74,8 +74,8 @@ func TestNegotiationPassesThrough(t *testing.T) {
 }
 
 func TestNegotiationBounds(t *testing.T) {
-	g, b, _ := pairGrid(t, func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return s.Send(&controlpb.IntroduceEvent{Kind: accepted, Answer: make([]byte, control.MaxNegotiation+1)})
+	g, b, _ := pairGrid(t, func(_ *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return s.Send(&controlpb.SignalEvent{Kind: accepted, Answer: make([]byte, control.MaxNegotiation+1)})
 	}, nil)
 	req := relayRequest()
 	req.Technique, req.Offer = uint32(overlay.SimultaneousOpen), make([]byte, control.MaxNegotiation+1)

@@ -17,7 +17,7 @@ const reserveLife = ticket.MaxLife
 
 // Reserve implements controlpb.DirectoryServer. The rules for a relay that is dialled at once apply
 // to one that may be dialled later.
-func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+func (d directory) Reserve(ctx context.Context, req *controlpb.SignalRequest) (*controlpb.Reserved, error) {
 	in, r, err := d.reserve(ctx, req)
 	result := "reserved"
 	if err != nil {
@@ -35,7 +35,7 @@ func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 
 // reserve validates the request, assigns the relay and makes the target's side store its end. The
 // returned request is never nil.
-func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*signalRequest, *controlpb.Reserved, error) {
+func (d directory) reserve(ctx context.Context, req *controlpb.SignalRequest) (*signalRequest, *controlpb.Reserved, error) {
 	session, _, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
 		return new(signalRequest), nil, err

@@ -19,8 +19,8 @@ import (
 // TestReserve: both ends get a ticket for the same relay, which is valid for as long as they are
 // told, and neither end dials it.
 func TestReserve(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
-	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	told := make(chan *controlpb.Signal, 1)
+	g, b, _ := pairGrid(t, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		if s != nil {
 			t.Error("the target was signalled")
 		}
@@ -67,26 +67,26 @@ func TestNoReserve(t *testing.T) {
 	b, c := g.frontal(closedB, nil), g.frontal(closedC, nil)
 	g.register(b, pointOf("siteb", rank(0), 1))
 	g.register(c, pointOf("sitec", rank(1), 3))
-	ask := func(p *peer, change func(*controlpb.IntroduceRequest)) error {
+	ask := func(p *peer, change func(*controlpb.SignalRequest)) error {
 		req := relayRequest()
 		change(req)
 		_, err := p.directory.Reserve(g.ctx(), req)
 		return control.FromStatus(err)
 	}
-	as := func(*controlpb.IntroduceRequest) {}
+	as := func(*controlpb.SignalRequest) {}
 	if err := ask(b, as); !errors.Is(err, overlay.ErrNoRelay) {
 		t.Errorf("without a proxy: %v", err)
 	}
 	g.proxy("p1", "192.0.2.7:443")
 	for what, tc := range map[string]struct {
 		by     *peer
-		change func(*controlpb.IntroduceRequest)
+		change func(*controlpb.SignalRequest)
 		class  error
 	}{
 		"a target of an older frontal": {b, as, wire.ErrVersion},
 		"another site's process":       {c, as, overlay.ErrForbidden},
-		"another life":                 {b, func(r *controlpb.IntroduceRequest) { r.TargetGeneration = 2 }, overlay.ErrStale},
-		"another technique":            {b, func(r *controlpb.IntroduceRequest) { r.Technique = uint32(overlay.HolePunching) }, wire.ErrMalformed},
+		"another life":                 {b, func(r *controlpb.SignalRequest) { r.TargetGeneration = 2 }, overlay.ErrStale},
+		"another technique":            {b, func(r *controlpb.SignalRequest) { r.Technique = uint32(overlay.HolePunching) }, wire.ErrMalformed},
 	} {
 		if err := ask(tc.by, tc.change); !errors.Is(err, tc.class) {
 			t.Errorf("%s: %v", what, err)

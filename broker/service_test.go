@@ -267,18 +267,18 @@ func TestSessionLimit(t *testing.T) {
 }
 
 // relayRequest is from rank 0 (siteb) to rank 1 (sitec), both closed.
-func relayRequest() *controlpb.IntroduceRequest {
-	return &controlpb.IntroduceRequest{Link: linkID, Technique: uint32(overlay.Relay),
+func relayRequest() *controlpb.SignalRequest {
+	return &controlpb.SignalRequest{Link: linkID, Technique: uint32(overlay.Relay),
 		Asker: control.ProcessToPB(rank(0)), Target: control.ProcessToPB(rank(1)), TargetGeneration: 3, AskerNode: "forged"}
 }
 
 // signal makes the call and returns its events and final error.
-func signal(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
+func signal(ctx context.Context, p *peer, req *controlpb.SignalRequest) ([]*controlpb.SignalEvent, error) {
 	stream, err := p.directory.Introduce(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	var events []*controlpb.IntroduceEvent
+	var events []*controlpb.SignalEvent
 	for {
 		e, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -291,12 +291,12 @@ func signal(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) ([]*c
 	}
 }
 
-func signalErr(ctx context.Context, p *peer, req *controlpb.IntroduceRequest) error {
+func signalErr(ctx context.Context, p *peer, req *controlpb.SignalRequest) error {
 	_, err := signal(ctx, p, req)
 	return err
 }
 
-func kinds(events []*controlpb.IntroduceEvent) string {
+func kinds(events []*controlpb.SignalEvent) string {
 	var names []string
 	for _, e := range events {
 		names = append(names, e.Kind.String())
@@ -305,10 +305,10 @@ func kinds(events []*controlpb.IntroduceEvent) string {
 }
 
 // events returns a target's side that sends kinds and returns.
-func events(kinds ...controlpb.IntroduceEvent_Kind) targetFunc {
-	return func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func events(kinds ...controlpb.SignalEvent_Kind) targetFunc {
+	return func(_ *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		for _, k := range kinds {
-			if err := s.Send(&controlpb.IntroduceEvent{Kind: k}); err != nil {
+			if err := s.Send(&controlpb.SignalEvent{Kind: k}); err != nil {
 				return err
 			}
 		}
@@ -317,9 +317,9 @@ func events(kinds ...controlpb.IntroduceEvent_Kind) targetFunc {
 }
 
 const (
-	assigned  = controlpb.IntroduceEvent_ASSIGNED
-	accepted  = controlpb.IntroduceEvent_ACCEPTED
-	connected = controlpb.IntroduceEvent_CONNECTED
+	assigned  = controlpb.SignalEvent_ASSIGNED
+	accepted  = controlpb.SignalEvent_ACCEPTED
+	connected = controlpb.SignalEvent_CONNECTED
 )
 
 // pairGrid is a grid with ranks 0 at siteb and 1 at sitec, both closed.
@@ -334,9 +334,9 @@ func pairGrid(t *testing.T, target targetFunc, tune func(*Broker)) (*grid, *peer
 }
 
 func TestSignalByRelay(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 10)
+	told := make(chan *controlpb.Signal, 10)
 	next := events(assigned, accepted, connected) // the asker does not get a target's ASSIGNED
-	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	g, b, _ := pairGrid(t, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		told <- in
 		return next(in, s)
 	}, nil)
@@ -377,7 +377,7 @@ func TestSignalByRelay(t *testing.T) {
 // The asker gets its relay before the target's side answers.
 func TestAssignedComesAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
-	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	g, b, _ := pairGrid(t, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		select {
 		case <-goOn:
 		case <-s.Context().Done():
@@ -400,11 +400,11 @@ func TestAssignedComesAtOnce(t *testing.T) {
 }
 
 func TestSignalReversed(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 10)
+	told := make(chan *controlpb.Signal, 10)
 	g := newGrid(t)
 	g.start()
 	a := g.frontal(openA, nil)
-	b := g.frontal(closedB, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	b := g.frontal(closedB, func(in *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		told <- in
 		return events(connected)(in, s)
 	})
@@ -421,15 +421,15 @@ func TestSignalReversed(t *testing.T) {
 	if in := <-told; in.ConnectAddress != req.ConnectAddress || string(in.ConnectId) != string(secretID) || in.Relay != nil {
 		t.Errorf("the target was told %v", in)
 	}
-	for what, change := range map[string]func(*controlpb.IntroduceRequest){
-		"malformed frame: a connect id of 3 bytes, want 16": func(r *controlpb.IntroduceRequest) { r.ConnectId = []byte("abc") },
-		"not permitted: the connect address 192.0.2.2:22 is not on the host of rank 0 of job " + string(testJob) + ", which registered 192.0.2.1:4001": func(r *controlpb.IntroduceRequest) {
+	for what, change := range map[string]func(*controlpb.SignalRequest){
+		"malformed frame: a connect id of 3 bytes, want 16": func(r *controlpb.SignalRequest) { r.ConnectId = []byte("abc") },
+		"not permitted: the connect address 192.0.2.2:22 is not on the host of rank 0 of job " + string(testJob) + ", which registered 192.0.2.1:4001": func(r *controlpb.SignalRequest) {
 			r.ConnectAddress = "192.0.2.2:22"
 		},
-		"not permitted: the connect address 192.0.2.1:5555 of rank 2 of job " + string(testJob) + ": sitea registered no address of it for other sites": func(r *controlpb.IntroduceRequest) {
+		"not permitted: the connect address 192.0.2.1:5555 of rank 2 of job " + string(testJob) + ": sitea registered no address of it for other sites": func(r *controlpb.SignalRequest) {
 			r.Asker = control.ProcessToPB(rank(2))
 		},
-		`malformed frame: connect address: no colon at end of name "gateway"`: func(r *controlpb.IntroduceRequest) { r.ConnectAddress = "gateway" },
+		`malformed frame: connect address: no colon at end of name "gateway"`: func(r *controlpb.SignalRequest) { r.ConnectAddress = "gateway" },
 	} {
 		bad := fieldsOf(req)
 		change(bad)
@@ -457,8 +457,8 @@ func TestSignalReversedInside(t *testing.T) {
 }
 
 // fieldsOf copies a request's fields.
-func fieldsOf(r *controlpb.IntroduceRequest) *controlpb.IntroduceRequest {
-	return &controlpb.IntroduceRequest{Link: r.Link, Technique: r.Technique, Asker: r.Asker, Target: r.Target,
+func fieldsOf(r *controlpb.SignalRequest) *controlpb.SignalRequest {
+	return &controlpb.SignalRequest{Link: r.Link, Technique: r.Technique, Asker: r.Asker, Target: r.Target,
 		TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId}
 }
 
@@ -472,29 +472,29 @@ func TestSignalRefusals(t *testing.T) {
 	job := string(testJob)
 	for _, tc := range []struct {
 		what   string
-		change func(*controlpb.IntroduceRequest)
+		change func(*controlpb.SignalRequest)
 		class  error
 		text   string
 	}{
-		{"link", func(r *controlpb.IntroduceRequest) { r.Link = nil }, wire.ErrMalformed, "malformed frame: a link id of 0 bytes, want 16"},
-		{"asker", func(r *controlpb.IntroduceRequest) { r.Asker = nil }, wire.ErrMalformed, `malformed frame: asker: job id "": want NAME-<32 hexadecimal digits>`},
-		{"target", func(r *controlpb.IntroduceRequest) { r.Target = nil }, wire.ErrMalformed, `malformed frame: target: job id "": want NAME-<32 hexadecimal digits>`},
-		{"technique", func(r *controlpb.IntroduceRequest) { r.Technique = 99 }, wire.ErrMalformed, "malformed frame: unknown technique 99"},
-		{"direct", func(r *controlpb.IntroduceRequest) { r.Technique = uint32(overlay.Direct) }, wire.ErrMalformed, "malformed frame: technique direct needs no signalling"},
-		{"other job", func(r *controlpb.IntroduceRequest) { r.Target = control.ProcessToPB(otherName) }, overlay.ErrForbidden,
+		{"link", func(r *controlpb.SignalRequest) { r.Link = nil }, wire.ErrMalformed, "malformed frame: a link id of 0 bytes, want 16"},
+		{"asker", func(r *controlpb.SignalRequest) { r.Asker = nil }, wire.ErrMalformed, `malformed frame: asker: job id "": want NAME-<32 hexadecimal digits>`},
+		{"target", func(r *controlpb.SignalRequest) { r.Target = nil }, wire.ErrMalformed, `malformed frame: target: job id "": want NAME-<32 hexadecimal digits>`},
+		{"technique", func(r *controlpb.SignalRequest) { r.Technique = 99 }, wire.ErrMalformed, "malformed frame: unknown technique 99"},
+		{"direct", func(r *controlpb.SignalRequest) { r.Technique = uint32(overlay.Direct) }, wire.ErrMalformed, "malformed frame: technique direct needs no signalling"},
+		{"other job", func(r *controlpb.SignalRequest) { r.Target = control.ProcessToPB(otherName) }, overlay.ErrForbidden,
 			"not permitted: rank 0 of job " + job + " asks for rank 1 of job " + string(otherJob) + ", which is a process of another job"},
-		{"unregistered asker", func(r *controlpb.IntroduceRequest) { r.Asker = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
+		{"unregistered asker", func(r *controlpb.SignalRequest) { r.Asker = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
 			"process is not registered: the asker, rank 7 of job " + job + ", is not known to broker main; it must register before it dials"},
-		{"foreign asker", func(r *controlpb.IntroduceRequest) { r.Asker, r.Target = r.Target, r.Asker }, overlay.ErrForbidden,
+		{"foreign asker", func(r *controlpb.SignalRequest) { r.Asker, r.Target = r.Target, r.Asker }, overlay.ErrForbidden,
 			"not permitted: rank 1 of job " + job + " is a process of sitec, not of siteb"},
-		{"unregistered target", func(r *controlpb.IntroduceRequest) { r.Target = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
+		{"unregistered target", func(r *controlpb.SignalRequest) { r.Target = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
 			"process is not registered: rank 7 of job " + job + " is not known to broker main"},
-		{"stale target", func(r *controlpb.IntroduceRequest) { r.TargetGeneration = 2 }, overlay.ErrStale,
+		{"stale target", func(r *controlpb.SignalRequest) { r.TargetGeneration = 2 }, overlay.ErrStale,
 			"access point is stale: rank 1 of job " + job + " is in generation 3, the asker knows generation 2; resolve it again"},
-		{"not in the plan", func(r *controlpb.IntroduceRequest) {
+		{"not in the plan", func(r *controlpb.SignalRequest) {
 			r.Technique, r.ConnectId, r.ConnectAddress = uint32(overlay.Reversed), secretID, "192.0.2.1:1"
 		}, overlay.ErrNoPath, "no technique connects the sites: siteb to sitec by reversed: sitec cannot dial back: siteb lets no connection in"},
-		{"itself", func(r *controlpb.IntroduceRequest) { r.Target, r.TargetGeneration = r.Asker, 1 }, wire.ErrMalformed,
+		{"itself", func(r *controlpb.SignalRequest) { r.Target, r.TargetGeneration = r.Asker, 1 }, wire.ErrMalformed,
 			"malformed frame: rank 0 of job " + job + " asks for itself"},
 	} {
 		req := relayRequest()
@@ -522,7 +522,7 @@ func TestSignalRefusals(t *testing.T) {
 
 // A failure on the target's side after ASSIGNED is a FAILED event.
 func TestSignalFailures(t *testing.T) {
-	hangs := func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	hangs := func(_ *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		<-s.Context().Done()
 		return s.Context().Err()
 	}
@@ -533,13 +533,13 @@ func TestSignalFailures(t *testing.T) {
 		class  error
 		text   string
 	}{
-		{"helper says no", func(_ *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-			s.Send(&controlpb.IntroduceEvent{Kind: accepted})
-			return s.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitec/n1: %w: 192.0.2.7:443", overlay.ErrUnreachable))})
+		{"helper says no", func(_ *controlpb.Signal, s grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+			s.Send(&controlpb.SignalEvent{Kind: accepted})
+			return s.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitec/n1: %w: 192.0.2.7:443", overlay.ErrUnreachable))})
 		}, "ASSIGNED ACCEPTED FAILED", overlay.ErrUnreachable, "helper sitec/n1: unreachable: 192.0.2.7:443"},
-		{"no reason", events(controlpb.IntroduceEvent_FAILED), "ASSIGNED FAILED", overlay.ErrRefused, "refused: frontal sitec gave no reason"},
+		{"no reason", events(controlpb.SignalEvent_FAILED), "ASSIGNED FAILED", overlay.ErrRefused, "refused: frontal sitec gave no reason"},
 		{"no result", events(accepted), "ASSIGNED ACCEPTED FAILED", overlay.ErrUnreachable, "unreachable: frontal sitec ended the signalling request without a result"},
-		{"frontal says no", func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		{"frontal says no", func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			return control.Status(fmt.Errorf("%w: helper sitec/n1 is away", overlay.ErrUnknownProcess))
 		}, "ASSIGNED FAILED", overlay.ErrUnknownProcess, "frontal sitec: process is not registered: helper sitec/n1 is away"},
 		{"says nothing", hangs, "ASSIGNED FAILED", overlay.ErrTimeout, "timed out: waited 50ms for frontal sitec to do its part of the link"},
@@ -564,7 +564,7 @@ func TestSignalFailures(t *testing.T) {
 // The target's frontal dies during the signalling request.
 func TestSignalFrontalDies(t *testing.T) {
 	var c *peer
-	g, b, c := pairGrid(t, func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	g, b, c := pairGrid(t, func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		c.s.Close()
 		return nil
 	}, nil)

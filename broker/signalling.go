@@ -39,7 +39,7 @@ type signalRequest struct {
 	generation overlay.Generation
 	address    string // the address that the target dials in a reversed connection
 	connectID  []byte
-	small      bool          // packets, IntroduceRequest.small_packets
+	small      bool          // packets, SignalRequest.small_packets
 	life       time.Duration // lifetime of the relay's tickets
 	reserved   bool          // the relay is not dialled now
 	offer      []byte        // the asker's half of a negotiation, opaque to the broker
@@ -59,7 +59,7 @@ type signalRequest struct {
 
 // Introduce implements controlpb.DirectoryServer. An error before the asker was sent ASSIGNED fails
 // the call; a later one is sent as FAILED.
-func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (d directory) Introduce(req *controlpb.SignalRequest, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	in, err := d.signal(req, stream)
 	result := "connected"
 	if err != nil {
@@ -76,12 +76,12 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 		return d.b.fail(err)
 	}
 	d.b.counters.fault(err)
-	return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
+	return stream.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(err)})
 }
 
 // signal validates the request, sends the asker its relay assignment and calls the target's
 // side. The returned request is never nil.
-func (d directory) signal(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) (*signalRequest, error) {
+func (d directory) signal(req *controlpb.SignalRequest, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) (*signalRequest, error) {
 	session, _, err := d.b.caller(stream.Context(), control.RoleFrontal)
 	if err != nil {
 		return new(signalRequest), err
@@ -104,7 +104,7 @@ func (d directory) signal(req *controlpb.IntroduceRequest, stream grpc.ServerStr
 		return in, err
 	}
 	in.assigned = true
-	if err := stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: toAsker}); err != nil {
+	if err := stream.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED, Relay: toAsker}); err != nil {
 		return in, fmt.Errorf("%w: the asker is gone: %w", overlay.ErrUnreachable, err)
 	}
 	if err := d.pass(stream, in, message); err != nil {
@@ -127,7 +127,7 @@ func (b *Broker) enterSignalling(asker overlay.SiteID) (leave func(), err error)
 }
 
 // parseSignalRequest validates the request's form. The result is never nil.
-func parseSignalRequest(req *controlpb.IntroduceRequest) (*signalRequest, error) {
+func parseSignalRequest(req *controlpb.SignalRequest) (*signalRequest, error) {
 	in := &signalRequest{
 		generation: overlay.Generation(req.GetTargetGeneration()),
 		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(), life: ticketLife,
@@ -262,8 +262,8 @@ func (d directory) checkConnectAddress(in *signalRequest, asker overlay.AccessPo
 // arrange builds the message for each side: the signal for the target and, with a relay, the
 // asker's assignment. The other techniques need no assignment. A connect address is passed on only
 // with the technique it was checked for.
-func (d directory) arrange(in *signalRequest) (*controlpb.Introduction, *controlpb.Assignment, error) {
-	message := &controlpb.Introduction{
+func (d directory) arrange(in *signalRequest) (*controlpb.Signal, *controlpb.Assignment, error) {
+	message := &controlpb.Signal{
 		Link: in.link[:], Technique: uint32(in.technique),
 		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
 		Target: control.ProcessToPB(in.target), TargetGeneration: uint64(in.generation),
@@ -333,26 +333,26 @@ func (in *signalRequest) limit(offer registry.Offer) *controlpb.RateLimit {
 
 // pass calls the target's frontal and forwards its events to the asker up to the final one. The
 // error is the one to report to the asker.
-func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEvent], in *signalRequest, message *controlpb.Introduction) error {
+func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.SignalEvent], in *signalRequest, message *controlpb.Signal) error {
 	ctx, cancel := context.WithTimeout(stream.Context(), d.b.signallingMax)
 	defer cancel()
 	who := in.frontal.Peer()
 	events, err := controlpb.NewTargetClient(in.frontal.Conn()).Introduced(ctx, message)
 	for err == nil {
-		var event *controlpb.IntroduceEvent
+		var event *controlpb.SignalEvent
 		if event, err = events.Recv(); err != nil {
 			break
 		}
 		switch event.GetKind() {
-		case controlpb.IntroduceEvent_CONNECTED, controlpb.IntroduceEvent_ACCEPTED:
+		case controlpb.SignalEvent_CONNECTED, controlpb.SignalEvent_ACCEPTED:
 			if n := len(event.GetAnswer()); n > control.MaxNegotiation {
 				return fmt.Errorf("%v: %w: an answer of %d bytes, at most %d are passed on", who, wire.ErrMalformed, n, control.MaxNegotiation)
 			}
-			err = stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind, Answer: event.GetAnswer()})
-			if event.Kind == controlpb.IntroduceEvent_CONNECTED {
+			err = stream.Send(&controlpb.SignalEvent{Kind: event.Kind, Answer: event.GetAnswer()})
+			if event.Kind == controlpb.SignalEvent_CONNECTED {
 				return err
 			}
-		case controlpb.IntroduceEvent_FAILED:
+		case controlpb.SignalEvent_FAILED:
 			return failure(who, event.GetFault())
 		}
 	}

@@ -224,7 +224,7 @@ func (f *fakeFrontal) Report(_ context.Context, r *controlpb.ReportRequest) (*co
 	return &controlpb.ReportResponse{}, nil
 }
 
-func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (f *fakeFrontal) Introduce(r *controlpb.SignalRequest, up grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	name, err := control.ProcessFromPB(r.Target)
 	if err != nil {
 		return control.Status(err)
@@ -244,12 +244,12 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 		return up.Context().Err()
 	}
 	if fails != nil {
-		return up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fails)})
+		return up.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fails)})
 	}
-	if err := up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: relay}); err != nil {
+	if err := up.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED, Relay: relay}); err != nil {
 		return err
 	}
-	down, err := controlpb.NewTargetClient(helper.Conn()).Introduced(up.Context(), &controlpb.Introduction{
+	down, err := controlpb.NewTargetClient(helper.Conn()).Introduced(up.Context(), &controlpb.Signal{
 		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
 		Target: r.Target, TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId, Relay: relay,
 	})
@@ -264,7 +264,7 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 		if err != nil {
 			return err
 		}
-		if e.Kind == controlpb.IntroduceEvent_ACCEPTED {
+		if e.Kind == controlpb.SignalEvent_ACCEPTED {
 			f.mu.Lock()
 			f.accepted++
 			f.mu.Unlock()

@@ -74,7 +74,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		if in, err = h.openSignalling(ctx, f, request); err != nil {
 			return nil, err
 		}
-		accepted, err := in.await(until, controlpb.IntroduceEvent_ACCEPTED)
+		accepted, err := in.await(until, controlpb.SignalEvent_ACCEPTED)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	if err != nil {
 		return made{}, err
 	}
-	accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
+	accepted, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED)
 	if errors.Is(err, errUnanswered) { // the gateway sends the event when it is connected: it may have tried all the time
 		err = fmt.Errorf("%w: waited for the gateway to connect", context.Cause(ctx))
 	}

@@ -87,7 +87,7 @@ func (h *Helper) getReserve(ctx context.Context, p *process, l *wire.LocalReserv
 		return nil, err
 	}
 	id := newID()
-	r, err := f.directory().Reserve(ctx, &controlpb.IntroduceRequest{
+	r, err := f.directory().Reserve(ctx, &controlpb.SignalRequest{
 		Link: id[:], Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
 		Target: control.ProcessToPB(overlay.ProcessName{Job: p.name.Job, Rank: l.Rank}), TargetGeneration: uint64(l.Generation),
 	})
@@ -105,14 +105,14 @@ func (h *Helper) getReserve(ctx context.Context, p *process, l *wire.LocalReserv
 }
 
 // Reserve implements controlpb.TargetServer: it keeps the target's end.
-func (s targetService) Reserve(ctx context.Context, m *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+func (s targetService) Reserve(ctx context.Context, m *controlpb.Signal) (*controlpb.ReserveResponse, error) {
 	if err := s.h.keepReserve(ctx, m); err != nil {
 		return nil, control.Status(fmt.Errorf("helper %v: %w", s.h.node, err))
 	}
 	return &controlpb.ReserveResponse{}, nil
 }
 
-func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Introduction) error {
+func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 	if role := control.SessionOf(ctx).Peer().Role; role != control.RoleFrontal {
 		return fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role)
 	}

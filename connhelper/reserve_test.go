@@ -14,7 +14,7 @@ import (
 )
 
 // Reserve assigns the relay, as a frontal and its broker do.
-func (f *fakeFrontal) Reserve(ctx context.Context, r *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+func (f *fakeFrontal) Reserve(ctx context.Context, r *controlpb.SignalRequest) (*controlpb.Reserved, error) {
 	name, err := control.ProcessFromPB(r.Target)
 	if err != nil {
 		return nil, control.Status(err)
@@ -32,7 +32,7 @@ func (f *fakeFrontal) Reserve(ctx context.Context, r *controlpb.IntroduceRequest
 	if fails != nil {
 		return nil, control.Status(fails)
 	}
-	_, err = controlpb.NewTargetClient(helper.Conn()).Reserve(ctx, &controlpb.Introduction{
+	_, err = controlpb.NewTargetClient(helper.Conn()).Reserve(ctx, &controlpb.Signal{
 		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
 		Target: r.Target, TargetGeneration: r.TargetGeneration, AskerGeneration: uint64(life), Relay: relay, LifeMs: 600_000,
 	})

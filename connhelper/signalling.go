@@ -21,8 +21,8 @@ import (
 // events until the call ends.
 type signalling struct {
 	link   wire.ID
-	events <-chan *controlpb.IntroduceEvent // closed when the call ended
-	err    error                            // why it ended; valid after events is closed
+	events <-chan *controlpb.SignalEvent // closed when the call ended
+	err    error                         // why it ended; valid after events is closed
 	end    context.CancelFunc
 	detach func() bool // detaches the call from the dial's context
 	life   context.Context
@@ -31,9 +31,9 @@ type signalling struct {
 }
 
 // signalRequest returns the request that all techniques share.
-func (h *Helper) signalRequest(p *process, to target, t overlay.Technique) *controlpb.IntroduceRequest {
+func (h *Helper) signalRequest(p *process, to target, t overlay.Technique) *controlpb.SignalRequest {
 	link := newID()
-	return &controlpb.IntroduceRequest{
+	return &controlpb.SignalRequest{
 		Link: link[:], Technique: uint32(t), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
 		Target: control.ProcessToPB(to.point.Process), TargetGeneration: uint64(to.point.Generation),
 	}
@@ -41,7 +41,7 @@ func (h *Helper) signalRequest(p *process, to target, t overlay.Technique) *cont
 
 // openSignalling starts the call. It ends with ctx until detach is called, and after watchTimeout
 // in any case.
-func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*signalling, error) {
+func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *controlpb.SignalRequest) (*signalling, error) {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
 	request.SmallPackets = carrier.SmallPackets(ctx)
@@ -50,7 +50,7 @@ func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *contro
 		end()
 		return nil, control.FromStatus(err)
 	}
-	events := make(chan *controlpb.IntroduceEvent, 4) // more than a call has
+	events := make(chan *controlpb.SignalEvent, 4) // more than a call has
 	in := &signalling{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
 	h.work.Go(func() {
 		defer end()
@@ -60,7 +60,7 @@ func (h *Helper) openSignalling(ctx context.Context, f *frontal, request *contro
 	return in, nil
 }
 
-func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent], events chan<- *controlpb.IntroduceEvent) error {
+func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.SignalEvent], events chan<- *controlpb.SignalEvent) error {
 	for {
 		e, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -69,7 +69,7 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.In
 		if err != nil {
 			return control.FromStatus(err)
 		}
-		if e.Kind == controlpb.IntroduceEvent_FAILED {
+		if e.Kind == controlpb.SignalEvent_FAILED {
 			err := control.FaultErr(e.Fault)
 			if errors.Is(err, overlay.ErrOverloaded) { // the broker's own bounds fail the call
 				err = fmt.Errorf("%w: %w", err, errUnanswered)
@@ -97,12 +97,12 @@ func (in *signalling) failure() error {
 var errUnanswered = errors.New("the target's side has not begun")
 
 // unanswered returns the error of a wait for an event of the given kind that ended with ctx.
-func unanswered(ctx context.Context, kind controlpb.IntroduceEvent_Kind) error {
+func unanswered(ctx context.Context, kind controlpb.SignalEvent_Kind) error {
 	return fmt.Errorf("%w: waited for the signalling request to be %v: %w", context.Cause(ctx), kind, errUnanswered)
 }
 
 // await returns the next event of the given kind.
-func (in *signalling) await(ctx context.Context, kind controlpb.IntroduceEvent_Kind) (*controlpb.IntroduceEvent, error) {
+func (in *signalling) await(ctx context.Context, kind controlpb.SignalEvent_Kind) (*controlpb.SignalEvent, error) {
 	for {
 		select {
 		case e, ok := <-in.events:
@@ -122,7 +122,7 @@ func (in *signalling) await(ctx context.Context, kind controlpb.IntroduceEvent_K
 // known.
 func (in *signalling) outcome() error {
 	for e := range in.events {
-		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
+		if e.Kind == controlpb.SignalEvent_CONNECTED {
 			if in.onReserved != nil {
 				in.onReserved(e.Answer)
 			}
@@ -142,7 +142,7 @@ type targetService struct {
 }
 
 // Introduced performs the target's part of a technique.
-func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (s targetService) Introduced(m *controlpb.Signal, stream grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
 		return control.Status(fmt.Errorf("%w: a %v does not signal", overlay.ErrForbidden, role))
 	}
@@ -150,12 +150,12 @@ func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerS
 	if err != nil {
 		err = fmt.Errorf("helper %v: %w", s.h.node, err)
 		s.h.log.Warn("signalling failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
-		return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
+		return stream.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(err)})
 	}
 	return nil
 }
 
-func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
+func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Signal, tell func(*controlpb.SignalEvent) error) error {
 	p, asker, err := h.parties(m)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, te
 		return err
 	}
 	accept := func(answer []byte) error {
-		return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: answer})
+		return tell(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: answer})
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, relayTimeout, fmt.Errorf("%w after %v", overlay.ErrTimeout, relayTimeout))
 	defer cancel()
@@ -182,7 +182,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, te
 	if err != nil {
 		return err
 	}
-	connected := &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED}
+	connected := &controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED}
 	if c == nil {
 		return tell(connected) // the asker calls again to use what was prepared
 	}
@@ -195,7 +195,7 @@ func (h *Helper) handleSignal(ctx context.Context, m *controlpb.Introduction, te
 }
 
 // parties returns the local process that a signalling request names, and the asker's name.
-func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.ProcessName, err error) {
+func (h *Helper) parties(m *controlpb.Signal) (p *process, asker overlay.ProcessName, err error) {
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
 		return nil, asker, err
@@ -220,7 +220,7 @@ func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.P
 // meet makes the target's connection: to the relay with its ticket, back to the asker with the
 // connect-id, or as the technique negotiates. It notifies the asker that it has started, with the
 // answer if the technique has one.
-func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction, accept func(answer []byte) error) (socket, overlay.Path, error) {
+func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Signal, accept func(answer []byte) error) (socket, overlay.Path, error) {
 	path := overlay.Path{
 		Technique: overlay.Technique(m.Technique), Reason: m.Reason, Small: m.SmallPackets,
 		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},

@@ -173,13 +173,13 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 			if !ok {
 				return made{}, in.failure()
 			}
-			begun = begun || e.Kind == controlpb.IntroduceEvent_ACCEPTED
-			if e.Kind == controlpb.IntroduceEvent_CONNECTED {
+			begun = begun || e.Kind == controlpb.SignalEvent_ACCEPTED
+			if e.Kind == controlpb.SignalEvent_CONNECTED {
 				in.events = nil // from now on only the connection itself counts
 			}
 		case <-ctx.Done():
 			if !begun {
-				return made{}, unanswered(ctx, controlpb.IntroduceEvent_ACCEPTED)
+				return made{}, unanswered(ctx, controlpb.SignalEvent_ACCEPTED)
 			}
 			return made{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
 		}
@@ -208,7 +208,7 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 }
 
 func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling) (made, error) {
-	assigned, err := in.await(ctx, controlpb.IntroduceEvent_ASSIGNED)
+	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
 	if err != nil {
 		return made{}, err
 	}
@@ -221,7 +221,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
 	begun := time.Now()
-	if _, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED); err != nil {
+	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
 		c.Close()
 		return made{}, err
 	}

@@ -312,7 +312,7 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 
 // Introduce passes a signalling request to the broker and its events back. If the request has no
 // offer for a technique that needs one, this gateway is the asker's end.
-func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (d *directoryServer) Introduce(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Introduce")
@@ -339,7 +339,7 @@ func (d *directoryServer) Introduce(req *controlpb.IntroduceRequest, out grpc.Se
 }
 
 // passEvents copies events until the stream ends, and permits dialling the addresses in them.
-func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEvent], out grpc.ServerStreamingServer[controlpb.IntroduceEvent], callError func(error) error) error {
+func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.SignalEvent], out grpc.ServerStreamingServer[controlpb.SignalEvent], callError func(error) error) error {
 	for {
 		event, err := in.Recv()
 		if errors.Is(err, io.EOF) {
@@ -360,7 +360,7 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 
 // completeSignal checks a helper's request and adds what only the frontal knows. release undoes
 // its setup.
-func (f *Frontal) completeSignal(id control.Identity, req *controlpb.IntroduceRequest) (release func(), err error) {
+func (f *Frontal) completeSignal(id control.Identity, req *controlpb.SignalRequest) (release func(), err error) {
 	asker, err := control.ProcessFromPB(req.Asker)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)

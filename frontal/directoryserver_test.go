@@ -270,7 +270,7 @@ func TestBrokerAway(t *testing.T) {
 		t.Errorf("not cached: %v, want %v", err, away(r))
 	}
 	r.until("a try has failed", func() bool { return strings.Contains(r.f.up.Away().Error(), "nothing listens there") })
-	_, err = h.signal(&controlpb.IntroduceRequest{Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(1)), Target: control.ProcessToPB(proc(9))})
+	_, err = h.signal(&controlpb.SignalRequest{Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(1)), Target: control.ProcessToPB(proc(9))})
 	if !errors.Is(err, overlay.ErrUnreachable) || !away(r).MatchString(err.Error()) {
 		t.Errorf("signal: %v, want %v", err, away(r))
 	}
@@ -450,10 +450,10 @@ func TestSecondSessionOfANodeReplacesTheFirst(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the first session was not ended")
 	}
-	second.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	second.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
-	events, err := r.broker.introduced(&controlpb.Introduction{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
+	events, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
 	if err != nil || len(events) != 1 {
 		t.Errorf("%v, %v", events, err)
 	}
@@ -531,8 +531,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) || err.Error() != "frontal sitea: not permitted: helper sitea/a1 may not call Status; an admin may" {
 		t.Errorf("status by a helper: %v", err)
 	}
-	_, err = eventsOf(t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
-		return controlpb.NewTargetClient(h.s.Conn()).Introduced(ctx, &controlpb.Introduction{})
+	_, err = eventsOf(t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
+		return controlpb.NewTargetClient(h.s.Conn()).Introduced(ctx, &controlpb.Signal{})
 	})
 	if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "helper sitea/a1 may not call Introduced; the broker may") {
 		t.Errorf("signalled by a helper: %v", err)

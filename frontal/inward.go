@@ -53,7 +53,7 @@ func (f *Frontal) declared() overlay.SiteProfile {
 
 // askerInside returns why a signalling request from a process of this site contradicts what the
 // site itself knows: the target's helper would dial the address on the site's own network.
-func (f *Frontal) askerInside(in *controlpb.Introduction) error {
+func (f *Frontal) askerInside(in *controlpb.Signal) error {
 	if overlay.SiteID(in.AskerSite) != f.site || in.ConnectAddress == "" {
 		return nil
 	}

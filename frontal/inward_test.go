@@ -57,7 +57,7 @@ func TestInsideIsTheSitesOwnWord(t *testing.T) {
 		if got := r.f.insideOf(c.point); got.Local != c.want || c.point.Local != before || got.Site != c.point.Site {
 			t.Errorf("%s: %v, want local %q", what, got, c.want)
 		}
-		err := r.f.askerInside(&controlpb.Introduction{Asker: c.point.Process, AskerSite: c.point.Site, ConnectAddress: c.point.Local})
+		err := r.f.askerInside(&controlpb.Signal{Asker: c.point.Process, AskerSite: c.point.Site, ConnectAddress: c.point.Local})
 		if ok := c.want != "" || c.point.Site != "sitea"; (err == nil) != ok || err != nil && !errors.Is(err, overlay.ErrForbidden) {
 			t.Errorf("%s asks to be dialled back: %v", what, err)
 		}

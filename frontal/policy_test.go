@@ -36,8 +36,8 @@ func TestOwnPolicy(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: no-eve, effect: deny, users: [eve]}\n- {name: b, effect: allow, sites: [siteb], users: [alice, \"bob@siteb\", \"me@sitea\"], techniques: [relay]}\n"))
 	h := r.helper("a1")
 	h.register(0)
-	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	alice := &controlpb.Principal{User: "alice", Project: "p"}
 	me := &controlpb.Principal{User: "me@sitea"}
@@ -56,7 +56,7 @@ func TestOwnPolicy(t *testing.T) {
 		{"no principal", "siteb", &controlpb.Principal{User: "a b"}, alice, overlay.Relay, "asker: user name"},
 	} {
 		addr := fmt.Sprintf("203.0.113.21:%d", 4000+i) // that no other case names
-		in := &controlpb.Introduction{
+		in := &controlpb.Signal{
 			Link: make([]byte, 16), Technique: uint32(c.technique), Asker: control.ProcessToPB(proc(9)), AskerSite: c.site, AskerNode: "b1",
 			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: c.asker, TargetPrincipal: c.own, ConnectAddress: addr,
 		}
@@ -84,8 +84,8 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 	r, records := newRigWithTrail(t, func(c *Config) { c.Policy = "" })
 	h := r.helper("a1")
 	h.register(0, 1)
-	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	refused := func(what string, err error) {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestNoPolicyKeepsInside(t *testing.T) {
 	}
 	_, err := h.ask(9, false) // the broker has it at siteb
 	refused("asking for a process of another site", err)
-	in := &controlpb.Introduction{
+	in := &controlpb.Signal{
 		Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
 		Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: &controlpb.Principal{User: "alice", Project: "p"},
 	}
@@ -194,8 +194,8 @@ func TestOwnLimits(t *testing.T) {
 	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: b, effect: allow, limits: {links: 4, bytes_month: 1TB}}\n"))
 	h := r.helper("a1")
 	h.register(0)
-	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+		return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 	}
 	alice := &controlpb.Principal{User: "alice", Project: "p"}
 	good := overlay.Allowance{Site: "sitea", Rule: "b", Owner: "project p", Contact: "opsa", Links: 4, Month: 1e12}
@@ -219,7 +219,7 @@ func TestOwnLimits(t *testing.T) {
 			c.with(&a)
 			tk.Allowances[1], tk.Allowances[0] = a, overlay.Allowance{Site: "siteb", Rule: "x", Owner: "project p", Contact: "y", Rate: 5}
 		}
-		_, err := r.broker.introduced(&controlpb.Introduction{
+		_, err := r.broker.introduced(&controlpb.Signal{
 			Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
 			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: alice, TargetPrincipal: alice,
 			Relay: &controlpb.Assignment{Proxy: "p1", Ticket: wire.Append(nil, tk)},

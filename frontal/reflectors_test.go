@@ -72,7 +72,7 @@ func TestNegotiationIsPassedOn(t *testing.T) {
 	text := bytes.Repeat([]byte{7}, control.MaxNegotiation)
 	answer := func(b []byte) {
 		r.broker.locked(func() {
-			r.broker.introduce = sendAll(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: b})
+			r.broker.introduce = sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: b})
 		})
 	}
 	answer(text)

@@ -12,7 +12,7 @@ import (
 
 // Reserve requests a relay from the broker that the two ends keep for outages of their daemons. A
 // gateway dials it for as long as its ticket is valid.
-func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.SignalRequest) (*controlpb.Reserved, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSignalling)
 	defer cancel()
 	id, err := d.f.helperOf(ctx, "Reserve")
@@ -40,7 +40,7 @@ func (d *directoryServer) Reserve(ctx context.Context, req *controlpb.IntroduceR
 }
 
 // Reserve passes the target's end of a reserve relay to the helper of the process that it names.
-func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+func (t *targetServer) Reserve(ctx context.Context, in *controlpb.Signal) (*controlpb.ReserveResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSignalling)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Reserve")

@@ -51,8 +51,8 @@ func TestReserve(t *testing.T) {
 	}
 
 	alice := &controlpb.Principal{User: "alice"}
-	in := func(site, addr string) *controlpb.Introduction {
-		return &controlpb.Introduction{
+	in := func(site, addr string) *controlpb.Signal {
+		return &controlpb.Signal{
 			Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: site, AskerNode: "b1",
 			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: alice, TargetPrincipal: alice,
 			Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{addr}}, LifeMs: uint32(life.Milliseconds()),
@@ -62,7 +62,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("an older helper: %v", err)
 	}
 	kept := 0
-	h.reserved = func(*controlpb.Introduction) error { kept++; return nil }
+	h.reserved = func(*controlpb.Signal) error { kept++; return nil }
 	if err := r.broker.reserve(in("siteb", "203.0.113.21:443")); err != nil || kept != 1 || !r.mayDial("203.0.113.21:443", life-time.Second) {
 		t.Errorf("the target's end: %v, told %d times", err, kept)
 	}

@@ -227,7 +227,7 @@ type fakeBroker struct {
 	registered map[uint32]*controlpb.AccessPoint // by rank
 	withdrawn  []uint32
 	reports    []*controlpb.ReportRequest
-	asked      []*controlpb.IntroduceRequest
+	asked      []*controlpb.SignalRequest
 	session    *control.Session
 	epoch      uint64
 	names      fakeNames
@@ -238,7 +238,7 @@ type fakeBroker struct {
 	resolve   func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
 	await     func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
 	refuse    func(*controlpb.AccessPoint) *controlpb.Fault
-	introduce func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+	introduce func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
 	reserved  *controlpb.Reserved // nil: it does not know the call
 }
 
@@ -324,7 +324,7 @@ func (b *fakeBroker) point(rank uint32) *controlpb.AccessPoint {
 }
 
 // signalRequests returns the signalling requests that the broker received.
-func (b *fakeBroker) signalRequests() []*controlpb.IntroduceRequest {
+func (b *fakeBroker) signalRequests() []*controlpb.SignalRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.asked)
@@ -416,7 +416,7 @@ func (b *fakeBroker) Report(_ context.Context, req *controlpb.ReportRequest) (*c
 	return &controlpb.ReportResponse{}, nil
 }
 
-func (b *fakeBroker) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (b *fakeBroker) Introduce(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	b.mu.Lock()
 	b.asked = append(b.asked, req)
 	introduce := b.introduce
@@ -424,7 +424,7 @@ func (b *fakeBroker) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerS
 	return introduce(req, out)
 }
 
-func (b *fakeBroker) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+func (b *fakeBroker) Reserve(ctx context.Context, req *controlpb.SignalRequest) (*controlpb.Reserved, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = append(b.asked, req)
@@ -435,7 +435,7 @@ func (b *fakeBroker) Reserve(ctx context.Context, req *controlpb.IntroduceReques
 }
 
 // reserve calls the frontal as the broker does.
-func (b *fakeBroker) reserve(in *controlpb.Introduction) error {
+func (b *fakeBroker) reserve(in *controlpb.Signal) error {
 	b.mu.Lock()
 	s := b.session
 	b.mu.Unlock()
@@ -446,21 +446,21 @@ func (b *fakeBroker) reserve(in *controlpb.Introduction) error {
 }
 
 // introduced calls the frontal as the broker does and returns its events.
-func (b *fakeBroker) introduced(in *controlpb.Introduction) ([]*controlpb.IntroduceEvent, error) {
+func (b *fakeBroker) introduced(in *controlpb.Signal) ([]*controlpb.SignalEvent, error) {
 	b.mu.Lock()
 	s := b.session
 	b.mu.Unlock()
-	return eventsOf(b.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
+	return eventsOf(b.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
 		return controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
 	})
 }
 
-func eventsOf(t *testing.T, open func(context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error)) (events []*controlpb.IntroduceEvent, err error) {
+func eventsOf(t *testing.T, open func(context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error)) (events []*controlpb.SignalEvent, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := open(ctx)
 	for err == nil {
-		var e *controlpb.IntroduceEvent
+		var e *controlpb.SignalEvent
 		if e, err = stream.Recv(); err == nil {
 			events = append(events, e)
 		}
@@ -480,18 +480,18 @@ type fakeHelper struct {
 	dir        controlpb.DirectoryClient
 	nodes      controlpb.NodesClient
 	ln         net.Listener
-	introduced func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
-	reserved   func(*controlpb.Introduction) error // nil: it does not know the call
+	introduced func(*controlpb.Signal, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
+	reserved   func(*controlpb.Signal) error // nil: it does not know the call
 }
 
-func (h *fakeHelper) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+func (h *fakeHelper) Reserve(ctx context.Context, in *controlpb.Signal) (*controlpb.ReserveResponse, error) {
 	if h.reserved == nil {
 		return h.UnimplementedTargetServer.Reserve(ctx, in)
 	}
 	return &controlpb.ReserveResponse{}, control.Status(h.reserved(in))
 }
 
-func (h *fakeHelper) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (h *fakeHelper) Introduced(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	return h.introduced(in, out)
 }
 
@@ -560,8 +560,8 @@ func (h *fakeHelper) ask(rank uint32, fresh bool) (*controlpb.Answer, error) {
 	return resp.Answers[0], control.FaultErr(resp.Answers[0].Fault)
 }
 
-func (h *fakeHelper) signal(req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
-	return eventsOf(h.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
+func (h *fakeHelper) signal(req *controlpb.SignalRequest) ([]*controlpb.SignalEvent, error) {
+	return eventsOf(h.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.SignalEvent], error) {
 		return h.dir.Introduce(ctx, req)
 	})
 }

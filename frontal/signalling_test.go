@@ -17,15 +17,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-func signalRequest(t overlay.Technique, asker uint32) *controlpb.IntroduceRequest {
-	return &controlpb.IntroduceRequest{
+func signalRequest(t overlay.Technique, asker uint32) *controlpb.SignalRequest {
+	return &controlpb.SignalRequest{
 		Link: make([]byte, 16), Technique: uint32(t), Asker: control.ProcessToPB(proc(asker)),
 		Target: control.ProcessToPB(proc(9)), TargetGeneration: 1,
 	}
 }
 
-func sendAll(events ...*controlpb.IntroduceEvent) func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-	return func(_ *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func sendAll(events ...*controlpb.SignalEvent) func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
+	return func(_ *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		for _, e := range events {
 			if err := out.Send(e); err != nil {
 				return err
@@ -43,14 +43,14 @@ func TestSignalByRelay(t *testing.T) {
 	h.register(0)
 	r.broker.locked(func() {
 		r.broker.introduce = sendAll(
-			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}, Ticket: []byte("t")}},
-			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED},
-			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED},
+			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED, Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}, Ticket: []byte("t")}},
+			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED},
+			&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED},
 		)
 	})
 	for call := 1; call <= 2; call++ { // an assignment is never answered from a cache
 		events, err := h.signal(signalRequest(overlay.Relay, 0))
-		if err != nil || len(events) != 3 || events[0].Relay.Proxy != "p1" || events[2].Kind != controlpb.IntroduceEvent_CONNECTED {
+		if err != nil || len(events) != 3 || events[0].Relay.Proxy != "p1" || events[2].Kind != controlpb.SignalEvent_CONNECTED {
 			t.Fatalf("%v, %v", events, err)
 		}
 		if asked := r.broker.signalRequests(); len(asked) != call || asked[call-1].AskerNode != "a1" {
@@ -68,7 +68,7 @@ func TestSignalErrors(t *testing.T) {
 	h.register(0)
 	r.helper("a2").register(7)
 	r.broker.locked(func() {
-		r.broker.introduce = func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			return control.Status(fmt.Errorf("broker main: %w", overlay.ErrNoRelay))
 		}
 	})
@@ -77,7 +77,7 @@ func TestSignalErrors(t *testing.T) {
 	shortID := signalRequest(overlay.Reversed, 0)
 	shortID.ConnectId = []byte{1}
 	for _, tc := range []struct {
-		req   *controlpb.IntroduceRequest
+		req   *controlpb.SignalRequest
 		class error
 		text  string
 	}{
@@ -102,11 +102,11 @@ func TestReversedToTheGateway(t *testing.T) {
 	h.register(0)
 	id := wire.ID{1, 2, 3}
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			if req.ConnectAddress != r.f.gateway.PublicAddr.String() {
 				t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.gateway.PublicAddr)
 			}
-			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+			return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED})
 		}
 	})
 	intro := &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Reversed}
@@ -177,13 +177,13 @@ func TestSignalledReachesTheHelper(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	seen := make(chan *controlpb.Introduction, 1)
-	h.introduced = func(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	seen := make(chan *controlpb.Signal, 1)
+	h.introduced = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		seen <- in
-		return errors.Join(out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED}),
-			out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitea/a1: %w", overlay.ErrTimeout))}))
+		return errors.Join(out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED}),
+			out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitea/a1: %w", overlay.ErrTimeout))}))
 	}
-	events, err := r.broker.introduced(&controlpb.Introduction{
+	events, err := r.broker.introduced(&controlpb.Signal{
 		Link: []byte{7}, Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1", Target: control.ProcessToPB(proc(0)), TargetGeneration: 1,
 		Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}}, ConnectAddress: "203.0.113.21:4000",
 	})
@@ -205,13 +205,13 @@ func TestSignalledErrors(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0, 1)
 	hanging := make(chan struct{})
-	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	h.introduced = func(_ *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		close(hanging)
 		<-out.Context().Done()
 		return out.Context().Err()
 	}
 	call := func(rank uint32, generation uint64) error {
-		_, err := r.broker.introduced(&controlpb.Introduction{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
+		_, err := r.broker.introduced(&controlpb.Signal{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
 		return err
 	}
 	expect := func(what string, err, class error, text string) {

@@ -21,7 +21,7 @@ type targetServer struct {
 
 // Introduced passes a signalling request to the helper of the process that it
 // names, and the helper's events back; or this gateway is the target's end.
-func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+func (t *targetServer) Introduced(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxSignalling)
 	defer cancel()
 	point, s, err := t.check(ctx, in, "Introduced")
@@ -35,7 +35,7 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
 	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.gateway.StandsIn(technique) {
 		if err := t.f.gateway.Answer(ctx, in, point, out.Send); err != nil {
-			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
+			return out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(err)})
 		}
 		return nil
 	}
@@ -48,7 +48,7 @@ func (t *targetServer) Introduced(in *controlpb.Introduction, out grpc.ServerStr
 
 // check returns which helper plays the target's part of a signalling request, if the broker made it
 // and the site's policy permits it.
-func (t *targetServer) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
+func (t *targetServer) check(ctx context.Context, in *controlpb.Signal, call string) (point overlay.AccessPoint, s *control.Session, err error) {
 	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
 		return overlay.AccessPoint{}, nil, t.f.forbidden("%v may not call %s; the broker may", id, call)
 	}

@@ -81,10 +81,10 @@ func TestTraversalsThroughFirewalls(t *testing.T) {
 	b.standOn(l.Host("b/n1"), reflectors)
 	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
 		var call *helpersCall
-		var accepted *controlpb.IntroduceEvent
+		var accepted *controlpb.SignalEvent
 		for range 3 { // a busy machine may miss an instant; a helper retries, too
 			call = ha.begin(signalRequest(technique, 0))
-			call.next(controlpb.IntroduceEvent_ASSIGNED)
+			call.next(controlpb.SignalEvent_ASSIGNED)
 			if accepted, err = call.stream.Recv(); err == nil {
 				break
 			}
@@ -98,7 +98,7 @@ func TestTraversalsThroughFirewalls(t *testing.T) {
 			t.Fatalf("%v: %+v, %v", technique, frame, err)
 		}
 		exchange(t, near, far)
-		call.next(controlpb.IntroduceEvent_CONNECTED)
+		call.next(controlpb.SignalEvent_CONNECTED)
 	}
 	if n := b.f.status().Links.Total; n != 2 {
 		t.Errorf("%d links, want 2", n)

@@ -143,19 +143,19 @@ func (e *loopEnd) Keep(peer string, port []byte) {
 // leadTo makes a's broker pass signalling requests to b's gateway.
 func (r *rig) leadTo(b *rig) {
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			b.broker.mu.Lock()
 			s := b.broker.session
 			b.broker.mu.Unlock()
-			if err := out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED}); err != nil {
+			if err := out.Send(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED}); err != nil {
 				return err
 			}
-			events, err := controlpb.NewTargetClient(s.Conn()).Introduced(out.Context(), &controlpb.Introduction{
+			events, err := controlpb.NewTargetClient(s.Conn()).Introduced(out.Context(), &controlpb.Signal{
 				Link: req.Link, Technique: req.Technique, Asker: req.Asker, AskerSite: "siteq", AskerNode: req.AskerNode,
 				Target: req.Target, TargetGeneration: req.TargetGeneration, Offer: req.Offer,
 			})
 			for err == nil {
-				var e *controlpb.IntroduceEvent
+				var e *controlpb.SignalEvent
 				if e, err = events.Recv(); err == nil {
 					err = out.Send(e)
 				}
@@ -171,11 +171,11 @@ func (r *rig) leadTo(b *rig) {
 // helpersCall is a helper's pending Introduce call.
 type helpersCall struct {
 	t      *testing.T
-	stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]
+	stream grpc.ServerStreamingClient[controlpb.SignalEvent]
 	cancel context.CancelFunc
 }
 
-func (h *fakeHelper) begin(req *controlpb.IntroduceRequest) *helpersCall {
+func (h *fakeHelper) begin(req *controlpb.SignalRequest) *helpersCall {
 	h.r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	h.r.t.Cleanup(cancel)
@@ -187,7 +187,7 @@ func (h *fakeHelper) begin(req *controlpb.IntroduceRequest) *helpersCall {
 }
 
 // next returns the next event, which must be of that kind.
-func (c *helpersCall) next(kind controlpb.IntroduceEvent_Kind) *controlpb.IntroduceEvent {
+func (c *helpersCall) next(kind controlpb.SignalEvent_Kind) *controlpb.SignalEvent {
 	c.t.Helper()
 	e, err := c.stream.Recv()
 	if err != nil || e.Kind != kind {
@@ -210,7 +210,7 @@ func (c *helpersCall) end() error {
 }
 
 // fetch presents a carry-id.
-func (r *rig) fetch(e *controlpb.IntroduceEvent) *net.TCPConn {
+func (r *rig) fetch(e *controlpb.SignalEvent) *net.TCPConn {
 	r.t.Helper()
 	return r.show(r.f.gateway.DataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(e.CarryId), Job: job})
 }
@@ -241,14 +241,14 @@ func TestTraversal(t *testing.T) {
 			req := signalRequest(technique, 0)
 			req.Port, req.Ipv6 = 443, true
 			call := ha.begin(req)
-			call.next(controlpb.IntroduceEvent_ASSIGNED)
-			near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
+			call.next(controlpb.SignalEvent_ASSIGNED)
+			near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
 			far := hb.accept()
 			want := wire.Intro{Kind: wire.IntroProcess, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteq", Name: "a1"}, Technique: technique, Via: overlay.ViaTarget}
 			if frame, err := wire.Read(far); err != nil || *frame.(*wire.Intro) != want {
 				t.Fatalf("the target's helper got %+v, %v", frame, err)
 			}
-			if e := call.next(controlpb.IntroduceEvent_CONNECTED); len(e.Answer) > 0 {
+			if e := call.next(controlpb.SignalEvent_CONNECTED); len(e.Answer) > 0 {
 				t.Errorf("the node was given the gateway's reserved port: %q", e.Answer)
 			}
 			if err := call.end(); err != nil {
@@ -312,10 +312,10 @@ func afterAnswer(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) 
 var otherJob = string(job)[:len(job)-1] + "e"
 
 var (
-	isAssigned  = &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED}
-	isAccepted  = &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: []byte("answer")}
-	isConnected = &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED}
-	hasFailed   = &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("frontal siteb: %w: nobody came", overlay.ErrTimeout))}
+	isAssigned  = &controlpb.SignalEvent{Kind: controlpb.SignalEvent_ASSIGNED}
+	isAccepted  = &controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: []byte("answer")}
+	isConnected = &controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED}
+	hasFailed   = &controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED, Fault: control.Fault(fmt.Errorf("frontal siteb: %w: nobody came", overlay.ErrTimeout))}
 )
 
 // TestAskFails: if any participant fails, the call fails with the reason and its class, and nothing
@@ -324,13 +324,13 @@ func TestAskFails(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, meet: patience, refuse: patience}, closed)
 	h := r.helper("a1")
 	h.register(0)
-	refuses := func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	refuses := func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return control.Status(fmt.Errorf("broker main: %w: siteb forbids it", overlay.ErrNoPath))
 	}
-	long := &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: make([]byte, control.MaxNegotiation+1)}
+	long := &controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: make([]byte, control.MaxNegotiation+1)}
 	for name, tc := range map[string]struct {
-		broker func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
-		change func(*controlpb.IntroduceRequest)
+		broker func(*controlpb.SignalRequest, grpc.ServerStreamingServer[controlpb.SignalEvent]) error
+		change func(*controlpb.SignalRequest)
 		ask    func(context.Context, coordinate.Exchange) (net.Conn, error)
 		class  error
 		text   string
@@ -343,7 +343,7 @@ func TestAskFails(t *testing.T) {
 		"connected too early":        {broker: sendAll(isConnected), class: wire.ErrMalformed, text: "says CONNECTED before it accepted"},
 		"accepted twice":             {broker: sendAll(isAccepted, isAccepted), class: wire.ErrMalformed, text: "says ACCEPTED after it accepted"},
 		"a long answer":              {broker: sendAll(long), class: wire.ErrMalformed, text: "an answer of 8193 bytes"},
-		"failed without a reason":    {broker: sendAll(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED}), class: overlay.ErrRefused, text: "gave no reason"},
+		"failed without a reason":    {broker: sendAll(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_FAILED}), class: overlay.ErrRefused, text: "gave no reason"},
 		"the own end fails": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			return nil, fmt.Errorf("10.0.0.1:4000: %w", overlay.ErrPortRangeFull)
 		}, class: overlay.ErrPortRangeFull, text: "frontal sitea: 10.0.0.1:4000: "},
@@ -355,10 +355,10 @@ func TestAskFails(t *testing.T) {
 			_, err := ex(ctx, make([]byte, control.MaxNegotiation+1))
 			return nil, err
 		}, class: wire.ErrMalformed, text: "frontal sitea: malformed frame: an offer of 8193 bytes"},
-		"another job": {change: func(m *controlpb.IntroduceRequest) { m.Target.Job = otherJob }, class: overlay.ErrForbidden, text: "of another job"},
-		"no port":     {change: func(m *controlpb.IntroduceRequest) { m.Port = 65536 }, class: wire.ErrMalformed, text: "port 65536 to dial from"},
-		"no target":   {change: func(m *controlpb.IntroduceRequest) { m.Target = nil }, class: wire.ErrMalformed, text: "target: "},
-		"another's process": {change: func(m *controlpb.IntroduceRequest) { m.Asker.Rank = 5 }, class: overlay.ErrForbidden,
+		"another job": {change: func(m *controlpb.SignalRequest) { m.Target.Job = otherJob }, class: overlay.ErrForbidden, text: "of another job"},
+		"no port":     {change: func(m *controlpb.SignalRequest) { m.Port = 65536 }, class: wire.ErrMalformed, text: "port 65536 to dial from"},
+		"no target":   {change: func(m *controlpb.SignalRequest) { m.Target = nil }, class: wire.ErrMalformed, text: "target: "},
+		"another's process": {change: func(m *controlpb.SignalRequest) { m.Asker.Rank = 5 }, class: overlay.ErrForbidden,
 			text: "may not speak for rank 5"},
 	} {
 		r.broker.locked(func() { r.broker.introduce = tc.broker })
@@ -386,7 +386,7 @@ func TestAskFails(t *testing.T) {
 
 // held requests a coordinated traversal and returns the asker's call, which was ACCEPTED, and the
 // far end of the connection that the gateway holds.
-func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPConn) {
+func (h *fakeHelper) held() (*helpersCall, *controlpb.SignalEvent, *net.TCPConn) {
 	h.r.t.Helper()
 	far := listenLoop(h.r.t)
 	h.r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
@@ -396,7 +396,7 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPCo
 		return new(net.Dialer).DialContext(ctx, "tcp", far.Addr().String())
 	}})
 	call := h.begin(signalRequest(overlay.SimultaneousOpen, 0))
-	accepted := call.next(controlpb.IntroduceEvent_ACCEPTED)
+	accepted := call.next(controlpb.SignalEvent_ACCEPTED)
 	far.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
 	conn, err := far.Accept()
 	if err != nil {
@@ -408,9 +408,9 @@ func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPCo
 }
 
 // acceptThen makes the broker accept, and send the given events.
-func (r *rig) acceptThen(events <-chan *controlpb.IntroduceEvent) {
+func (r *rig) acceptThen(events <-chan *controlpb.SignalEvent) {
 	r.broker.locked(func() {
-		r.broker.introduce = func(_ *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(_ *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			if err := out.Send(isAccepted); err != nil {
 				return err
 			}
@@ -439,11 +439,11 @@ func ended(t *testing.T, what string, conn net.Conn) {
 func TestHeldConnections(t *testing.T) {
 	short := bounds{intro: patience, carry: 50 * time.Millisecond, meet: patience, refuse: patience}
 	long := bounds{intro: patience, carry: 2 * patience, meet: patience, refuse: patience}
-	start := func(t *testing.T, b bounds) (*rig, *fakeHelper, chan *controlpb.IntroduceEvent) {
+	start := func(t *testing.T, b bounds) (*rig, *fakeHelper, chan *controlpb.SignalEvent) {
 		r := newRigWith(t, b, closed)
 		h := r.helper("a1")
 		h.register(0)
-		events := make(chan *controlpb.IntroduceEvent, 1)
+		events := make(chan *controlpb.SignalEvent, 1)
 		r.acceptThen(events)
 		return r, h, events
 	}
@@ -475,7 +475,7 @@ func TestHeldConnections(t *testing.T) {
 		_, h, events := start(t, long)
 		call, _, far := h.held()
 		events <- hasFailed
-		e := call.next(controlpb.IntroduceEvent_FAILED)
+		e := call.next(controlpb.SignalEvent_FAILED)
 		if err := control.FaultErr(e.Fault); !errors.Is(err, overlay.ErrTimeout) || err.Error() != "frontal siteb: timed out: nobody came" {
 			t.Error(err)
 		}
@@ -487,14 +487,14 @@ func TestHeldConnections(t *testing.T) {
 		near := h.r.fetch(accepted)
 		h.r.until("it is carried", func() bool { return h.r.f.status().Links.Live == 1 })
 		events <- hasFailed
-		call.next(controlpb.IntroduceEvent_FAILED)
+		call.next(controlpb.SignalEvent_FAILED)
 		exchange(t, near, far) // the gateway does not judge the link
 	})
 	t.Run("fetched after the call", func(t *testing.T) {
 		r, h, events := start(t, long)
 		call, accepted, far := h.held()
 		events <- isConnected
-		call.next(controlpb.IntroduceEvent_CONNECTED)
+		call.next(controlpb.SignalEvent_CONNECTED)
 		if err := call.end(); err != nil {
 			t.Error(err)
 		}
@@ -509,8 +509,8 @@ func TestHeldConnections(t *testing.T) {
 }
 
 // askedOf is a signalling request for a process of this site.
-func askedOf(rank uint32) *controlpb.Introduction {
-	return &controlpb.Introduction{
+func askedOf(rank uint32) *controlpb.Signal {
+	return &controlpb.Signal{
 		Link: make([]byte, 16), Technique: uint32(overlay.HolePunching), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
 		Target: control.ProcessToPB(proc(rank)), TargetGeneration: 1, Offer: []byte("offer"),
 	}
@@ -550,16 +550,16 @@ func TestAnswerFails(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		answer func(context.Context, func([]byte) error) (net.Conn, error)
-		change func(*controlpb.Introduction)
+		change func(*controlpb.Signal)
 		class  error
 		text   string
 		far    bool // a connection was made
 	}{
 		"the own end fails":       {answer: fails, class: overlay.ErrUnreachable, text: "frontal sitea: the broker names no STUN server: unreachable"},
-		"another job":             {change: func(m *controlpb.Introduction) { m.Asker.Job = otherJob }, class: overlay.ErrForbidden, text: "of another job"},
-		"no asker":                {change: func(m *controlpb.Introduction) { m.Asker = nil }, class: wire.ErrMalformed, text: "asker: "},
-		"a helper without a port": {change: func(m *controlpb.Introduction) { m.Target.Rank = 1 }, class: overlay.ErrUnreachable, text: "the helper of rank 1 of job " + string(job) + " listens nowhere"},
-		"a helper's port is gone": {change: func(m *controlpb.Introduction) { m.Target.Rank = 2 }, class: overlay.ErrRefused, text: "frontal sitea: helper sitea/a1 of rank 2", far: true},
+		"another job":             {change: func(m *controlpb.Signal) { m.Asker.Job = otherJob }, class: overlay.ErrForbidden, text: "of another job"},
+		"no asker":                {change: func(m *controlpb.Signal) { m.Asker = nil }, class: wire.ErrMalformed, text: "asker: "},
+		"a helper without a port": {change: func(m *controlpb.Signal) { m.Target.Rank = 1 }, class: overlay.ErrUnreachable, text: "the helper of rank 1 of job " + string(job) + " listens nowhere"},
+		"a helper's port is gone": {change: func(m *controlpb.Signal) { m.Target.Rank = 2 }, class: overlay.ErrRefused, text: "frontal sitea: helper sitea/a1 of rank 2", far: true},
 	} {
 		e := &scriptEnd{answer: tc.answer}
 		if tc.answer == nil {
@@ -571,7 +571,7 @@ func TestAnswerFails(t *testing.T) {
 			tc.change(in)
 		}
 		events, err := r.broker.introduced(in)
-		if err != nil || len(events) == 0 || events[len(events)-1].Kind != controlpb.IntroduceEvent_FAILED {
+		if err != nil || len(events) == 0 || events[len(events)-1].Kind != controlpb.SignalEvent_FAILED {
 			t.Errorf("%s: %v, %v", name, events, err)
 			continue
 		}
@@ -598,7 +598,7 @@ func TestTraversalsStayBelowTheLimits(t *testing.T) {
 	})
 	h := r.helper("a1")
 	h.register(0)
-	events := make(chan *controlpb.IntroduceEvent, 1)
+	events := make(chan *controlpb.SignalEvent, 1)
 	r.acceptThen(events)
 	call, accepted, far := h.held()
 	_, err := h.signal(signalRequest(overlay.SimultaneousOpen, 0))
@@ -617,7 +617,7 @@ func TestTraversalsStayBelowTheLimits(t *testing.T) {
 		t.Errorf("links, target's side: %v, %v", told, err)
 	}
 	events <- isConnected
-	call.next(controlpb.IntroduceEvent_CONNECTED)
+	call.next(controlpb.SignalEvent_CONNECTED)
 	exchange(t, near, far)
 }
 
@@ -683,8 +683,8 @@ func TestTraversalsAreBounded(t *testing.T) {
 func TestACutStreamIsNoWholeOne(t *testing.T) {
 	a, _, ha, hb, _ := two(t)
 	call := ha.begin(signalRequest(overlay.HolePunching, 0))
-	call.next(controlpb.IntroduceEvent_ASSIGNED)
-	near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
+	call.next(controlpb.SignalEvent_ASSIGNED)
+	near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
 	far := hb.accept()
 	if _, err := wire.Read(far); err != nil {
 		t.Fatal(err)
@@ -711,7 +711,7 @@ func TestPreparingIsOver(t *testing.T) {
 	h.register(0)
 	ended := make(chan string, 2)
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			err := out.Send(isAccepted)
 			<-out.Context().Done()
 			ended <- string(req.Offer)
@@ -749,7 +749,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 	echo(t, far)
 	asked, held := make(chan struct{}), make(chan struct{})
 	r.broker.locked(func() {
-		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		r.broker.introduce = func(req *controlpb.SignalRequest, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 			close(asked)
 			select {
 			case <-held:
@@ -771,9 +771,9 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 		return net.Dial("tcp", far.Addr().String())
 	}})
 	call := h.begin(signalRequest(overlay.Traversing, 0))
-	accepted := call.next(controlpb.IntroduceEvent_ACCEPTED)
+	accepted := call.next(controlpb.SignalEvent_ACCEPTED)
 	close(held)
-	call.next(controlpb.IntroduceEvent_CONNECTED)
+	call.next(controlpb.SignalEvent_CONNECTED)
 	if err := call.end(); err != nil {
 		t.Error(err)
 	}
@@ -795,7 +795,7 @@ func TestOthersMeetForThemselves(t *testing.T) {
 			t.Errorf("%v, %v", events, err)
 		}
 	}
-	h.introduced = func(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	h.introduced = func(in *controlpb.Signal, out grpc.ServerStreamingServer[controlpb.SignalEvent]) error {
 		return out.Send(isConnected)
 	}
 	if events, err := r.broker.introduced(askedOf(0)); err != nil || len(events) != 1 {
@@ -848,13 +848,13 @@ func TestTraversalsLeakNothing(t *testing.T) {
 		for i := range 10 {
 			technique := []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching}[i%2]
 			call := ha.begin(signalRequest(technique, 0))
-			call.next(controlpb.IntroduceEvent_ASSIGNED)
-			near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
+			call.next(controlpb.SignalEvent_ASSIGNED)
+			near := a.fetch(call.next(controlpb.SignalEvent_ACCEPTED))
 			far := hb.accept()
 			if _, err := wire.Read(far); err != nil {
 				t.Fatal(err)
 			}
-			call.next(controlpb.IntroduceEvent_CONNECTED)
+			call.next(controlpb.SignalEvent_CONNECTED)
 			exchange(t, near, far)
 			near.Close()
 			far.Close()

@@ -15,14 +15,14 @@ import (
 
 // Answer is Introduced for a process whose node cannot be the target's end itself. The error is for
 // the asker.
-func (g *Gateway) Answer(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+func (g *Gateway) Answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, tell func(*controlpb.SignalEvent) error) error {
 	if err := g.answer(ctx, in, point, tell); err != nil {
 		return g.says(err)
 	}
 	return nil
 }
 
-func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, tell func(*controlpb.SignalEvent) error) error {
 	if in.SmallPackets {
 		ctx = carrier.WithSmallPackets(ctx)
 	}
@@ -47,12 +47,12 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Introduction, point 
 		g.logLink(l, "not carried", err)
 		return err
 	}
-	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: reserved})
+	return tell(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_CONNECTED, Answer: reserved})
 }
 
 // traverseFor is the target's end of a coordinated traversal and brings the connection to the
 // process. It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (reserved []byte, err error) {
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *link, tell func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
 	g.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Introduction, p
 		return nil, err
 	}
 	outer, err := end.Answer(ctx, l.technique, l.peer, in.Offer, func(answer []byte) error {
-		return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: answer})
+		return tell(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, Answer: answer})
 	})
 	if outer == nil || err != nil {
 		return nil, err // without an error, the asker retries for what was prepared

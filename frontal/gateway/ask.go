@@ -19,7 +19,7 @@ import (
 // asking is one coordinated traversal that the gateway requests on behalf of a node.
 type asking struct {
 	g         *Gateway
-	request   *controlpb.IntroduceRequest // the node's
+	request   *controlpb.SignalRequest // the node's
 	technique overlay.Technique
 	asker     overlay.ProcessName
 	target    overlay.ProcessName
@@ -32,7 +32,7 @@ type asking struct {
 	current *signalling             // the current signalling request of the technique
 
 	telling  sync.Mutex // held while sending to the node: a call's events are sent one at a time
-	tell     func(*controlpb.IntroduceEvent) error
+	tell     func(*controlpb.SignalEvent) error
 	assigned bool // ASSIGNED, or its successor, was sent to the node
 }
 
@@ -50,7 +50,7 @@ func (g *Gateway) says(err error) error {
 }
 
 // Ask is Introduce for a node that cannot be the asker's end itself.
-func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) error {
+func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalRequest, tell func(*controlpb.SignalEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.SmallPackets {
@@ -80,7 +80,7 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.Introduce
 	return a.handOver(c)
 }
 
-func (g *Gateway) newAsking(ctx context.Context, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) (*asking, error) {
+func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, tell func(*controlpb.SignalEvent) error) (*asking, error) {
 	a := &asking{g: g, request: req, tell: tell, ctx: ctx}
 	var err error
 	if a.technique, err = control.TechniqueFromPB(req.Technique); err != nil {
@@ -162,7 +162,7 @@ func (a *asking) handOver(c *carry) error {
 			close(c.gone)
 		}
 	}()
-	if err := a.pass(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
+	if err := a.pass(&controlpb.SignalEvent{Kind: controlpb.SignalEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
 		return err
 	}
 	in := a.current
@@ -170,19 +170,19 @@ func (a *asking) handOver(c *carry) error {
 	if in.err != nil {
 		return a.g.says(in.err)
 	}
-	connected = in.last.Kind == controlpb.IntroduceEvent_CONNECTED
+	connected = in.last.Kind == controlpb.SignalEvent_CONNECTED
 	if connected {
 		a.end.Keep(a.peer, in.last.Answer)
 	}
-	return a.pass(&controlpb.IntroduceEvent{Kind: in.last.Kind, Fault: in.last.Fault})
+	return a.pass(&controlpb.SignalEvent{Kind: in.last.Kind, Fault: in.last.Fault})
 }
 
 // pass sends an event to the node. The node sees several signalling requests as one: ASSIGNED once,
 // and not after ACCEPTED.
-func (a *asking) pass(e *controlpb.IntroduceEvent) error {
+func (a *asking) pass(e *controlpb.SignalEvent) error {
 	a.telling.Lock()
 	defer a.telling.Unlock()
-	if e.Kind == controlpb.IntroduceEvent_ASSIGNED && a.assigned {
+	if e.Kind == controlpb.SignalEvent_ASSIGNED && a.assigned {
 		return nil
 	}
 	a.assigned = true

@@ -27,9 +27,9 @@ type signalling struct {
 	cancel   context.CancelFunc
 	accepted chan struct{} // closed when answer is known
 	answer   []byte
-	done     chan struct{}             // closed when one of the fields below is set
-	last     *controlpb.IntroduceEvent // CONNECTED or FAILED
-	err      error                     // why there is no last
+	done     chan struct{}          // closed when one of the fields below is set
+	last     *controlpb.SignalEvent // CONNECTED or FAILED
+	err      error                  // why there is no last
 }
 
 // exchange is the coordinate.Exchange: it signals the target's side with an
@@ -81,7 +81,7 @@ func (a *asking) endCurrent() {
 }
 
 // follow sends the request to the broker and reads the progress of the target's side.
-func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.IntroduceRequest) {
+func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.SignalRequest) {
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
 	if err != nil {
@@ -95,13 +95,13 @@ func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.Intr
 	case ctx.Err() != nil || !in.isAccepted(): // no reader is left, or exchange reports it
 	case err != nil:
 		a.abort(told{a.g.says(err)})
-	case in.last.Kind == controlpb.IntroduceEvent_FAILED:
+	case in.last.Kind == controlpb.SignalEvent_FAILED:
 		a.abort(told{a.g.says(failure(in.last))})
 	}
 }
 
 // take processes one event.
-func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]) error {
+func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlpb.SignalEvent]) error {
 	e, err := stream.Recv()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -114,14 +114,14 @@ func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlp
 	}
 	accepted := in.isAccepted()
 	switch {
-	case e.Kind == controlpb.IntroduceEvent_ASSIGNED && !accepted:
+	case e.Kind == controlpb.SignalEvent_ASSIGNED && !accepted:
 		if err := a.pass(e); err != nil {
 			return fmt.Errorf("%w: the asker's helper is gone: %w", overlay.ErrUnreachable, err)
 		}
-	case e.Kind == controlpb.IntroduceEvent_ACCEPTED && !accepted:
+	case e.Kind == controlpb.SignalEvent_ACCEPTED && !accepted:
 		in.answer = e.Answer
 		close(in.accepted)
-	case e.Kind == controlpb.IntroduceEvent_CONNECTED && accepted, e.Kind == controlpb.IntroduceEvent_FAILED:
+	case e.Kind == controlpb.SignalEvent_CONNECTED && accepted, e.Kind == controlpb.SignalEvent_FAILED:
 		in.last = e
 	case accepted:
 		return fmt.Errorf("%w: the target's side says %v after it accepted", wire.ErrMalformed, e.Kind)
@@ -132,7 +132,7 @@ func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlp
 }
 
 // failure is the error that the target's side reported.
-func failure(e *controlpb.IntroduceEvent) error {
+func failure(e *controlpb.SignalEvent) error {
 	if e.Fault == nil {
 		return fmt.Errorf("%w: the target's side gave no reason", overlay.ErrRefused)
 	}

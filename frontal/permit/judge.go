@@ -48,7 +48,7 @@ func (j *Judge) auditChange() {
 }
 
 // auditRefusal records that the site's policy refuses a signalling request of the broker.
-func (j *Judge) auditRefusal(in *controlpb.Introduction, rule string, err error) {
+func (j *Judge) auditRefusal(in *controlpb.Signal, rule string, err error) {
 	j.Audit(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, User: in.GetAskerPrincipal().GetUser(), Project: in.GetAskerPrincipal().GetProject(), Job: in.GetTarget().GetJob(),
 		Ranks: []uint32{in.GetAsker().GetRank(), in.GetTarget().GetRank()}, Sites: []string{in.AskerSite, string(j.Site)}, Rule: rule, Reason: err.Error(),

@@ -73,7 +73,7 @@ func (j *Judge) CheckKept(resp *controlpb.JoinResponse) {
 // regardless of the broker's decision; without a policy, no process of another site is permitted.
 // The asker's identity and the grants of both ends are as the broker reports them; an account of
 // this site is as its helper reports it.
-func (j *Judge) Permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
+func (j *Judge) Permit(in *controlpb.Signal, point overlay.AccessPoint) error {
 	p := j.policy.Load()
 	if in.AskerSite == string(j.Site) {
 		return nil

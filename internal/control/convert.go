@@ -16,8 +16,8 @@ import (
 // The functions below validate everything that a peer sends, once, so that the daemons hold only
 // valid values.
 
-// MaxNegotiation bounds the bytes that an end may send to the other through an introduction:
-// IntroduceRequest.offer and IntroduceEvent.answer. They are opaque to everything in between.
+// MaxNegotiation bounds the bytes that an end may send to the other through a signalling request:
+// SignalRequest.offer and SignalEvent.answer. They are opaque to everything in between.
 const MaxNegotiation = 8 << 10
 
 // ProcessToPB and the other ...ToPB functions convert a value to its message.

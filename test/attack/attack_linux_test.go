@@ -95,7 +95,7 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 // would, and returns its assignment.
 func (a *attacked) assigned(t *testing.T, frontal *control.Session) *controlpb.Assignment {
 	t.Helper()
-	event, err := a.introduce(t, frontal, func(*controlpb.IntroduceRequest) {})
+	event, err := a.introduce(t, frontal, func(*controlpb.SignalRequest) {})
 	if err != nil || event.GetRelay() == nil {
 		t.Fatalf("%v, %v", event, err)
 	}
@@ -103,12 +103,12 @@ func (a *attacked) assigned(t *testing.T, frontal *control.Session) *controlpb.A
 }
 
 // introduce returns the broker's first answer.
-func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func(*controlpb.IntroduceRequest)) (*controlpb.IntroduceEvent, error) {
+func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func(*controlpb.SignalRequest)) (*controlpb.SignalEvent, error) {
 	t.Helper()
 	asker, target := a.beside.Pair.A.Identity, a.beside.Pair.B.Identity
 	link := make([]byte, 16)
 	rand.Read(link)
-	req := &controlpb.IntroduceRequest{
+	req := &controlpb.SignalRequest{
 		Link: link, Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(asker.Process), Target: control.ProcessToPB(target.Process),
 		TargetGeneration: uint64(target.Generation),
 	}
@@ -184,7 +184,7 @@ func TestAttacks(t *testing.T) {
 	})
 	t.Run("cross-job dial", func(t *testing.T) {
 		stranger := labtest.NewKey(t, "stranger").ID()
-		_, err := a.introduce(t, hidden, func(r *controlpb.IntroduceRequest) { r.Asker.Job = string(stranger) })
+		_, err := a.introduce(t, hidden, func(r *controlpb.SignalRequest) { r.Asker.Job = string(stranger) })
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "a process of another job") {
 			t.Errorf("told %v", err)
 		}
@@ -194,7 +194,7 @@ func TestAttacks(t *testing.T) {
 		a.unharmed(t)
 	})
 	t.Run("another site's process", func(t *testing.T) {
-		_, err := a.introduce(t, hidden, func(r *controlpb.IntroduceRequest) { // the target's side asks in the asker's name
+		_, err := a.introduce(t, hidden, func(r *controlpb.SignalRequest) { // the target's side asks in the asker's name
 			r.Asker, r.Target = r.Target, r.Asker
 		})
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "is a process of closed, not of hidden") {

@@ -25,26 +25,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type IntroduceEvent_Kind int32
+type SignalEvent_Kind int32
 
 const (
-	IntroduceEvent_UNKNOWN   IntroduceEvent_Kind = 0
-	IntroduceEvent_ASSIGNED  IntroduceEvent_Kind = 1
-	IntroduceEvent_ACCEPTED  IntroduceEvent_Kind = 2
-	IntroduceEvent_CONNECTED IntroduceEvent_Kind = 3
-	IntroduceEvent_FAILED    IntroduceEvent_Kind = 4
+	SignalEvent_UNKNOWN   SignalEvent_Kind = 0
+	SignalEvent_ASSIGNED  SignalEvent_Kind = 1
+	SignalEvent_ACCEPTED  SignalEvent_Kind = 2
+	SignalEvent_CONNECTED SignalEvent_Kind = 3
+	SignalEvent_FAILED    SignalEvent_Kind = 4
 )
 
-// Enum value maps for IntroduceEvent_Kind.
+// Enum value maps for SignalEvent_Kind.
 var (
-	IntroduceEvent_Kind_name = map[int32]string{
+	SignalEvent_Kind_name = map[int32]string{
 		0: "UNKNOWN",
 		1: "ASSIGNED",
 		2: "ACCEPTED",
 		3: "CONNECTED",
 		4: "FAILED",
 	}
-	IntroduceEvent_Kind_value = map[string]int32{
+	SignalEvent_Kind_value = map[string]int32{
 		"UNKNOWN":   0,
 		"ASSIGNED":  1,
 		"ACCEPTED":  2,
@@ -53,30 +53,30 @@ var (
 	}
 )
 
-func (x IntroduceEvent_Kind) Enum() *IntroduceEvent_Kind {
-	p := new(IntroduceEvent_Kind)
+func (x SignalEvent_Kind) Enum() *SignalEvent_Kind {
+	p := new(SignalEvent_Kind)
 	*p = x
 	return p
 }
 
-func (x IntroduceEvent_Kind) String() string {
+func (x SignalEvent_Kind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (IntroduceEvent_Kind) Descriptor() protoreflect.EnumDescriptor {
+func (SignalEvent_Kind) Descriptor() protoreflect.EnumDescriptor {
 	return file_control_proto_enumTypes[0].Descriptor()
 }
 
-func (IntroduceEvent_Kind) Type() protoreflect.EnumType {
+func (SignalEvent_Kind) Type() protoreflect.EnumType {
 	return &file_control_proto_enumTypes[0]
 }
 
-func (x IntroduceEvent_Kind) Number() protoreflect.EnumNumber {
+func (x SignalEvent_Kind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use IntroduceEvent_Kind.Descriptor instead.
-func (IntroduceEvent_Kind) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use SignalEvent_Kind.Descriptor instead.
+func (SignalEvent_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{31, 0}
 }
 
@@ -1673,7 +1673,7 @@ func (x *AwaitRequest) GetWaitMs() uint32 {
 	return 0
 }
 
-type IntroduceRequest struct {
+type SignalRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Link             []byte                 `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"` // 16 random bytes, chosen by the asker's helper
 	Technique        uint32                 `protobuf:"varint,2,opt,name=technique,proto3" json:"technique,omitempty"`
@@ -1693,20 +1693,20 @@ type IntroduceRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *IntroduceRequest) Reset() {
-	*x = IntroduceRequest{}
+func (x *SignalRequest) Reset() {
+	*x = SignalRequest{}
 	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *IntroduceRequest) String() string {
+func (x *SignalRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*IntroduceRequest) ProtoMessage() {}
+func (*SignalRequest) ProtoMessage() {}
 
-func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
+func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1718,97 +1718,97 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
-func (*IntroduceRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
+func (*SignalRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *IntroduceRequest) GetLink() []byte {
+func (x *SignalRequest) GetLink() []byte {
 	if x != nil {
 		return x.Link
 	}
 	return nil
 }
 
-func (x *IntroduceRequest) GetTechnique() uint32 {
+func (x *SignalRequest) GetTechnique() uint32 {
 	if x != nil {
 		return x.Technique
 	}
 	return 0
 }
 
-func (x *IntroduceRequest) GetAsker() *Process {
+func (x *SignalRequest) GetAsker() *Process {
 	if x != nil {
 		return x.Asker
 	}
 	return nil
 }
 
-func (x *IntroduceRequest) GetAskerNode() string {
+func (x *SignalRequest) GetAskerNode() string {
 	if x != nil {
 		return x.AskerNode
 	}
 	return ""
 }
 
-func (x *IntroduceRequest) GetTarget() *Process {
+func (x *SignalRequest) GetTarget() *Process {
 	if x != nil {
 		return x.Target
 	}
 	return nil
 }
 
-func (x *IntroduceRequest) GetTargetGeneration() uint64 {
+func (x *SignalRequest) GetTargetGeneration() uint64 {
 	if x != nil {
 		return x.TargetGeneration
 	}
 	return 0
 }
 
-func (x *IntroduceRequest) GetConnectAddress() string {
+func (x *SignalRequest) GetConnectAddress() string {
 	if x != nil {
 		return x.ConnectAddress
 	}
 	return ""
 }
 
-func (x *IntroduceRequest) GetConnectId() []byte {
+func (x *SignalRequest) GetConnectId() []byte {
 	if x != nil {
 		return x.ConnectId
 	}
 	return nil
 }
 
-func (x *IntroduceRequest) GetOffer() []byte {
+func (x *SignalRequest) GetOffer() []byte {
 	if x != nil {
 		return x.Offer
 	}
 	return nil
 }
 
-func (x *IntroduceRequest) GetPort() uint32 {
+func (x *SignalRequest) GetPort() uint32 {
 	if x != nil {
 		return x.Port
 	}
 	return 0
 }
 
-func (x *IntroduceRequest) GetSmallPackets() bool {
+func (x *SignalRequest) GetSmallPackets() bool {
 	if x != nil {
 		return x.SmallPackets
 	}
 	return false
 }
 
-func (x *IntroduceRequest) GetIpv6() bool {
+func (x *SignalRequest) GetIpv6() bool {
 	if x != nil {
 		return x.Ipv6
 	}
 	return false
 }
 
-// Introduction is what the target's side learns.
-type Introduction struct {
+// Signal is what the target's side learns.
+type Signal struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Link             []byte                 `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
 	Technique        uint32                 `protobuf:"varint,2,opt,name=technique,proto3" json:"technique,omitempty"`
@@ -1821,30 +1821,30 @@ type Introduction struct {
 	ConnectId        []byte                 `protobuf:"bytes,9,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`
 	Relay            *Assignment            `protobuf:"bytes,10,opt,name=relay,proto3" json:"relay,omitempty"`
 	Reason           string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`                                       // why this technique
-	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`                                         // as IntroduceRequest.offer
+	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`                                         // as SignalRequest.offer
 	AskerPrincipal   *Principal             `protobuf:"bytes,13,opt,name=asker_principal,json=askerPrincipal,proto3" json:"asker_principal,omitempty"` // as the broker knows them; absent: unknown
 	TargetPrincipal  *Principal             `protobuf:"bytes,14,opt,name=target_principal,json=targetPrincipal,proto3" json:"target_principal,omitempty"`
-	SmallPackets     bool                   `protobuf:"varint,15,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"`          // as IntroduceRequest.small_packets
+	SmallPackets     bool                   `protobuf:"varint,15,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"`          // as SignalRequest.small_packets
 	AskerGeneration  uint64                 `protobuf:"varint,16,opt,name=asker_generation,json=askerGeneration,proto3" json:"asker_generation,omitempty"` // Reserve: the life of the asker that has the link
 	LifeMs           uint32                 `protobuf:"varint,17,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"`                            // Reserve: how long the ticket is good, from now
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
-func (x *Introduction) Reset() {
-	*x = Introduction{}
+func (x *Signal) Reset() {
+	*x = Signal{}
 	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Introduction) String() string {
+func (x *Signal) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Introduction) ProtoMessage() {}
+func (*Signal) ProtoMessage() {}
 
-func (x *Introduction) ProtoReflect() protoreflect.Message {
+func (x *Signal) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1856,124 +1856,124 @@ func (x *Introduction) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Introduction.ProtoReflect.Descriptor instead.
-func (*Introduction) Descriptor() ([]byte, []int) {
+// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
+func (*Signal) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *Introduction) GetLink() []byte {
+func (x *Signal) GetLink() []byte {
 	if x != nil {
 		return x.Link
 	}
 	return nil
 }
 
-func (x *Introduction) GetTechnique() uint32 {
+func (x *Signal) GetTechnique() uint32 {
 	if x != nil {
 		return x.Technique
 	}
 	return 0
 }
 
-func (x *Introduction) GetAsker() *Process {
+func (x *Signal) GetAsker() *Process {
 	if x != nil {
 		return x.Asker
 	}
 	return nil
 }
 
-func (x *Introduction) GetAskerSite() string {
+func (x *Signal) GetAskerSite() string {
 	if x != nil {
 		return x.AskerSite
 	}
 	return ""
 }
 
-func (x *Introduction) GetAskerNode() string {
+func (x *Signal) GetAskerNode() string {
 	if x != nil {
 		return x.AskerNode
 	}
 	return ""
 }
 
-func (x *Introduction) GetTarget() *Process {
+func (x *Signal) GetTarget() *Process {
 	if x != nil {
 		return x.Target
 	}
 	return nil
 }
 
-func (x *Introduction) GetTargetGeneration() uint64 {
+func (x *Signal) GetTargetGeneration() uint64 {
 	if x != nil {
 		return x.TargetGeneration
 	}
 	return 0
 }
 
-func (x *Introduction) GetConnectAddress() string {
+func (x *Signal) GetConnectAddress() string {
 	if x != nil {
 		return x.ConnectAddress
 	}
 	return ""
 }
 
-func (x *Introduction) GetConnectId() []byte {
+func (x *Signal) GetConnectId() []byte {
 	if x != nil {
 		return x.ConnectId
 	}
 	return nil
 }
 
-func (x *Introduction) GetRelay() *Assignment {
+func (x *Signal) GetRelay() *Assignment {
 	if x != nil {
 		return x.Relay
 	}
 	return nil
 }
 
-func (x *Introduction) GetReason() string {
+func (x *Signal) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Introduction) GetOffer() []byte {
+func (x *Signal) GetOffer() []byte {
 	if x != nil {
 		return x.Offer
 	}
 	return nil
 }
 
-func (x *Introduction) GetAskerPrincipal() *Principal {
+func (x *Signal) GetAskerPrincipal() *Principal {
 	if x != nil {
 		return x.AskerPrincipal
 	}
 	return nil
 }
 
-func (x *Introduction) GetTargetPrincipal() *Principal {
+func (x *Signal) GetTargetPrincipal() *Principal {
 	if x != nil {
 		return x.TargetPrincipal
 	}
 	return nil
 }
 
-func (x *Introduction) GetSmallPackets() bool {
+func (x *Signal) GetSmallPackets() bool {
 	if x != nil {
 		return x.SmallPackets
 	}
 	return false
 }
 
-func (x *Introduction) GetAskerGeneration() uint64 {
+func (x *Signal) GetAskerGeneration() uint64 {
 	if x != nil {
 		return x.AskerGeneration
 	}
 	return 0
 }
 
-func (x *Introduction) GetLifeMs() uint32 {
+func (x *Signal) GetLifeMs() uint32 {
 	if x != nil {
 		return x.LifeMs
 	}
@@ -2170,9 +2170,9 @@ func (x *Assignment) GetLimit() *RateLimit {
 	return nil
 }
 
-type IntroduceEvent struct {
+type SignalEvent struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Kind   IntroduceEvent_Kind    `protobuf:"varint,1,opt,name=kind,proto3,enum=isthmus.control.v1.IntroduceEvent_Kind" json:"kind,omitempty"`
+	Kind   SignalEvent_Kind       `protobuf:"varint,1,opt,name=kind,proto3,enum=isthmus.control.v1.SignalEvent_Kind" json:"kind,omitempty"`
 	Relay  *Assignment            `protobuf:"bytes,2,opt,name=relay,proto3" json:"relay,omitempty"`   // ASSIGNED
 	Fault  *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`   // FAILED
 	Answer []byte                 `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"` // ACCEPTED: the target's half of what the technique negotiates;
@@ -2182,20 +2182,20 @@ type IntroduceEvent struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *IntroduceEvent) Reset() {
-	*x = IntroduceEvent{}
+func (x *SignalEvent) Reset() {
+	*x = SignalEvent{}
 	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *IntroduceEvent) String() string {
+func (x *SignalEvent) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*IntroduceEvent) ProtoMessage() {}
+func (*SignalEvent) ProtoMessage() {}
 
-func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
+func (x *SignalEvent) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2207,40 +2207,40 @@ func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use IntroduceEvent.ProtoReflect.Descriptor instead.
-func (*IntroduceEvent) Descriptor() ([]byte, []int) {
+// Deprecated: Use SignalEvent.ProtoReflect.Descriptor instead.
+func (*SignalEvent) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *IntroduceEvent) GetKind() IntroduceEvent_Kind {
+func (x *SignalEvent) GetKind() SignalEvent_Kind {
 	if x != nil {
 		return x.Kind
 	}
-	return IntroduceEvent_UNKNOWN
+	return SignalEvent_UNKNOWN
 }
 
-func (x *IntroduceEvent) GetRelay() *Assignment {
+func (x *SignalEvent) GetRelay() *Assignment {
 	if x != nil {
 		return x.Relay
 	}
 	return nil
 }
 
-func (x *IntroduceEvent) GetFault() *Fault {
+func (x *SignalEvent) GetFault() *Fault {
 	if x != nil {
 		return x.Fault
 	}
 	return nil
 }
 
-func (x *IntroduceEvent) GetAnswer() []byte {
+func (x *SignalEvent) GetAnswer() []byte {
 	if x != nil {
 		return x.Answer
 	}
 	return nil
 }
 
-func (x *IntroduceEvent) GetCarryId() []byte {
+func (x *SignalEvent) GetCarryId() []byte {
 	if x != nil {
 		return x.CarryId
 	}
@@ -3710,7 +3710,7 @@ type CarryRequest struct {
 	Link          []byte                 `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
 	Asker         *Process               `protobuf:"bytes,3,opt,name=asker,proto3" json:"asker,omitempty"`
 	Target        *Process               `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	SmallPackets  bool                   `protobuf:"varint,5,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // as IntroduceRequest.small_packets
+	SmallPackets  bool                   `protobuf:"varint,5,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // as SignalRequest.small_packets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5199,8 +5199,8 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xa3\x03\n" +
-	"\x10IntroduceRequest\x12\x12\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xa0\x03\n" +
+	"\rSignalRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
 	"\x05asker\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05asker\x12\x1d\n" +
@@ -5215,8 +5215,8 @@ const file_control_proto_rawDesc = "" +
 	"\x04port\x18\n" +
 	" \x01(\rR\x04port\x12#\n" +
 	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\x12\x12\n" +
-	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xba\x05\n" +
-	"\fIntroduction\x12\x12\n" +
+	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xb4\x05\n" +
+	"\x06Signal\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
 	"\x05asker\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05asker\x12\x1d\n" +
@@ -5253,9 +5253,9 @@ const file_control_proto_rawDesc = "" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x16\n" +
 	"\x06ticket\x18\x03 \x01(\fR\x06ticket\x123\n" +
-	"\x05limit\x18\x04 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\"\xb3\x02\n" +
-	"\x0eIntroduceEvent\x12;\n" +
-	"\x04kind\x18\x01 \x01(\x0e2'.isthmus.control.v1.IntroduceEvent.KindR\x04kind\x124\n" +
+	"\x05limit\x18\x04 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\"\xad\x02\n" +
+	"\vSignalEvent\x128\n" +
+	"\x04kind\x18\x01 \x01(\x0e2$.isthmus.control.v1.SignalEvent.KindR\x04kind\x124\n" +
 	"\x05relay\x18\x02 \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12/\n" +
 	"\x05fault\x18\x03 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\fR\x06answer\x12\x19\n" +
@@ -5499,14 +5499,14 @@ const file_control_proto_rawDesc = "" +
 	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
 	"\bSitePair\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xd3\b\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\xca\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
-	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
-	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12M\n" +
-	"\aReserve\x12$.isthmus.control.v1.IntroduceRequest\x1a\x1c.isthmus.control.v1.Reserved\x12Y\n" +
+	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12Q\n" +
+	"\tIntroduce\x12!.isthmus.control.v1.SignalRequest\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
+	"\aReserve\x12!.isthmus.control.v1.SignalRequest\x1a\x1c.isthmus.control.v1.Reserved\x12Y\n" +
 	"\bBearings\x12%.isthmus.control.v1.ReflectorsRequest\x1a&.isthmus.control.v1.ReflectorsResponse\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12R\n" +
 	"\aPublish\x12\".isthmus.control.v1.PublishRequest\x1a#.isthmus.control.v1.PublishResponse\x12X\n" +
@@ -5527,11 +5527,11 @@ const file_control_proto_rawDesc = "" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
 	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse\x12R\n" +
-	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\x80\x02\n" +
-	"\x06Target\x12T\n" +
+	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xf1\x01\n" +
+	"\x06Target\x12K\n" +
 	"\n" +
-	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12P\n" +
-	"\aReserve\x12 .isthmus.control.v1.Introduction\x1a#.isthmus.control.v1.ReserveResponse\x12N\n" +
+	"Introduced\x12\x1a.isthmus.control.v1.Signal\x1a\x1f.isthmus.control.v1.SignalEvent0\x01\x12J\n" +
+	"\aReserve\x12\x1a.isthmus.control.v1.Signal\x1a#.isthmus.control.v1.ReserveResponse\x12N\n" +
 	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\xf1\x01\n" +
 	"\x05Admin\x12O\n" +
 	"\x06Status\x12!.isthmus.control.v1.StatusRequest\x1a\".isthmus.control.v1.StatusResponse\x12E\n" +
@@ -5557,7 +5557,7 @@ func file_control_proto_rawDescGZIP() []byte {
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_control_proto_goTypes = []any{
-	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
+	(SignalEvent_Kind)(0),         // 0: isthmus.control.v1.SignalEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
 	(Host_State)(0),               // 2: isthmus.control.v1.Host.State
 	(*Process)(nil),               // 3: isthmus.control.v1.Process
@@ -5586,12 +5586,12 @@ var file_control_proto_goTypes = []any{
 	(*Step)(nil),                  // 26: isthmus.control.v1.Step
 	(*Rejection)(nil),             // 27: isthmus.control.v1.Rejection
 	(*AwaitRequest)(nil),          // 28: isthmus.control.v1.AwaitRequest
-	(*IntroduceRequest)(nil),      // 29: isthmus.control.v1.IntroduceRequest
-	(*Introduction)(nil),          // 30: isthmus.control.v1.Introduction
+	(*SignalRequest)(nil),         // 29: isthmus.control.v1.SignalRequest
+	(*Signal)(nil),                // 30: isthmus.control.v1.Signal
 	(*Reserved)(nil),              // 31: isthmus.control.v1.Reserved
 	(*ReserveResponse)(nil),       // 32: isthmus.control.v1.ReserveResponse
 	(*Assignment)(nil),            // 33: isthmus.control.v1.Assignment
-	(*IntroduceEvent)(nil),        // 34: isthmus.control.v1.IntroduceEvent
+	(*SignalEvent)(nil),           // 34: isthmus.control.v1.SignalEvent
 	(*ReflectorsRequest)(nil),     // 35: isthmus.control.v1.ReflectorsRequest
 	(*ReflectorsResponse)(nil),    // 36: isthmus.control.v1.ReflectorsResponse
 	(*CallBackRequest)(nil),       // 37: isthmus.control.v1.CallBackRequest
@@ -5663,18 +5663,18 @@ var file_control_proto_depIdxs = []int32{
 	26, // 22: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
 	27, // 23: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
 	3,  // 24: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	3,  // 25: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 26: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 27: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
-	3,  // 28: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	33, // 29: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
-	5,  // 30: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
-	5,  // 31: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
+	3,  // 25: isthmus.control.v1.SignalRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 26: isthmus.control.v1.SignalRequest.target:type_name -> isthmus.control.v1.Process
+	3,  // 27: isthmus.control.v1.Signal.asker:type_name -> isthmus.control.v1.Process
+	3,  // 28: isthmus.control.v1.Signal.target:type_name -> isthmus.control.v1.Process
+	33, // 29: isthmus.control.v1.Signal.relay:type_name -> isthmus.control.v1.Assignment
+	5,  // 30: isthmus.control.v1.Signal.asker_principal:type_name -> isthmus.control.v1.Principal
+	5,  // 31: isthmus.control.v1.Signal.target_principal:type_name -> isthmus.control.v1.Principal
 	33, // 32: isthmus.control.v1.Reserved.relay:type_name -> isthmus.control.v1.Assignment
 	49, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
-	0,  // 34: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	33, // 35: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	6,  // 36: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	0,  // 34: isthmus.control.v1.SignalEvent.kind:type_name -> isthmus.control.v1.SignalEvent.Kind
+	33, // 35: isthmus.control.v1.SignalEvent.relay:type_name -> isthmus.control.v1.Assignment
+	6,  // 36: isthmus.control.v1.SignalEvent.fault:type_name -> isthmus.control.v1.Fault
 	1,  // 37: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
 	3,  // 38: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
 	6,  // 39: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
@@ -5704,8 +5704,8 @@ var file_control_proto_depIdxs = []int32{
 	9,  // 63: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
 	19, // 64: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
 	28, // 65: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 66: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	29, // 67: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.IntroduceRequest
+	29, // 66: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.SignalRequest
+	29, // 67: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.SignalRequest
 	35, // 68: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.ReflectorsRequest
 	37, // 69: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
 	13, // 70: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
@@ -5721,8 +5721,8 @@ var file_control_proto_depIdxs = []int32{
 	51, // 80: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
 	54, // 81: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
 	56, // 82: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 83: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	30, // 84: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Introduction
+	30, // 83: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Signal
+	30, // 84: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Signal
 	44, // 85: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
 	59, // 86: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
 	61, // 87: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
@@ -5734,7 +5734,7 @@ var file_control_proto_depIdxs = []int32{
 	11, // 93: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
 	21, // 94: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
 	22, // 95: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	34, // 96: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 96: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.SignalEvent
 	31, // 97: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
 	36, // 98: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.ReflectorsResponse
 	38, // 99: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
@@ -5751,7 +5751,7 @@ var file_control_proto_depIdxs = []int32{
 	52, // 110: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
 	55, // 111: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
 	57, // 112: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	34, // 113: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 113: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.SignalEvent
 	32, // 114: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
 	45, // 115: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
 	60, // 116: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse

@@ -61,12 +61,12 @@ type DirectoryClient interface {
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
-	Introduce(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	Introduce(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
 	// Reserve assigns a relay to a link that has other paths, for the time when they
-	// are dead and nobody can be asked. The broker checks it as it does an introduction
+	// are dead and nobody can be asked. The broker checks it as it does a signalling request
 	// to a relay, tells the target's side, and answers when that has it. Nobody dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
-	Reserve(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (*Reserved, error)
+	Reserve(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*Reserved, error)
 	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
@@ -144,13 +144,13 @@ func (c *directoryClient) Await(ctx context.Context, in *AwaitRequest, opts ...g
 	return out, nil
 }
 
-func (c *directoryClient) Introduce(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error) {
+func (c *directoryClient) Introduce(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Directory_ServiceDesc.Streams[0], Directory_Introduce_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[IntroduceRequest, IntroduceEvent]{ClientStream: stream}
+	x := &grpc.GenericClientStream[SignalRequest, SignalEvent]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -161,9 +161,9 @@ func (c *directoryClient) Introduce(ctx context.Context, in *IntroduceRequest, o
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Directory_IntroduceClient = grpc.ServerStreamingClient[IntroduceEvent]
+type Directory_IntroduceClient = grpc.ServerStreamingClient[SignalEvent]
 
-func (c *directoryClient) Reserve(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (*Reserved, error) {
+func (c *directoryClient) Reserve(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*Reserved, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Reserved)
 	err := c.cc.Invoke(ctx, Directory_Reserve_FullMethodName, in, out, cOpts...)
@@ -266,12 +266,12 @@ type DirectoryServer interface {
 	// its part of a technique that needs both ends. The asker sees ASSIGNED once
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
-	Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error
+	Introduce(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error
 	// Reserve assigns a relay to a link that has other paths, for the time when they
-	// are dead and nobody can be asked. The broker checks it as it does an introduction
+	// are dead and nobody can be asked. The broker checks it as it does a signalling request
 	// to a relay, tells the target's side, and answers when that has it. Nobody dials
 	// until the link has no path left. Whoever does not know the call has no reserves.
-	Reserve(context.Context, *IntroduceRequest) (*Reserved, error)
+	Reserve(context.Context, *SignalRequest) (*Reserved, error)
 	// Bearings lists reflectors and returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
@@ -321,10 +321,10 @@ func (UnimplementedDirectoryServer) Resolve(context.Context, *ResolveRequest) (*
 func (UnimplementedDirectoryServer) Await(context.Context, *AwaitRequest) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Await not implemented")
 }
-func (UnimplementedDirectoryServer) Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error {
+func (UnimplementedDirectoryServer) Introduce(*SignalRequest, grpc.ServerStreamingServer[SignalEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduce not implemented")
 }
-func (UnimplementedDirectoryServer) Reserve(context.Context, *IntroduceRequest) (*Reserved, error) {
+func (UnimplementedDirectoryServer) Reserve(context.Context, *SignalRequest) (*Reserved, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
 func (UnimplementedDirectoryServer) Bearings(context.Context, *ReflectorsRequest) (*ReflectorsResponse, error) {
@@ -442,18 +442,18 @@ func _Directory_Await_Handler(srv interface{}, ctx context.Context, dec func(int
 }
 
 func _Directory_Introduce_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(IntroduceRequest)
+	m := new(SignalRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(DirectoryServer).Introduce(m, &grpc.GenericServerStream[IntroduceRequest, IntroduceEvent]{ServerStream: stream})
+	return srv.(DirectoryServer).Introduce(m, &grpc.GenericServerStream[SignalRequest, SignalEvent]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Directory_IntroduceServer = grpc.ServerStreamingServer[IntroduceEvent]
+type Directory_IntroduceServer = grpc.ServerStreamingServer[SignalEvent]
 
 func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(IntroduceRequest)
+	in := new(SignalRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -465,7 +465,7 @@ func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(i
 		FullMethod: Directory_Reserve_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DirectoryServer).Reserve(ctx, req.(*IntroduceRequest))
+		return srv.(DirectoryServer).Reserve(ctx, req.(*SignalRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1159,7 +1159,7 @@ type NodesClient interface {
 	// Enter declares the node and learns the site's profile, which says in
 	// which ports the helper must listen and whether the gateway carries data.
 	Enter(ctx context.Context, in *EnterRequest, opts ...grpc.CallOption) (*EnterResponse, error)
-	// Carry asks the frontal to dial an address that a plan or an introduction
+	// Carry asks the frontal to dial an address that a plan or a signalling request
 	// named, for a node without a route out. The frontal dials, answers when it
 	// is connected or could not be, and joins the connection that shows
 	// carry_id on its data port to it.
@@ -1216,7 +1216,7 @@ type NodesServer interface {
 	// Enter declares the node and learns the site's profile, which says in
 	// which ports the helper must listen and whether the gateway carries data.
 	Enter(context.Context, *EnterRequest) (*EnterResponse, error)
-	// Carry asks the frontal to dial an address that a plan or an introduction
+	// Carry asks the frontal to dial an address that a plan or a signalling request
 	// named, for a node without a route out. The frontal dials, answers when it
 	// is connected or could not be, and joins the connection that shows
 	// carry_id on its data port to it.
@@ -1354,12 +1354,12 @@ const (
 //
 // Target is what the broker asks of a frontal, and the frontal of a helper.
 type TargetClient interface {
-	// Introduced passes an introduction on. The helper answers ACCEPTED, then
+	// Introduced passes a signal on. The helper answers ACCEPTED, then
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
-	Introduced(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	Introduced(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error)
 	// Reserve has a helper keep its end's assignment of a reserve relay.
-	Reserve(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (*ReserveResponse, error)
+	Reserve(ctx context.Context, in *Signal, opts ...grpc.CallOption) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
 	// It takes some seconds.
 	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*Measurement, error)
@@ -1373,13 +1373,13 @@ func NewTargetClient(cc grpc.ClientConnInterface) TargetClient {
 	return &targetClient{cc}
 }
 
-func (c *targetClient) Introduced(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error) {
+func (c *targetClient) Introduced(ctx context.Context, in *Signal, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SignalEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Target_ServiceDesc.Streams[0], Target_Introduced_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[Introduction, IntroduceEvent]{ClientStream: stream}
+	x := &grpc.GenericClientStream[Signal, SignalEvent]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -1390,9 +1390,9 @@ func (c *targetClient) Introduced(ctx context.Context, in *Introduction, opts ..
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Target_IntroducedClient = grpc.ServerStreamingClient[IntroduceEvent]
+type Target_IntroducedClient = grpc.ServerStreamingClient[SignalEvent]
 
-func (c *targetClient) Reserve(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (*ReserveResponse, error) {
+func (c *targetClient) Reserve(ctx context.Context, in *Signal, opts ...grpc.CallOption) (*ReserveResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReserveResponse)
 	err := c.cc.Invoke(ctx, Target_Reserve_FullMethodName, in, out, cOpts...)
@@ -1418,12 +1418,12 @@ func (c *targetClient) Measure(ctx context.Context, in *MeasureRequest, opts ...
 //
 // Target is what the broker asks of a frontal, and the frontal of a helper.
 type TargetServer interface {
-	// Introduced passes an introduction on. The helper answers ACCEPTED, then
+	// Introduced passes a signal on. The helper answers ACCEPTED, then
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
-	Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error
+	Introduced(*Signal, grpc.ServerStreamingServer[SignalEvent]) error
 	// Reserve has a helper keep its end's assignment of a reserve relay.
-	Reserve(context.Context, *Introduction) (*ReserveResponse, error)
+	Reserve(context.Context, *Signal) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
 	// It takes some seconds.
 	Measure(context.Context, *MeasureRequest) (*Measurement, error)
@@ -1437,10 +1437,10 @@ type TargetServer interface {
 // pointer dereference when methods are called.
 type UnimplementedTargetServer struct{}
 
-func (UnimplementedTargetServer) Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error {
+func (UnimplementedTargetServer) Introduced(*Signal, grpc.ServerStreamingServer[SignalEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduced not implemented")
 }
-func (UnimplementedTargetServer) Reserve(context.Context, *Introduction) (*ReserveResponse, error) {
+func (UnimplementedTargetServer) Reserve(context.Context, *Signal) (*ReserveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
 func (UnimplementedTargetServer) Measure(context.Context, *MeasureRequest) (*Measurement, error) {
@@ -1468,18 +1468,18 @@ func RegisterTargetServer(s grpc.ServiceRegistrar, srv TargetServer) {
 }
 
 func _Target_Introduced_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(Introduction)
+	m := new(Signal)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(TargetServer).Introduced(m, &grpc.GenericServerStream[Introduction, IntroduceEvent]{ServerStream: stream})
+	return srv.(TargetServer).Introduced(m, &grpc.GenericServerStream[Signal, SignalEvent]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Target_IntroducedServer = grpc.ServerStreamingServer[IntroduceEvent]
+type Target_IntroducedServer = grpc.ServerStreamingServer[SignalEvent]
 
 func _Target_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(Introduction)
+	in := new(Signal)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -1491,7 +1491,7 @@ func _Target_Reserve_Handler(srv interface{}, ctx context.Context, dec func(inte
 		FullMethod: Target_Reserve_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(TargetServer).Reserve(ctx, req.(*Introduction))
+		return srv.(TargetServer).Reserve(ctx, req.(*Signal))
 	}
 	return interceptor(ctx, in, info, handler)
 }
