@@ -21,7 +21,7 @@ import (
 
 // neighbours returns two engines with sockets in the place of their link, before
 // these are attached to them.
-func neighbours(t *testing.T, unexpected int) (es [2]*Engine, conns [2]*net.TCPConn, attach func()) {
+func neighbours(t testing.TB, unexpected int) (es [2]*Engine, conns [2]*net.TCPConn, attach func()) {
 	t.Helper()
 	conns[0], conns[1] = sockets(t)
 	for i := range es {
@@ -37,7 +37,7 @@ func neighbours(t *testing.T, unexpected int) (es [2]*Engine, conns [2]*net.TCPC
 }
 
 // settle waits until both engines say whether they share memory.
-func settle(t *testing.T, es [2]*Engine, shared bool) {
+func settle(t testing.TB, es [2]*Engine, shared bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		n := 0
@@ -63,7 +63,7 @@ func ended(e *Engine) error {
 }
 
 // together returns two engines that share memory.
-func together(t *testing.T) (es [2]*Engine, conns [2]*net.TCPConn) {
+func together(t testing.TB) (es [2]*Engine, conns [2]*net.TCPConn) {
 	t.Helper()
 	es, conns, attach := neighbours(t, 1<<20)
 	attach()

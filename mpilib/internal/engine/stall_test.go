@@ -59,7 +59,7 @@ func post(c net.Conn, p []byte) (bool, error) {
 }
 
 // sockets returns two that are connected.
-func sockets(t *testing.T) (mine, peer *net.TCPConn) {
+func sockets(t testing.TB) (mine, peer *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
