@@ -128,13 +128,13 @@ func (w *World) watchedLinks() []debug.LinkState {
 type watchedRequest Request
 
 func (r *watchedRequest) Handle() *engine.Handle    { return &r.core }
-func (r *watchedRequest) Transfer() debug.Transfer  { return (*Request)(r).what().watched() }
+func (r *watchedRequest) Transfer() comm.Transfer   { return (*Request)(r).what().watched() }
 func (r *watchedRequest) Sighting() *debug.Sighting { return r.seen }
 func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).own().seen = s }
 
-// watched is t as a watcher sees it.
-func (t transfer) watched() debug.Transfer {
-	return debug.Transfer{Stringer: t, Comm: &t.comm.core, Send: t.send, Call: t.call != "", Peer: t.peer, Tag: t.tag}
+// watched describes t for a watcher, and in errors.
+func (t transfer) watched() comm.Transfer {
+	return comm.Transfer{Comm: &t.comm.core, Send: t.send, Call: t.call, Peer: t.peer, Tag: t.tag}
 }
 
 // line returns, for an error, where the call was made, if known.

@@ -62,7 +62,7 @@ type watchedPartition struct {
 }
 
 func (p watchedPartition) Handle() *engine.Handle    { return p.handle }
-func (p watchedPartition) Transfer() debug.Transfer  { return p.what.watched() }
+func (p watchedPartition) Transfer() comm.Transfer   { return p.what.watched() }
 func (p watchedPartition) Sighting() *debug.Sighting { return new(debug.Sighting) } // of nothing
 func (p watchedPartition) See(*debug.Sighting)       {}
 

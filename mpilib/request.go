@@ -86,28 +86,7 @@ func (t transfer) head() int {
 	return 0
 }
 
-// String returns "send to rank 3 of world, tag 7".
-func (t transfer) String() string {
-	if t.call != "" {
-		return t.call + " on " + t.comm.Name()
-	}
-	s := "receive from "
-	if t.send {
-		s = "send to "
-	}
-	switch t.peer {
-	case AnySource:
-		s += "any rank of " + t.comm.Name()
-	case ProcNull:
-		s += "ProcNull on " + t.comm.Name()
-	default:
-		s += fmt.Sprintf("rank %d of %s", t.peer, t.comm.Name())
-	}
-	if t.tag == AnyTag {
-		return s + ", any tag"
-	}
-	return fmt.Sprintf("%s, tag %d", s, t.tag)
-}
+func (t transfer) String() string { return t.watched().String() }
 
 // A slab is memory for many requests in one allocation, because an allocation costs as much as a
 // small message. It lives as long as any of them is referenced.

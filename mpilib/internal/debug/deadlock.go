@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
 )
@@ -148,8 +149,8 @@ func (w *Watcher) describe(x *waiting, now time.Time) waitfor.Wait {
 }
 
 // peers returns the world ranks any of which can complete the transfer.
-func (w *Watcher) peers(t Transfer) []int {
-	if t.Call {
+func (w *Watcher) peers(t comm.Transfer) []int {
+	if t.Call != "" {
 		self := w.cfg.Engine.Rank()
 		return slices.DeleteFunc(slices.Collect(t.Comm.Everyone().WorldRanks()), func(r int) bool { return r == self })
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 )
 
 // This file finds what a program leaves behind: requests that it never waited for, communicators
@@ -37,7 +39,7 @@ type sentTo struct {
 }
 
 type sentFrom struct {
-	what  Transfer
+	what  comm.Transfer
 	n     int
 	lines [lastSent]string // a ring
 }

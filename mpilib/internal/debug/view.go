@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -14,19 +13,9 @@ import (
 // same request are equal.
 type Request interface {
 	Handle() *engine.Handle
-	Transfer() Transfer
+	Transfer() comm.Transfer
 	Sighting() *Sighting
 	See(*Sighting) // before it is started: Sighting returns it from then on
-}
-
-// Transfer describes a request or a probe.
-type Transfer struct {
-	fmt.Stringer // text: "send to rank 3 of world, tag 7"
-
-	Comm      *comm.Core
-	Send      bool
-	Call      bool // it is a collective call: then the fields below are unused
-	Peer, Tag int  // may be wildcards
 }
 
 // LinkState is a link to another process, for the timeline.

@@ -63,7 +63,7 @@ type waiting struct {
 	call     Callsite
 	since    time.Time
 	requests []Request
-	probe    *Transfer
+	probe    *comm.Transfer
 	coll     *Calling
 	span     span // in the timeline
 }
@@ -283,7 +283,7 @@ func (w *Watcher) WaitAny(ctx context.Context, requests []Request, handles []*en
 }
 
 // Probing records a waiting probe; the caller calls the returned function at its end.
-func (w *Watcher) Probing(t Transfer) (over func()) {
+func (w *Watcher) Probing(t comm.Transfer) (over func()) {
 	x := &waiting{call: Here(), probe: &t}
 	w.begin(x)
 	return func() { w.finish(x) }
