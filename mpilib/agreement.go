@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 )
 
 // Agree returns the conjunction of the flags of all processes; the flags of processes that fail
@@ -91,7 +91,7 @@ func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value
 func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
 	var waits []func(context.Context) (agree.Value, error)
 	for range c.sides() {
-		id, err := c.world.comms.contexts.New()
+		id, err := c.world.calls.Contexts.New()
 		if err != nil {
 			return nil, err
 		}
@@ -102,17 +102,18 @@ func (c *Comm) startShrink() (func(context.Context) (*Comm, error), error) {
 		waits = append(waits, wait)
 	}
 	return func(ctx context.Context) (*Comm, error) {
-		var ids []uint32
+		var contexts [2]uint32
 		var failed agree.Set
-		for _, wait := range waits {
+		for i, wait := range waits {
 			v, err := wait(ctx)
 			if err != nil {
 				return nil, err
 			}
-			ids = append(ids, uint32(v.Max))
+			contexts[i] = uint32(v.Max)
 			failed = v.Failed // the later includes the earlier
 		}
-		return c.without(failed, ids)
+		n, err := c.core.Without(failed, calls.IDs{Comm: contexts[0], Inner: contexts[1]})
+		return c.create(n), err
 	}, nil
 }
 
@@ -121,31 +122,4 @@ func (c *Comm) sides() int {
 		return 2
 	}
 	return 1
-}
-
-// without returns a communicator of the processes of c that are not in failed, which are ranks of
-// everyoneOf.
-func (c *Comm) without(failed agree.Set, ids []uint32) (*Comm, error) {
-	everyone := c.core.Everyone()
-	left := func(g *group.Group) (*group.Group, error) {
-		var worlds []int
-		for _, world := range g.All() {
-			if !failed.Has(everyone.Rank(world)) {
-				worlds = append(worlds, world)
-			}
-		}
-		return group.Of(worlds)
-	}
-	mine, err := left(c.core.Group)
-	if err != nil {
-		return nil, err
-	}
-	if !c.core.IsInter() {
-		return c.child(nameOf(c, "shrink", ids[0]), mine, ids[0]), nil
-	}
-	theirs, err := left(c.core.Peers)
-	if err != nil || theirs.Size() == 0 {
-		return nil, err
-	}
-	return c.newInter(nameOf(c, "shrink", ids[0]), mine, theirs, contexts{comm: ids[0], inner: ids[1]}), nil
 }

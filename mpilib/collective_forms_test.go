@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 )
 
 // A deed is one collective call of this rank, in its three variants, and its expected result.
@@ -517,35 +519,35 @@ func TestBadCollectiveArguments(t *testing.T) {
 		for _, tc := range []struct {
 			what string
 			want error
-			op   *operation
+			op   *calls.Operation
 		}{
-			{"root 3", ErrRank, bcastOf(one, 3)},
-			{"root -3", ErrRank, gatherOf(one, buf, Root)},
-			{"string", ErrType, bcastOf([]string{"x"}, 0)},
-			{"nil", ErrType, allreduceOf(one, one, nil)},
-			{"9 bytes", ErrCount, allgatherOf(make([]byte, 1), make([]byte, 9))},
-			{"counts", ErrCount, allgathervOf(one, buf, []int{1}, []int{0})},
-			{"outside", ErrCount, alltoallvOf(buf, []int{1, 1, 1}, []int{0, 0, 9}, make([]int, 3), []int{1, 1, 1}, []int{0, 1, 2})},
-			{"32 bytes", ErrCount, scanOf(one, buf[:4], Sum[int])},
-			{"send and recv share memory", ErrArg, scanOf(buf[:4], buf[1:5], Sum[int])},
-			{"send and recv share memory", ErrArg, allreduceOf(buf[:4], buf[1:5], Sum[int])},
-			{"send and recv share memory", ErrArg, allgatherOf(buf[(me+1)%3*3:][:3], buf)},
-			{"send and recv share memory", ErrArg, allgathervOf(buf[(me+1)%3*3:][:3], buf, []int{3, 3, 3}, []int{0, 3, 6})},
-			{"send and recv share memory", ErrArg, alltoallOf(buf[:6], buf[3:])},
-			{"send and recv share memory", ErrArg, reduceScatterBlockOf(buf[:6], buf[5:7], Sum[int])},
+			{"root 3", ErrRank, calls.Bcast(one, 3)},
+			{"root -3", ErrRank, calls.Gather(one, buf, Root)},
+			{"string", ErrType, calls.Bcast([]string{"x"}, 0)},
+			{"nil", ErrType, calls.Allreduce(one, one, Op[int](nil).reduction())},
+			{"9 bytes", ErrCount, calls.Allgather(make([]byte, 1), make([]byte, 9))},
+			{"counts", ErrCount, calls.Allgatherv(one, buf, []int{1}, []int{0})},
+			{"outside", ErrCount, calls.Alltoallv(buf, []int{1, 1, 1}, []int{0, 0, 9}, make([]int, 3), []int{1, 1, 1}, []int{0, 1, 2})},
+			{"32 bytes", ErrCount, calls.Scan(one, buf[:4], Op[int](Sum[int]).reduction())},
+			{"send and recv share memory", ErrArg, calls.Scan(buf[:4], buf[1:5], Op[int](Sum[int]).reduction())},
+			{"send and recv share memory", ErrArg, calls.Allreduce(buf[:4], buf[1:5], Op[int](Sum[int]).reduction())},
+			{"send and recv share memory", ErrArg, calls.Allgather(buf[(me+1)%3*3:][:3], buf)},
+			{"send and recv share memory", ErrArg, calls.Allgatherv(buf[(me+1)%3*3:][:3], buf, []int{3, 3, 3}, []int{0, 3, 6})},
+			{"send and recv share memory", ErrArg, calls.Alltoall(buf[:6], buf[3:])},
+			{"send and recv share memory", ErrArg, calls.ReduceScatterBlock(buf[:6], buf[5:7], Op[int](Sum[int]).reduction())},
 		} {
-			errs = append(errs, expect(tc.op.call(ctx, c), tc.want, tc.op.name+" on world"),
-				expect(second(tc.op.start(c).Wait(ctx)), tc.want, "on world, rank"),
-				expect(second(started(tc.op.init(c)).Wait(ctx)), tc.want, tc.op.name+"Init on world"))
+			errs = append(errs, expect(blocking(ctx, c, tc.op), tc.want, tc.op.Name+" on world"),
+				expect(second(nonblocking(c, tc.op).Wait(ctx)), tc.want, "on world, rank"),
+				expect(second(started(persistent(c, tc.op)).Wait(ctx)), tc.want, tc.op.Name+"Init on world"))
 		}
 		errs = append(errs, Barrier(ctx, c))
-		for _, op := range []*operation{gatherOf(buf[3:6], buf, 0), scatterOf(buf, buf[3:6], 0)} { // at the root only
+		for _, op := range []*calls.Operation{calls.Gather(buf[3:6], buf, 0), calls.Scatter(buf, buf[3:6], 0)} { // at the root only
 			wait, cancel := context.WithCancel(ctx)
 			if me == 0 {
-				errs = append(errs, expect(op.call(ctx, c), ErrArg, "send and recv share memory"))
+				errs = append(errs, expect(blocking(ctx, c, op), ErrArg, "send and recv share memory"))
 				errs = append(errs, Send(ctx, c, one, 1, 0), Send(ctx, c, one, 2, 0))
 			} else {
-				r := op.start(c)
+				r := nonblocking(c, op)
 				errs = append(errs, second(Recv(ctx, c, one, 0, 0)))
 				cancel()
 				r.Wait(wait) // its message is not received, or not sent

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/attribute"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
 // Comm is a communicator: an ordered group of processes whose messages match
@@ -18,7 +17,7 @@ import (
 // to point-to-point calls are then ranks of the remote group.
 type Comm struct {
 	world   *World
-	core    comm.Core
+	core    calls.Comm
 	handler atomic.Pointer[ErrorHandler]
 
 	attributes attribute.List[*Comm]
@@ -29,30 +28,46 @@ type Comm struct {
 	slab    atomic.Pointer[slab]
 	sent    atomic.Pointer[Request] // a send that completed at once, and
 	got     atomic.Pointer[Request] // such a receive; see Comm.completed
-	layout  layout                  // nil if there is none
 
-	mu     sync.Mutex    // guards the fields below; never held while calling the program
-	calls  int32         // number of collective calls; the tag of the next one's messages
-	begun  uint64        // the same, without wrapping around
-	busy   int           // background calls, and partitioned requests
-	parted int           // number of tags assigned to partitions
-	plans  plan.Sequence // of collective calls
-	spare  *collectiveCall
+	mu     sync.Mutex // guards the field below
+	parted int        // number of tags assigned to partitions
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this
 // one is a member.
 func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
 	c := &Comm{world: w}
-	c.core.Init(w.engine, name, g, context)
-	c.core.Calls = c.callsBegun
+	c.core.Init(&w.calls, name, g, context)
 	return c
 }
 
-func (c *Comm) callsBegun() int32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls
+// newComm returns the communicator that n describes, nil for nil, with an error handler and a
+// session.
+func (w *World) newComm(n *calls.Created, h *ErrorHandler, s *Session) *Comm {
+	if n == nil {
+		return nil
+	}
+	c := &Comm{world: w}
+	c.handler.Store(h)
+	c.joinSession(s)
+	if n.Peers == nil {
+		n.Init(&w.calls, &c.core, nil)
+		return c
+	}
+	c.inner = &Comm{world: w, lent: true}
+	c.inner.handler.Store(h)
+	n.Init(&w.calls, &c.core, &c.inner.core)
+	return c
+}
+
+// created ends a call on c that creates a communicator, which inherits what c passes on to all
+// communicators created from it (MPI-4.1, section 9.3).
+func (c *Comm) created(call string, n *calls.Created, err error) (*Comm, error) {
+	return c.create(n), c.called(call, err)
+}
+
+func (c *Comm) create(n *calls.Created) *Comm {
+	return c.world.newComm(n, c.handler.Load(), c.session)
 }
 
 // Rank returns the caller's rank, 0 <= Rank() < Size() (MPI-4.1, section 7.4.1).

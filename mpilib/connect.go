@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
@@ -45,7 +46,7 @@ func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error
 }
 
 func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
-	call, err := c.nextCall(ctx)
+	call, err := c.core.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.world.life, func() { cancel(ErrFinalized) })()
+	defer context.AfterFunc(c.world.calls.Life, func() { cancel(ErrFinalized) })()
 	var talk *dynproc.Handshake
 	var d dynproc.Deal
 	var failed error
@@ -137,19 +138,16 @@ func (c *Comm) across(made *World, kind settle.Kind, d dynproc.Deal, id uint32) 
 		mine, theirs = d.Others, 0
 	}
 	size := made.engine.Size()
-	ids := contexts{comm: uint32(comm.Context(0, 0, size)), inner: uint32(comm.Context(1, 0, size))}
-	made.comms.contexts.Skip(2)
+	ids := calls.IDs{Comm: uint32(comm.Context(0, 0, size)), Inner: uint32(comm.Context(1, 0, size))}
+	made.calls.Contexts.Skip(2)
 	how := "accepted"
 	if kind == settle.Connect {
 		how = "connected"
 	}
 	us, _ := group.Range(mine, c.Size()) // both belong to the world
 	them, _ := group.Range(theirs, d.Others)
-	inter := made.comm.newInter(nameOf(c, how, id), us, them, ids)
-	inter.handler.Store(c.handler.Load())
-	inter.inner.handler.Store(c.handler.Load())
-	inter.joinSession(&Session{world: made, joint: true})
-	return inter
+	n := &calls.Created{IDs: ids, Name: c.core.NameOf(how, id), Group: us, Peers: them}
+	return made.newComm(n, c.handler.Load(), &Session{world: made, joint: true})
 }
 
 // Disconnect frees c, as Free does. If c is the last communicator created through an Accept or
@@ -170,7 +168,7 @@ func (c *Comm) Disconnect(ctx context.Context) error {
 // leaveLater ends a world with another job in the background. The host's Finalize
 // waits for it.
 func (w *World) leaveLater() {
-	w.host.comms.start(func() {
+	w.host.calls.Start(func() {
 		if err := w.Finalize(context.Background()); err != nil && w.config.log != nil {
 			w.config.log.Warn("a connection to another job did not end well", "error", err)
 		}

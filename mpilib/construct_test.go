@@ -399,13 +399,13 @@ func TestSplitTypeMisuse(t *testing.T) {
 // whose number is its tag.
 func TestCreateGroupBesideCollectives(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
-		call, err := c.nextCall(ctx)
+		call, err := c.core.Next(ctx)
 		if err != nil {
 			return err
 		}
 		out, in := []byte{byte(c.Rank() + 1)}, []byte{0}
 		sent := call.Isend(1-c.Rank(), 0, out)
-		made, err := c.CreateGroup(ctx, c.Group(), call.tag)
+		made, err := c.CreateGroup(ctx, c.Group(), call.Tag)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package mpilib
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agreement"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
@@ -16,14 +15,7 @@ type comms struct {
 	whereabouts placeMap
 	here        overlay.NodeID // location of this process; zero if unknown
 
-	background sync.WaitGroup // background calls; Finalize waits for them
-
 	agreements agreement.Agreements
-
-	contexts comm.Contexts
-
-	mu    sync.Mutex
-	ended bool // nothing is started in the background any more
 }
 
 // firstComms creates the predefined communicators.
@@ -50,27 +42,3 @@ func (w *World) firstComms() error {
 
 // Self returns the communicator of this process only (MPI_COMM_SELF).
 func (w *World) Self() *Comm { return w.comms.self }
-
-// start runs f in the background, unless the world has ended.
-func (s *comms) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	s.background.Go(f)
-	return true
-}
-
-// end runs before the world closes: the attributes of Self are deleted first (MPI-4.1, section
-// 11.2.4).
-func (s *comms) end() error {
-	var err error
-	if s.self != nil {
-		err = s.self.attributes.DeleteAll(s.self)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	return err
-}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
@@ -97,11 +96,12 @@ func (w *World) watched() (err error) {
 		},
 	}
 	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
-		cfg.Comms = append(cfg.Comms, &c.core)
+		cfg.Comms = append(cfg.Comms, &c.core.Core)
 	}
 	if w.watch, err = debug.New(cfg); err != nil {
 		return fmt.Errorf("%s: %w", EnvTrace, err)
 	}
+	w.calls.Watch = w.watch
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).own().seen =
 
 // watched describes t for a watcher, and in errors.
 func (t transfer) watched() comm.Transfer {
-	return comm.Transfer{Comm: &t.comm.core, Send: t.send, Call: t.call, Peer: t.peer, Tag: t.tag}
+	return comm.Transfer{Comm: &t.comm.core.Core, Send: t.send, Call: t.call, Peer: t.peer, Tag: t.tag}
 }
 
 // line returns, for an error, where the call was made, if known.
@@ -146,23 +146,9 @@ func (c *Comm) leaves() {
 	if w == nil {
 		return
 	}
-	w.Left(&c.core)
+	w.Left(&c.core.Core)
 	if c.inner != nil {
-		w.Left(&c.inner.core)
-	}
-}
-
-// madeHere notifies the watcher, if there is one, of a new communicator of the program.
-func (c *Comm) madeHere() {
-	if w := c.world.watch; w != nil {
-		w.Made(&c.core, debug.Here())
-	}
-}
-
-// madeBy records which call creates the communicator, for a nonblocking one.
-func (c *Comm) madeBy(call *collectiveCall) {
-	if call.seen != nil {
-		c.world.watch.Made(&c.core, call.seen.Call())
+		w.Left(&c.inner.core.Core)
 	}
 }
 
@@ -176,17 +162,4 @@ func (c *Comm) unwatched() {
 	if c.inner != nil {
 		w.Freed(c.inner.core.Context)
 	}
-}
-
-// withOp adds a reduction: o is bytesOp's result for op, or err its error.
-func withOp[T Elem](a debug.Args, op Op[T], o collectives.Op, err error) debug.Args {
-	switch {
-	case err == nil:
-		a.Op = o.Name
-	case op == nil:
-		a.Op = "no operation"
-	default:
-		a.Op = op().name
-	}
-	return a
 }

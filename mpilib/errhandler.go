@@ -50,3 +50,12 @@ func (c *Comm) raise(err error) error {
 	}
 	return err
 }
+
+// called adds the name of the call to err and passes it to the communicator's error handler.
+func (c *Comm) called(name string, err error) error {
+	c.leaves()
+	if err != nil {
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.core.Rank, c.world.watch.Line(), err))
+	}
+	return nil
+}

@@ -64,14 +64,6 @@ func (c *Comm) GetFailed() (*Group, error) {
 // on a revoked communicator.
 func (c *Comm) AckFailed(n int) (int, error) { return c.core.Acknowledge(n), nil }
 
-// parties returns the processes that a transfer involves.
-func (t transfer) parties() engine.Group {
-	if t.needs != nil {
-		return t.needs.core.Everybody()
-	}
-	return t.comm.core.Senders()
-}
-
 // waitOver is Wait for callers that cannot wait again: it cancels a receive from any source that a
 // failure blocks.
 func (r *Request) waitOver(ctx context.Context) (Status, error) {

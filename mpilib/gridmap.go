@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -156,12 +157,12 @@ func (c *Comm) Paths() []Path {
 	return paths
 }
 
-func (c *Comm) topology(ctx context.Context) (*Topology, *collectiveCall, error) {
-	call, err := c.nextCall(ctx)
+func (c *Comm) topology(ctx context.Context) (*Topology, *calls.Call, error) {
+	call, err := c.core.Next(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	places, err := c.places(ctx, call)
+	places, err := call.Places(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +186,7 @@ func placed(places []overlay.NodeID) []RankPlace {
 }
 
 // gather sends the paths of all ranks to root, and returns them encoded.
-func (t *Topology) gather(ctx context.Context, call *collectiveCall, root int) ([]byte, error) {
+func (t *Topology) gather(ctx context.Context, call *calls.Call, root int) ([]byte, error) {
 	mine, err := json.Marshal(t.Paths)
 	if err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func (t *Topology) add(encoded []byte) error {
 	return nil
 }
 
-func (t *Topology) allgather(ctx context.Context, call *collectiveCall) error {
+func (t *Topology) allgather(ctx context.Context, call *calls.Call) error {
 	all, err := t.gather(ctx, call, 0)
 	if err != nil {
 		return err

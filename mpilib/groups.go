@@ -54,6 +54,14 @@ func (c Comparison) String() string {
 // intercommunicator (MPI_Comm_group; MPI-4.1, section 7.3.2).
 func (c *Comm) Group() *Group { return c.groupOf(c.core.Group) }
 
+// inner returns the group of the internal packages, nil for nil.
+func (g *Group) inner() *group.Group {
+	if g == nil {
+		return nil
+	}
+	return g.g
+}
+
 func (c *Comm) groupOf(g *group.Group) *Group { return &Group{g, c.world.engine.Rank()} }
 
 // Size returns the number of members (MPI_Group_size; MPI-4.1, section 7.3.1).

@@ -129,7 +129,7 @@ func (c *Comm) SetInfo(info *Info) error {
 	}
 	c.core.Hints.Store(uint32(set))
 	if given {
-		c.Local().force(list)
+		c.core.Force(list)
 	}
 	return nil
 }
@@ -141,10 +141,7 @@ func (c *Comm) GetInfo() *Info {
 	for bit, key := range comm.KnownHints() {
 		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.core.Hints.Load()&(1<<bit) != 0)})
 	}
-	of := c.Local()
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if forced := of.plans.Forced(); forced != "" {
+	if forced := c.core.Forced(); forced != "" {
 		info.pairs = append(info.pairs, pair{HintColl, forced})
 	}
 	return info

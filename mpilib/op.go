@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/collectives"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/coll"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 )
 
 // Op identifies a reduction for elements of type T. Pass one of this package's by name,
@@ -131,14 +129,11 @@ func BXor[T Integer]() Operator[T] {
 	}}
 }
 
-// bytesOp is op over raw memory.
-func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
-	if _, err := buffer.Size[T](); err != nil {
-		return collectives.Op{}, err
-	}
+// reduction is op over raw memory.
+func (op Op[T]) reduction() calls.Reduction {
 	if op == nil {
-		return collectives.Op{}, fmt.Errorf("mpilib: %w: the operator is nil", ErrType)
+		return calls.Reduction{Name: "no operation", Err: fmt.Errorf("mpilib: %w: the operator is nil", ErrType)}
 	}
 	o := op()
-	return coll.Op(o.name, o.commutative, o.apply)
+	return calls.ReductionOf(o.name, o.commutative, o.apply)
 }

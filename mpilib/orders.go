@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
@@ -67,4 +69,11 @@ func forcedBy(info *Info) (list string, given bool, err error) {
 		}
 	}
 	return list, given, nil
+}
+
+// hints returns the hints of i for a new communicator, and the algorithms that it forces.
+func (i *Info) hints() (comm.Hints, string, error) {
+	hints, err := comm.Hints(0).With(i.Get)
+	list, _, listErr := forcedBy(i)
+	return hints, list, mpi.FirstOf(err, listErr)
 }

@@ -35,9 +35,9 @@ func (c *Comm) tagsOf(n int) (int, error) {
 // partition returns a partitioned transfer, for package partitioned, with the sender's rank.
 func (c *Comm) partition(what transfer, source int) partitioned.Transfer {
 	return partitioned.Transfer{
-		Engine: c.world.engine, Group: what.parties(), Offers: c.core.Context + comm.Offers, Parts: c.core.Context + comm.Partitions,
+		Engine: c.world.engine, Group: what.comm.core.Senders(), Offers: c.core.Context + comm.Offers, Parts: c.core.Context + comm.Partitions,
 		Peer: c.core.Global(what.peer), Source: source, Tag: what.tag, Null: what.peer == ProcNull, Signs: c.signs(),
-		Tags: c.tagsOf, Start: c.world.comms.start,
+		Tags: c.tagsOf, Start: c.world.calls.Start,
 		Wait: func(ctx context.Context, h *engine.Handle) error { return waitPartition(ctx, what, h) },
 	}
 }
@@ -105,7 +105,7 @@ func (c *Comm) PsendInit(p Part, partitions, dst, tag int) (*PartitionedSend, er
 	if err != nil {
 		return nil, c.called("PsendInit", err)
 	}
-	c.occupy(1)
+	c.core.Occupy(1)
 	return s, nil
 }
 
@@ -163,7 +163,7 @@ func (s *PartitionedSend) Free() error { return s.what.freed(s.send.Free()) }
 // freed records that the program has freed a partitioned transfer, unless that failed.
 func (t transfer) freed(err error) error {
 	if err == nil {
-		t.comm.occupy(-1)
+		t.comm.core.Occupy(-1)
 	}
 	return t.inPartitioned("Free", err)
 }
@@ -193,7 +193,7 @@ func (c *Comm) PrecvInit(p Part, partitions, src, tag int) (*PartitionedRecv, er
 	if err != nil {
 		return nil, c.called("PrecvInit", err)
 	}
-	c.occupy(1)
+	c.core.Occupy(1)
 	return r, nil
 }
 

@@ -18,14 +18,14 @@ type Pending[T any] struct {
 // and, since its transfers then fail, with the world.
 func inBackground[T any](ctx context.Context, c *Comm, name string, f func(context.Context) (T, error)) *Pending[T] {
 	p := &Pending[T]{comm: c, name: name, done: make(chan struct{})}
-	c.occupy(1)
-	started := c.world.comms.start(func() {
+	c.core.Occupy(1)
+	started := c.world.calls.Start(func() {
 		defer close(p.done)
-		defer c.occupy(-1)
+		defer c.core.Occupy(-1)
 		p.made, p.err = f(ctx)
 	})
 	if !started {
-		c.occupy(-1)
+		c.core.Occupy(-1)
 		p.err = ErrFinalized
 		close(p.done)
 	}

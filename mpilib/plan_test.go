@@ -34,7 +34,7 @@ var layouts = []sitesOf{
 
 // listed returns the planner as the ranks see it.
 func listed(ctx context.Context, c *Comm) (*collectives.Planner, error) {
-	call, err := c.nextCall(ctx)
+	call, err := c.core.Next(ctx)
 	if err != nil {
 		return nil, err
 	}

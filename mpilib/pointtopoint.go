@@ -144,7 +144,7 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	if w := c.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), context, len(b))
 	}
-	c.world.engine.StartSend(&r.core, what.parties(), context, c.core.Global(what.peer), what.tag, b, mode, hold)
+	c.world.engine.StartSend(&r.core, what.comm.core.Senders(), context, c.core.Global(what.peer), what.tag, b, mode, hold)
 	return r
 }
 
@@ -180,7 +180,7 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	if w := c.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), context, len(b))
 	}
-	c.world.engine.StartRecv(&r.core, what.parties(), context, c.core.Global(what.peer), what.tag, b)
+	c.world.engine.StartRecv(&r.core, what.comm.core.Senders(), context, c.core.Global(what.peer), what.tag, b)
 	return r
 }
 
@@ -298,6 +298,6 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	if w := m.comm.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), m.comm.core.Context, len(b))
 	}
-	m.matched.StartRecv(&r.core, what.parties(), b)
+	m.matched.StartRecv(&r.core, what.comm.core.Senders(), b)
 	return r
 }

@@ -17,11 +17,11 @@ type Request struct {
 	core engine.Handle // of the started operation
 
 	// What it is about, see transfer. An ordinary request fits one cache line.
-	comm              *Comm
-	*more                    // ordinary, or a separate one
-	peer, tag         int32  // unused if more has a transfer
-	elem              uint32 // likewise
-	send, signed, all bool   // all: it needs all processes of comm
+	comm         *Comm
+	*more               // ordinary, or a separate one
+	peer, tag    int32  // unused if more has a transfer
+	elem         uint32 // likewise
+	send, signed bool
 }
 
 // more holds what only some requests have.
@@ -49,16 +49,12 @@ func (r *Request) what() transfer {
 	if r.whole != nil {
 		return *r.whole
 	}
-	t := transfer{comm: r.comm, send: r.send, signed: r.signed, peer: int(r.peer), tag: int(r.tag), elem: int(r.elem)}
-	if r.all {
-		t.needs = r.comm
-	}
-	return t
+	return transfer{comm: r.comm, send: r.send, signed: r.signed, peer: int(r.peer), tag: int(r.tag), elem: int(r.elem)}
 }
 
 // about sets what the request is about.
 func (r *Request) about(t transfer) {
-	r.comm, r.more, r.send, r.signed, r.all = t.comm, &ordinary, t.send, t.signed, t.needs == t.comm
+	r.comm, r.more, r.send, r.signed = t.comm, &ordinary, t.send, t.signed
 	r.peer, r.tag, r.elem = int32(t.peer), int32(t.tag), uint32(t.elem)
 	if r.what() != t {
 		whole := t // not t, which would then need an allocation per call
@@ -72,7 +68,6 @@ type transfer struct {
 	send   bool
 	signed bool   // the message begins with a signature
 	call   string // of a collective call: its name; then only comm is used
-	needs  *Comm  // of a part of a collective call: the communicator all of whose processes it needs; otherwise nil
 	peer   int    // rank in comm, or AnySource
 	tag    int    // or AnyTag
 	elem   int    // bytes in an element
@@ -173,17 +168,15 @@ func (r *Request) heldUp() error {
 	return r.core.Held()
 }
 
-// await returns when the request is complete, cancelled or blocked. It fails only for a part of a
-// collective call that the debug mode finds to differ from others'.
-func (r *Request) await(ctx context.Context) error {
+// await returns when the request is complete, cancelled or blocked.
+func (r *Request) await(ctx context.Context) {
 	switch {
 	case r.never:
 	case r.seen != nil:
-		return r.seen.Await(ctx, (*watchedRequest)(r))
+		r.seen.Await(ctx, (*watchedRequest)(r)) // fails for parts of collective calls only
 	default:
 		r.core.Wait(ctx)
 	}
-	return nil
 }
 
 // held is the result of Wait and Test for a request that stays pending but cannot be waited for

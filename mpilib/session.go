@@ -7,9 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -122,30 +120,18 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	if s.ended.Load() {
 		return nil, errSessionEnded
 	}
-	if err := s.world.comm.within(g); err != nil || g.Rank() == Undefined {
+	if err := s.world.comm.core.Within(g.inner()); err != nil || g.Rank() == Undefined {
 		return nil, err
 	}
-	set, err := comm.Hints(0).With(info.Get)
-	list, _, listErr := forcedBy(info)
-	name := settle.List("the tag", tag)
-	t := settle.Terms{Kind: settle.CommFromGroup, Fault: mpi.FirstOf(err, listErr),
-		Args: [settle.MaxArgs]settle.Arg{name, settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
-	// Two concurrent tags that share 31 bits of their hashes use the same context here, and settle
-	// reports the mismatch.
-	call, err := s.world.amongMembers("group "+g.String(), g.g, comm.Session+comm.Members, int(name.Value&MaxTag))
+	hints, list, err := info.hints()
+	t := settle.Terms{Kind: settle.CommFromGroup, Fault: err,
+		Args: [settle.MaxArgs]settle.Arg{settle.List("the tag", tag), settle.Group("the group", g.g), settle.List("hint "+HintColl, list)}}
+	n, err := s.world.calls.FromGroup(ctx, t, g.g, tag)
 	if err != nil {
 		return nil, err
 	}
-	id, err := settle.Settle(ctx, call, t)
-	if err != nil {
-		return nil, err
-	}
-	made := newComm(s.world, "comm "+tag, g.g, id)
-	made.madeHere()
-	made.core.Hints.Store(uint32(set))
-	made.force(list)
-	made.joinSession(s)
-	return made, nil
+	n.Hints, n.Forced = hints, list
+	return s.world.newComm(n, nil, s), nil
 }
 
 // joinSession records that c was created from s, directly or not.
@@ -184,11 +170,11 @@ func (m *placeMap) of(ctx context.Context) ([]overlay.NodeID, error) {
 	if m.places != nil {
 		return m.places, nil
 	}
-	call, err := m.comm.nextCall(ctx)
+	call, err := m.comm.core.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	places, err := m.comm.places(ctx, call)
+	places, err := call.Places(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("asking all processes where they run: %w", err)
 	}

@@ -24,9 +24,7 @@ func seasoned(ctx context.Context, c *Comm) error {
 }
 
 func sharedBufferOf(c *Comm) *plan.SharedBuffer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.plans.Last().SharedBuffer()
+	return c.core.Plan().SharedBuffer()
 }
 
 // Ranks of one node share a shared buffer after some calls, and keep it through later plans; the

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/mpilib/internal/place"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/settle"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
@@ -28,14 +26,10 @@ func (k TopologyKind) String() string {
 	return names[k]
 }
 
-// layout is a *topology.Cart, *topology.Graph or *topology.DistGraph. They are immutable, so
-// duplicates share them.
-type layout any
-
 // TopoTest returns which kind of topology c has (MPI_Topo_test; MPI-4.1,
 // section 8.5.5).
 func (c *Comm) TopoTest() TopologyKind {
-	switch c.layout.(type) {
+	switch c.core.Layout.(type) {
 	case *topology.Cart:
 		return CartTopology
 	case *topology.Graph:
@@ -47,11 +41,11 @@ func (c *Comm) TopoTest() TopologyKind {
 }
 
 // layoutOf returns c's topology if it is an L.
-func layoutOf[L layout](c *Comm, want TopologyKind) (l L, err error) {
+func layoutOf[L any](c *Comm, want TopologyKind) (l L, err error) {
 	if err := c.core.Usable(); err != nil {
 		return l, err
 	}
-	l, ok := c.layout.(L)
+	l, ok := c.core.Layout.(L)
 	if !ok {
 		return l, fmt.Errorf("%w: %s has %v and the call needs %v", ErrTopology, c.Name(), c.TopoTest(), want)
 	}
@@ -74,15 +68,8 @@ func DimsCreate(nnodes int, dims []int) error {
 // neighbours are on one site where possible. All ranks give the same arguments. It is a collective
 // call.
 func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
-	call, err := c.nextCall(ctx)
-	if err != nil {
-		return nil, c.called("CartCreate", err)
-	}
-	t := settle.Terms{Kind: settle.CartCreate, Args: [settle.MaxArgs]settle.Arg{settle.List("dims", dims), settle.List("periods", periods), boolArg("reorder", reorder)}}
-	cart, err := topology.NewCart(c.Size(), dims, periods)
-	t.Fault = err
-	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return cart, cart.Size(), cart.Reorder })
-	return made, c.called("CartCreate", err)
+	n, err := c.core.CartCreate(ctx, dims, periods, reorder)
+	return c.created("CartCreate", n, err)
 }
 
 // GraphCreate returns a communicator whose process i has the neighbours edges[index[i-1]:index[i]],
@@ -90,60 +77,8 @@ func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reord
 // MPI-4.1, section 8.5.3). reorder is as for CartCreate. All ranks give the same arguments. It is a
 // collective call.
 func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
-	call, err := c.nextCall(ctx)
-	if err != nil {
-		return nil, c.called("GraphCreate", err)
-	}
-	t := settle.Terms{Kind: settle.GraphCreate, Args: [settle.MaxArgs]settle.Arg{settle.List("index", index), settle.List("edges", edges), boolArg("reorder", reorder)}}
-	graph, err := topology.NewGraph(c.Size(), index, edges)
-	t.Fault = err
-	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return graph, graph.Size(), graph.Reorder })
-	return made, c.called("GraphCreate", err)
-}
-
-func boolArg(name string, v bool) settle.Arg { return settle.List(name, v) }
-
-type reorderer func(sites []int) (topology.Mapping, error)
-
-// lay creates a communicator with a topology that all ranks know completely. of returns the
-// topology once the arguments are checked, and its size.
-func (c *Comm) lay(ctx context.Context, call *collectiveCall, t settle.Terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
-	id, err := settle.Settle(ctx, call, t)
-	if err != nil {
-		return nil, err
-	}
-	l, size, mapping := of()
-	var m topology.Mapping
-	if reorder {
-		sites, err := c.sites(ctx, call)
-		if err != nil {
-			return nil, err
-		}
-		if m, err = mapping(sites); err != nil {
-			return nil, err
-		}
-	}
-	g, err := m.Split(c.core.Group, c.core.Rank, size)
-	if err != nil || g == nil {
-		return nil, err
-	}
-	made := c.child(nameOf(c, shortNames[t.Kind], id), g, id)
-	made.layout = l
-	made.goesOnFrom(call)
-	return made, nil
-}
-
-var shortNames = map[settle.Kind]string{
-	settle.CartCreate: "grid", settle.GraphCreate: "graph", settle.DistGraphCreateAdjacent: "graph", settle.DistGraphCreate: "graph",
-}
-
-// sites returns a number for each rank, equal for ranks of one site.
-func (c *Comm) sites(ctx context.Context, call *collectiveCall) ([]int, error) {
-	places, err := c.places(ctx, call)
-	if err != nil {
-		return nil, err
-	}
-	return place.BySite(places), nil
+	n, err := c.core.GraphCreate(ctx, index, edges, reorder)
+	return c.created("GraphCreate", n, err)
 }
 
 // CartGet returns the sizes of a Cartesian communicator, which of its dimensions are periodic, and
@@ -195,27 +130,12 @@ func (c *Comm) CartShift(dim, disp int) (source, dest int, err error) {
 // selects, and returns the caller's (MPI_Cart_sub; MPI-4.1, section 8.5.7). All ranks give the same
 // arguments. It is a collective call.
 func (c *Comm) CartSub(ctx context.Context, remain []bool) (*Comm, error) {
-	made, err := c.cartSub(ctx, remain)
-	return made, c.called("CartSub", err)
-}
-
-func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
 	cart, err := layoutOf[*topology.Cart](c, CartTopology)
 	if err != nil {
-		return nil, err
+		return nil, c.called("CartSub", err)
 	}
-	call, err := c.nextCall(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sub, slice, place, err := cart.Sub(c.core.Rank, remain)
-	t := settle.Terms{Kind: settle.CartSub, Args: [settle.MaxArgs]settle.Arg{settle.List("remain", remain)}, Fault: err}
-	made, err := c.split(ctx, call, t, slice, place, "subgrid")
-	if err != nil {
-		return nil, err
-	}
-	made.layout = sub
-	return made, nil
+	n, err := c.core.CartSub(ctx, cart, remain)
+	return c.created("CartSub", n, err)
 }
 
 // GraphGet returns the arguments of GraphCreate (MPI_Graph_get; MPI-4.1, section 8.5.5). The caller

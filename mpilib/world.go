@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/calls"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/dynproc"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
@@ -32,11 +33,10 @@ type World struct {
 	guests dynproc.Guests // ports, and joint worlds of this one and other jobs
 	host   *World         // of a world with another job: this job's; otherwise nil
 
-	plans  plan.Config
+	calls  calls.World
 	member join.Member // empty in a world of one
 
-	life context.Context // of background calls; ends with the engine
-	die  context.CancelCauseFunc
+	die context.CancelCauseFunc // ends background calls
 
 	once     sync.Once
 	finalErr error
@@ -138,14 +138,14 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 // newWorld joins the world of a complete config.
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
-	w.life, w.die = context.WithCancelCause(context.Background())
-	w.plans = w.planning()
-	w.comms.contexts.Init(cfg.place.Rank, cfg.place.Size)
+	w.calls.Life, w.die = context.WithCancelCause(context.Background())
+	w.calls.Plans = w.planning()
+	w.calls.Contexts.Init(cfg.place.Rank, cfg.place.Size)
 	w.guests.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})
-	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.comms.contexts.Unmade, OnNews: w.comms.agreements.Told})
-	w.comms.agreements.Engine = w.engine
+	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told})
+	w.calls.Engine, w.comms.agreements.Engine = w.engine, w.engine
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
@@ -226,13 +226,13 @@ func (w *World) finalize(ctx context.Context) error {
 	if w.watch != nil {
 		w.watch.Finalize(ctx)
 	}
-	errs := []error{guestErr, w.comms.end(), w.engine.Goodbye(ctx)}
+	errs := []error{guestErr, w.endBackground(), w.engine.Goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
 	w.die(ErrFinalized)
 	errs = append(errs, w.endWatch())
 	closing, mesh := w.member.Leave()
-	w.comms.background.Wait()
+	w.calls.Wait()
 	errs = append(errs, closing, mesh)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
 		errs = append(errs, writeReport(name, w.engine.Rank(), links))
@@ -241,4 +241,23 @@ func (w *World) finalize(ctx context.Context) error {
 		return fmt.Errorf("mpilib: Finalize: rank %d: %w", w.engine.Rank(), err)
 	}
 	return nil
+}
+
+// endBackground runs before the world closes: the attributes of Self are deleted first (MPI-4.1,
+// section 11.2.4).
+func (w *World) endBackground() error {
+	var err error
+	if self := w.comms.self; self != nil {
+		err = self.attributes.DeleteAll(self)
+	}
+	w.calls.End()
+	return err
+}
+
+// planning is w's contribution to the plans of its communicators.
+func (w *World) planning() plan.Config {
+	return plan.Config{
+		Here: func() overlay.NodeID { return w.comms.here }, Orders: w.config.orders, Explain: w.config.explain,
+		Shares: func() bool { return !w.config.place.Unshared && w.watch == nil },
+	}
 }

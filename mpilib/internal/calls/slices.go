@@ -1,4 +1,4 @@
-package mpilib
+package calls
 
 import (
 	"context"
@@ -11,107 +11,123 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 )
 
-// The collective calls that transfer slices, each defined once. What collective.go says of their
-// arguments applies to all variants.
+// The operations that transfer slices. Their arguments are those of package mpilib's functions of
+// the same names.
 
 // theBarrier has no arguments, so one value is enough.
-var theBarrier = operation{name: "Barrier", run: func(ctx context.Context, r *coll.Round) error { return r.Barrier(ctx) }}
+var theBarrier = Operation{Name: "Barrier", run: func(ctx context.Context, r *coll.Round) error { return r.Barrier(ctx) }}
 
-func barrier() *operation { return &theBarrier }
+// Barrier is the operation of that name.
+func Barrier() *Operation { return &theBarrier }
 
-func bcastOf[T Elem](buf []T, root int) *operation {
+// Bcast is the operation of that name.
+func Bcast[T any](buf []T, root int) *Operation {
 	b, err := buffer.View(buf)
-	return &operation{"Bcast", debug.Rooted[T](root, len(buf)), err, func(ctx context.Context, r *coll.Round) error {
+	return &Operation{"Bcast", debug.Rooted[T](root, len(buf)), err, func(ctx context.Context, r *coll.Round) error {
 		return r.Bcast(ctx, b, root)
 	}}
 }
 
-func reduceOf[T Elem](send, recv []T, op Op[T], root int) *operation {
+// Reduce is the operation of that name.
+func Reduce[T any](send, recv []T, op Reduction, root int) *Operation {
 	return reducing("Reduce", debug.Rooted[T](root, len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Reduce(ctx, s, to, o, root)
 	})
 }
 
-func allreduceOf[T Elem](send, recv []T, op Op[T]) *operation {
+// Allreduce is the operation of that name.
+func Allreduce[T any](send, recv []T, op Reduction) *Operation {
 	return reducing("Allreduce", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Allreduce(ctx, s, to, o)
 	})
 }
 
-func reduceScatterOf[T Elem](send, recv []T, counts []int, op Op[T]) *operation {
+// ReduceScatter is the operation of that name.
+func ReduceScatter[T any](send, recv []T, counts []int, op Reduction) *Operation {
 	counts = buffer.Times[T](counts)
 	return reducing("ReduceScatter", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.ReduceScatter(ctx, s, to, counts, o)
 	})
 }
 
-func reduceScatterBlockOf[T Elem](send, recv []T, op Op[T]) *operation {
+// ReduceScatterBlock is the operation of that name.
+func ReduceScatterBlock[T any](send, recv []T, op Reduction) *Operation {
 	return reducing("ReduceScatterBlock", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.ReduceScatterBlock(ctx, s, to, o)
 	})
 }
 
-func scanOf[T Elem](send, recv []T, op Op[T]) *operation {
+// Scan is the operation of that name.
+func Scan[T any](send, recv []T, op Reduction) *Operation {
 	return reducing("Scan", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Scan(ctx, s, to, o, collectives.Scan)
 	})
 }
 
-func exscanOf[T Elem](send, recv []T, op Op[T]) *operation {
+// Exscan is the operation of that name.
+func Exscan[T any](send, recv []T, op Reduction) *Operation {
 	return reducing("Exscan", debug.Counted[T](len(send)), send, recv, op, func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error {
 		return r.Scan(ctx, s, to, o, collectives.Exscan)
 	})
 }
 
-func gatherOf[T Elem](send, recv []T, root int) *operation {
+// Gather is the operation of that name.
+func Gather[T any](send, recv []T, root int) *Operation {
 	return moving("Gather", debug.Rooted[T](root, len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Gather(ctx, s, to, root)
 	})
 }
 
-func gathervOf[T Elem](send, recv []T, counts, displs []int, root int) *operation {
+// Gatherv is the operation of that name.
+func Gatherv[T any](send, recv []T, counts, displs []int, root int) *Operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Gatherv", debug.RootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Gatherv(ctx, s, to, counts, displs, root)
 	})
 }
 
-func allgatherOf[T Elem](send, recv []T) *operation {
+// Allgather is the operation of that name.
+func Allgather[T any](send, recv []T) *Operation {
 	return moving("Allgather", debug.Counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Allgather(ctx, s, to)
 	})
 }
 
-func allgathervOf[T Elem](send, recv []T, counts, displs []int) *operation {
+// Allgatherv is the operation of that name.
+func Allgatherv[T any](send, recv []T, counts, displs []int) *Operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Allgatherv", debug.TypeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Allgatherv(ctx, s, to, counts, displs)
 	})
 }
 
-func scatterOf[T Elem](send, recv []T, root int) *operation {
+// Scatter is the operation of that name.
+func Scatter[T any](send, recv []T, root int) *Operation {
 	return moving("Scatter", debug.Rooted[T](root, len(recv)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Scatter(ctx, s, to, root)
 	})
 }
 
-func scattervOf[T Elem](send []T, counts, displs []int, recv []T, root int) *operation {
+// Scatterv is the operation of that name.
+func Scatterv[T any](send []T, counts, displs []int, recv []T, root int) *Operation {
 	counts, displs = buffer.Times[T](counts), buffer.Times[T](displs)
 	return moving("Scatterv", debug.RootOnly[T](root), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		return r.Scatterv(ctx, s, counts, displs, to, root)
 	})
 }
 
-func alltoallOf[T Elem](send, recv []T) *operation {
+// Alltoall is the operation of that name.
+func Alltoall[T any](send, recv []T) *Operation {
 	return moving("Alltoall", debug.Counted[T](len(send)), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
 		if n := r.Peers; len(send)%n != 0 || len(recv)%n != 0 {
-			return fmt.Errorf("%w: %d elements to send and %d to receive are not %d equal blocks", ErrCount, len(send), len(recv), n)
+			return fmt.Errorf("%w: %d elements to send and %d to receive are not %d equal blocks", mpi.ErrCount, len(send), len(recv), n)
 		}
 		return r.Alltoall(ctx, s, to)
 	})
 }
 
-func alltoallvOf[T Elem](send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *operation {
+// Alltoallv is the operation of that name.
+func Alltoallv[T any](send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) *Operation {
 	scounts, sdispls = buffer.Times[T](scounts), buffer.Times[T](sdispls)
 	rcounts, rdispls = buffer.Times[T](rcounts), buffer.Times[T](rdispls)
 	return moving("Alltoallv", debug.TypeOnly[T](), send, recv, func(ctx context.Context, r *coll.Round, s, to []byte) error {
@@ -119,20 +135,34 @@ func alltoallvOf[T Elem](send []T, scounts, sdispls []int, recv []T, rcounts, rd
 	})
 }
 
-func alltoallwOf(send, recv []Part) *operation {
-	out, in := inner(send), inner(recv)
-	return &operation{name: "Alltoallw", run: func(ctx context.Context, r *coll.Round) error { return r.Alltoallw(ctx, out, in) }}
+// Alltoallw is the operation of that name.
+func Alltoallw(send, recv []buffer.Part) *Operation {
+	return &Operation{Name: "Alltoallw", run: func(ctx context.Context, r *coll.Round) error { return r.Alltoallw(ctx, send, recv) }}
 }
 
 // moving is an operation that transfers elements.
-func moving[T Elem](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *coll.Round, s, to []byte) error) *operation {
+func moving[T any](name string, args debug.Args, send, recv []T, f func(ctx context.Context, r *coll.Round, s, to []byte) error) *Operation {
 	s, to, _, err := buffer.Views(send, recv)
-	return &operation{name, args, err, func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to) }}
+	return &Operation{name, args, err, func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to) }}
 }
 
 // reducing is an operation that reduces elements.
-func reducing[T Elem](name string, args debug.Args, send, recv []T, op Op[T], f func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error) *operation {
+func reducing[T any](name string, args debug.Args, send, recv []T, op Reduction, f func(ctx context.Context, r *coll.Round, s, to []byte, o collectives.Op) error) *Operation {
 	s, to, _, err := buffer.Views(send, recv)
-	o, opErr := bytesOp(op)
-	return &operation{name, withOp(args, op, o, opErr), mpi.FirstOf(err, opErr), func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to, o) }}
+	args.Op = op.Name
+	o := op.Op
+	return &Operation{name, args, mpi.FirstOf(err, op.Err), func(ctx context.Context, r *coll.Round) error { return f(ctx, r, s, to, o) }}
+}
+
+// Reduction is a reduction of elements as bytes.
+type Reduction struct {
+	Name string
+	Op   collectives.Op
+	Err  error // why it cannot be used, or nil
+}
+
+// ReductionOf returns the Reduction of elements by apply.
+func ReductionOf[T any](name string, commutative bool, apply func(inout, in []T)) Reduction {
+	op, err := coll.Op(name, commutative, apply)
+	return Reduction{name, op, err}
 }
