@@ -28,7 +28,11 @@ func TestPathThatCarriesNoHandshake(t *testing.T) {
 				r := newRoads(t)
 				r.seal = seal
 				r.swallows[overlay.Direct] = carries
-				a, b := couple(t, r, 0)
+				came := make(chan struct{})
+				arrived := sync.OnceFunc(func() { close(came) })
+				a, b := couple(t, r, 0, func(_ uint32, c overlay.Connector) overlay.Connector {
+					return relayAfterByte{c, came, arrived}
+				})
 				if a.Path.Technique != overlay.Relay || b.Path.Technique != overlay.Relay {
 					t.Errorf("the link is over %v and %v", a.Path, b.Path)
 				}
@@ -45,6 +49,43 @@ func TestPathThatCarriesNoHandshake(t *testing.T) {
 			})
 		}
 	}
+}
+
+// relayAfterByte is a connector that has a relay only once a byte has arrived on another path: on a
+// busy machine that may take longer than the time after which a relay is dialled.
+type relayAfterByte struct {
+	overlay.Connector
+	came    <-chan struct{}
+	arrived func() // closes came, at its first call
+}
+
+func (r relayAfterByte) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	if ways.Techniques() == overlay.RelayOnly {
+		select {
+		case <-r.came:
+		case <-ctx.Done():
+			return overlay.Carrier{}, ctx.Err()
+		}
+	}
+	c, err := r.Connector.Dial(ctx, peer, ways)
+	if err == nil && c.Path.Technique == overlay.Direct {
+		c.Conn = &toldConn{c.Conn, r.arrived}
+	}
+	return c, err
+}
+
+// toldConn is a connection that calls arrived after each read that was successful.
+type toldConn struct {
+	net.Conn
+	arrived func()
+}
+
+func (c *toldConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.arrived()
+	}
+	return n, err
 }
 
 // TestSlowDial: dials that take all of their time leave the handshake time of its own, and nothing is
