@@ -96,9 +96,14 @@ func TestSharedBufferFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ready := newGate(4) // a rank that needs nothing of the others could die while they are in the last Barrier
 			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 				const dead = 2
 				if err := seasoned(ctx, c); err != nil {
+					return err
+				}
+				ready.come()
+				if err := ready.wait(ctx); err != nil {
 					return err
 				}
 				var err error
