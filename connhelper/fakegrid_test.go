@@ -58,6 +58,7 @@ type fakeFrontal struct {
 	ends      int                         // how many signalling requests end their session
 	endsAgain int                         // how many registrations end it
 	noPlan    bool                        // answer without a plan
+	late      bool                        // Await answers after its time
 	offered   []*controlpb.HostOffer
 	hosts     *controlpb.HostList
 	last      *Helper // the last helper made by helper
@@ -202,6 +203,9 @@ func (f *fakeFrontal) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*
 
 func (f *fakeFrontal) Await(ctx context.Context, r *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 	over := time.After(time.Duration(r.WaitMs) * time.Millisecond)
+	if f.late {
+		over = nil
+	}
 	for {
 		a, changed := f.answer(r.Process)
 		if a.Fault == nil {

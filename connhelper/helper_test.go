@@ -491,6 +491,13 @@ func TestFailures(t *testing.T) {
 		join(t, s1, key, 0).failedAs(9, 100*time.Millisecond, wire.CodeUnknownProcess,
 			"for it to start; it has not registered with any helper")
 	})
+	t.Run("never starts, says a frontal too late", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Direct)
+		f.late = true
+		s1, _ := f.helper("a1")
+		join(t, s1, key, 0).failedAs(9, 500*time.Millisecond, wire.CodeUnknownProcess,
+			"for it to start; it has not registered with any helper")
+	})
 	t.Run("itself", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		s1, _ := f.helper("a1")
