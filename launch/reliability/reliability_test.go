@@ -1,0 +1,77 @@
+package reliability
+
+import (
+	"math"
+	"math/big"
+	"testing"
+)
+
+func TestFailure(t *testing.T) {
+	for _, c := range []struct {
+		ranks, replicas int
+		want            float64
+	}{
+		{40, 1, .736403}, {40, 2, .042102}, {40, 3, .001408},
+		{64, 1, .881558}, {64, 2, .066508}, {64, 3, .002253},
+	} {
+		if got := Failure(c.ranks, c.replicas, 1, 30); math.Abs(got-c.want) > 5e-7 {
+			t.Errorf("%d ranks, %d replicas: %.7f, want %.6f", c.ranks, c.replicas, got, c.want)
+		}
+	}
+}
+
+// Where the job is short, F is n (t/m)^r, far below what 1 - (1 - x) would leave of it.
+func TestFailureOfShortJobs(t *testing.T) {
+	for _, replicas := range []int{1, 2, 3, 4} {
+		const x = 1e-9
+		want := 1000 * math.Pow(x, float64(replicas))
+		if got := Failure(1000, replicas, x, 1); math.Abs(got/want-1) > 1e-5 {
+			t.Errorf("%d replicas: %g, want %g", replicas, got, want)
+		}
+	}
+	for _, c := range []struct {
+		ranks int
+		time  float64
+		want  float64
+	}{{1, 0, 0}, {1 << 20, 1e6, 1}, {0, 1, 0}} {
+		if got := Failure(c.ranks, 2, c.time, 1); got != c.want {
+			t.Errorf("%d ranks for %g: %g, want %g", c.ranks, c.time, got, c.want)
+		}
+	}
+}
+
+func TestMeanTime(t *testing.T) {
+	for ranks, want := range map[int]float64{1: 1.5, 2: .916667, 4: .582143, 16: .254544} {
+		if got := MeanTime(ranks); math.Abs(got-want) > 5e-7 {
+			t.Errorf("%d ranks: %.7f, want %.6f", ranks, got, want)
+		}
+	}
+}
+
+// Against exact binomials, also of numbers of ranks of which a float64 cannot hold 4^n.
+func TestMeanTimeIsExact(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 17, 63, 64, 65, 66, 100, 511, 513, 1000, 5000} {
+		power := new(big.Int).Lsh(big.NewInt(1), uint(2*ranks))
+		binomial := new(big.Int).Binomial(int64(2*ranks), int64(ranks))
+		want := new(big.Rat).SetFrac(power, binomial)
+		want.Add(want, big.NewRat(1, 1)).Quo(want, big.NewRat(int64(2*ranks), 1))
+		exact, _ := want.Float64()
+		if got := MeanTime(ranks); math.Abs(got/exact-1) > 1e-13 {
+			t.Errorf("%d ranks: %.17g, want %.17g", ranks, got, exact)
+		}
+	}
+}
+
+// The mean time is the integral of the probability to live.
+func TestMeanTimeFitsFailure(t *testing.T) {
+	for _, ranks := range []int{1, 5, 40, 300} {
+		const step = 1e-4
+		sum := 0.0
+		for x := step / 2; x < 40; x += step {
+			sum += step * (1 - Failure(ranks, 2, x, 1))
+		}
+		if got := MeanTime(ranks); math.Abs(got/sum-1) > 1e-5 {
+			t.Errorf("%d ranks: %g, integral %g", ranks, got, sum)
+		}
+	}
+}
