@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	_ "github.com/isthmus-grid/isthmus/internal/store/etcd" // brokers may share one
 )
 
 func main() { daemon.Main(broker.Spec()) }

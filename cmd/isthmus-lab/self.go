@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
+	_ "github.com/isthmus-grid/isthmus/internal/store/etcd" // brokers may share one
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"

@@ -20,7 +20,7 @@ import (
 // disk is full or cannot be written: then it reads the existing content, and refuses writes until
 // they are possible again.
 type Bolt struct {
-	health
+	*Health
 	watchers
 
 	mu     sync.RWMutex // guards the fields below; held for reading while db is in use
@@ -44,7 +44,7 @@ const reopenAfter = time.Second
 // NewBolt returns the store in a file, which another process may still have open. All its calls
 // fail, and Watch waits, until Open. Close it.
 func NewBolt(file string) *Bolt {
-	return &Bolt{health: health{kind: "bolt", where: file}, broken: fmt.Errorf("%w %s is not open yet", ErrUnavailable, file), opened: make(chan struct{})}
+	return &Bolt{Health: NewHealth("bolt", file), broken: fmt.Errorf("%w %s is not open yet", ErrUnavailable, file), opened: make(chan struct{})}
 }
 
 // OpenBolt is NewBolt with Open.
@@ -60,7 +60,7 @@ func (b *Bolt) Open() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.open(); errors.Is(err, ErrUnavailable) {
-		b.note(err)
+		b.Note(err)
 		if err := b.openToRead(); err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (b *Bolt) Get(_ context.Context, key string) (r Record, err error) {
 func (b *Bolt) List(_ context.Context, prefix, after string, max int) (all []Record, err error) {
 	err = b.view(func(records *bbolt.Bucket) error {
 		c := records.Cursor()
-		for k, v := c.Seek([]byte(firstKey(prefix, after))); k != nil && len(all) < max && strings.HasPrefix(string(k), prefix); k, v = c.Next() {
+		for k, v := c.Seek([]byte(FirstKey(prefix, after))); k != nil && len(all) < max && strings.HasPrefix(string(k), prefix); k, v = c.Next() {
 			r, err := unpackBolt(string(k), v)
 			if err != nil {
 				return err
@@ -205,14 +205,14 @@ func (b *Bolt) List(_ context.Context, prefix, after string, max int) (all []Rec
 
 // Commit implements Store.
 func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
-	if err := tx.check(); err != nil {
+	if err := tx.Check(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err := b.writable(); err != nil {
-		return b.note(err)
+		return b.Note(err)
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -233,7 +233,7 @@ func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
 	if err == nil {
 		b.notify(changes)
 	}
-	return b.note(err)
+	return b.Note(err)
 }
 
 // writable opens the file for writing if it is not yet.
@@ -331,14 +331,14 @@ func apply(t *bbolt.Tx, tx Tx) (changes []Change, err error) {
 }
 
 func packBolt(r Record) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(r.Version)), pack(r)...)
+	return append(binary.BigEndian.AppendUint64(nil, uint64(r.Version)), Pack(r)...)
 }
 
 func unpackBolt(key string, b []byte) (Record, error) {
 	if len(b) < 8 {
 		return Record{}, fmt.Errorf("store: record %q is cut off", key)
 	}
-	r, err := unpack(key, b[8:])
+	r, err := Unpack(key, b[8:])
 	r.Version = int64(binary.BigEndian.Uint64(b))
 	return r, err
 }
@@ -448,8 +448,8 @@ func listAll(ctx context.Context, s Store, prefix string) (changes []Change, err
 	return changes, err
 }
 
-// firstKey returns the smallest key that a List after after may return.
-func firstKey(prefix, after string) string {
+// FirstKey returns the smallest key that a List after after may return.
+func FirstKey(prefix, after string) string {
 	if after < prefix {
 		return prefix
 	}

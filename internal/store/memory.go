@@ -11,7 +11,7 @@ import (
 // Memory is a Store in its process's memory: for unit tests, and as the reference for the other
 // implementations.
 type Memory struct {
-	health
+	*Health
 	watchers
 
 	mu      sync.Mutex
@@ -22,7 +22,7 @@ type Memory struct {
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{health: health{kind: "memory", where: "memory"}, records: map[string]Record{}}
+	return &Memory{Health: NewHealth("memory", "memory"), records: map[string]Record{}}
 }
 
 // Fail makes every further call fail with an ErrUnavailable, or succeed again if err is nil.
@@ -39,7 +39,7 @@ func (m *Memory) Get(_ context.Context, key string) (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault != nil {
-		return Record{}, m.note(m.fault)
+		return Record{}, m.Note(m.fault)
 	}
 	r, ok := m.records[key]
 	if !ok {
@@ -53,10 +53,10 @@ func (m *Memory) List(_ context.Context, prefix, after string, max int) (all []R
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault != nil {
-		return nil, m.note(m.fault)
+		return nil, m.Note(m.fault)
 	}
 	for key, r := range m.records {
-		if strings.HasPrefix(key, prefix) && key >= firstKey(prefix, after) {
+		if strings.HasPrefix(key, prefix) && key >= FirstKey(prefix, after) {
 			all = append(all, r)
 		}
 	}
@@ -66,7 +66,7 @@ func (m *Memory) List(_ context.Context, prefix, after string, max int) (all []R
 
 // Commit implements Store.
 func (m *Memory) Commit(_ context.Context, tx Tx) error {
-	if err := tx.check(); err != nil {
+	if err := tx.Check(); err != nil {
 		return err
 	}
 	m.watchers.mu.Lock()
@@ -74,7 +74,7 @@ func (m *Memory) Commit(_ context.Context, tx Tx) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault != nil {
-		return m.note(m.fault)
+		return m.Note(m.fault)
 	}
 	for _, want := range tx.If {
 		if m.records[want.Key].Version != want.Version {
@@ -94,7 +94,7 @@ func (m *Memory) Commit(_ context.Context, tx Tx) error {
 		changes = append(changes, Change{Record: Record{Key: key}, Deleted: true})
 	}
 	m.notify(changes)
-	return m.note(nil)
+	return m.Note(nil)
 }
 
 // Watch implements Store.

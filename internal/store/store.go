@@ -1,7 +1,7 @@
 // Package store keeps a broker's durable state: used tokens, the revocation list, published names.
 // A [Store] is a map from keys to records with conditional writes: a file of this broker's own
-// ([OpenBolt]), or an etcd that several brokers share ([OpenEtcd]). It knows nothing of what the
-// records mean.
+// ([OpenBolt]), or an etcd that several brokers share ([OpenEtcd]), whose client package store/etcd
+// brings. It knows nothing of what the records mean.
 //
 // A write that returned nil is on disk (of a majority of etcd's members). One that returned an
 // error may or may not be; its conditions make it safe to check and to retry.
@@ -97,8 +97,9 @@ type Status struct {
 	Since time.Time `json:"since,omitzero"`  // start of that state
 }
 
-// health is the result of a store's last call.
-type health struct {
+// Health is the result of a store's last call. A Store that embeds it has Status. Safe for concurrent
+// use.
+type Health struct {
 	kind, where string
 
 	mu    sync.Mutex
@@ -106,8 +107,14 @@ type health struct {
 	since time.Time
 }
 
-// note records whether a call failed because of the store, and returns its error.
-func (h *health) note(err error) error {
+// NewHealth returns the health of a store that has not failed yet; see Status for kind and where.
+func NewHealth(kind, where string) *Health { return &Health{kind: kind, where: where} }
+
+// Where returns the file or the address.
+func (h *Health) Where() string { return h.where }
+
+// Note records whether a call failed because of the store, and returns its error.
+func (h *Health) Note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -123,7 +130,7 @@ func (h *health) note(err error) error {
 }
 
 // Status implements Store.
-func (h *health) Status() Status {
+func (h *Health) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := Status{Kind: h.kind, Where: h.where, Since: h.since}
@@ -133,14 +140,14 @@ func (h *health) Status() Status {
 	return s
 }
 
-// page is how many records are read at a time.
-const page = 500
+// PageSize is how many records are read at a time.
+const PageSize = 500
 
 // All calls f with every record whose key begins with prefix, in the order of their keys, several
 // at a time, until f or the store fails.
 func All(ctx context.Context, s Store, prefix string, f func([]Record) error) error {
 	for after := ""; ; {
-		records, err := s.List(ctx, prefix, after, page)
+		records, err := s.List(ctx, prefix, after, PageSize)
 		if err != nil || len(records) == 0 {
 			return err
 		}
@@ -184,8 +191,8 @@ func Prune(ctx context.Context, s Store, prefix string, now time.Time) (left int
 	return left, err
 }
 
-// check returns an error for a Tx that no store accepts.
-func (tx Tx) check() error {
+// Check returns an error for a Tx that no store accepts.
+func (tx Tx) Check() error {
 	if len(tx.If) > MaxTx || len(tx.Put)+len(tx.Delete) > MaxTx {
 		return fmt.Errorf("store: %d conditions and %d writes in one step, at most %d are taken", len(tx.If), len(tx.Put)+len(tx.Delete), MaxTx)
 	}
@@ -204,7 +211,8 @@ func (tx Tx) check() error {
 // and, in a file, version:i64 before expires. Numbers are big-endian.
 const format = 1
 
-func pack(r Record) []byte {
+// Pack returns the value of a record and when it expires as they are stored, without its version.
+func Pack(r Record) []byte {
 	ms := int64(0)
 	if !r.Expires.IsZero() {
 		ms = r.Expires.UnixMilli()
@@ -212,7 +220,8 @@ func pack(r Record) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{format}, uint64(ms)), r.Value...)
 }
 
-func unpack(key string, b []byte) (Record, error) {
+// Unpack parses what Pack returned for the record with the key, in a copy.
+func Unpack(key string, b []byte) (Record, error) {
 	if len(b) < 9 || b[0] != format {
 		return Record{}, fmt.Errorf("store: record %q is not of this version's format; was it written by a newer version?", key)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/store"
+	_ "github.com/isthmus-grid/isthmus/internal/store/etcd" // OpenEtcd
 	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 )
 
@@ -45,7 +46,7 @@ func each(t *testing.T, f func(t *testing.T, s store.Store, again func() store.S
 	})
 }
 
-func openEtcd(t *testing.T, at store.Address) *store.Etcd {
+func openEtcd(t *testing.T, at store.Address) store.Store {
 	t.Helper()
 	s, err := store.OpenEtcd(at, nil)
 	if err != nil {

@@ -71,7 +71,16 @@ var bans = append([]ban{
 	{"collectives", "golang.org/x/sys", false, "an algorithm talks to its Comm, never to a socket"},
 	{"collectives", "link", true, "an algorithm talks to its Comm, never to a link"},
 	{"link", "collectives", true, "a link carries bytes; it knows no algorithm"},
-}, append(daemonBans(), laboratoryBans()...)...)
+}, slices.Concat(etcdBans(), daemonBans(), laboratoryBans())...)
+
+// etcdBans keep etcd's client, which is large, out of the programs that nodes and gateways install.
+func etcdBans() []ban {
+	var all []ban
+	for _, from := range []string{"isthmus", "isthmus-frontal", "isthmus-helper", "isthmus-proxy", "isthmus-starter"} {
+		all = append(all, ban{"cmd/" + from, "go.etcd.io/etcd", true, "isthmus-broker alone uses an etcd"})
+	}
+	return all
+}
 
 // laboratoryBans keep the lab out of the product: of the programs, only isthmus-lab includes it.
 // Below cmd the tiers forbid direct imports.
@@ -135,6 +144,8 @@ func TestImportRulesComplain(t *testing.T) {
 		{"internal/control", "link", "imports go down only"},
 		{"internal/control", "lab/wan", "imports go down only"},
 		{"frontal", "bench", "isthmus-lab alone has the laboratory"},
+		{"cmd/isthmus", "go.etcd.io/etcd/client/v3", "isthmus-broker alone uses an etcd"},
+		{"cmd/isthmus-broker", "go.etcd.io/etcd/client/v3", ""},
 		{"cmd/isthmus", "lab", "isthmus-lab alone has the laboratory"},
 		{"cmd/internal/runmap", "bench/plot", "isthmus-lab alone has the laboratory"},
 		{"cmd/isthmus-lab", "lab", ""},
