@@ -39,6 +39,9 @@ const minLikeness = 0.85
 func DidYouMean(word, prefix string, known []string) string {
 	best, likeness := "", minLikeness
 	for _, k := range known {
+		if isSwapped(word, k) {
+			return "; did you mean " + prefix + k + "?"
+		}
 		if n := smetrics.JaroWinkler(strings.ToLower(word), strings.ToLower(k), 0.7, 4); n > likeness {
 			best, likeness = k, n
 		}
@@ -47,6 +50,20 @@ func DidYouMean(word, prefix string, known []string) string {
 		return ""
 	}
 	return "; did you mean " + prefix + best + "?"
+}
+
+// isSwapped reports whether two neighbouring letters of b stand the other way round in a. That is a
+// slip of the hand in short words too, which have next to nothing in common by the measure: it
+// ignores letters that are apart by half the length, so that rnu shares one letter of three with run.
+func isSwapped(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	return i+2 <= len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
 }
 
 // UnknownFlag says what is wrong with a command line if err is package flag's
