@@ -23,6 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/support/bundle"
 	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 	"github.com/isthmus-grid/isthmus/proxy"
@@ -185,14 +186,15 @@ func (l *collector) gap(what string, err error) {
 	l.gaps = append(l.gaps, bundle.Gap{What: what, Why: err.Error()})
 }
 
-// settingsOf is the part of one daemon's settings that a bundle needs.
+// settingsOf is the part of one daemon's settings that the commands need: the addresses at which it
+// is reached and where its certificate is.
 type settingsOf struct {
 	kind, file    string
-	as            string // name in the bundle: "frontal", or "frontal-2"
-	tls           [3]string
+	as            string // name in a bundle: "frontal", or "frontal-2"
+	files         ca.Files
 	metrics, page netip.AddrPort
 	brokers       []string
-	frontal       string
+	frontal, site string
 }
 
 // collect collects everything, each item within its own time limit.
@@ -292,9 +294,8 @@ func (l *collector) settings() (all []settingsOf) {
 		if found.Len() > 0 {
 			l.add("settings/"+as+"-check.txt", "isthmus check "+file, bundle.Plain, []byte(found.String()))
 		}
-		s, ok := parseSettings(kind.name, file, text)
-		s.kind, s.file, s.as = kind.name, file, as
-		if ok {
+		if s, err := parseSettings(kind.name, file, text); err == nil { // else the findings say why
+			s.as = as
 			all = append(all, s)
 		}
 	}
@@ -313,36 +314,37 @@ func fullNames(files []string) (all []string) {
 	return all
 }
 
-// parseSettings parses the addresses at which a daemon is reached; it returns false if the file is
-// invalid, or not a daemon's. Its errors are reported elsewhere.
-func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
-	var err error
+// parseSettings parses a daemon's settings, whose files need not exist yet.
+func parseSettings(kind, file string, text []byte) (s settingsOf, err error) {
+	filesOf := func(cert, key, root daemon.Path) ca.Files {
+		return ca.Files{Cert: string(cert), Key: string(key), CA: string(root)}
+	}
 	switch kind {
 	case "broker":
 		var cfg broker.Config
 		cfg, err = daemon.Parse[broker.Config](file, text)
-		s.metrics, s.page = cfg.MetricsListen, cfg.StatusListen
-		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
-		s.brokers = []string{hostAddress(cfg.Listen).String()}
+		s.metrics, s.page, s.brokers = cfg.MetricsListen, cfg.StatusListen, []string{hostAddress(cfg.Listen).String()}
+		s.files = filesOf(cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.CA)
 	case "frontal":
 		var cfg frontal.Config
 		cfg, err = daemon.Parse[frontal.Config](file, text)
-		s.metrics, s.brokers, s.frontal = cfg.MetricsListen, cfg.Broker, hostAddress(cfg.Listen).String()
-		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+		s.metrics, s.brokers, s.frontal, s.site = cfg.MetricsListen, cfg.Broker, hostAddress(cfg.Listen).String(), cfg.Site
+		s.files = filesOf(cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.CA)
 	case "proxy":
 		var cfg proxy.Config
 		cfg, err = daemon.Parse[proxy.Config](file, text)
 		s.metrics, s.brokers = cfg.MetricsListen, cfg.Broker
-		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+		s.files = filesOf(cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.CA)
 	case "helper":
 		var cfg connhelper.Config
 		cfg, err = daemon.Parse[connhelper.Config](file, text)
 		s.metrics, s.frontal = cfg.MetricsListen, cfg.Frontal
-		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+		s.files = filesOf(cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.CA)
 	default:
-		return s, false
+		return s, fmt.Errorf("%s: not the settings of a daemon", file)
 	}
-	return s, err == nil
+	s.kind, s.file = kind, file
+	return s, err
 }
 
 // hostAddress returns the address at which this host itself reaches a listener on a.

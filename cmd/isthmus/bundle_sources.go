@@ -144,7 +144,7 @@ func localNames() (all [][2]string) {
 
 // certificate adds the parts of a daemon's certificate that are not names.
 func (l *collector) certificate(s settingsOf) {
-	text, err := readBounded(s.tls[0])
+	text, err := readBounded(s.files.Cert)
 	if err != nil {
 		l.gap("certificate of the "+s.as, err)
 		return
@@ -178,7 +178,7 @@ func (l *collector) certificate(s settingsOf) {
 		l.names = append(l.names, cert.DNSNames...)
 		l.mu.Unlock()
 	}
-	creds, err := control.LoadCredentials(s.tls[0], s.tls[1], s.tls[2])
+	creds, err := control.LoadCredentials(s.files.Cert, s.files.Key, s.files.CA)
 	if err != nil {
 		fmt.Fprintf(&b, "not usable by the user who made this bundle: %v\n", err)
 	} else {
@@ -187,7 +187,7 @@ func (l *collector) certificate(s settingsOf) {
 		l.names = append(l.names, creds.Identity().String())
 		l.mu.Unlock()
 	}
-	l.add("settings/"+s.as+"-certificate.txt", s.tls[0], bundle.Plain, []byte(b.String()))
+	l.add("settings/"+s.as+"-certificate.txt", s.files.Cert, bundle.Plain, []byte(b.String()))
 }
 
 // page fetches a page of a daemon of this host.

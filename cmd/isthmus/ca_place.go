@@ -4,18 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
-	"github.com/isthmus-grid/isthmus/connhelper"
-	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
-	"github.com/isthmus-grid/isthmus/proxy"
 )
 
 // A place is where a new certificate goes.
@@ -71,30 +68,16 @@ func placeIn(file string) (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("%s: %w", file, err)
 	}
-	p := place{daemon: kind.name}
-	switch kind.name {
-	case "frontal":
-		cfg, err := daemon.Parse[frontal.Config](file, text)
-		if err != nil {
-			return p, err
-		}
-		p.site, p.broker = cfg.Site, cfg.Broker[0]
-		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
-	case "proxy":
-		cfg, err := daemon.Parse[proxy.Config](file, text)
-		if err != nil {
-			return p, err
-		}
-		p.broker = cfg.Broker[0]
-		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
-	case "helper":
-		cfg, err := daemon.Parse[connhelper.Config](file, text)
-		if err != nil {
-			return p, err
-		}
-		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
-	default:
-		return p, fmt.Errorf("%s: want settings of a frontal, proxy or helper, but these are for a %s; a broker's certificate is created offline (isthmus ca issue)", file, kind.name)
+	if !slices.Contains([]string{"frontal", "proxy", "helper"}, kind.name) {
+		return place{}, fmt.Errorf("%s: want settings of a frontal, proxy or helper, but these are for a %s; a broker's certificate is created offline (isthmus ca issue)", file, kind.name)
+	}
+	s, err := parseSettings(kind.name, file, text)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{daemon: kind.name, site: s.site, files: s.files}
+	if len(s.brokers) > 0 {
+		p.broker = s.brokers[0]
 	}
 	return p, nil
 }
