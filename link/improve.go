@@ -74,9 +74,9 @@ const (
 
 // lookout decides when to look for a better path. It uses no clock.
 type lookout struct {
-	best overlay.Technique // best class so far; 0: none was used
-	at   time.Time         // of the next look; zero: none is due
-	rest time.Duration     // until the look after that
+	best     overlay.Technique // best class so far; 0: none was used
+	at       time.Time         // of the next look; zero: none is due
+	interval time.Duration     // until the look after that
 
 	hurried bool // see hurry
 }
@@ -87,15 +87,15 @@ func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 		l.best = class
 	}
 	if class == l.best && class != overlay.Relay && class != overlay.HolePunching && !small {
-		l.at, l.rest = time.Time{}, 0 // no better path is possible
+		l.at, l.interval = time.Time{}, 0 // no better path is possible
 		return
 	}
 	if l.at.IsZero() {
-		l.rest = firstLook
+		l.interval = firstLook
 		if class > l.best {
-			l.rest = afterFall
+			l.interval = afterFall
 		}
-		l.at = now.Add(l.rest)
+		l.at = now.Add(l.interval)
 	}
 }
 
@@ -109,8 +109,8 @@ func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	case small:
 		most = smallRest
 	}
-	l.rest = min(2*l.rest, most)
-	l.at = now.Add(l.rest)
+	l.interval = min(2*l.interval, most)
+	l.at = now.Add(l.interval)
 }
 
 // checkSoon makes the first look due at once, because a better path is known to exist. It does so
@@ -266,7 +266,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 // leave closes a carrier after data in flight on it has had time to arrive, unless by then the link
 // has no other carrier.
 func (sv *supervisor) leave(c *stream.Carrier, why error) {
-	left := &c.About.(*about).left
+	left := &c.About.(*carrierInfo).left
 	left.Store(true)
 	time.AfterFunc(leaving, func() {
 		for _, o := range sv.link.stream.Carriers() {

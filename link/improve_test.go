@@ -196,7 +196,7 @@ func TestNewsOfABetterPath(t *testing.T) {
 	for _, sv := range dialler.kept() {
 		if sv.link == second {
 			sv.mu.Lock()
-			sv.lookout.at, sv.lookout.rest = time.Now().Add(time.Hour), time.Hour
+			sv.lookout.at, sv.lookout.interval = time.Now().Add(time.Hour), time.Hour
 			sv.mu.Unlock()
 		}
 	}

@@ -1,7 +1,7 @@
 // Package link makes the one link between two processes of a job, and keeps it while its
 // connections come and go: it authenticates carriers end to end, ensures that two processes that
 // dial each other at the same time end with exactly one link (pair.go decides, Mesh acts), and gets
-// a link other carriers when it needs them (keep.go). Package stream carries the bytes.
+// a link other carriers when it needs them (supervisor.go). Package stream carries the bytes.
 //
 // The package knows ranks, keys and carriers. It does not know what flows over a link, how a
 // carrier was made, or which code asked for it. The state is in the Mesh: for each rank of the job,
@@ -96,13 +96,13 @@ func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	if c.Path.Uncounted() {
 		l.open.Store(&c.Path)
 	}
-	return l.stream.Attach(c.Conn, &about{
+	return l.stream.Attach(c.Conn, &carrierInfo{
 		path: c.Path, idle: c.Idle, fault: c.Fault, outcome: c.Outcome, since: time.Now(), socket: stream.SocketOf(c.Conn),
 	}, m.received, m.rtt)
 }
 
-// about is what a link records about a carrier.
-type about struct {
+// carrierInfo is what a link records about a carrier.
+type carrierInfo struct {
 	path  overlay.Path
 	idle  time.Duration // overlay.Carrier.Idle
 	fault func() error  // what the helper knows of its death; may be nil
@@ -121,7 +121,7 @@ type about struct {
 
 // pathOf returns a carrier's path with the current reason for it.
 func pathOf(c *stream.Carrier) overlay.Path {
-	a := c.About.(*about)
+	a := c.About.(*carrierInfo)
 	path := a.path
 	if why := a.reason.Load(); why != nil {
 		path.Reason = *why

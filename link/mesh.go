@@ -324,7 +324,7 @@ func (m *Mesh) supervise(c overlay.Carrier, h met, dialled bool) *supervisor {
 		}
 	}}
 	if m.reporter != nil {
-		o.Counts = func(a any) bool { return a.(*about).path.Uncounted() }
+		o.Counts = func(a any) bool { return a.(*carrierInfo).path.Uncounted() }
 	}
 	if c.Path.Technique == 0 { // one node
 		o.Silent, o.Late = nil, nil

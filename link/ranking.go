@@ -27,7 +27,7 @@ type ranking struct {
 }
 
 // noteUse records that a carrier is in use.
-func (r *ranking) noteUse(a *about) {
+func (r *ranking) noteUse(a *carrierInfo) {
 	if a.outcome == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r readin
 		// Count only carriers in use, because what still arrives on a path that was left says
 		// nothing about the current one; and count only bytes of the stream, because questions are
 		// sent while any arrive, and answers are not stream data.
-		a, carried := c.Carrier.About.(*about), c.Acked+c.Brought
+		a, carried := c.Carrier.About.(*carrierInfo), c.Acked+c.Brought
 		if c.Used && a.path.Technique == r.class && carried > a.carried {
 			r.bytes += carried - a.carried
 		}
@@ -158,7 +158,7 @@ func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r readin
 				sv.link.stream.Ask(c.Carrier) // its answer queues behind what waits on the way, in both directions
 			}
 		}
-		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() {
+		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*carrierInfo).left.Load() {
 			relay, r.relay = c.Carrier, c.Least
 		}
 	}
@@ -223,7 +223,7 @@ func (sv *supervisor) goBack(class overlay.Technique) {
 // the helper's outcome: the next link to that site need not repeat the trial.
 func (sv *supervisor) giveUp(class overlay.Technique, why string) {
 	for _, c := range sv.link.stream.Carriers() {
-		a := c.Carrier.About.(*about)
+		a := c.Carrier.About.(*carrierInfo)
 		switch {
 		case a.path.Technique == class:
 			sv.leave(c.Carrier, errSlow)
@@ -249,7 +249,7 @@ func (sv *supervisor) fellSilent(c *stream.Carrier, err error) {
 	if !errors.Is(err, stream.ErrSilent) {
 		return
 	}
-	a, now := c.About.(*about), time.Now()
+	a, now := c.About.(*carrierInfo), time.Now()
 	sv.mu.Lock()
 	avoided := sv.ranker.silent(a.path.Technique, now.Sub(a.since), now)
 	why, _ := sv.ranker.avoids(a.path.Technique, now)

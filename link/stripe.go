@@ -8,7 +8,7 @@ import (
 )
 
 // This file decides over how many carriers a link is striped, and how the bytes are distributed
-// among them. It uses no clock and no socket: several.go samples the stream every sampleEvery, and
+// among them. It uses no clock and no socket: striping.go samples the stream every sampleEvery, and
 // carries out what is decided here.
 //
 // More carriers help where one does not fill the path: when losses keep its window small, and over
@@ -66,10 +66,10 @@ type sample struct {
 type verdict uint8
 
 const (
-	stay  verdict = iota
-	more          // add a carrier
-	fewer         // remove the newest one
-	one           // remove all but one
+	noChange     verdict = iota
+	addCarrier           // add a carrier
+	removeNewest         // remove the newest one
+	keepOne              // remove all but one
 )
 
 // A striper decides for one link.
@@ -98,7 +98,7 @@ func (s *striper) next(x sample) verdict {
 	}
 	if died || x.carriers != s.carriers {
 		s.changed(x)
-		return stay
+		return noChange
 	}
 	if !x.held || x.rtt < minRTT {
 		return s.quiet(x)
@@ -106,7 +106,7 @@ func (s *striper) next(x sample) verdict {
 	s.idle = 0
 	if s.skip > 0 {
 		s.skip--
-		return stay
+		return noChange
 	}
 	s.rates = append(s.rates, float64(x.bytes))
 	if s.trying {
@@ -131,28 +131,28 @@ func (s *striper) quiet(x sample) verdict {
 		s.rates = s.rates[:0]
 	}
 	if s.idle++; s.idle < idleAfter {
-		return stay
+		return noChange
 	}
 	s.idle, s.trying, s.tried = 0, false, 0
 	if x.carriers > 1 {
-		return one
+		return keepOne
 	}
-	return stay
+	return noChange
 }
 
 // consider decides whether to try another carrier.
 func (s *striper) consider(x sample) verdict {
 	if len(s.rates) < ofBase || x.carriers >= MostCarriers || x.carriers < 1 {
-		return stay
+		return noChange
 	}
 	before, after := mean(s.rates[:ofBase/2]), mean(s.rates[ofBase/2:])
 	if after > gained(before) {
-		return stay // the rate is still growing
+		return noChange // the rate is still growing
 	}
 	tried := s.tried
 	s.tried = 0
 	if s.waiting > 0 && tried < gained(mean(s.rates)) {
-		return stay
+		return noChange
 	}
 	s.base = mean(s.rates)
 	underWay := s.base * float64(x.rtt) / float64(sampleEvery)
@@ -161,10 +161,10 @@ func (s *striper) consider(x sample) verdict {
 		share = lossyShare
 	}
 	if underWay < share*float64(x.carriers+1) {
-		return stay
+		return noChange
 	}
 	s.trying, s.from = true, x.carriers
-	return more
+	return addCarrier
 }
 
 // judge evaluates a carrier on trial.
@@ -177,9 +177,9 @@ func (s *striper) judge(x sample) verdict {
 	case len(s.rates) >= ofFailure:
 		s.failed()
 		s.tried = rate
-		return fewer
+		return removeNewest
 	}
-	return stay
+	return noChange
 }
 
 // failed records that one more carrier was not available, or gained nothing.

@@ -31,12 +31,12 @@ func (f flow) play(t *testing.T, n int) (had []int, trials int) {
 		x := sample{rtt: f.rtt, lossy: f.lossy, carriers: carriers, held: f.held == nil || f.held(i)}
 		x.bytes = uint64(f.rate(carriers, i) * sampleEvery.Seconds())
 		switch v := s.next(x); v {
-		case more:
+		case addCarrier:
 			carriers++
 			trials++
-		case fewer:
+		case removeNewest:
 			carriers--
-		case one:
+		case keepOne:
 			carriers = 1
 		}
 		if carriers < 1 || carriers > MostCarriers {
@@ -147,10 +147,10 @@ func TestToldOf(t *testing.T) {
 // samples are late.
 func TestLateLooks(t *testing.T) {
 	const rate = 50e6 // bytes per second
-	var v several
+	var v stripingState
 	now, load := time.Unix(1000, 0), stream.Load{}
 	used, trials := make([]stream.State, 1, 2), 0
-	used[0].Least, used[0].Carrier = 20*time.Millisecond, &stream.Carrier{About: new(about)}
+	used[0].Least, used[0].Carrier = 20*time.Millisecond, &stream.Carrier{About: new(carrierInfo)}
 	for i := range 20 * second {
 		late := sampleEvery
 		if i%16 == 11 { // with the first trial under way
@@ -164,10 +164,10 @@ func TestLateLooks(t *testing.T) {
 		load.Sent += uint64(rate * late.Seconds())
 		load.Ticks, load.Held = load.Ticks+ticks, load.Held+ticks
 		switch v.decide(0, load, now, used) {
-		case more:
+		case addCarrier:
 			trials++
 			used = append(used, used[0])
-		case fewer, one:
+		case removeNewest, keepOne:
 			used = used[:1]
 		}
 		if len(used) > 1 && !v.trying {

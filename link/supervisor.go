@@ -59,7 +59,7 @@ type supervisor struct {
 	lookout   lookout
 	widening  widening
 
-	several     several
+	striping    stripingState
 	ranker      ranker // guarded by mu
 	ranking     ranking
 	reserveDue  time.Time // when to have a relay kept ready; zero: it was used, or the link has no carrier
@@ -69,7 +69,7 @@ type supervisor struct {
 
 // lost is stream.Options.Lost.
 func (sv *supervisor) lost(c *stream.Carrier, err error, left int) error {
-	a := c.About.(*about)
+	a := c.About.(*carrierInfo)
 	sv.note(fmt.Sprintf("%v: %v", a.path, err))
 	sv.mesh.learn(a.path, err)
 	sv.fellSilent(c, err)

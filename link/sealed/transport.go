@@ -19,7 +19,7 @@ type transport struct {
 	keys    keyLog
 	header  [headerLen]byte
 	have    int // bytes of header that were read
-	rest    int // unread bytes of the record after the header
+	unread  int // unread bytes of the record after the header
 	flights int // writes since both secrets are known
 
 	early []byte // to be sent after the server's flight
@@ -41,15 +41,15 @@ func (t *transport) Read(p []byte) (int, error) {
 	if t.said != nil {
 		return 0, t.said
 	}
-	if t.rest > 0 {
-		n, err := t.Conn.Read(p[:min(len(p), t.rest)])
-		t.rest -= n
+	if t.unread > 0 {
+		n, err := t.Conn.Read(p[:min(len(p), t.unread)])
+		t.unread -= n
 		return n, err
 	}
 	n, err := t.Conn.Read(p[:min(len(p), headerLen-t.have)])
 	t.have += copy(t.header[t.have:], p[:n])
 	if t.have == headerLen {
-		t.have, t.rest = 0, int(binary.BigEndian.Uint16(t.header[3:]))
+		t.have, t.unread = 0, int(binary.BigEndian.Uint16(t.header[3:]))
 		if kind := contentType(t.header[0]); t.around.Stray != nil && (kind < typeCipher || kind > typeApplication) {
 			if t.said = t.around.Stray(t.header[:]); t.said != nil {
 				return 0, t.said

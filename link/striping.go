@@ -18,9 +18,9 @@ var (
 	errOtherKind = errors.New("what came is of another technique than the carriers of the stripe")
 )
 
-// several is the striping state of a supervisor. It is owned by the goroutine that watches the mesh's
-// links.
-type several struct {
+// stripingState is the striping state of a supervisor. It is owned by the goroutine that watches
+// the mesh's links.
+type stripingState struct {
 	striper
 	due   time.Time
 	last  stream.Load
@@ -31,7 +31,7 @@ type several struct {
 
 // mark is what was known of a carrier at the last sample.
 type mark struct {
-	moved  uint64 // bytes, both ways
+	bytes  uint64 // carried, both ways
 	recent uint64 // moving average of bytes a sample
 	weight uint32 // 0: striping gave it none
 }
@@ -45,7 +45,7 @@ type widening struct {
 
 // stripe takes a sample of the link when one is due.
 func (sv *supervisor) stripe(now time.Time) {
-	v := &sv.several
+	v := &sv.striping
 	if now.Before(v.due) || sv.mesh.cfg.Carriers == 1 {
 		return
 	}
@@ -60,11 +60,11 @@ func (sv *supervisor) stripe(now time.Time) {
 	v.weighAll(sv.link.stream, used)
 	told := toldOf(sv.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
 	switch v.decide(told, sv.link.stream.Load(), time.Now(), used) {
-	case more:
+	case addCarrier:
 		sv.widen(now, used)
-	case fewer:
+	case removeNewest:
 		sv.retire(used[len(used)-1:])
-	case one:
+	case keepOne:
 		sv.retire(used[1:])
 	}
 }
@@ -78,7 +78,7 @@ func (sv *supervisor) settled() bool {
 	busy := sv.dialing || sv.improving || w.under
 	sv.mu.Unlock()
 	if w.done {
-		sv.several.added(w.err)
+		sv.striping.added(w.err)
 	}
 	return !busy
 }
@@ -95,16 +95,16 @@ func (sv *supervisor) stripes() (used []stream.State) {
 
 // decide returns the striper's verdict, or that of the configured number: told is that number, or
 // 0. load is the stream's load at time at.
-func (v *several) decide(told int, load stream.Load, at time.Time, used []stream.State) verdict {
+func (v *stripingState) decide(told int, load stream.Load, at time.Time, used []stream.State) verdict {
 	last, since := v.last, at.Sub(v.seen)
 	v.last, v.seen = load, at
 	switch {
 	case told > 0 && len(used) > told:
-		return fewer
+		return removeNewest
 	case told > 0 && len(used) < told:
-		return more
+		return addCarrier
 	case told > 0:
-		return stay
+		return noChange
 	}
 	x := sample{
 		bytes: perSample(load.Sent-last.Sent+load.Received-last.Received, since),
@@ -113,7 +113,7 @@ func (v *several) decide(told int, load stream.Load, at time.Time, used []stream
 	}
 	for _, c := range used {
 		x.rtt = min(x.rtt, c.Least)
-		a, ok := c.Carrier.About.(*about)
+		a, ok := c.Carrier.About.(*carrierInfo)
 		x.lossy = x.lossy || ok && a.loss.Lossy()
 	}
 	return v.next(x)
@@ -126,7 +126,7 @@ func perSample(bytes uint64, in time.Duration) uint64 {
 }
 
 // added processes the outcome of a verdict.
-func (v *several) added(err error) {
+func (v *stripingState) added(err error) {
 	if err == nil {
 		v.retry = 0
 		return
@@ -137,23 +137,23 @@ func (v *several) added(err error) {
 }
 
 // weighAll gives the carriers weights in proportion to what each brought recently.
-func (v *several) weighAll(s *stream.Stream, used []stream.State) {
-	const worth = 256 << 10 // minimum bytes a sample that allow a conclusion
+func (v *stripingState) weighAll(s *stream.Stream, used []stream.State) {
+	const minBytes = 256 << 10 // minimum bytes a sample that allow a conclusion
 	marks := make(map[*stream.Carrier]mark, len(used))
 	weights, brought, sum := make([]uint32, len(used)), make([]uint64, len(used)), uint64(0)
 	for i, c := range used {
 		m, known := v.marks[c.Carrier]
 		moved := c.Acked + c.Received
 		if known {
-			m.recent = (3*m.recent + moved - min(m.moved, moved)) / 4
+			m.recent = (3*m.recent + moved - min(m.bytes, moved)) / 4
 		}
-		m.moved = moved
+		m.bytes = moved
 		marks[c.Carrier] = m
 		weights[i], brought[i] = m.weight, m.recent
 		sum += m.recent
 	}
 	v.marks = marks
-	if len(used) < 2 || sum < worth {
+	if len(used) < 2 || sum < minBytes {
 		return
 	}
 	if weights, change := weigh(weights, brought); change {
@@ -164,7 +164,7 @@ func (v *several) weighAll(s *stream.Stream, used []stream.State) {
 }
 
 // use sets a carrier's weight.
-func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
+func (v *stripingState) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
 	m := v.marks[c]
 	m.weight = weight
 	v.marks[c] = m
@@ -174,7 +174,7 @@ func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
 // widen dials the carriers that the link lacks, of the technique in use. Each of them then shares
 // in what is sent, with the smallest weight in use.
 func (sv *supervisor) widen(now time.Time, used []stream.State) {
-	v := &sv.several
+	v := &sv.striping
 	weight := uint32(fullWeight)
 	for _, c := range used {
 		if w := v.marks[c.Carrier].weight; w > 0 {
@@ -205,7 +205,7 @@ func (sv *supervisor) widen(now time.Time, used []stream.State) {
 func (sv *supervisor) join(ctx context.Context, class overlay.Technique, weight uint32) error {
 	s := sv.link.stream
 	for _, c := range s.Carriers() {
-		if !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() && pathOf(c.Carrier).Technique == class {
+		if !c.Used && !c.Silent && !c.Carrier.About.(*carrierInfo).left.Load() && pathOf(c.Carrier).Technique == class {
 			s.Use(c.Carrier, weight)
 			return nil
 		}
