@@ -28,9 +28,9 @@ const maxText = 2048
 // reader decodes a body and remembers its first error, so that decoders read field after field and
 // check once.
 type reader struct {
-	of   Type // the frame's
-	rest []byte
-	err  error
+	of     Type // the frame's
+	unread []byte
+	err    error
 }
 
 var errShort = errors.New("body ends early")
@@ -40,12 +40,12 @@ func (r *reader) take(n int) []byte {
 	if r.err != nil {
 		return nil
 	}
-	if n > len(r.rest) {
+	if n > len(r.unread) {
 		r.err = errShort
 		return nil
 	}
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
+	b := r.unread[:n]
+	r.unread = r.unread[n:]
 	return b
 }
 
@@ -91,8 +91,8 @@ func (r *reader) text() string {
 
 // end returns the first error, or an error if bytes are left over.
 func (r *reader) end() error {
-	if r.err == nil && len(r.rest) > 0 {
-		r.err = fmt.Errorf("%d bytes too many", len(r.rest))
+	if r.err == nil && len(r.unread) > 0 {
+		r.err = fmt.Errorf("%d bytes too many", len(r.unread))
 	}
 	return r.err
 }

@@ -285,7 +285,7 @@ func (f *LocalDead) decodeBody(r *reader) {
 	if n > MaxDead && r.err == nil {
 		r.err = fmt.Errorf("%d ranks, at most %d are allowed", n, MaxDead)
 	}
-	if n > len(r.rest)/4 && r.err == nil {
+	if n > len(r.unread)/4 && r.err == nil {
 		r.err = errShort
 	}
 	if r.err != nil {

@@ -183,7 +183,7 @@ func DecodeBody(t Type, body []byte) (Frame, error) {
 	if f == nil {
 		return nil, fmt.Errorf("%w: type %#02x", ErrType, uint8(t))
 	}
-	r := reader{of: t, rest: body}
+	r := reader{of: t, unread: body}
 	f.decodeBody(&r)
 	if err := r.end(); err != nil {
 		return nil, fmt.Errorf("%w: %v: %w", ErrMalformed, t, err)
