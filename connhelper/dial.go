@@ -20,8 +20,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// made is a connection that is ready for its process.
-type made struct {
+// readyConn is a connection that is ready for its process.
+type readyConn struct {
 	conn   socket
 	path   overlay.Path
 	limits []string                                    // what limits the connection
@@ -33,12 +33,12 @@ type made struct {
 }
 
 // Drop closes a connection that is not wanted.
-func (m made) Drop() {
-	if m.conn != nil {
-		m.conn.Close()
+func (c readyConn) Drop() {
+	if c.conn != nil {
+		c.conn.Close()
 	}
-	if m.handed != nil {
-		m.handed(nil, 0, errDropped)
+	if c.handed != nil {
+		c.handed(nil, 0, errDropped)
 	}
 }
 
@@ -65,13 +65,13 @@ type memory struct {
 // frontal that is away. When every technique failed it asks the directory without caches and
 // retries for a while: a cached answer may be of an earlier generation of the process, and a daemon
 // on the way may be restarting.
-func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (made, error) {
+func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (readyConn, error) {
 	if name == p.name {
-		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
+		return readyConn{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
 	}
 	release, err := h.admit(p)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	defer release()
 	if ways == overlay.Reserved {
@@ -83,35 +83,35 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return made{}, before // it says more than that the deadline passed during another attempt
+			return readyConn{}, before // it says more than that the deadline passed during another attempt
 		}
 		if before = err; giveUp.IsZero() {
 			giveUp = time.Now().Add(persistence)
 		}
-		if err == nil || !passing(err) || ctx.Err() != nil || !sleepFor(ctx, pause, giveUp) {
+		if err == nil || !isTransient(err) || ctx.Err() != nil || !sleepFor(ctx, pause, giveUp) {
 			return m, err
 		}
 		fresh = true
 	}
 }
 
-func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways, fresh bool) (made, error) {
+func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways, fresh bool) (readyConn, error) {
 	if q := h.here.get(name); q != nil {
 		return h.pair(p, q)
 	}
 	at, err := h.locate(ctx, name, fresh)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	at.ways = ways
 	if err := h.fullAllowed(at, time.Now()); err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	return h.connect(ctx, p, at)
 }
 
-// passing reports whether a failure may be transient.
-func passing(err error) bool {
+// isTransient reports whether a failure may be transient.
+func isTransient(err error) bool {
 	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrTurn) {
 		return true // nothing was tried
 	}
@@ -293,42 +293,42 @@ func planInside(point overlay.AccessPoint) overlay.Plan {
 }
 
 // connect races the techniques of a plan, each bounded, and reports to the directory which failed.
-func (h *Helper) connect(ctx context.Context, p *process, to target) (made, error) {
+func (h *Helper) connect(ctx context.Context, p *process, to target) (readyConn, error) {
 	if to.point.Node == h.node {
 		// Registered from here, but not in the table: this helper was restarted and the process has
 		// not sent its hello yet.
 		if q := h.here.wait(ctx, to.point.Process); q != nil {
 			return h.pair(p, q)
 		}
-		return made{}, fmt.Errorf("%w: it was on this node, %v, and has not come back", overlay.ErrUnknownProcess, h.node)
+		return readyConn{}, fmt.Errorf("%w: it was on this node, %v, and has not come back", overlay.ErrUnknownProcess, h.node)
 	}
 	if len(to.plan.Steps) == 0 {
-		return made{}, noPath(to)
+		return readyConn{}, noPath(to)
 	}
 	return h.follow(ctx, p, to)
 }
 
 // follow races the plan's techniques, except those that failed recently, and reports each result to
 // the directory.
-func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
-	fail := func(err error) (made, error) {
-		return made{}, fmt.Errorf("at %v: %w", to.point.Node, err)
+func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, error) {
+	fail := func(err error) (readyConn, error) {
+		return readyConn{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
 	t, err := h.turn(ctx, to)
 	if err != nil {
 		return fail(err)
 	}
-	worth, tried := to.eligible(t)
-	entries, got, won := h.run(ctx, p, to, worth, t.Winner)
-	vain, last, learnt := h.reportOutcomes(to, entries, got, won)
+	steps, tried := to.eligible(t)
+	entries, got, won := h.run(ctx, p, to, steps, t.Winner)
+	failures, last, learned := h.reportOutcomes(to, entries, got, won)
 	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
-		tried = append(tried, vain...)
+		tried = append(tried, failures...)
 		entries, got, won = h.run(ctx, p, to, inferior, race.Known{})
-		vain, last, learnt = h.reportOutcomes(to, entries, got, won)
+		failures, last, learned = h.reportOutcomes(to, entries, got, won)
 	}
 	switch {
 	case won >= 0:
-		o := got[slices.IndexFunc(got, func(o race.Outcome[made]) bool { return o.Entry == won })]
+		o := got[slices.IndexFunc(got, func(o race.Outcome[readyConn]) bool { return o.Entry == won })]
 		t.Finish(race.Known{Technique: entries[won].Step.Technique, Took: o.Took})
 		if o.Conn.commit != nil {
 			if err := o.Conn.commit(ctx); err != nil {
@@ -345,15 +345,15 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			settle(err)
 		}
 		return o.Conn, nil
-	case learnt || len(got) == 0:
+	case learned || len(got) == 0:
 		t.Finish(race.Known{})
 	default:
 		t.Leave()
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return made{}, ctx.Err()
+		return readyConn{}, ctx.Err()
 	}
-	tried = append(tried, vain...)
+	tried = append(tried, failures...)
 	if last == nil { // nothing was worth trying: the techniques that the plan rejected are half of the answer
 		last = overlay.ErrNoPath
 		tried = append(tried, rejected(to.plan)...)
@@ -371,7 +371,7 @@ func (h *Helper) turn(ctx context.Context, to target) (*race.Turn, error) {
 }
 
 // eligible returns the plan's steps to try, and why others are not tried.
-func (to target) eligible(t *race.Turn) (worth []overlay.Step, not []string) {
+func (to target) eligible(t *race.Turn) (steps []overlay.Step, skipped []string) {
 	for _, s := range to.plan.Steps {
 		reason, barred := to.memory.barred[s.Technique]
 		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
@@ -379,21 +379,21 @@ func (to target) eligible(t *race.Turn) (worth []overlay.Step, not []string) {
 		}
 		switch {
 		case !to.ways.Allow(s.Technique):
-			not = append(not, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
+			skipped = append(skipped, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
 		case t.Follow && s.Technique != t.Winner.Technique:
 		case barred:
-			not = append(not, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
+			skipped = append(skipped, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
 		default:
-			worth = append(worth, s)
+			steps = append(steps, s)
 		}
 	}
-	return worth, not
+	return steps, skipped
 }
 
 // run races steps.
-func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.Known) ([]race.Entry, []race.Outcome[made], int) {
+func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.Known) ([]race.Entry, []race.Outcome[readyConn], int) {
 	entries := race.LineUp(steps, winner)
-	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
+	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
 		return h.attempt(ctx, p, to, step)
 	})
 	return entries, got, won
@@ -446,24 +446,24 @@ func (h *Helper) onOutcome(t *race.Turn, to target, path overlay.Path, took time
 // reportOutcomes reports to the directory which techniques failed in a race. It returns what
 // failed, the last error that says something about a path or else the first of all, and whether
 // anything was learned about the paths.
-func (h *Helper) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[made], won int) (vain []string, last error, learnt bool) {
+func (h *Helper) reportOutcomes(to target, entries []race.Entry, got []race.Outcome[readyConn], won int) (failures []string, last error, learned bool) {
 	for _, o := range got {
 		step := entries[o.Entry].Step
 		switch {
 		case o.Entry == won: // the process reports whether it is of use
 		case o.Err != nil && !errors.Is(o.Err, context.Canceled):
-			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.Err))
+			failures = append(failures, fmt.Sprintf("%v: %v", step.Technique, o.Err))
 			if isSkipped(o.Err) {
-				if last == nil || !passing(last) { // another of them may be transient
+				if last == nil || !isTransient(last) { // another of them may be transient
 					last = o.Err
 				}
 				continue
 			}
-			last, learnt = o.Err, true
+			last, learned = o.Err, true
 			h.report(to, step.Technique, 0, o.Err)
 		}
 	}
-	return vain, last, learnt
+	return failures, last, learned
 }
 
 // isSkipped reports whether a technique failed for a reason that says nothing about its path: a
@@ -531,17 +531,17 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 }
 
 // pair connects two processes of this node by a socket pair, one end each.
-func (h *Helper) pair(p, q *process) (made, error) {
+func (h *Helper) pair(p, q *process) (readyConn, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	err = h.deliver(q, theirs, overlay.Path{Peer: h.node, Reason: "the other process dialled"})
 	if err != nil {
 		ours.Close()
-		return made{}, fmt.Errorf("%v: %w: %w", q.name, overlay.ErrUnreachable, err)
+		return readyConn{}, fmt.Errorf("%v: %w: %w", q.name, overlay.ErrUnreachable, err)
 	}
-	return made{conn: ours, path: overlay.Path{Peer: h.node, Reason: "both processes run on this node"}}, nil
+	return readyConn{conn: ours, path: overlay.Path{Peer: h.node, Reason: "both processes run on this node"}}, nil
 }
 
 // socketPair returns the two ends of a new pair of connected sockets.

@@ -269,7 +269,7 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	if len(r.Faults) > 0 {
 		return control.FaultErr(r.Faults[0])
 	}
-	p.known.Store(f)
+	p.registeredOn.Store(f)
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 // enter.
 func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
 	f, err := h.frontal(ctx)
-	if err != nil || p.known.Load() == f {
+	if err != nil || p.registeredOn.Load() == f {
 		return f, err
 	}
 	return f, h.register(ctx, f, p)

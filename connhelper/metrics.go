@@ -26,10 +26,10 @@ var (
 
 // dials counts the processes' dials. The zero value is ready; it is safe for concurrent use.
 type dials struct {
-	setup    [overlay.Relay + 1]metrics.Distribution // by technique; 0 is within the node
-	made     [overlay.Relay + 1]atomic.Uint64
-	accepted [overlay.Relay + 1]atomic.Uint64
-	failures metrics.Causes
+	setup     [overlay.Relay + 1]metrics.Distribution // by technique; 0 is within the node
+	connected [overlay.Relay + 1]atomic.Uint64
+	accepted  [overlay.Relay + 1]atomic.Uint64
+	failures  metrics.Causes
 }
 
 // dialled counts one answered dial.
@@ -38,7 +38,7 @@ func (d *dials) dialled(t overlay.Technique, took time.Duration, err error) {
 		d.failures.Note(wire.CodeOf(err))
 		return
 	}
-	d.made[t].Add(1)
+	d.connected[t].Add(1)
 	d.setup[t].Observe(took)
 }
 
@@ -89,7 +89,7 @@ func (h *Helper) readMetrics(w metrics.Writer) {
 		if t == 0 {
 			name = "same-node"
 		}
-		w.Put(metricDials, float64(d.made[t].Load()), name)
+		w.Put(metricDials, float64(d.connected[t].Load()), name)
 		w.Put(metricAccepted, float64(d.accepted[t].Load()), name)
 		w.PutHistogram(metricSetup, &d.setup[t], name)
 	}

@@ -51,7 +51,7 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 
 // negotiated carries out a technique of package coordinate from the asker's side, or makes the
 // gateway do so for a node without a route out.
-func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	if f.profile.GatewayOnly {
 		return h.negotiatedByGateway(ctx, f, p, to, step)
 	}
@@ -60,7 +60,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	if step.IPv6 {
 		var err error
 		if side, err = side.OverIPv6(); err != nil {
-			return made{}, err
+			return readyConn{}, err
 		}
 	}
 	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(until context.Context, offer []byte) ([]byte, error) {
@@ -88,26 +88,26 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		if in != nil {
 			in.end()
 		}
-		return made{}, err
+		return readyConn{}, err
 	}
 	in.detach()
 	limits := h.version(c, step.IPv6)
 	s, err := h.handable(c)
 	if err != nil {
 		in.end()
-		return made{}, err
+		return readyConn{}, err
 	}
 	in.onReserved = func(next []byte) { side.Keep(peer, next) }
-	return made{conn: s, limits: limits, handed: h.watch(in)}, nil
+	return readyConn{conn: s, limits: limits, handed: h.watch(in)}, nil
 }
 
 // negotiatedByGateway makes the frontal act as the asker's end, and fetches the connection from it.
-func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	request := h.signalRequest(p, to, step.Technique)
 	request.Port, request.Ipv6 = uint32(step.Port), step.IPv6
 	in, err := h.openSignalling(ctx, f, request)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	accepted, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED)
 	if errors.Is(err, errUnanswered) { // the gateway sends the event when it is connected: it may have tried all the time
@@ -119,10 +119,10 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 	}
 	if err != nil {
 		in.end()
-		return made{}, err
+		return readyConn{}, err
 	}
 	in.detach()
-	return made{conn: c, handed: h.watch(in)}, nil
+	return readyConn{conn: c, handed: h.watch(in)}, nil
 }
 
 // version says that a connection is over IPv6, for the reason of its path, where both versions of

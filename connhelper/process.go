@@ -24,19 +24,19 @@ import (
 // process is a local process that sent its hello. Its reader goroutine owns it; the fields after mu
 // are shared.
 type process struct {
-	name       overlay.ProcessName
-	generation overlay.Generation
-	uid        uint32
-	principal  overlay.Principal // its account
-	grant      string            // proves on whose behalf it works; may be empty
-	proof      string            // its job's signature of its place
-	conn       *local.Conn
-	sizes      bool                    // it understands packet sizes (wire.FeaturePacketSize)
-	ready      chan struct{}           // closed once it was welcomed or refused: nothing is sent to it before
-	missed     []*wire.LocalDead       // ranks of its job that had died before it registered
-	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
-	left       atomic.Bool             // it announced that it leaves: the end of its socket is no death
-	account    traffic.Account         // of its links; owned by its reader, then by the code that handles its end
+	name         overlay.ProcessName
+	generation   overlay.Generation
+	uid          uint32
+	principal    overlay.Principal // its account
+	grant        string            // proves on whose behalf it works; may be empty
+	proof        string            // its job's signature of its place
+	conn         *local.Conn
+	sizes        bool                    // it understands packet sizes (wire.FeaturePacketSize)
+	ready        chan struct{}           // closed once it was welcomed or refused: nothing is sent to it before
+	missed       []*wire.LocalDead       // ranks of its job that had died before it registered
+	registeredOn atomic.Pointer[frontal] // the session on which it is registered, nil before the first
+	left         atomic.Bool             // it announced that it leaves: the end of its socket is no death
+	account      traffic.Account         // of its links; owned by its reader, then by the code that handles its end
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // cancels requests in progress, of any kind
@@ -408,7 +408,7 @@ func (p *process) cancel(request uint32) {
 }
 
 // answerDial sends the process the outcome of a request.
-func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
+func (h *Helper) answerDial(p *process, f *wire.LocalDial, m readyConn, err error) {
 	if err != nil && f.Ways == overlay.Reserved { // tried in parallel to others, whether there is a reserve or not
 		p.fail(f.Request, err)
 		return

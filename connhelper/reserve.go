@@ -144,17 +144,17 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Signal) error {
 // ones may not pass any more, and there is no time to find out. The link looks for a path with
 // full-sized packets afterwards. Whether the other end dials the relay too shows in the link's
 // handshake, and says nothing about the path.
-func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made, error) {
+func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (readyConn, error) {
 	one := h.kept.Take(p, rank, time.Now())
 	if one == nil {
-		return made{}, fmt.Errorf("%w: none is kept in reserve", overlay.ErrNoRelay)
+		return readyConn{}, fmt.Errorf("%w: none is kept in reserve", overlay.ErrNoRelay)
 	}
 	f, _ := h.home.currentFrontal()
 	if site := h.site.Load(); f == nil && site != nil && !site.GatewayOnly {
 		f = &frontal{profile: *site} // the session is gone, and not needed
 	}
 	if f == nil {
-		return made{}, fmt.Errorf("%w: the gateway that would carry to proxy %s is away", overlay.ErrNoSession, one.Relay.Proxy)
+		return readyConn{}, fmt.Errorf("%w: the gateway that would carry to proxy %s is away", overlay.ErrNoSession, one.Relay.Proxy)
 	}
 	path := overlay.Path{
 		Technique: overlay.Relay, Via: one.Via, Proxy: one.Relay.Proxy, Peer: one.Peer, Small: true,
@@ -162,12 +162,12 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made
 	}
 	c, limits, err := h.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, reserveJourney(one, p, rank))
 	if err != nil {
-		return made{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
+		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
 	path.Reason = withLimits(path.Reason, limits)
 	if err := write(ctx, c, one.Relay.Ticket); err != nil {
-		return made{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
+		return readyConn{}, fmt.Errorf("proxy %s: %w", one.Relay.Proxy, err)
 	}
 	s, err := h.handable(c)
-	return made{conn: s, path: path}, err
+	return readyConn{conn: s, path: path}, err
 }

@@ -22,7 +22,7 @@ import (
 // attempts says how the asker's helper carries out the techniques of a kind. Package coordinate
 // distinguishes the negotiated ones.
 var attempts = map[overlay.Kind]struct {
-	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (made, error)
+	run   func(*Helper, context.Context, *frontal, *process, target, overlay.Step) (readyConn, error)
 	bound time.Duration // of the whole attempt
 	dials bool          // it opens a connection out of the site at once, which is counted
 }{
@@ -34,27 +34,27 @@ var attempts = map[overlay.Kind]struct {
 }
 
 // attempt carries out one step of a plan from the asker's side.
-func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (readyConn, error) {
 	f, err := h.frontalFor(ctx, p)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	ctx, small := h.sized(ctx, to, time.Now())
 	kind := step.Technique.Kind()
 	a, ok := attempts[kind]
 	if !ok {
-		return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
+		return readyConn{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 	}
 	if kind.Negotiated() {
 		if err := h.skipReason(step.Technique); err != nil {
-			return made{}, err
+			return readyConn{}, err
 		}
 	}
 	if a.dials {
 		inside := kind != overlay.ByProxy && to.point.Node.Site == h.node.Site
 		var end func()
 		if ctx, end, err = h.dialSlot(ctx, f, inside, maxBudget); err != nil {
-			return made{}, err
+			return readyConn{}, err
 		}
 		defer end()
 	}
@@ -65,7 +65,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, overlay.ErrTimeout) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		return made{}, err
+		return readyConn{}, err
 	}
 	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, withLimits(step.Reason, m.limits), to.point.Node
 	m.path.Small = small
@@ -98,32 +98,32 @@ func (h *Helper) skipReason(t overlay.Technique) error {
 
 // direct dials the target's helper, or the frontal of its site, and sends the intro. It does not
 // wait for an answer: the first one comes from the process, or is a refusal that the process reads.
-func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	addr, inside := to.point.Public, to.point.Node.Site == h.node.Site
 	switch {
 	case inside:
 		addr = to.point.Local
 	case step.IPv6 && !addr.Addr().Is6():
 		if addr = to.point.Public6; !addr.IsValid() {
-			return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial over IPv6; profile.networks of its frontal may declare no network of IPv6, or its helper may be older", overlay.ErrUnreachable, to.point.Node)
+			return readyConn{}, fmt.Errorf("%w: %v listens nowhere that this site can dial over IPv6; profile.networks of its frontal may declare no network of IPv6, or its helper may be older", overlay.ErrUnreachable, to.point.Node)
 		}
 	}
 	if !addr.IsValid() {
-		return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
+		return readyConn{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
 	}
 	c, limits, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	intro := &wire.Intro{
 		Kind: wire.IntroProcess, Job: to.point.Process.Job, Rank: to.point.Process.Rank,
 		From: h.node, Technique: step.Technique, Via: step.Via,
 	}
 	if err := writeFrame(ctx, c, intro); err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	s, err := h.handable(c)
-	return made{conn: s, limits: limits}, err
+	return readyConn{conn: s, limits: limits}, err
 }
 
 // withLimits adds what limits the connections of a technique to the reason for it, so that the user
@@ -139,7 +139,7 @@ func withLimits(reason string, limits []string) string {
 
 // reversed asks the target's helper to dial back, and waits for the connection that presents the
 // connect-id.
-func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	back := f.public
 	switch {
 	case to.point.Node.Site == h.node.Site:
@@ -148,7 +148,7 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 		back = f.public6
 	}
 	if !back.IsValid() && !f.profile.GatewayOnly {
-		return made{}, fmt.Errorf("%w: this node listens nowhere that %s can dial", overlay.ErrUnreachable, to.point.Node.Site)
+		return readyConn{}, fmt.Errorf("%w: this node listens nowhere that %s can dial", overlay.ErrUnreachable, to.point.Node.Site)
 	}
 	id := newID()
 	arrival, cancel := h.here.expect(id)
@@ -160,7 +160,7 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 	}
 	in, err := h.openSignalling(ctx, f, request)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	defer in.end()
 	begun := false // the target's side has started to dial
@@ -168,10 +168,10 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 		select {
 		case c := <-arrival:
 			tune(c)
-			return made{conn: c}, nil
+			return readyConn{conn: c}, nil
 		case e, ok := <-in.events:
 			if !ok {
-				return made{}, in.failure()
+				return readyConn{}, in.failure()
 			}
 			begun = begun || e.Kind == controlpb.SignalEvent_ACCEPTED
 			if e.Kind == controlpb.SignalEvent_CONNECTED {
@@ -179,9 +179,9 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 			}
 		case <-ctx.Done():
 			if !begun {
-				return made{}, unanswered(ctx, controlpb.SignalEvent_ACCEPTED)
+				return readyConn{}, unanswered(ctx, controlpb.SignalEvent_ACCEPTED)
 			}
-			return made{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
+			return readyConn{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
 		}
 	}
 }
@@ -192,48 +192,48 @@ const ticketTime = 4 * time.Second
 // relay gets a proxy and two tickets from the broker. Both ends then dial the proxy at once; the
 // process gets the connection when the target's helper has accepted its part. Later failures there
 // reach the process as a fault of the carrier.
-func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (readyConn, error) {
 	in, err := h.openSignalling(ctx, f, h.signalRequest(p, to, overlay.Relay))
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	m, err := h.relayCarrier(ctx, f, p, to, in)
 	if err != nil {
 		in.end()
-		return made{}, err
+		return readyConn{}, err
 	}
 	in.detach()
 	m.handed = h.watch(in)
 	return m, nil
 }
 
-func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling) (made, error) {
+func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *signalling) (readyConn, error) {
 	assigned, err := in.await(ctx, controlpb.SignalEvent_ASSIGNED)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	if assigned.Relay == nil {
-		return made{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
+		return readyConn{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
 	}
 	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
 	c, limits, err := h.reach(ctx, f, j)
 	if err != nil {
-		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+		return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
 	begun := time.Now()
 	if _, err := in.await(ctx, controlpb.SignalEvent_ACCEPTED); err != nil {
 		c.Close()
-		return made{}, err
+		return readyConn{}, err
 	}
 	if time.Since(begun) > ticketTime { // the target waited for its turn
 		c.Close()
 		if c, limits, err = h.reach(ctx, f, j); err != nil {
-			return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+			return readyConn{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 		}
 	}
 	s, err := h.handable(c)
 	if err != nil {
-		return made{}, err
+		return readyConn{}, err
 	}
 	// The ticket is sent only when the relay is taken: until then the proxy joins nothing and
 	// relays no bytes.
@@ -245,7 +245,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	}
 	limits = append(limits, relayLimit(assigned.Relay))
 	useless := func() { h.forget(assigned.Relay.Addresses) }
-	return made{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
+	return readyConn{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
 }
 
 // relayLimit describes the rate limit of the proxy for the link.

@@ -21,8 +21,8 @@ type Memory struct {
 
 // vanishing is what is known about one site. It uses no clock.
 type vanishing struct {
-	until time.Time     // large packets are not tried before
-	rest  time.Duration // between the last two attempts
+	until    time.Time     // large packets are not tried before
+	interval time.Duration // between the last two attempts
 }
 
 // How long large packets are not tried after they have vanished, and the maximum when they do so
@@ -41,8 +41,8 @@ func (v vanishing) seenAgain(now time.Time) vanishing {
 	if now.Before(v.until) {
 		return v
 	}
-	v.rest = min(max(2*v.rest, firstVanished), lastVanished)
-	v.until = now.Add(v.rest)
+	v.interval = min(max(2*v.interval, firstVanished), lastVanished)
+	v.until = now.Add(v.interval)
 	return v
 }
 

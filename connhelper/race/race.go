@@ -67,11 +67,11 @@ func LineUp(steps []overlay.Step, winner Known) []Entry {
 	return entries
 }
 
-// standing is the state of one entry in a race.
-type standing uint8
+// entryState is the state of one entry in a race.
+type entryState uint8
 
 const (
-	waiting standing = iota // not started
+	waiting entryState = iota // not started
 	running
 	ready
 	failed
@@ -79,7 +79,7 @@ const (
 
 // pick returns which entry to take now, or -1: the best ready one, if no better one is possible any
 // more or the race has lasted long enough. Earlier techniques of overlay.Techniques are better.
-func pick(entries []Entry, at []standing, elapsed time.Duration) int {
+func pick(entries []Entry, at []entryState, elapsed time.Duration) int {
 	best := -1
 	for i := range entries {
 		if at[i] == ready && (best < 0 || entries[i].Step.Technique < entries[best].Step.Technique) {
@@ -111,7 +111,7 @@ type Outcome[C Dropper] struct {
 // runner is one race under way. The goroutine in run owns it.
 type runner[C Dropper] struct {
 	entries  []Entry
-	at       []standing
+	at       []entryState
 	got      []Outcome[C] // of entries that are ready or failed
 	begin    time.Time
 	arrivals chan Outcome[C] // buffered for all: senders never block
@@ -126,7 +126,7 @@ func Run[C Dropper](ctx context.Context, spawn func(func()), entries []Entry, tr
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &runner[C]{
-		entries: entries, at: make([]standing, len(entries)), begin: time.Now(), arrivals: make(chan Outcome[C], len(entries)),
+		entries: entries, at: make([]entryState, len(entries)), begin: time.Now(), arrivals: make(chan Outcome[C], len(entries)),
 	}
 	r.start = func(i int) {
 		r.at[i] = running
