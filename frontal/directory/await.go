@@ -43,7 +43,7 @@ type awaiting struct {
 // overlay.ErrUnknownProcess, or with ErrUnreachable if the broker is unreachable.
 func (w *Awaits) Await(ctx context.Context, name overlay.ProcessName) Answer {
 	start := time.Now()
-	if a, ok := w.known(name); ok {
+	if a, ok := w.answerLocally(name); ok {
 		return a
 	}
 	one := w.join(name)
@@ -118,9 +118,9 @@ func (w *Awaits) once(ctx context.Context, name overlay.ProcessName) Answer {
 	return w.resolver.read(name, resp, nil)
 }
 
-// known answers without the broker: from the registry if the process belongs to this site and its
-// helper is connected, otherwise from the cache.
-func (w *Awaits) known(name overlay.ProcessName) (Answer, bool) {
+// answerLocally answers without the broker: from the registry if the process belongs to this site
+// and its helper is connected, otherwise from the cache.
+func (w *Awaits) answerLocally(name overlay.ProcessName) (Answer, bool) {
 	if a, ok := w.registry.Local(name); ok {
 		return a, true
 	}

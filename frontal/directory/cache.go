@@ -101,8 +101,9 @@ func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bo
 	return true
 }
 
-// known returns digests of the most recently used plans, which the broker need not send again.
-func (c *cache) known() map[uint64]*controlpb.Plan {
+// recentPlans returns digests of the most recently used plans, which the broker need not send
+// again.
+func (c *cache) recentPlans() map[uint64]*controlpb.Plan {
 	known := make(map[uint64]*controlpb.Plan)
 	for _, plan := range c.plans.Recent() {
 		if len(known) == maxKnownPlans {

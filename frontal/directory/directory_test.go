@@ -69,7 +69,7 @@ func TestNewPlanServesAllOfASite(t *testing.T) {
 	if a, ok := c.get(proc(0), epoch0, false); !ok || a.Plan.Digest != newer.Plan.Digest {
 		t.Errorf("plan %016x, want %016x", a.Plan.GetDigest(), newer.Plan.Digest)
 	}
-	if known := c.known(); len(known) != 1 || known[newer.Plan.Digest] == nil {
+	if known := c.recentPlans(); len(known) != 1 || known[newer.Plan.Digest] == nil {
 		t.Errorf("known: %v", known)
 	}
 }
@@ -162,7 +162,7 @@ func TestPlansAreForJobs(t *testing.T) {
 			t.Errorf("%v: %v", want.Name, got.Plan)
 		}
 	}
-	if known := c.known(); len(known) != 2 {
+	if known := c.recentPlans(); len(known) != 2 {
 		t.Errorf("%d plans are known", len(known))
 	}
 }

@@ -117,7 +117,7 @@ func (r *Resolver) await(ctx context.Context, f *flight, fresh bool, late *time.
 		case <-ctx.Done():
 		case <-late.C:
 			late.Reset(0) // for the next
-			if a, ok := r.known(f.name); ok {
+			if a, ok := r.cachedAtAnyAge(f.name); ok {
 				return a
 			}
 		}
@@ -130,8 +130,8 @@ func (r *Resolver) await(ctx context.Context, f *flight, fresh bool, late *time.
 	}
 }
 
-// known answers from the cache, regardless of its age.
-func (r *Resolver) known(name overlay.ProcessName) (Answer, bool) {
+// cachedAtAnyAge answers from the cache, regardless of its age.
+func (r *Resolver) cachedAtAnyAge(name overlay.ProcessName) (Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.cache.get(name, r.now(), true)
@@ -194,7 +194,7 @@ func (r *Resolver) callUntilEmpty() {
 			delete(r.queued, f.name)
 			r.asked[f.name] = f
 		}
-		known := r.cache.known()
+		known := r.cache.recentPlans()
 		r.count.Calls++
 		r.mu.Unlock()
 
