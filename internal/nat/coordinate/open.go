@@ -21,12 +21,12 @@ const webPort = 443
 
 // ready is a listening port whose public address is known.
 type ready struct {
-	port    *simopen.Port
-	end     simopen.End
-	server  netip.AddrPort // the server to whose clock end.Clock refers
-	clock   string         // its name, or ""
-	made    time.Time
-	release func() // releases webPort for the next traversal; nil when it is another port
+	port       *simopen.Port
+	end        simopen.End
+	server     netip.AddrPort // the server to whose clock end.Clock refers
+	clock      string         // its name, or ""
+	preparedAt time.Time
+	release    func() // releases webPort for the next traversal; nil when it is another port
 }
 
 // close releases the port.
@@ -63,7 +63,7 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 		r.close()
 		return nil, err
 	}
-	r.made = time.Now()
+	r.preparedAt = time.Now()
 	var clock simopen.Clock
 	clock.Add(m.Samples[0])
 	r.end = simopen.End{Profile: s.Profile, Mapping: m}
@@ -161,15 +161,15 @@ func (s *Side) askOpen(ctx context.Context, peer string, port uint16, ex Exchang
 	}
 	for try := 1; ; try++ {
 		c, err := s.openAgreed(ctx, r, ex)
-		if err == nil || try == agreements || !worthRetrying(ctx, err) {
+		if err == nil || try == agreements || !isRetryable(ctx, err) {
 			return c, err
 		}
 		s.Log.Debug("agreeing on another instant", "peer", peer, "error", err)
 	}
 }
 
-// worthRetrying reports whether another instant may succeed.
-func worthRetrying(ctx context.Context, err error) bool {
+// isRetryable reports whether another instant may succeed.
+func isRetryable(ctx context.Context, err error) bool {
 	var missed *missedError
 	return ctx.Err() == nil && errors.As(err, &missed)
 }

@@ -106,7 +106,7 @@ func (s *PortPool) close() {
 func (s *PortPool) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spare != nil && now.Sub(s.spare.made) > reservedLife {
+	if s.spare != nil && now.Sub(s.spare.preparedAt) > reservedLife {
 		s.spare.close()
 		s.spare = nil
 	}
@@ -170,7 +170,7 @@ func (s *PortPool) take(addr netip.Addr) *ready {
 		return nil
 	}
 	s.spare = nil
-	if time.Since(r.made) > reservedLife {
+	if time.Since(r.preparedAt) > reservedLife {
 		r.close()
 		return nil
 	}

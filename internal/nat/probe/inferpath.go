@@ -116,7 +116,7 @@ func (o Observations) limit() told[bound] {
 
 // rateLimits returns the last step if it and the tries-1 steps before it were limited, and the last
 // one that was not limited; nil if there is none.
-func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
+func rateLimits(steps []RateStep, echoed bool, tries int) (limited, passed *RateStep) {
 	running, rate := 0, uint64(0)
 	for i := range steps {
 		s := &steps[i]
@@ -128,13 +128,13 @@ func rateLimits(steps []RateStep, echoed bool, tries int) (limited, through *Rat
 		}
 		running++
 		if limited = s; !s.limited() {
-			running, limited, through = 0, nil, s
+			running, limited, passed = 0, nil, s
 		}
 	}
 	if running < tries {
 		limited = nil
 	}
-	return limited, through
+	return limited, passed
 }
 
 // round keeps two significant digits, the precision of a rate.

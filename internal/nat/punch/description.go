@@ -96,7 +96,7 @@ func ParseDescription(b []byte) (Description, error) {
 	if len(b) > MaxDescription {
 		return Description{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrMalformed, len(b), MaxDescription)
 	}
-	r := reader{rest: b}
+	r := reader{unread: b}
 	if v := r.u8(); r.err == nil && v != descriptionVersion {
 		return Description{}, fmt.Errorf("%w: version %d, this end speaks %d: use equal releases at both ends", ErrMalformed, v, descriptionVersion)
 	}
@@ -116,8 +116,8 @@ func ParseDescription(b []byte) (Description, error) {
 	switch {
 	case r.err != nil:
 		return Description{}, r.err
-	case len(r.rest) > 0:
-		return Description{}, fmt.Errorf("%w: %d bytes follow its end", ErrMalformed, len(r.rest))
+	case len(r.unread) > 0:
+		return Description{}, fmt.Errorf("%w: %d bytes follow its end", ErrMalformed, len(r.unread))
 	case flags > 1:
 		return Description{}, fmt.Errorf("%w: unknown flags %#x", ErrMalformed, flags)
 	case !iceText(d.Ufrag, minUfrag, maxUfrag), !iceText(d.Password, minPassword, maxPassword):
@@ -134,20 +134,20 @@ func iceText(s string, least, most int) bool {
 
 // reader decodes a description and remembers its first error.
 type reader struct {
-	rest []byte
-	err  error
+	unread []byte
+	err    error
 }
 
 // take returns the next n bytes, which are still the input's, or as many zeros after an error.
 func (r *reader) take(n int) []byte {
-	if r.err == nil && n > len(r.rest) {
+	if r.err == nil && n > len(r.unread) {
 		r.err = fmt.Errorf("%w: it ends early", ErrMalformed)
 	}
 	if r.err != nil {
 		return make([]byte, n)
 	}
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
+	b := r.unread[:n]
+	r.unread = r.unread[n:]
 	return b
 }
 

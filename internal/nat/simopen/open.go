@@ -95,7 +95,7 @@ type tries struct {
 
 	accepted chan outcome
 
-	made, refused, silent, taken int
+	attempts, refused, silent, taken int
 
 	last error // of an attempt that was answered
 }
@@ -146,7 +146,7 @@ func (t *tries) dials(ctx context.Context) (*net.TCPConn, error) {
 		}
 		t.count(err)
 		if try == t.o.Retries {
-			return nil, fmt.Errorf("gave up after %d tries", t.made)
+			return nil, fmt.Errorf("gave up after %d tries", t.attempts)
 		}
 		next = nextTry(t.at, time.Now(), t.o, try, rand.Float64())
 	}
@@ -169,7 +169,7 @@ func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error
 
 // tryOnce makes one attempt, and watches the listener during it.
 func (t *tries) tryOnce(ctx context.Context) (*net.TCPConn, error) {
-	t.made++
+	t.attempts++
 	c, err := startConnect(ctx, t.port.local, t.remote)
 	if err != nil {
 		return nil, explain(err, t.port.local)
@@ -242,20 +242,20 @@ func (t *tries) explain(ctx context.Context, err error) error {
 	}
 	switch {
 	case ctx.Err() == context.Canceled:
-		return fail(context.Canceled, "after %d tries", t.made)
+		return fail(context.Canceled, "after %d tries", t.attempts)
 	case errors.Is(err, net.ErrClosed):
 		return fail(net.ErrClosed, "the port was closed")
 	case t.taken > 0 && t.refused+t.silent == 0:
 		return fail(overlay.ErrOverloaded, "this host still keeps a connection between these two ports, or its memory of one for a minute (ss -tan); use another port")
 	case t.refused > 0:
 		return fail(overlay.ErrRefused, "%d of %d tries were answered by a reset, the others by nothing; "+
-			"a site that resets needs both ends to dial within the one-way delay: compare the clocks, or use a relay", t.refused, t.made)
+			"a site that resets needs both ends to dial within the one-way delay: compare the clocks, or use a relay", t.refused, t.attempts)
 	case t.last != nil:
-		return fail(overlay.ErrUnreachable, "%d tries, the last: %v", t.made, t.last)
+		return fail(overlay.ErrUnreachable, "%d tries, the last: %v", t.attempts, t.last)
 	case t.remote.Port() == 0:
 		return fail(overlay.ErrTimeout, "no SYN arrived from that address, and its port is not known; is the peer still trying?")
 	}
-	return fail(overlay.ErrTimeout, "nothing answered %d tries; either the peer did not dial, or a filter there refuses every SYN", t.made)
+	return fail(overlay.ErrTimeout, "nothing answered %d tries; either the peer did not dial, or a filter there refuses every SYN", t.attempts)
 }
 
 // outcomeError maps a socket error to the classes of package overlay.
