@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Path is how much passes between this host and one reflector.
-type Path struct {
+// PathReport is how much passes between this host and one reflector.
+type PathReport struct {
 	To      netip.AddrPort // its STUN server
 	Sizes   *PathSizes
 	Rate    []RateStep
@@ -17,16 +17,16 @@ type Path struct {
 // MeasurePath makes the part of Measure that determines how much passes, to a STUN server that has
 // answered. It takes about three seconds, or seven where datagrams are rate-limited, and ends with
 // ctx.
-func MeasurePath(ctx context.Context, to netip.AddrPort) Path {
+func MeasurePath(ctx context.Context, to netip.AddrPort) PathReport {
 	m := &measurement{opts: Options{}.complete()}
 	m.lookSizes(ctx, to)
 	m.lookRate(ctx, to)
-	return Path{To: to, Sizes: m.o.Sizes, Rate: m.o.Rate, RateErr: m.o.RateErr}
+	return PathReport{To: to, Sizes: m.o.Sizes, Rate: m.o.Rate, RateErr: m.o.RateErr}
 }
 
 // Largest returns the size of the largest IP packet that passed, in bytes, and whether a larger one
 // was lost; 0 if none passed.
-func (p Path) Largest() (size int, lost bool) {
+func (p PathReport) Largest() (size int, lost bool) {
 	if p.Sizes == nil || len(p.Sizes.Passed) == 0 {
 		return 0, false
 	}
@@ -35,7 +35,7 @@ func (p Path) Largest() (size int, lost bool) {
 }
 
 // Findings returns the findings for MTU and UDPRate.
-func (p Path) Findings() (mtu, rate Finding) {
+func (p PathReport) Findings() (mtu, rate Finding) {
 	o := Observations{UDP: []View{{To: p.To, Seen: p.To}}, Sizes: p.Sizes, Rate: p.Rate, RateErr: p.RateErr} // an answer arrived, whatever it said
 	return finding(MTU, o.mtu()), finding(UDPRate, o.rate())
 }

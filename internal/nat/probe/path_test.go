@@ -13,21 +13,21 @@ func TestPathFindings(t *testing.T) {
 	slow := RateStep{Rate: 250_000, Echoed: true, Sent: 20, Answered: 20, Offered: 250_000, Through: 250_000}
 	for _, tc := range []struct {
 		name      string
-		path      Path
+		path      PathReport
 		mtu, rate string
 		largest   int
 		lost      bool
 	}{
-		{"narrow", Path{
+		{"narrow", PathReport{
 			Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}},
 			Rate:  []RateStep{slow, echoed, echoed, limited},
 		}, "1400", "500000", 1400, true},
-		{"a small one lost", Path{
+		{"a small one lost", PathReport{
 			Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1400}, Lost: []int{1280}},
 			Rate:  []RateStep{{Rate: 1_000_000, Echoed: true, Sent: 40, Answered: 40, Offered: 1_000_000, Through: 1_000_000}},
 		}, "none", "none", 1500, false},
-		{"nothing came", Path{Sizes: &PathSizes{Lost: []int{1500}}, RateErr: "no socket"}, "", "", 0, false},
-		{"not begun", Path{}, "", "", 0, false},
+		{"nothing came", PathReport{Sizes: &PathSizes{Lost: []int{1500}}, RateErr: "no socket"}, "", "", 0, false},
+		{"not begun", PathReport{}, "", "", 0, false},
 	} {
 		tc.path.To = netip.MustParseAddrPort("203.0.113.2:3478")
 		mtu, rate := tc.path.Findings()

@@ -105,7 +105,7 @@ func orNone(n int) string {
 }
 
 // rateLimitFinding judges at which rate datagrams pass.
-func rateLimitFinding(o Observations, p probe.Path) Finding {
+func rateLimitFinding(o Observations, p probe.PathReport) Finding {
 	_, rate := p.Findings()
 	f := Finding{Layer: "UDP", Target: p.To.String() + ", many datagrams", Status: Passed, Class: OK, Evidence: rate.How, Meaning: "datagrams are not held to a low rate"}
 	switch v, err := strconv.ParseUint(rate.Value, 10, 64); {

@@ -144,9 +144,9 @@ var cases = []struct {
 	}, MTU, Failed, "mtu 1480|profile.mtu: 1400"},
 	{"large datagrams lost", func(o *Observations) { o.Path = sized(0) }, MTU, Warning, "full-size segments of TCP arrive|MSS clamp"},
 	{"a router tells", func(o *Observations) { o.Path = sized(1400) }, OK, Passed, ""},
-	{"no size told", func(o *Observations) { o.Path = &probe.Path{Sizes: &probe.PathSizes{Lost: []int{1280}}} }, OK, Passed, ""},
+	{"no size told", func(o *Observations) { o.Path = &probe.PathReport{Sizes: &probe.PathSizes{Lost: []int{1280}}} }, OK, Passed, ""},
 	{"slow datagrams", func(o *Observations) {
-		o.Path = &probe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
+		o.Path = &probe.PathReport{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
 	}, UDPSlow, Warning, "about 1 Mb/s|was not measured|without a rate limit"},
 	{"no window scaling", func(o *Observations) {
 		for i := range o.Reflectors {
@@ -230,8 +230,8 @@ var cases = []struct {
 
 // sized returns a path on which packets of 1400 bytes pass; told is the size that a router
 // reported.
-func sized(told int) *probe.Path {
-	return &probe.Path{
+func sized(told int) *probe.PathReport {
+	return &probe.PathReport{
 		To:    addr("203.0.113.2:3478"),
 		Sizes: &probe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
 		Rate:  []probe.RateStep{{Rate: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Through: 3_000_000}},

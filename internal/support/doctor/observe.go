@@ -10,20 +10,20 @@ import (
 
 // Observations are the raw results of a run, without any judgement.
 type Observations struct {
-	Self       string        // the daemon whose settings were used: "helper sitea/n1"
-	Helper     bool          // it is a helper; else a frontal
-	Start      time.Time     // by this host's clock
-	Local      Local         // this host
-	Services   []Service     // each daemon that was contacted
-	Session    Session       // information from the daemon above
-	Straight   *Connection   // around the HTTP proxy, where data goes through one
-	Reflectors []Reflector   // public hosts of the grid, over TCP
-	IPv6       []Reflector   // those with an IPv6 address, over IPv6
-	UDP        Datagrams     // to the same, over UDP
-	Path       *probe.Path   // sizes and rates of datagrams to one that answered; nil if none did
-	Inbound    Inbound       // whether outside connections reach this host
-	Pair       *Pair         // nil unless requested
-	Took       time.Duration // of the whole run
+	Self       string            // the daemon whose settings were used: "helper sitea/n1"
+	Helper     bool              // it is a helper; else a frontal
+	Start      time.Time         // by this host's clock
+	Local      Local             // this host
+	Services   []Service         // each daemon that was contacted
+	Session    Session           // information from the daemon above
+	Straight   *Connection       // around the HTTP proxy, where data goes through one
+	Reflectors []Reflector       // public hosts of the grid, over TCP
+	IPv6       []Reflector       // those with an IPv6 address, over IPv6
+	UDP        Datagrams         // to the same, over UDP
+	Path       *probe.PathReport // sizes and rates of datagrams to one that answered; nil if none did
+	Inbound    Inbound           // whether outside connections reach this host
+	Pair       *Pair             // nil unless requested
+	Took       time.Duration     // of the whole run
 
 	Settings string   // the daemon's settings file
 	Denied   []string // what they deny, and the lines that permit it
