@@ -18,7 +18,7 @@ import (
 // The zero value is ready.
 type planner struct {
 	mu    sync.RWMutex
-	plans map[sitePair]*plan
+	plans map[sitePair]*sitePlan
 }
 
 type sitePair struct {
@@ -26,8 +26,8 @@ type sitePair struct {
 	policy        string // what policies withhold, and why (policy.Agreement.Key)
 }
 
-// plan is a decision with its message. The message is shared: do not modify it.
-type plan struct {
+// sitePlan is a decision with its message. The message is shared: do not modify it.
+type sitePlan struct {
 	asker, target *registry.Site
 	overlay.Plan
 	msg *controlpb.Plan
@@ -39,7 +39,7 @@ const maxPlans = 1 << 14
 
 // decide returns the plan for the pair, with the techniques that policies permit; g may be nil. It
 // logs a plan that is new or differs from the previous one.
-func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *policy.Agreement) *plan {
+func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *policy.Agreement) *sitePlan {
 	pair := sitePair{asker: asker.Profile.Site, target: target.Profile.Site}
 	if g != nil {
 		pair.policy = g.Key()
@@ -50,22 +50,22 @@ func (pl *planner) decide(log *slog.Logger, asker, target *registry.Site, g *pol
 	if p != nil && p.asker == asker && p.target == target {
 		return p
 	}
-	made := &plan{asker: asker, target: target, Plan: decide.Within(asker.Profile, target.Profile, g)}
-	made.msg = control.PlanToPB(made.Plan)
-	if p == nil || p.msg.Digest != made.msg.Digest {
-		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", made.steps(), "rejected", made.rejections())
+	decided := &sitePlan{asker: asker, target: target, Plan: decide.Within(asker.Profile, target.Profile, g)}
+	decided.msg = control.PlanToPB(decided.Plan)
+	if p == nil || p.msg.Digest != decided.msg.Digest {
+		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", decided.steps(), "rejected", decided.rejections())
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	if pl.plans == nil || len(pl.plans) >= maxPlans {
-		pl.plans = make(map[sitePair]*plan)
+		pl.plans = make(map[sitePair]*sitePlan)
 	}
-	pl.plans[pair] = made
-	return made
+	pl.plans[pair] = decided
+	return decided
 }
 
 // step returns the plan's step for a technique, or nil.
-func (p *plan) step(t overlay.Technique) *overlay.Step {
+func (p *sitePlan) step(t overlay.Technique) *overlay.Step {
 	for i := range p.Steps {
 		if p.Steps[i].Technique == t {
 			return &p.Steps[i]
@@ -75,7 +75,7 @@ func (p *plan) step(t overlay.Technique) *overlay.Step {
 }
 
 // rejection returns why the plan leaves a technique out.
-func (p *plan) rejection(t overlay.Technique) string {
+func (p *sitePlan) rejection(t overlay.Technique) string {
 	for _, r := range p.Rejected {
 		if r.Technique == t {
 			return r.Reason
@@ -85,7 +85,7 @@ func (p *plan) rejection(t overlay.Technique) string {
 }
 
 // steps lists the techniques in order, for logs.
-func (p *plan) steps() string {
+func (p *sitePlan) steps() string {
 	var names []string
 	for _, s := range p.Steps {
 		names = append(names, s.Technique.String())
@@ -94,7 +94,7 @@ func (p *plan) steps() string {
 }
 
 // rejections lists what the plan leaves out and why, for logs.
-func (p *plan) rejections() string {
+func (p *sitePlan) rejections() string {
 	var parts []string
 	for _, r := range p.Rejected {
 		parts = append(parts, r.Technique.String()+": "+r.Reason)

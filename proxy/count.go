@@ -68,7 +68,7 @@ type counters struct {
 	accepted uint64
 	joined   uint64
 	broken   uint64
-	moved    carrier.Stats
+	carried  carrier.Stats
 	refused  map[Reason]uint64
 }
 
@@ -91,10 +91,10 @@ func (c *counters) ended(s carrier.Stats, err error) {
 	if err != nil {
 		c.broken++
 	}
-	c.moved.AToB += s.AToB
-	c.moved.BToA += s.BToA
-	c.moved.Spliced += s.Spliced
-	c.moved.Copied += s.Copied
+	c.carried.AToB += s.AToB
+	c.carried.BToA += s.BToA
+	c.carried.Spliced += s.Spliced
+	c.carried.Copied += s.Copied
 }
 
 func (c *counters) status() Status {
@@ -102,7 +102,7 @@ func (c *counters) status() Status {
 	defer c.mu.Unlock()
 	return Status{
 		Accepted: c.accepted, Joined: c.joined, Broken: c.broken,
-		Bytes: c.moved.Total(), Spliced: c.moved.Spliced, Copied: c.moved.Copied,
+		Bytes: c.carried.Total(), Spliced: c.carried.Spliced, Copied: c.carried.Copied,
 		Refused: maps.Clone(c.refused),
 	}
 }

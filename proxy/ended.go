@@ -12,18 +12,18 @@ import (
 )
 
 // whenEnded is what happens when a link has ended. Whoever sees its place free finds it in the logs.
-func (s *Server) whenEnded() account.Subscribers[*link] {
-	return account.Subscribers[*link]{
+func (s *Server) whenEnded() account.Subscribers[*relayedLink] {
+	return account.Subscribers[*relayedLink]{
 		s.logEnded,
-		func(_ *link, e account.LinkEnded) { s.set.Audit.Append(audit.EndOf(e)) },
+		func(_ *relayedLink, e account.LinkEnded) { s.set.Audit.Append(audit.EndOf(e)) },
 		s.countEnded,
-		func(*link, account.LinkEnded) { s.noteChange() },
+		func(*relayedLink, account.LinkEnded) { s.noteChange() },
 	}
 }
 
 // ended returns what is known of the link at its end. The proxy counts payload, as the processes do,
 // and not the tickets. The link has its throttle still.
-func (l *link) ended(proxy string, stats carrier.Stats, err error) account.LinkEnded {
+func (l *relayedLink) ended(proxy string, stats carrier.Stats, err error) account.LinkEnded {
 	t := l.asker.ticket
 	e := account.LinkEnded{
 		ID: hex.EncodeToString(t.Link[:]), Principal: t.Principal, Job: t.Job, Ranks: []uint32{t.Asker, t.Target},
@@ -40,7 +40,7 @@ func (l *link) ended(proxy string, stats carrier.Stats, err error) account.LinkE
 }
 
 // logEnded writes a log line for each end.
-func (s *Server) logEnded(l *link, e account.LinkEnded) {
+func (s *Server) logEnded(l *relayedLink, e account.LinkEnded) {
 	line := func(from *end, rank, peer uint32, sent, received uint64) {
 		s.log.Info("link ended", append([]any{
 			"link", e.ID, "job", string(e.Job), "rank", rank, "peer", peer, "user", e.Principal.User, "project", e.Principal.Project,
@@ -53,12 +53,12 @@ func (s *Server) logEnded(l *link, e account.LinkEnded) {
 }
 
 // countEnded moves the link from those that are joined to the counts of those that were.
-func (s *Server) countEnded(l *link, e account.LinkEnded) {
+func (s *Server) countEnded(l *relayedLink, e account.LinkEnded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.links, l)
 	s.count.ended(e.Moved, e.Err)
 	out, back := traffic.Of(e.Moved, l.throttle, false)
-	s.moved.note(l, out, back)
-	s.moved.sums.AddProject(e.Principal.Project, e.Moved.Total())
+	s.siteTraffic.note(l, out, back)
+	s.siteTraffic.sums.AddProject(e.Principal.Project, e.Moved.Total())
 }

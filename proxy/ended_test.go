@@ -56,7 +56,7 @@ func TestWhenEnded(t *testing.T) {
 		default:
 		}
 		return fmt.Sprintf("%d lines, %d records, %d live, %d joined, %d broken, %d copied, %d of the project, %d waiting for their sites, notified %v",
-			strings.Count(logged.String(), "link ended"), st.Audit.Waiting, st.Links, st.Joined, st.Broken, st.Copied, s.byProject()["climate"], len(s.moved.orphan), notified)
+			strings.Count(logged.String(), "link ended"), st.Audit.Waiting, st.Links, st.Joined, st.Broken, st.Copied, s.byProject()["climate"], len(s.siteTraffic.orphan), notified)
 	}
 	want := []string{
 		"2 lines, 0 records, 1 live, 1 joined, 0 broken, 0 copied, 0 of the project, 0 waiting for their sites, notified false",

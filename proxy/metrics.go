@@ -74,7 +74,7 @@ func (s *Server) readMetrics(w metrics.Writer) {
 func (s *Server) byProject() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock() // links end under mu: none is missed or counted twice
-	all := s.moved.sums.Clone()
+	all := s.siteTraffic.sums.Clone()
 	for l := range s.links {
 		all.AddProject(l.asker.ticket.Principal.Project, l.meter.Stats().Total())
 	}

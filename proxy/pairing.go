@@ -39,7 +39,7 @@ func (s *Server) pair(ctx context.Context, e *end) {
 }
 
 // enter returns the link if e's partner is waiting, otherwise the place at which e waits.
-func (s *Server) enter(e *end) (*link, *waitingEnd, error) {
+func (s *Server) enter(e *end) (*relayedLink, *waitingEnd, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.disowned != nil {
@@ -110,8 +110,8 @@ func (s *Server) await(ctx context.Context, w *waitingEnd) {
 	}
 }
 
-// link is two joined ends.
-type link struct {
+// relayedLink is two joined ends.
+type relayedLink struct {
 	asker, target *end
 	joined        time.Time // set when it is joined
 	meter         carrier.Meter
@@ -121,15 +121,15 @@ type link struct {
 	doomed        error                   // why the link must end at once; guarded by Server.mu
 }
 
-func newLink(a, b *end) *link {
+func newLink(a, b *end) *relayedLink {
 	if a.ticket.End == 1 {
 		a, b = b, a
 	}
-	return &link{asker: a, target: b}
+	return &relayedLink{asker: a, target: b}
 }
 
 // admit reserves a place under the quota for a link, or returns why there is none.
-func (s *Server) admit(l *link) error {
+func (s *Server) admit(l *relayedLink) error {
 	t := l.asker.ticket
 	o := quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}
 	for _, a := range t.Allowances {
@@ -153,7 +153,7 @@ func (s *Server) admit(l *link) error {
 }
 
 // refuseLink sends both ends the reason why they are not joined.
-func (s *Server) refuseLink(l *link, err error) {
+func (s *Server) refuseLink(l *relayedLink, err error) {
 	s.mu.Lock()
 	delete(s.links, l)
 	s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Server) refuseLink(l *link, err error) {
 }
 
 // join runs a link until it ends.
-func (s *Server) join(ctx context.Context, l *link) {
+func (s *Server) join(ctx context.Context, l *relayedLink) {
 	s.noteChange()
 	l.joined = time.Now()
 	outer := ctx

@@ -74,17 +74,17 @@ type Server struct {
 	observer *reflector.Observer
 	stun     *stunserver.Server // served by the daemon, if it has the sockets
 
-	mu       sync.Mutex // guards the fields below; never held while waiting or writing to a peer
-	waiting  map[wire.ID]*waitingEnd
-	links    map[*link]struct{}
-	barred   barred
-	disowned error // why this proxy itself is no longer trusted
-	refusing int   // connections that are being refused before they presented a ticket
-	changed  chan struct{}
-	limits   Limits
-	moved    moved
-	draining bool
-	closed   chan struct{} // closed by StopAccepting
+	mu          sync.Mutex // guards the fields below; never held while waiting or writing to a peer
+	waiting     map[wire.ID]*waitingEnd
+	links       map[*relayedLink]struct{}
+	barred      barred
+	disowned    error // why this proxy itself is no longer trusted
+	refusing    int   // connections that are being refused before they presented a ticket
+	changed     chan struct{}
+	limits      Limits
+	siteTraffic siteTraffic
+	draining    bool
+	closed      chan struct{} // closed by StopAccepting
 
 	began     time.Time   // base of the time by which tickets are judged, see clock
 	life      uint64      // identifies this start, for brokers that count traffic
@@ -116,7 +116,7 @@ func New(set Settings, log *slog.Logger) *Server {
 		log:     log,
 		count:   counters{refused: map[Reason]uint64{}},
 		waiting: map[wire.ID]*waitingEnd{},
-		links:   map[*link]struct{}{},
+		links:   map[*relayedLink]struct{}{},
 		changed: make(chan struct{}),
 		limits:  set.Limits,
 		closed:  make(chan struct{}),

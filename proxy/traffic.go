@@ -14,16 +14,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// moved is what links moved, by the sites of their ends. A ticket does not name the sites, so the
-// proxy asks a broker for those of each link; what a link moved that ended earlier waits for the
-// answer.
-type moved struct {
+// siteTraffic is what links moved, by the sites of their ends. A ticket does not name the sites, so
+// the proxy asks a broker for those of each link; what a link moved that ended earlier waits for
+// the answer.
+type siteTraffic struct {
 	sums   traffic.Sums                      // of links that have ended
 	orphan map[traffic.Ends][2]traffic.Count // of links that have ended, sites not known yet; at most traffic.MaxEnds
 }
 
 // ends returns the processes of a link.
-func (l *link) ends() traffic.Ends {
+func (l *relayedLink) ends() traffic.Ends {
 	t := l.asker.ticket
 	return traffic.Ends{Job: t.Job, Asker: t.Asker, Target: t.Target}
 }
@@ -32,7 +32,7 @@ func (l *link) ends() traffic.Ends {
 var unknown = traffic.Pair{From: traffic.Unknown, To: traffic.Unknown}
 
 // note counts a link that has ended. s.mu is held.
-func (m *moved) note(l *link, out, back traffic.Count) {
+func (m *siteTraffic) note(l *relayedLink, out, back traffic.Count) {
 	if l.sites != (traffic.Pair{}) {
 		m.sums.Add(l.sites, out, back)
 		return
@@ -53,7 +53,7 @@ func (m *moved) note(l *link, out, back traffic.Count) {
 func (s *Server) trafficReport() traffic.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock() // links end under mu: none is missed or counted twice
-	all := s.moved.sums.Clone()
+	all := s.siteTraffic.sums.Clone()
 	ask := map[traffic.Ends]struct{}{}
 	for l := range s.links {
 		if l.throttle == nil {
@@ -67,7 +67,7 @@ func (s *Server) trafficReport() traffic.Report {
 		out, back := traffic.Of(l.meter.Stats(), l.throttle, true)
 		all.Add(pair, out, back)
 	}
-	for e := range s.moved.orphan {
+	for e := range s.siteTraffic.orphan {
 		ask[e] = struct{}{}
 	}
 	asked := slices.Collect(maps.Keys(ask))
@@ -99,7 +99,7 @@ func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair
 		}
 	}
 	for _, e := range asked {
-		counts, waits := s.moved.orphan[e]
+		counts, waits := s.siteTraffic.orphan[e]
 		if !waits {
 			continue
 		}
@@ -107,8 +107,8 @@ func (s *Server) trafficAnswer(asked []traffic.Ends, sites []*controlpb.SitePair
 		if !known {
 			p = unknown // its processes are gone, and no broker will know
 		}
-		s.moved.sums.Add(p, counts[0], counts[1])
-		delete(s.moved.orphan, e)
+		s.siteTraffic.sums.Add(p, counts[0], counts[1])
+		delete(s.siteTraffic.orphan, e)
 	}
 	return nil
 }

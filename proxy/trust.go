@@ -127,7 +127,7 @@ func (s *Server) Disown(revoked error) (ended int) {
 }
 
 // closeLater ends a link at once, or as soon as it is joined. s.mu is held.
-func (s *Server) closeLater(l *link, reason error) {
+func (s *Server) closeLater(l *relayedLink, reason error) {
 	if l.doomed = reason; l.cut != nil {
 		l.cut(reason)
 	}

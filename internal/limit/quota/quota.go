@@ -159,8 +159,8 @@ func (r *Refused) Error() string { return r.Text }
 // Unwrap returns the error's class.
 func (r *Refused) Unwrap() error { return overlay.ErrOverloaded }
 
-// Link is an admitted link.
-type Link struct {
+// Admission is an admitted link.
+type Admission struct {
 	owner  Owner
 	flows  [2]Flow
 	stages [stages]*stage // nil: no such stage
@@ -169,28 +169,28 @@ type Link struct {
 
 // Flow is one direction of a link. It has at most one request at a time.
 type Flow struct {
-	link  *Link
+	link  *Admission
 	next  *Flow // after it in the class
 	want  int   // bytes of the request
 	level int   // of the stage where it waits; stages if it does not wait
 }
 
 // Link returns the link that f is a direction of.
-func (f *Flow) Link() *Link { return f.link }
+func (f *Flow) Link() *Admission { return f.link }
 
 // Owner returns on whose behalf the link is carried.
-func (l *Link) Owner() Owner { return l.owner }
+func (l *Admission) Owner() Owner { return l.owner }
 
 // Flow returns the link's flow in direction 0 or 1.
-func (l *Link) Flow(dir int) *Flow { return &l.flows[dir] }
+func (l *Admission) Flow(dir int) *Flow { return &l.flows[dir] }
 
 // Admit reserves a place for a link, or returns a *Refused with the reason. Every admitted link
 // must be released.
-func (q *Quota) Admit(o Owner, now time.Time) (*Link, error) {
+func (q *Quota) Admit(o Owner, now time.Time) (*Admission, error) {
 	if err := q.refuse(o, now); err != nil {
 		return nil, err
 	}
-	l := &Link{owner: o}
+	l := &Admission{owner: o}
 	for i, a := range o.Allowances {
 		l.stages[atAllowances+i] = q.allowance(a, now)
 	}
@@ -265,7 +265,7 @@ func (q *Quota) refuse(o Owner, now time.Time) error {
 func full(have, most int) bool { return most > 0 && have >= most }
 
 // Release releases the link's place and drops requests of its flows.
-func (q *Quota) Release(l *Link) {
+func (q *Quota) Release(l *Admission) {
 	for i := range l.flows {
 		q.Cancel(&l.flows[i])
 	}
@@ -285,7 +285,7 @@ func (q *Quota) Release(l *Link) {
 }
 
 // Paced reports whether a request of the link may have to wait.
-func (l *Link) Paced() bool {
+func (l *Admission) Paced() bool {
 	for _, s := range l.stages {
 		if s != nil && s.rate != 0 {
 			return true
@@ -298,7 +298,7 @@ var levelKeys = [stages]string{atJob: "quota.per_job.rate", atProject: "quota.pe
 
 // Limit returns the lowest rate that the link is limited to, shared with others of its kind, and
 // its origin: the key of the setting, or a site's policy. 0 and "" if there is none.
-func (l *Link) Limit() (Rate, string) {
+func (l *Admission) Limit() (Rate, string) {
 	low, key := 0.0, ""
 	for level, s := range l.stages {
 		if s != nil && s.rate != 0 && (key == "" || s.rate < low) {
@@ -309,7 +309,7 @@ func (l *Link) Limit() (Rate, string) {
 }
 
 // key returns the origin of the rate of a stage.
-func (l *Link) key(level int) string {
+func (l *Admission) key(level int) string {
 	if i := level - atAllowances; i >= 0 && level < atTotal {
 		return "policy of " + l.owner.Allowances[i].Key()
 	}
@@ -317,7 +317,7 @@ func (l *Link) key(level int) string {
 }
 
 // WaitsFor returns the rate that f waits for, which it shares with others, and its origin, as
-// Link.Limit does; 0 and "" if it does not wait.
+// Admission.Limit does; 0 and "" if it does not wait.
 func (f *Flow) WaitsFor() (Rate, string) {
 	if f.level == stages {
 		return 0, ""

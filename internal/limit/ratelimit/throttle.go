@@ -12,7 +12,7 @@ import (
 // but each direction by one goroutine at a time.
 type Throttle struct {
 	limiter    *Limiter
-	link       *quota.Link
+	link       *quota.Admission
 	movedBytes func() uint64
 	counted    uint64 // the part of movedBytes counted so far, guarded by limiter.mu
 	paced      atomic.Bool
