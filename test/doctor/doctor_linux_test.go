@@ -140,19 +140,22 @@ func overBoth(t *testing.T, presets []string) map[string]map[string]any {
 // fails runs the doctor and compares the class it names and its status.
 func (w *world) fails(daemon string, want doctor.Class, evidence string, words ...string) {
 	w.T.Helper()
-	w.judged(daemon, w.Doctor(daemon, words...), want, evidence)
+	w.judged(daemon, func() doctor.Report { return w.Doctor(daemon, words...) }, want, evidence)
 }
 
-// judged compares a report with the class and a part of the required evidence of a finding of that
-// class.
-func (w *world) judged(daemon string, r doctor.Report, want doctor.Class, evidence string) {
+// judged compares a run's report with the class and a part of the required evidence of a finding of
+// that class.
+func (w *world) judged(daemon string, run func() doctor.Report, want doctor.Class, evidence string) {
 	w.T.Helper()
-	seen := slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool {
-		return f.Class == want && f.Status == doctor.Failed && strings.Contains(f.Evidence+" | "+f.Meaning+" | "+f.Device, evidence)
+	w.DoctorReports(daemon, run, func(r doctor.Report) error {
+		seen := slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool {
+			return f.Class == want && f.Status == doctor.Failed && strings.Contains(f.Evidence+" | "+f.Meaning+" | "+f.Device, evidence)
+		})
+		if r.Class != want || r.Exit != want.ExitCode() || !seen {
+			return fmt.Errorf("named %s, status %d; want %s with %q", r.Class, r.Exit, want, evidence)
+		}
+		return nil
 	})
-	if r.Class != want || r.Exit != want.ExitCode() || !seen {
-		w.T.Errorf("%s: named %s, status %d; want %s with %q:\n%s", daemon, r.Class, r.Exit, want, evidence, labtest.Printed(r))
-	}
 }
 
 // changed returns the settings file of a daemon with other values, such as an admin's typing
@@ -193,7 +196,8 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
 	with := func(daemon string, values map[string]any, want doctor.Class, evidence string) {
 		t.Helper()
-		w.judged(daemon, w.DoctorWith(daemon, "--config", w.changed(daemon, values)), want, evidence)
+		file := w.changed(daemon, values)
+		w.judged(daemon, func() doctor.Report { return w.DoctorWith(daemon, "--config", file) }, want, evidence)
 	}
 
 	with("helper closed/n1", map[string]any{"frontal": "gateway.nowhere.example:7440"}, doctor.Name, "gateway.nowhere.example")
@@ -255,16 +259,20 @@ func TestDoctorForAPair(t *testing.T) {
 	admin := []string{"--broker", w.Daemon("broker").Host.Addr().String() + ":443", "--cert", files.Cert, "--tls-key", files.Key, "--ca", files.CA}
 	node := append([]string{"--config", w.SettingsFile("helper closed/n1")}, admin...)
 	for daemon, words := range map[string][]string{"helper closed/n1": node, "broker": admin} {
-		r := w.DoctorWith(daemon, append(words, "closed/n1", "hidden")...)
-		pair := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Layer == "pair" })
-		if r.Exit != 0 || pair < 0 || !strings.Contains(r.Findings[pair].Evidence, "relay (") {
-			t.Errorf("on %s:\n%s", daemon, labtest.Printed(r))
-		}
-		if want := map[string]int{"helper closed/n1": 2, "broker": 4}[daemon]; len(r.Elsewhere) != want {
-			t.Errorf("on %s: %d things to test elsewhere, want %d: %q", daemon, len(r.Elsewhere), want, r.Elsewhere)
-		}
+		ask := func() doctor.Report { return w.DoctorWith(daemon, append(words, "closed/n1", "hidden")...) }
+		w.DoctorReports(daemon, ask, func(r doctor.Report) error {
+			pair := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Layer == "pair" })
+			if r.Exit != 0 || pair < 0 || !strings.Contains(r.Findings[pair].Evidence, "relay (") {
+				return fmt.Errorf("status %d, finding %d is of the pair", r.Exit, pair)
+			}
+			if want := map[string]int{"helper closed/n1": 2, "broker": 4}[daemon]; len(r.Elsewhere) != want {
+				return fmt.Errorf("%d things to test elsewhere, want %d: %q", len(r.Elsewhere), want, r.Elsewhere)
+			}
+			return nil
+		})
 	}
-	w.judged("broker", w.DoctorWith("broker", append(admin, "closed", "nowhere")...), doctor.SiteAway, "nowhere")
+	nowhere := func() doctor.Report { return w.DoctorWith("broker", append(admin, "closed", "nowhere")...) }
+	w.judged("broker", nowhere, doctor.SiteAway, "nowhere")
 	if err := w.Daemon("frontal hidden").Stop(); err != nil {
 		t.Fatal(err)
 	}
