@@ -2,6 +2,7 @@ package paths
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -21,6 +23,21 @@ import (
 func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
+	for repeated := 0; ; repeated++ {
+		err := undeclaredAreMeasured(t)
+		if err == nil {
+			return
+		}
+		if !testload.Again(repeated) {
+			t.Fatal(err)
+		}
+		t.Logf("on a busy machine, and measured again: %v", err)
+	}
+}
+
+// undeclaredAreMeasured lets new sites be measured, and returns where the broker or the doctor is
+// wrong about them.
+func undeclaredAreMeasured(t *testing.T) error {
 	presets := map[string]string{
 		"plain": "open", "resets": "syn-reset", "cone": "nat-random", "symmetric": "nat-symmetric",
 		"narrow": "egress-443", "hidden": "no-route/nat-symmetric",
@@ -54,6 +71,7 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	}
 	defer done()
 	status := awaitMeasured(t, s)
+	var faults []error
 	for _, site := range status.Sites {
 		preset := presets[string(site.Profile.Site)]
 		want, err := lab.Profile(preset)
@@ -65,25 +83,29 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 			want.UDPRate = rate // as exact as can be
 		}
 		if fmt.Sprintf("%+v", site.Profile) != fmt.Sprintf("%+v", want) {
-			t.Errorf("%s is %s: the broker decides by\n%+v, want\n%+v\nmeasured %+v", site.Profile.Site, preset, site.Profile, want, site.Measured)
+			faults = append(faults, fmt.Errorf("%s is %s: the broker decides by\n%+v, want\n%+v\nmeasured %+v", site.Profile.Site, preset, site.Profile, want, site.Measured))
 		}
 		if len(site.Differs) > 0 {
-			t.Errorf("%s: %+v", site.Profile.Site, site.Differs)
+			faults = append(faults, fmt.Errorf("%s: %+v", site.Profile.Site, site.Differs))
 		}
+	}
+	// One that measured again, because the host was busy, may meet the broker's limit.
+	if v := status.Reflector; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused > v.CallBacks["CONNECTED"]+v.CallBacks["SILENT"] {
+		faults = append(faults, fmt.Errorf("reflector %+v", v))
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
 	}
 	w := &world{&labtest.World{Grid: g, T: t, Ctx: t.Context()}} // what daemons measure and keep to is nothing that stops them
 	w.DoctorFinds("frontal small", "inbound-dropped mtu", "(profile.mtu: auto)")
 	w.DoctorFinds("helper small/n1", "inbound-dropped mtu", "knows it (mtu 1400)")
-	// One that measured again, because the host was busy, may meet the broker's limit.
-	if v := status.Reflector; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused > v.CallBacks["CONNECTED"]+v.CallBacks["SILENT"] {
-		t.Errorf("reflector %+v", v)
-	}
+	return nil
 }
 
 // awaitMeasured returns the broker's status once every site was measured.
 func awaitMeasured(t *testing.T, s *control.Session) broker.Status {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // nothing announces it
+	for end := time.Now().Add(labtest.Patience); ; time.Sleep(50 * time.Millisecond) { // nothing announces it
 		resp, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +122,7 @@ func awaitMeasured(t *testing.T, s *control.Session) broker.Status {
 			return status
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited a minute for all sites to be measured: %s", resp.Json)
+			t.Fatalf("waited %v for all sites to be measured: %s", labtest.Patience, resp.Json)
 		}
 	}
 }
