@@ -1,0 +1,66 @@
+package replica
+
+// This file compares what this process sent with what others of its rank did: an acknowledgement tells the digest
+// of the messages that came from whoever served the replica that acknowledges.
+
+// claim compares an acknowledgement's digest with that of the messages of this process, as far as it has sent
+// them. It is called before they are counted as acknowledged.
+func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
+	next := o.acked[replica] + 1
+	w := claim{replica: p.servedBy(replica), next: next, last: next + uint64(a.Count) - 1, want: a.Digest}
+	first := o.sent - uint64(len(o.sends)) + 1 // number of sends[0]
+	for ; w.next <= min(w.last, o.sent); w.next++ {
+		s := o.sends[w.next-first]
+		if w.next == next {
+			w.first = s.Call
+		}
+		w.have = mix(w.have, s.Digest)
+		if w.next == w.last {
+			p.compare(w, s.Call)
+		}
+	}
+	if w.next <= w.last {
+		o.claims = append(o.claims, w)
+	}
+}
+
+// settleClaims compares the claims about s, which is being sent.
+func (p *Process) settleClaims(o *outgoing, s *Send) {
+	rest := o.claims[:0]
+	for _, w := range o.claims {
+		if w.next == s.nth {
+			if w.first == 0 {
+				w.first = s.Call
+			}
+			w.have = mix(w.have, s.Digest)
+			w.next++
+		}
+		if w.next > w.last {
+			p.compare(w, s.Call)
+			continue
+		}
+		rest = append(rest, w)
+	}
+	o.claims = rest
+}
+
+func (p *Process) compare(w claim, last uint64) {
+	if w.have != w.want {
+		p.diverge(w.replica, w.first, last, "messages of different content")
+	}
+}
+
+// checkSurplus reports messages that others of this rank have sent, once this process sends nothing more.
+func (p *Process) checkSurplus(o *outgoing) {
+	for c, n := range o.acked {
+		if n > o.sent {
+			p.diverge(p.servedBy(c), 0, 0, "the other sent more messages")
+			return
+		}
+	}
+}
+
+// servedBy returns which replica of this rank serves a replica of others, as far as is known here.
+func (p *Process) servedBy(replica int) int {
+	return p.cfg.Table.server(p.cfg.Replicas, replica, p.alive(p.rank))
+}

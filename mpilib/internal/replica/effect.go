@@ -1,0 +1,83 @@
+package replica
+
+import "fmt"
+
+// An Effect is something that the owner of a Process is to do. The effects of a call are carried out in
+// their order.
+type Effect struct {
+	Kind       EffectKind
+	Process    int // Transmit, Tell, Condemn
+	Rank       int // Lost
+	Send       *Send
+	Receive    *Receive
+	Message    Message // Tell
+	Divergence Divergence
+}
+
+// EffectKind says what an Effect means.
+type EffectKind uint8
+
+// The kinds, with the fields that they use.
+const (
+	// Transmit: send the message Send to Process, behind whatever was sent to it.
+	Transmit EffectKind = iota
+	// Tell: send Message to Process, behind whatever was sent to it.
+	Tell
+	// Copy: copy the bytes of Send; the send is complete for the program.
+	Copy
+	// Complete: the send is complete for the program. It was not copied, and nobody needs its bytes any more.
+	Complete
+	// Release: nobody needs the copy of Send any more.
+	Release
+	// Post: post Receive, with the source and tag that it has now.
+	Post
+	// Cancel: Receive is complete as cancelled. It was not posted.
+	Cancel
+	// Wake: points that wait may be ready, see Outcome.
+	Wake
+	// Condemn: Process is to be treated as failed: end the link, report it to others.
+	Condemn
+	// Lost: all replicas of Rank have failed. What needs it fails.
+	Lost
+	// Diverge: Divergence was found. The job ends.
+	Diverge
+	// Expel: others treat this process as failed. It ends, and writes nothing more.
+	Expel
+)
+
+// A Divergence is a difference between two replicas of a rank. Calls are counted by the caller, see
+// Send.Call; those of a decision are points.
+type Divergence struct {
+	Rank     int
+	Replicas [2]int // this one, and the one it differs from
+	First    uint64 // the difference is in this call,
+	Last     uint64 // or one up to this
+	What     string
+}
+
+func (d Divergence) Error() string {
+	return fmt.Sprintf("rank %d: replicas %d and %d differ in call %d to %d: %s", d.Rank, d.Replicas[0], d.Replicas[1], d.First, d.Last, d.What)
+}
+
+// Effects returns what is to be done since the last call of Effects. The list is the caller's; the next one is
+// gathered in spare.
+func (p *Process) Effects(spare []Effect) (list []Effect) {
+	list, p.effects = p.effects, spare[:0]
+	return list
+}
+
+func (p *Process) emit(e Effect) { p.effects = append(p.effects, e) }
+
+// tell sends m to a process that has not failed.
+func (p *Process) tell(process int, m Message) {
+	if !p.failed[process] {
+		p.emit(Effect{Kind: Tell, Process: process, Message: m})
+	}
+}
+
+// diverge reports that this replica and another differ.
+func (p *Process) diverge(other int, first, last uint64, what string) {
+	p.emit(Effect{Kind: Diverge, Divergence: Divergence{
+		Rank: p.rank, Replicas: [2]int{p.replica, other}, First: first, Last: last, What: what,
+	}})
+}

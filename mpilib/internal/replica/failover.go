@@ -1,0 +1,143 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Fail reports that processes have failed, or are to be treated so for good. Reporting one
+// again does nothing.
+func (p *Process) Fail(processes ...int) { p.learn(processes, false) }
+
+// learn takes note of failures; others says that another process reported them.
+func (p *Process) learn(processes []int, others bool) {
+	var fresh []int
+	for _, q := range processes {
+		if p.failed[q] {
+			continue
+		}
+		p.failed[q] = true
+		fresh = append(fresh, q)
+		if q == p.cfg.Process {
+			p.expelled = true
+			p.emit(Effect{Kind: Expel})
+		} else if others {
+			p.emit(Effect{Kind: Condemn, Process: q})
+		}
+	}
+	if p.expelled || len(fresh) == 0 {
+		return
+	}
+	within := false
+	for _, q := range fresh {
+		if rank := p.cfg.Rank(q); rank != p.rank {
+			p.destinationFailed(rank, p.cfg.Replica(q))
+		} else {
+			within = true
+		}
+	}
+	if within {
+		p.takeOver()
+		p.log.failure(p)
+	}
+}
+
+// expel tells a process that is treated as failed, once.
+func (p *Process) expel(process int) {
+	if p.failed[process] && !p.told[process] && !p.expelled {
+		p.told[process] = true
+		p.emit(Effect{Kind: Tell, Process: process, Message: Message{Kind: Failures, Failed: []int{process}}})
+	}
+}
+
+// failures returns the processes that have failed, in ascending order.
+func (p *Process) failures() (all []int) {
+	for q, failed := range p.failed {
+		if failed {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// destinationFailed forgets what a replica of another rank has not acknowledged.
+func (p *Process) destinationFailed(rank, replica int) {
+	d := &p.peers[rank].destination
+	d.serving[replica], d.unsettled[replica] = silent, 0
+	for _, s := range slices.Clone(d.order) { // not in the order of a map, so that effects are reproducible
+		if !s.released {
+			p.release(d, d.outgoing[key{s.Context, s.Tag}])
+		}
+	}
+	for k, o := range d.outgoing {
+		p.forget(d, k, o)
+	}
+	p.copyHeld()
+	if lowest(p.cfg.Replicas, p.alive(rank)) < 0 && !p.lost[rank] {
+		p.lost[rank] = true
+		p.emit(Effect{Kind: Lost, Rank: rank})
+	}
+}
+
+// takeOver makes this process the server of whoever has lost another replica of its rank as server, and asks
+// those for whom it has something.
+func (p *Process) takeOver() {
+	for rank := range p.peers {
+		d := &p.peers[rank].destination
+		for c, was := range d.serving {
+			to := p.cfg.Layout.Process(rank, c)
+			if rank == p.rank || was != silent || p.failed[to] || p.serverOf(p.rank, c) != p.cfg.Process {
+				continue
+			}
+			d.serving[c] = takesOver
+			if d.unsettled[c] > 0 {
+				p.ask(rank, c)
+			}
+		}
+	}
+}
+
+// ask asks a replica of another rank what it has.
+func (p *Process) ask(rank, replica int) {
+	p.peers[rank].serving[replica] = queries
+	p.tell(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: p.failures()})
+}
+
+// query is the question of a process that takes over what it serves this one. From now on nothing of those that it
+// reports failed is accepted.
+func (p *Process) query(from int, failed []int) error {
+	rank := p.cfg.Rank(from)
+	p.learn(failed, true)
+	if p.expelled {
+		return nil
+	}
+	if p.serverOf(rank, p.replica) != from {
+		return fmt.Errorf("%w: process %d wants to serve process %d, which process %d does", ErrProtocol, from, p.cfg.Process, p.serverOf(rank, p.replica))
+	}
+	s := &p.peers[rank].source
+	s.server = from
+	for _, in := range s.incoming {
+		in.sent = 0
+	}
+	p.acknowledge(rank, from)
+	return nil
+}
+
+// have is the answer to Query: the process has what it has acknowledged. It is sent the others.
+func (p *Process) have(from int, acks []AckEntry) error {
+	rank, c := p.cfg.Rank(from), p.cfg.Replica(from)
+	d := &p.peers[rank].destination
+	if d.serving[c] != queries {
+		return fmt.Errorf("%w: process %d answers process %d, which did not ask", ErrProtocol, from, p.cfg.Process)
+	}
+	if err := p.acknowledged(from, acks); err != nil {
+		return err
+	}
+	d.serving[c] = serves
+	for _, s := range d.order {
+		if o := d.outgoing[key{s.Context, s.Tag}]; !s.released && s.gate <= p.log.committed && p.needs(s, o, c) {
+			p.emit(Effect{Kind: Transmit, Process: from, Send: s})
+		}
+	}
+	return nil
+}

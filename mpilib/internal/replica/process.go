@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// ErrProtocol is that of a message that no process of the job sends.
+var ErrProtocol = errors.New("replica: protocol error")
+
+const (
+	// SendCost is charged for each message that is kept, beside its bytes.
+	SendCost = 64
+	// defaultAck is, for each replica of the source, after how many messages of a rank they are acknowledged.
+	// Of r messages that replicas of a rank get, each is acknowledged to r processes: 1/32 of the messages.
+	defaultAck = 32
+	// ackShare of MaxKept is after how many bytes of a rank's messages they are acknowledged.
+	ackShare = 8
+	// defaultAhead is how many outcomes a leader may be ahead.
+	defaultAhead = 4096
+)
+
+// Config is what does not change, and but for Process is the same in all processes of a job.
+type Config struct {
+	Layout
+	Process int // of this process
+	Table   Table
+	// MaxKept is how many bytes of messages are copied, counting SendCost for each, until they are
+	// acknowledged. Sends beyond that are not complete until then.
+	MaxKept int
+	// SendDeterministic says that what is sent depends on no outcome, so that nothing waits until one is
+	// committed.
+	SendDeterministic bool
+
+	AckEvery int // messages of a rank that are acknowledged together; 0: 32 for each replica
+	MaxAhead int // outcomes that a leader may decide before the slowest replica used them; 0: 4096
+}
+
+// A Process is the state of one process. Its calls do not wait; what is to be done in consequence, Effects
+// returns. See the package documentation.
+type Process struct {
+	cfg           Config
+	rank, replica int
+	failed        []bool // by process
+	expelled      bool
+	told          []bool // by process: it was told that it is treated as failed
+	lost          []bool // by rank
+	effects       []Effect
+
+	peers    []peer  // by rank
+	kept     int     // bytes copied, with SendCost
+	held     []*Send // not copied for want of room, in order
+	gated    []*Send // wait until an outcome is committed, in order
+	draining bool
+	digest   uint64 // of the messages that the program sent in order
+
+	log      log
+	receives map[uint32][]*Receive // by context: not posted, in order
+}
+
+// A peer is another rank: what was sent to it and what came from it.
+type peer struct {
+	source
+	destination
+}
+
+// New returns the state of a process at the beginning of a job.
+func New(cfg Config) *Process {
+	if cfg.AckEvery == 0 {
+		cfg.AckEvery = defaultAck * cfg.Replicas
+	}
+	if cfg.MaxAhead == 0 {
+		cfg.MaxAhead = defaultAhead
+	}
+	p := &Process{
+		cfg: cfg, rank: cfg.Rank(cfg.Process), replica: cfg.Replica(cfg.Process),
+		failed: make([]bool, cfg.Size()), told: make([]bool, cfg.Size()), lost: make([]bool, cfg.Ranks),
+		peers: make([]peer, cfg.Ranks), receives: map[uint32][]*Receive{},
+	}
+	for rank := range p.peers {
+		q := &p.peers[rank]
+		q.source = newSource(cfg.Layout, p.serverOf(rank, p.replica))
+		q.destination = newDestination(rank, cfg.Replicas)
+		for c := range cfg.Replicas {
+			if p.serverOf(p.rank, c) == cfg.Process {
+				q.serving[c] = serves
+			}
+		}
+	}
+	p.log.init(cfg.Replicas)
+	return p
+}
+
+// Rank returns the rank that the program sees.
+func (p *Process) Rank() int { return p.rank }
+
+// Failed reports whether a process is treated as failed.
+func (p *Process) Failed(process int) bool { return p.failed[process] }
+
+// Lost reports whether all replicas of a rank have failed.
+func (p *Process) Lost(rank int) bool { return p.lost[rank] }
+
+// alive returns which replicas of a rank have not failed.
+func (p *Process) alive(rank int) func(int) bool {
+	return func(c int) bool { return !p.failed[p.cfg.Layout.Process(rank, c)] }
+}
+
+// serverOf returns the process that serves a replica of other ranks for a rank, or -1.
+func (p *Process) serverOf(rank, to int) int {
+	c := p.cfg.Table.server(p.cfg.Replicas, to, p.alive(rank))
+	if c < 0 {
+		return -1
+	}
+	return p.cfg.Layout.Process(rank, c)
+}
+
+// fellows calls f with each other live replica of this process's rank.
+func (p *Process) fellows(f func(replica, process int)) {
+	for c := range p.cfg.Replicas {
+		if q := p.cfg.Layout.Process(p.rank, c); q != p.cfg.Process && !p.failed[q] {
+			f(c, q)
+		}
+	}
+}
+
+// Receive takes a message that another process told, as Parse returned it. An error means that the
+// process broke the protocol; nothing is changed then.
+func (p *Process) Receive(from int, m Message) error {
+	switch {
+	case p.expelled:
+		return nil
+	case from < 0 || from >= p.cfg.Size() || from == p.cfg.Process:
+		return fmt.Errorf("%w: a message of process %d", ErrProtocol, from)
+	case p.failed[from] && m.Kind != Failures:
+		p.expel(from)
+		return nil
+	}
+	rank := p.cfg.Rank(from)
+	if within := rank == p.rank; within != m.Kind.within() && m.Kind != Failures {
+		return fmt.Errorf("%w: %v of process %d to process %d", ErrProtocol, m.Kind, from, p.cfg.Process)
+	}
+	switch m.Kind {
+	case Ack:
+		return p.acknowledged(from, m.Acks)
+	case Have:
+		return p.have(from, m.Acks)
+	case Query:
+		return p.query(from, m.Failed)
+	case Flush:
+		p.flushBy(from, m.Count)
+	case Decisions:
+		return p.decisions(from, m)
+	case Lead:
+		return p.newLeader(from, m)
+	case Committed:
+		return p.holds(from, m)
+	case Failures:
+		p.learn(m.Failed, true)
+	}
+	return nil
+}
+
+// mix adds x to a digest h. It depends on the order.
+func mix(h, x uint64) uint64 {
+	h = bits.RotateLeft64(h^x, 29) * 0x9e3779b97f4a7c15
+	return h ^ h>>32 + 1
+}

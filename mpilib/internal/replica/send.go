@@ -1,0 +1,290 @@
+package replica
+
+import "slices"
+
+// A Send is a message that the program sends to another rank. Its memory is the caller's until Release or
+// Complete; the first fields are set by the caller and not changed.
+type Send struct {
+	Context uint32
+	To      int // rank, not this one
+	Tag     int
+	Bytes   int
+	Digest  uint64 // of the content, by a function that is the same in all processes
+	Call    uint64 // of the program, for reports
+	// InOrder says that the program itself sends the message, so that it has the same place among the
+	// points and other such messages in all replicas. Messages of schedules have not.
+	InOrder bool
+	Owner   any // the caller's
+
+	nth      uint64 // place in its stream
+	gate     uint64 // the log's entries that it may depend on
+	copied   bool
+	released bool
+}
+
+// key is a stream of messages between two ranks.
+type key struct {
+	context uint32
+	tag     int
+}
+
+// A destination is another rank that messages are sent to.
+type destination struct {
+	rank      int
+	outgoing  map[key]*outgoing
+	order     []*Send // those that are not released, and others, in the order of sending
+	stale     int     // how many of order are released
+	serving   []serving
+	total     []uint64 // by replica: messages that it has acknowledged
+	asked     []bool   // by replica: a Flush is not answered yet
+	unsettled []uint64 // by replica: messages sent that it has not acknowledged
+}
+
+// serving is what a process has to do with a replica of a destination:
+//
+//	silent --failure--> takesOver --first message--> queries --Have--> serves
+type serving uint8
+
+const (
+	silent    serving = iota // another replica sends it the messages
+	takesOver                // this one is to, and has nothing to send yet
+	queries                  // Have is awaited
+	serves
+)
+
+// outgoing is a stream. It counts since it was made, and is forgotten once all that was
+// sent is acknowledged by all, and the other way round.
+type outgoing struct {
+	sent   uint64
+	acked  []uint64 // by replica; more than sent: this replica is behind
+	sends  []*Send  // the last ones sent, those that are not released
+	claims []claim
+}
+
+// A claim is what the digest of messages that this replica has not all sent yet is said to be.
+type claim struct {
+	replica    int    // that served those messages
+	next, last uint64 // the first that is not in have yet; the last
+	first      uint64 // call of the first
+	have, want uint64
+}
+
+func newDestination(rank, replicas int) destination {
+	return destination{
+		rank: rank, outgoing: map[key]*outgoing{}, serving: make([]serving, replicas), total: make([]uint64, replicas),
+		asked: make([]bool, replicas), unsettled: make([]uint64, replicas),
+	}
+}
+
+// stream returns the state of a stream.
+func (d *destination) stream(k key) *outgoing {
+	s := d.outgoing[k]
+	if s == nil {
+		s = &outgoing{acked: make([]uint64, len(d.serving))}
+		d.outgoing[k] = s
+	}
+	return s
+}
+
+// Send sends s. It stays with the Process until all live replicas of its destination have
+// acknowledged it.
+func (p *Process) Send(s *Send) {
+	if p.expelled {
+		return
+	}
+	if s.InOrder {
+		p.digest = mix(mix(mix(mix(p.digest, uint64(s.Context)), uint64(s.To)), uint64(s.Tag)), s.Digest)
+	}
+	d := &p.peers[s.To].destination
+	k := key{s.Context, s.Tag}
+	o := d.stream(k)
+	o.sent++
+	s.nth, s.gate = o.sent, p.gate()
+	p.settleClaims(o, s)
+	needed := false
+	for c := range o.acked {
+		if p.needs(s, o, c) {
+			needed = true
+			d.unsettled[c]++
+		}
+	}
+	if !needed {
+		s.released = true
+		p.forget(d, k, o)
+		p.emit(Effect{Kind: Complete, Send: s})
+		return
+	}
+	o.sends = append(o.sends, s)
+	d.order = append(d.order, s)
+	p.keep(s)
+	if s.gate > p.log.committed {
+		p.gated = append(p.gated, s)
+		return
+	}
+	p.dispatch(s)
+}
+
+// needs reports whether a replica lives that has not acknowledged s.
+func (p *Process) needs(s *Send, o *outgoing, replica int) bool {
+	return o.acked[replica] < s.nth && !p.failed[p.cfg.Layout.Process(s.To, replica)]
+}
+
+// dispatch transmits s to the replicas that this process serves.
+func (p *Process) dispatch(s *Send) {
+	d := &p.peers[s.To].destination
+	o := d.outgoing[key{s.Context, s.Tag}]
+	for c := range d.serving {
+		if s.released || !p.needs(s, o, c) {
+			continue
+		}
+		switch to := p.cfg.Layout.Process(s.To, c); d.serving[c] {
+		case serves:
+			p.emit(Effect{Kind: Transmit, Process: to, Send: s})
+		case takesOver:
+			p.ask(s.To, c)
+		}
+	}
+}
+
+// keep copies s if there is room, or holds it.
+func (p *Process) keep(s *Send) {
+	cost := s.Bytes + SendCost
+	if len(p.held) == 0 && p.kept+cost <= p.cfg.MaxKept {
+		p.kept += cost
+		s.copied = true
+		p.emit(Effect{Kind: Copy, Send: s})
+		return
+	}
+	p.held = append(p.held, s)
+	p.askForAcks()
+}
+
+// Blocked reports whether sends wait for others to be acknowledged.
+func (p *Process) Blocked() bool { return len(p.held) > 0 }
+
+// askForAcks asks all that have not acknowledged something to do so soon, if sends wait for it.
+func (p *Process) askForAcks() {
+	if len(p.held) == 0 && !p.draining {
+		return
+	}
+	for rank := range p.peers {
+		d := &p.peers[rank].destination
+		for c, n := range d.unsettled {
+			to := p.cfg.Layout.Process(rank, c)
+			if n == 0 || d.asked[c] || p.failed[to] {
+				continue
+			}
+			d.asked[c] = true
+			if !p.draining {
+				n = (n + 1) / 2
+			}
+			p.tell(to, Message{Kind: Flush, Count: d.total[c] + n})
+		}
+	}
+}
+
+// Drain asks for all acknowledgements, since the program sends nothing more. A process must not end
+// before Drained: the others may need what it sent.
+func (p *Process) Drain() {
+	p.draining = true
+	p.askForAcks()
+	for i := range p.peers {
+		d := &p.peers[i].destination
+		for _, o := range d.outgoing {
+			p.checkSurplus(o)
+		}
+	}
+}
+
+// Drained reports whether all that was sent is acknowledged by all, and all that was decided is committed.
+func (p *Process) Drained() bool {
+	for i := range p.peers {
+		if d := &p.peers[i].destination; len(d.order) > d.stale {
+			return false
+		}
+	}
+	return p.log.committed == p.log.length()
+}
+
+// acknowledged takes the acknowledgements of a process.
+func (p *Process) acknowledged(from int, acks []AckEntry) error {
+	rank, c := p.cfg.Rank(from), p.cfg.Replica(from)
+	d := &p.peers[rank].destination
+	d.asked[c] = false
+	for _, a := range acks {
+		k := key{a.Context, a.Tag}
+		o := d.stream(k)
+		p.claim(o, rank, c, a)
+		settled := min(o.sent-min(o.sent, o.acked[c]), uint64(a.Count))
+		d.unsettled[c] -= settled
+		d.total[c] += uint64(a.Count)
+		o.acked[c] += uint64(a.Count)
+		p.release(d, o)
+		if p.draining {
+			p.checkSurplus(o)
+		}
+		p.forget(d, k, o)
+	}
+	p.copyHeld()
+	p.askForAcks()
+	return nil
+}
+
+// release lets go of the messages of a stream that all have.
+func (p *Process) release(d *destination, o *outgoing) {
+	for len(o.sends) > 0 {
+		s := o.sends[0]
+		for c := range o.acked {
+			if p.needs(s, o, c) {
+				return
+			}
+		}
+		o.sends[0] = nil
+		o.sends = o.sends[1:]
+		p.drop(d, s)
+	}
+}
+
+// drop lets go of s.
+func (p *Process) drop(d *destination, s *Send) {
+	s.released = true
+	d.stale++
+	if s.copied {
+		p.kept -= s.Bytes + SendCost
+		p.emit(Effect{Kind: Release, Send: s})
+	} else {
+		p.held = slices.DeleteFunc(p.held, func(h *Send) bool { return h == s })
+		p.emit(Effect{Kind: Complete, Send: s})
+	}
+	if d.stale > len(d.order)/2 {
+		d.order = slices.DeleteFunc(d.order, func(s *Send) bool { return s.released })
+		d.stale = 0
+	}
+}
+
+// copyHeld copies what is held, as far as there is room.
+func (p *Process) copyHeld() {
+	for len(p.held) > 0 {
+		s := p.held[0]
+		if p.kept+s.Bytes+SendCost > p.cfg.MaxKept {
+			return
+		}
+		p.held = p.held[1:]
+		p.kept += s.Bytes + SendCost
+		s.copied = true
+		p.emit(Effect{Kind: Copy, Send: s})
+	}
+}
+
+// forget deletes a stream of which nothing is known that the beginning of another would not be.
+func (p *Process) forget(d *destination, k key, o *outgoing) {
+	if len(o.sends) > 0 || len(o.claims) > 0 {
+		return
+	}
+	for c, n := range o.acked {
+		if n != o.sent && !p.failed[p.cfg.Layout.Process(d.rank, c)] {
+			return
+		}
+	}
+	delete(d.outgoing, k)
+}
