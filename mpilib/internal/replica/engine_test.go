@@ -1,0 +1,358 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A program is what a rank does, one op after the other. Its replicas all do it.
+type program []op
+
+type op struct {
+	kind  opKind
+	sends []message
+	recvs []want
+}
+
+type opKind uint8
+
+const (
+	sends    opKind = iota // one after the other
+	schedule               // all at once, in an order that differs between replicas, like a collective's schedule
+	receives               // posts all, then waits for all
+	choose                 // a point that has another outcome in each replica
+	create                 // a context, which is told with each message from then on
+)
+
+// inNew is the context that was created last.
+const inNew = 1
+
+type message struct {
+	to, context, tag int
+	large            bool // it may be interrupted
+}
+
+type want struct{ source, context, tag int } // -1: any
+
+// A payload is what a message of the model carries.
+type payload struct {
+	source, context, tag int
+	nth                  int    // of its source's messages to its destination in the context
+	history              uint64 // of its source
+	created              uint32 // see create
+}
+
+func (m payload) String() string {
+	return fmt.Sprintf("%d.%d.%d#%d", m.source, m.context, m.tag, m.nth)
+}
+
+// A node is a process of the model: a program and an engine over a Process.
+type node struct {
+	core *Process
+	me   int
+	prog program
+
+	at      int  // op
+	began   bool // whether op at has begun
+	sending int  // of the op's sends
+	recvs   []*receiving
+	point   uint64
+	created uint32
+	counts  map[[2]int]int // messages, by destination and context
+	history []string
+
+	posted     []*Receive
+	unexpected []*arriving
+	moving     map[int]*Arrival // begun, by number of the transfer
+	wait       []*sending       // sends of the op
+	expelled   bool
+	call       uint64
+}
+
+type receiving struct {
+	r    *Receive
+	done bool
+	got  payload
+}
+
+type sending struct {
+	payload  payload
+	large    bool
+	complete bool
+	released bool
+}
+
+type arriving struct {
+	from, context, tag int
+	to                 *receiving // nil: unexpected
+	done               bool
+	payload            payload
+}
+
+func (n *node) done() bool { return n.at == len(n.prog) }
+
+// canRun reports whether the program can go on.
+func (n *node) canRun() bool {
+	if n.expelled || n.done() {
+		return false
+	}
+	if !n.began {
+		return true
+	}
+	switch o := n.prog[n.at]; o.kind {
+	case sends, schedule:
+		next := o.kind == schedule && n.sending < len(o.sends)
+		return next || !slices.ContainsFunc(n.wait, func(s *sending) bool { return !s.complete })
+	case receives:
+		return !slices.ContainsFunc(n.recvs, func(r *receiving) bool { return !r.done })
+	case choose:
+		return n.core.Answer(n.point) != Wait
+	}
+	return true
+}
+
+// run runs the program until it waits.
+func (w *world) run(n *node) error {
+	for n.canRun() {
+		if err := w.step(n); err != nil {
+			return err
+		}
+	}
+	if n.done() && !n.expelled && w.drains {
+		n.core.Drain()
+	}
+	return w.carryOut(n)
+}
+
+// step begins an op, or a part of it, or ends it.
+func (w *world) step(n *node) error {
+	o := n.prog[n.at]
+	switch o.kind {
+	case sends, schedule:
+		if n.sending < len(o.sends) {
+			i := n.sending
+			if o.kind == schedule {
+				i = (i + w.cfg.Replica(n.me)) % len(o.sends)
+			}
+			n.began = true
+			n.sending++
+			w.send(n, o.sends[i], o.kind == sends)
+			return w.carryOut(n)
+		}
+	case receives:
+		if !n.began {
+			n.began, n.recvs = true, nil
+			for _, x := range o.recvs {
+				r := &receiving{r: &Receive{Context: n.context(x.context), Source: x.source, Tag: x.tag}}
+				r.r.Owner = &waiting{len(n.recvs)}
+				n.recvs = append(n.recvs, r)
+				n.core.Post(r.r)
+			}
+			return w.carryOut(n)
+		}
+		for _, r := range n.recvs {
+			n.history = append(n.history, fmt.Sprintf("%v/%x", r.got, r.got.history))
+			n.created = max(n.created, r.got.created)
+		}
+		n.recvs = nil
+	case choose:
+		if !n.began {
+			n.began, n.point = true, n.core.Begin(1)
+		}
+		outcome, answer := n.core.Outcome(n.point)
+		switch answer {
+		case Wait:
+			return w.carryOut(n)
+		case Choose:
+			outcome = Outcome{Data: fmt.Sprintf("of %d", w.cfg.Replica(n.me))}
+			n.core.Decide(n.point, outcome)
+		}
+		n.history = append(n.history, outcome.Data)
+	case create:
+		n.created = 100 + uint32(n.core.Rank())
+	}
+	n.at++
+	n.began, n.sending, n.wait = false, 0, nil
+	return w.carryOut(n)
+}
+
+// waiting is the owner of a Receive.
+type waiting struct{ index int }
+
+func (n *node) context(c int) uint32 {
+	if c == inNew {
+		return n.created
+	}
+	return uint32(c)
+}
+
+func (w *world) send(n *node, m message, inOrder bool) {
+	context := n.context(m.context)
+	to := [2]int{m.to, int(context)}
+	n.counts[to]++
+	nth := n.counts[to]
+	if !inOrder {
+		nth = 0
+	}
+	p := payload{n.core.rank, int(context), m.tag, nth, hashOf(fmt.Sprint(n.history)), n.created}
+	n.call++
+	s := &sending{payload: p, large: m.large}
+	n.wait = append(n.wait, s)
+	n.core.Send(&Send{
+		Context: context, To: m.to, Tag: m.tag, Bytes: w.bytes, Digest: hashOf(fmt.Sprint(p)), Call: n.call, InOrder: inOrder, Owner: s,
+	})
+}
+
+// carryOut carries out the effects of a node's Process.
+func (w *world) carryOut(n *node) error {
+	var rests []packet
+	for {
+		list := n.core.Effects(nil)
+		if len(list) == 0 {
+			break
+		}
+		for _, e := range list {
+			if err := w.effect(n, e, &rests); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range rests {
+		w.push(p)
+	}
+	return nil
+}
+
+func (w *world) effect(n *node, e Effect, rests *[]packet) error {
+	switch e.Kind {
+	case Transmit:
+		s := e.Send.Owner.(*sending)
+		if s.released {
+			return fmt.Errorf("process %d transmits %v after its release", n.me, s.payload)
+		}
+		w.data++
+		p := packet{from: n.me, to: e.Process, payload: s.payload, kind: whole}
+		if s.large {
+			p.kind = begin
+			w.transfers++
+			p.transfer = w.transfers
+			rest := p
+			rest.kind = tail
+			*rests = append(*rests, rest)
+		}
+		w.push(p)
+	case Tell:
+		w.told(e.Message.Kind)
+		w.push(packet{from: n.me, to: e.Process, kind: control, bytes: string(e.Message.Append(nil))})
+	case Copy:
+		e.Send.Owner.(*sending).complete = true
+	case Complete:
+		s := e.Send.Owner.(*sending)
+		s.complete, s.released = true, true
+	case Release:
+		e.Send.Owner.(*sending).released = true
+	case Post:
+		n.post(e.Receive)
+	case Condemn:
+		if !w.dead[e.Process] && !w.condemned[e.Process] {
+			return fmt.Errorf("process %d treats process %d as failed, and nobody reported that", n.me, e.Process)
+		}
+		w.cut(e.Process, n.me)
+	case Expel:
+		if !w.condemned[n.me] {
+			return fmt.Errorf("process %d is expelled, and nobody suspects it", n.me)
+		}
+		n.expelled = true
+		w.dies(n.me)
+	case Lost:
+		return fmt.Errorf("process %d: rank %d is lost", n.me, e.Rank)
+	case Diverge:
+		return e.Divergence
+	case Wake:
+	default:
+		return fmt.Errorf("effect %d", e.Kind)
+	}
+	return nil
+}
+
+func matches(r *Receive, a *arriving) bool {
+	return r.Context == uint32(a.context) && (r.Source == AnySource || r.Source == a.from) && (r.Tag < 0 || r.Tag == a.tag)
+}
+
+// post posts a receive, or gives it the first message that it matches.
+func (n *node) post(r *Receive) {
+	for i, a := range n.unexpected {
+		if matches(r, a) {
+			n.unexpected = slices.Delete(slices.Clone(n.unexpected), i, i+1)
+			n.match(r, a)
+			return
+		}
+	}
+	n.posted = append(n.posted, r)
+}
+
+func (n *node) match(r *Receive, a *arriving) {
+	if r.Source == AnySource {
+		n.core.Decide(r.Point(), Outcome{Source: a.from, Tag: a.tag})
+	}
+	a.to = n.recvs[r.Owner.(*waiting).index]
+	if a.done {
+		a.to.done, a.to.got = true, a.payload
+	}
+}
+
+// arrive takes a packet of a message.
+func (w *world) arrive(n *node, p packet) error {
+	if p.kind == tail {
+		if a := n.moving[p.transfer]; a != nil && !n.core.Failed(p.from) {
+			delete(n.moving, p.transfer)
+			w.complete(n, p, a)
+		}
+		return w.carryOut(n)
+	}
+	source := w.cfg.Rank(p.from)
+	a, verdict := n.core.Arrive(p.from, uint32(p.payload.context), p.payload.tag, w.bytes)
+	w.verdicts[verdict]++
+	switch verdict {
+	case Stale, Duplicate:
+		return w.carryOut(n)
+	case Fresh:
+		m := &arriving{from: source, context: p.payload.context, tag: p.payload.tag}
+		a.Owner = m
+		n.offer(m)
+	case Resumed:
+		for id, other := range n.moving {
+			if other == a {
+				delete(n.moving, id)
+			}
+		}
+	}
+	if p.kind == begin {
+		n.moving[p.transfer] = a
+	} else {
+		w.complete(n, p, a)
+	}
+	return w.carryOut(n)
+}
+
+// offer matches a message that arrives.
+func (n *node) offer(m *arriving) {
+	for i, r := range n.posted {
+		if matches(r, m) {
+			n.posted = slices.Delete(slices.Clone(n.posted), i, i+1)
+			n.match(r, m)
+			return
+		}
+	}
+	n.unexpected = append(n.unexpected, m)
+}
+
+// complete is called with the last byte of a message.
+func (w *world) complete(n *node, p packet, a *Arrival) {
+	m := a.Owner.(*arriving)
+	m.done, m.payload = true, p.payload
+	if m.to != nil {
+		m.to.done, m.to.got = true, p.payload
+	}
+	n.core.Delivered(p.from, uint32(m.context), m.tag, a, hashOf(fmt.Sprint(p.payload)))
+}

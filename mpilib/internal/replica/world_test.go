@@ -1,0 +1,318 @@
+package replica
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A world is processes, what is under way between them, and who has failed.
+type world struct {
+	cfg       Config
+	bytes     int // of each message
+	nodes     []*node
+	hashes    []uint64 // of nodes; 0: not known
+	links     [][]packet
+	dead      []bool
+	condemned []bool // reported as failed, though it lives
+
+	drains    bool // processes ask for all acknowledgements at the end
+	eager     bool // acknowledgements arrive at once
+	transfers int
+	data      int // messages transmitted
+	controls  [16]int
+	verdicts  [4]int
+	trail     []string
+	record    bool
+}
+
+type packetKind uint8
+
+const (
+	whole packetKind = iota
+	begin
+	tail
+	control
+)
+
+type packet struct {
+	from, to int
+	kind     packetKind
+	payload  payload
+	transfer int
+	bytes    string
+}
+
+func (p packet) String() string {
+	if p.kind == control {
+		return fmt.Sprintf("%d > %d: %v %x", p.from, p.to, Kind(p.bytes[0]), p.bytes[1:])
+	}
+	return fmt.Sprintf("%d > %d: %s %v", p.from, p.to, [...]string{"", "begin of", "rest of"}[p.kind], p.payload)
+}
+
+func newWorld(cfg Config, programs []program) *world {
+	size := cfg.Size()
+	w := &world{cfg: cfg, bytes: 100, drains: true, links: make([][]packet, size*size), dead: make([]bool, size), condemned: make([]bool, size), hashes: make([]uint64, size)}
+	for q := range size {
+		c := cfg
+		c.Process = q
+		w.nodes = append(w.nodes, &node{core: New(c), me: q, prog: programs[cfg.Rank(q)], counts: map[[2]int]int{}, moving: map[int]*Arrival{}})
+	}
+	return w
+}
+
+// clone returns a copy in which the node of a process may be changed; -1: none.
+func (w *world) clone(process int) *world {
+	c := *w
+	c.nodes, c.hashes, c.links = slices.Clone(w.nodes), slices.Clone(w.hashes), slices.Clone(w.links)
+	c.dead, c.condemned = slices.Clone(w.dead), slices.Clone(w.condemned)
+	c.trail = slices.Clip(w.trail)
+	if process >= 0 {
+		n := *w.nodes[process]
+		prog := n.prog
+		n.prog = nil
+		c.nodes[process] = clone(&n)
+		c.nodes[process].prog = prog
+		c.hashes[process] = 0
+	}
+	return &c
+}
+
+// state returns a hash of all that the future depends on.
+func (w *world) state() uint64 {
+	h := uint64(1)
+	for q, n := range w.nodes {
+		if w.dead[q] {
+			h = mix(h, 5)
+			continue
+		}
+		if w.hashes[q] == 0 {
+			prog := n.prog
+			n.prog = nil
+			w.hashes[q] = deepHash(3, reflect.ValueOf(n)) | 1
+			n.prog = prog
+		}
+		h = mix(h, w.hashes[q])
+		if w.condemned[q] {
+			h = mix(h, 6)
+		}
+	}
+	for _, l := range w.links {
+		h = mix(h, uint64(len(l)))
+		for _, p := range l {
+			h = mix(mix(mix(h, uint64(p.kind)), uint64(p.transfer)), hashOf(p.bytes))
+			h = mix(mix(mix(h, uint64(p.payload.tag)), uint64(p.payload.nth)), p.payload.history+uint64(p.payload.context))
+		}
+	}
+	return h
+}
+
+func (w *world) told(k Kind) { w.controls[k]++ }
+
+func (w *world) link(from, to int) *[]packet { return &w.links[from*len(w.nodes)+to] }
+
+func (w *world) push(p packet) {
+	if w.dead[p.to] || w.nodes[p.to].core.Failed(p.from) && !w.condemned[p.from] {
+		return
+	}
+	w.note("  %v", p)
+	l := w.link(p.from, p.to)
+	*l = append(slices.Clip(*l), p)
+}
+
+// cut ends what a process that is dead has under way to another. One that is only suspected goes on.
+func (w *world) cut(from, to int) {
+	if w.dead[from] {
+		*w.link(from, to) = nil
+	}
+}
+
+// dies ends a process. What it sent is still under way.
+func (w *world) dies(q int) {
+	w.dead[q] = true
+	for p := range w.nodes {
+		*w.link(p, q) = nil
+	}
+}
+
+// An event is something that can happen next.
+type event struct {
+	kind eventKind
+	a, b int
+}
+
+type eventKind uint8
+
+const (
+	runs eventKind = iota
+	delivers
+	reports
+	fails
+	suspects
+)
+
+func (e event) String() string {
+	return fmt.Sprintf("%s %d %d", [...]string{"runs", "delivers", "hears of", "crashes", "is suspected"}[e.kind], e.a, e.b)
+}
+
+// changes returns the process that the event changes.
+func (e event) changes() int {
+	switch e.kind {
+	case delivers:
+		return e.b
+	case suspects:
+		return -1
+	}
+	return e.a
+}
+
+// live reports whether a process lives, and nobody suspects it.
+func (w *world) live(q int) bool { return !w.dead[q] && !w.condemned[q] }
+
+// events returns what can happen without another failure.
+func (w *world) events() (all []event) {
+	for i, l := range w.links {
+		if w.eager && len(l) > 0 && l[0].kind == control && Kind(l[0].bytes[0]) == Ack {
+			return []event{{delivers, i / len(w.nodes), i % len(w.nodes)}}
+		}
+	}
+	for q, n := range w.nodes {
+		if w.dead[q] {
+			continue
+		}
+		if n.canRun() {
+			all = append(all, event{runs, q, 0})
+		}
+		for other := range w.nodes {
+			if !w.live(other) && !n.core.Failed(other) {
+				all = append(all, event{reports, q, other})
+			}
+			if len(*w.link(other, q)) > 0 {
+				all = append(all, event{delivers, other, q})
+			}
+		}
+	}
+	return all
+}
+
+// canFail reports whether a process may fail, without its rank being lost.
+func (w *world) canFail(q int) bool {
+	if !w.live(q) {
+		return false
+	}
+	for c := range w.cfg.Replicas {
+		if p := w.cfg.Layout.Process(w.cfg.Rank(q), c); p != q && w.live(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// happen has an event happen.
+func (w *world) happen(e event) error {
+	w.note("%v", e)
+	n := w.nodes[e.a]
+	switch e.kind {
+	case runs:
+		return w.run(n)
+	case fails:
+		w.dies(e.a)
+	case suspects:
+		w.condemned[e.a] = true
+	case reports:
+		n.core.Fail(e.b)
+		w.cut(e.b, e.a)
+		return w.carryOut(n)
+	case delivers:
+		l := w.link(e.a, e.b)
+		p := (*l)[0]
+		*l = (*l)[1:]
+		n = w.nodes[e.b]
+		if p.kind != control {
+			return w.arrive(n, p)
+		}
+		m, err := Parse([]byte(p.bytes), w.cfg.Layout)
+		if err != nil {
+			return err
+		}
+		if err := n.core.Receive(p.from, m); err != nil {
+			return err
+		}
+		return w.carryOut(n)
+	}
+	return nil
+}
+
+// finished checks a world in which nothing can happen but failures.
+func (w *world) finished() error {
+	for q, n := range w.nodes {
+		if !w.live(q) {
+			continue
+		}
+		if !n.done() || w.drains && !n.core.Drained() {
+			return fmt.Errorf("nothing can happen, and process %d is at op %d of %d; drained: %v; posted: %d, waiting to be posted: %d", q, n.at, len(n.prog), n.core.Drained(), len(n.posted), len(n.core.receives))
+		}
+		if err := n.check(w.drains); err != nil {
+			return err
+		}
+		for c := range w.cfg.Replicas {
+			other := w.cfg.Layout.Process(n.core.rank, c)
+			if w.live(other) && w.nodes[other].done() && !slices.Equal(n.history, w.nodes[other].history) {
+				return fmt.Errorf("process %d has\n%q\nand process %d\n%q", q, n.history, other, w.nodes[other].history)
+			}
+		}
+	}
+	return nil
+}
+
+// check checks that a node has each message once, in the order of its source and context, and that nothing is kept.
+func (n *node) check(drained bool) error {
+	seen := map[string]bool{}
+	last := map[[2]int]int{}
+	for _, h := range n.history {
+		var source, context, tag, nth int
+		if k, _ := fmt.Sscanf(h, "%d.%d.%d#%d/", &source, &context, &tag, &nth); k != 4 || nth == 0 {
+			continue
+		}
+		if seen[h] {
+			return fmt.Errorf("process %d has %s twice", n.me, h)
+		}
+		seen[h] = true
+		if n.inOrder() && nth < last[[2]int{source, context}] {
+			return fmt.Errorf("process %d has %s too late: %q", n.me, h, n.history)
+		}
+		last[[2]int{source, context}] = nth
+	}
+	if len(n.unexpected) > 0 || drained && n.core.kept != 0 {
+		return fmt.Errorf("process %d ends with %d messages that nobody received, and %d bytes kept", n.me, len(n.unexpected), n.core.kept)
+	}
+	for rank := range n.core.peers {
+		q := &n.core.peers[rank]
+		if drained && len(q.outgoing) > 0 || len(q.incoming) > 0 {
+			return fmt.Errorf("process %d ends with %d streams to rank %d and %d from it", n.me, len(q.outgoing), rank, len(q.incoming))
+		}
+	}
+	return nil
+}
+
+// inOrder reports whether the program receives any tags only: then it gets messages in the order in which
+// they were sent.
+func (n *node) inOrder() bool {
+	for _, o := range n.prog {
+		for _, r := range o.recvs {
+			if r.tag >= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) note(format string, args ...any) {
+	if w.record {
+		w.trail = append(w.trail, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) story() string { return strings.Join(w.trail, "\n") }
