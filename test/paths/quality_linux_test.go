@@ -29,7 +29,7 @@ func newMeasured(t *testing.T, preset string, nodes int, forbidden ...string) *w
 	program := labtest.Program(t, "")
 	ctx, cancel := context.WithTimeoutCause(context.Background(), labtest.Patience, fmt.Errorf("%s: not done after %v", t.Name(), labtest.Patience))
 	t.Cleanup(cancel)
-	text := fmt.Sprintf("wan: {rtt: 20ms}\nsites:\n%s  - {name: a, preset: %s, nodes: %d}\n  - {name: b, preset: %s, nodes: %d}\n", labtest.SitePublic, preset, nodes, preset, nodes)
+	text := fmt.Sprintf("wan: {rtt: 20ms, rate: 100Mbit}\nsites:\n%s  - {name: a, preset: %s, nodes: %d}\n  - {name: b, preset: %s, nodes: %d}\n", labtest.SitePublic, preset, nodes, preset, nodes)
 	spec, err := lab.Parse(t.Name(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
