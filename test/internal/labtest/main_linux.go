@@ -56,7 +56,7 @@ func Main(m *testing.M, ranks map[string]func() error) {
 		fmt.Fprintln(os.Stderr, "tests that need a lab will fail:", refused)
 		os.Exit(m.Run())
 	}
-	testload.Parallel(2) // unless the package has said 1
+	testload.Parallel(2) // unless the package has said another number
 	status := m.Run()
 	if err := nothingLeft(); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL: left behind after all tests:", err)
