@@ -417,7 +417,7 @@ func TestPlanAsTableAndJSON(t *testing.T) {
 a     nancy  0.099 ms   2         2          0-1
 b     lyon   10.500 ms  3         2          2,0/1
 c     nancy  unknown    2         2          1-2/1
-spread: 6 processes (3 ranks, 2 copies each) on 3 of 3 hosts, 2 sites
+spread: 6 processes (3 ranks, 2 copies each) on 3 of 3 hosts, 2 sites; pairs of copies at one site: 1
 `
 	if b.String() != want {
 		t.Errorf("table\n%swant\n%s", b.String(), want)
@@ -426,7 +426,7 @@ spread: 6 processes (3 ranks, 2 copies each) on 3 of 3 hosts, 2 sites
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantJSON := `{"strategy":"spread","ranks":3,"copies":2,"pattern":"master","hosts":[` +
+	wantJSON := `{"strategy":"spread","ranks":3,"copies":2,"together":1,"pattern":"master","hosts":[` +
 		`{"node":"nancy/a","site":"nancy","latency_ms":0.098765,"capacity":2,"processes":[{"rank":0,"copy":0},{"rank":1,"copy":0}]},` +
 		`{"node":"lyon/b","site":"lyon","latency_ms":10.5,"capacity":3,"processes":[{"rank":2,"copy":0},{"rank":0,"copy":1}]},` +
 		`{"node":"nancy/c","site":"nancy","latency_ms":null,"capacity":2,"processes":[{"rank":1,"copy":1},{"rank":2,"copy":1}]}]}`
@@ -459,6 +459,23 @@ nancy    orsay  unknown    unknown
 		`{"sites":["lyon","orsay"],"latency_ms":5},{"sites":["nancy","orsay"]}]}`
 	if string(out) != wantJSON {
 		t.Errorf("JSON\n%s\nwant\n%s", out, wantJSON)
+	}
+	p.Paths, p.Risk = nil, &Risk{MTBF: 30 * 24 * time.Hour, Walltime: 36 * time.Hour, Failure: []float64{0.7364, 0.042102, 0.001408}}
+	b.Reset()
+	if err := p.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := `
+
+REPLICAS  PROCESSES  FAILS IN 36h, IF A HOST FAILS EVERY 30d
+1         3          73.6 %
+2         6          4.21 %
+3         9          0.141 %
+`; !strings.HasSuffix(b.String(), want[1:]) {
+		t.Errorf("table\n%swant at its end\n%s", b.String(), want)
+	}
+	if out, err = json.Marshal(p); err != nil || !strings.HasSuffix(string(out), `"risk":{"mtbf_s":2592000,"walltime_s":129600,"failure":[0.7364,0.042102,0.001408]}}`) {
+		t.Errorf("JSON %s, %v", out, err)
 	}
 	for bytes, want := range map[float64]string{0: "unknown", 1e9: "8 Gbit/s", 125: "1 kbit/s"} {
 		if got := bandwidthText(bytes); got != want {

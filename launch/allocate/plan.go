@@ -2,6 +2,7 @@ package allocate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,7 +28,17 @@ type Plan struct {
 	// Paths, if the caller sets it, has the known paths between the sites in use, for display.
 	Paths []SitePath
 
+	// Risk, if the caller sets it, says how likely the job is to fail, for display.
+	Risk *Risk
+
 	order []int // hosts with processes, in the order in which ranks were numbered
+}
+
+// Risk is how likely a job is to lose all replicas of some rank.
+type Risk struct {
+	MTBF     time.Duration // the mean time between failures of a host
+	Walltime time.Duration // of the job
+	Failure  []float64     // the probability with 1, 2, ... replicas of each rank
 }
 
 // SitePath is the path between two sites; zero fields are unknown.
@@ -98,9 +109,21 @@ func (p *Plan) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s: %d processes (%d ranks, %d copies each) on %d of %d hosts, %d sites\n",
-		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites)); err != nil || len(p.Paths) == 0 {
+	together := ""
+	if n := p.Together(); n > 0 {
+		together = fmt.Sprintf("; pairs of copies at one site: %d", n)
+	}
+	if _, err := fmt.Fprintf(w, "%s: %d processes (%d ranks, %d copies each) on %d of %d hosts, %d sites%s\n",
+		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites), together); err != nil {
 		return err
+	}
+	return errors.Join(p.writePaths(t), p.writeRisk(t))
+}
+
+// writePaths prints the paths between the sites, if they are known.
+func (p *Plan) writePaths(t *tabwriter.Writer) error {
+	if len(p.Paths) == 0 {
+		return nil
 	}
 	fmt.Fprintln(t, "\nBETWEEN\tAND\tLATENCY\tBANDWIDTH")
 	for _, path := range p.Paths {
@@ -111,6 +134,30 @@ func (p *Plan) WriteTable(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", path.Sites[0], path.Sites[1], latencyText(rtt), bandwidthText(path.Bandwidth))
 	}
 	return t.Flush()
+}
+
+// writeRisk prints the risk, if it is known.
+func (p *Plan) writeRisk(t *tabwriter.Writer) error {
+	if p.Risk == nil {
+		return nil
+	}
+	fmt.Fprintf(t, "\nREPLICAS\tPROCESSES\tFAILS IN %s, IF A HOST FAILS EVERY %s\n", daysText(p.Risk.Walltime), daysText(p.Risk.MTBF))
+	for i, f := range p.Risk.Failure {
+		fmt.Fprintf(t, "%d\t%d\t%.3g %%\n", i+1, p.Job.Ranks*(i+1), 100*f)
+	}
+	return t.Flush()
+}
+
+// daysText writes whole days and hours as such.
+func daysText(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day && d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return d.String()
 }
 
 func bandwidthText(bytes float64) string {
@@ -163,9 +210,17 @@ type planJSON struct {
 	Strategy string       `json:"strategy"`
 	Ranks    int          `json:"ranks"`
 	Copies   int          `json:"copies"`
+	Together int          `json:"together,omitempty"` // pairs of copies of one rank at one site
 	Pattern  Pattern      `json:"pattern"`
 	Hosts    []placedJSON `json:"hosts"`
 	Paths    []pathJSON   `json:"paths,omitempty"`
+	Risk     *riskJSON    `json:"risk,omitempty"`
+}
+
+type riskJSON struct {
+	MTBF     float64   `json:"mtbf_s"`
+	Walltime float64   `json:"walltime_s"`
+	Failure  []float64 `json:"failure"` // the probability with 1, 2, ... replicas of each rank
 }
 
 type pathJSON struct {
@@ -184,7 +239,10 @@ type placedJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	out := planJSON{Strategy: p.Strategy, Ranks: p.Job.Ranks, Copies: p.Job.Copies, Pattern: p.Job.Pattern, Hosts: []placedJSON{}}
+	out := planJSON{Strategy: p.Strategy, Ranks: p.Job.Ranks, Copies: p.Job.Copies, Pattern: p.Job.Pattern, Hosts: []placedJSON{}, Together: p.Together()}
+	if r := p.Risk; r != nil {
+		out.Risk = &riskJSON{r.MTBF.Seconds(), r.Walltime.Seconds(), r.Failure}
+	}
 	for _, h := range p.Used() {
 		j := placedJSON{Node: h.Node.String(), Site: string(h.Node.Site), Capacity: h.Capacity, Processes: h.Processes}
 		if h.Latency != UnknownLatency {

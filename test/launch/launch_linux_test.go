@@ -127,6 +127,10 @@ func TestRunOverSites(t *testing.T) {
 		if err := json.Unmarshal([]byte(w.ends(0, "", w.Isthmus("run", "-n", "2", "-r", "3", "--dry-run", "--json", "sh"))), &plan); err != nil || len(plan.Hosts) < 3 {
 			t.Errorf("3 copies on %d hosts (%v)", len(plan.Hosts), err)
 		}
+		table = w.ends(0, "", w.Isthmus("run", "-n", "2", "--replicas", "2", "--dry-run", "--mtbf", "30d", "--walltime", "1d", "sh"))
+		if !strings.Contains(table, "FAILS IN 1d, IF A HOST FAILS EVERY 30d\n") || !strings.Contains(table, "\n2         4          0.215 %\n") {
+			t.Errorf("the dry run says of failures\n%s", table)
+		}
 	})
 	t.Run("files", func(t *testing.T) {
 		program := script(t, "read word\necho $ISTHMUS_RANK heard $word >out.$ISTHMUS_RANK\ncat out.$ISTHMUS_RANK; cat data\n"+strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 3000))

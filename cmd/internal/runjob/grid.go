@@ -39,8 +39,8 @@ func gridFlags() []cli.Flag {
 		&cli.StringFlag{Category: category, Name: "strategy", Aliases: []string{"a"}, Usage: "how hosts are chosen: `" + strings.Join(allocate.Strategies, "|") + "`", Value: allocate.Strategies[0]},
 		&cli.StringFlag{Category: category, Name: "hosts", Usage: "run on these hosts: `NODE@SITE:RANKS,...`, ranks are numbered in this order; without :RANKS the strategy distributes them"},
 		&cli.StringFlag{Category: category, Name: "profile", Usage: "`FILE` that describes the groups of processes and what they need"},
-		&cli.IntFlag{Category: category, Name: "copies", Aliases: []string{"r"}, Value: 1, Usage: "`NUMBER` of copies of each rank, on different hosts; more than 1 with --dry-run or --independent only"},
-		&cli.BoolFlag{Category: category, Name: "independent", Usage: "the processes do not use the message library, so that copies of a rank may run"},
+		&cli.IntFlag{Category: category, Name: "replicas", Aliases: []string{"r", "copies"}, Value: 1, Usage: "`NUMBER` of replicas of each rank, on different hosts; more than 1 with --dry-run or --independent only"},
+		&cli.BoolFlag{Category: category, Name: "independent", Usage: "the processes do not use the message library, so that replicas of a rank may run"},
 		&cli.StringFlag{Category: category, Name: "pattern", Value: allocate.Dense.String(), Usage: "for auto: which ranks communicate, `dense|neighbour|master`"},
 		&cli.StringFlag{Category: category, Name: "message", Usage: "for auto: `SIZE` of the job's messages, such as 1MiB, so that the bandwidth between sites counts too; without it, only latency counts"},
 		&cli.StringFlag{Category: category, Name: "memory", Usage: "`SIZE` that each process needs, such as 2GiB"},
@@ -54,6 +54,8 @@ func gridFlags() []cli.Flag {
 		&cli.StringFlag{Category: category, Name: "fetch-to", Value: ".", Usage: "`FOLDER` for them; they become SITE/NODE/FILE in it"},
 		&cli.StringSliceFlag{Category: category, Name: "env", Usage: "`NAME[=VALUE]` for the environment of the processes; without =VALUE, the value of the variable here"},
 		&cli.BoolFlag{Category: category, Name: "dry-run", Usage: "show where the job would run, without starting it"},
+		&cli.StringFlag{Category: category, Name: "mtbf", Usage: "with --dry-run and --walltime: show how likely the job is to fail with 1 to 4 replicas, if a host fails every `TIME` on average, such as 30d"},
+		&cli.StringFlag{Category: category, Name: "walltime", Usage: "with --dry-run and --mtbf: the `TIME` that the job takes, such as 24h"},
 		&cli.BoolFlag{Category: category, Name: "verbose", Aliases: []string{"v"}, Usage: "log each step"},
 	}
 }
@@ -82,7 +84,7 @@ func runOverGrid(c *cli.Context) error {
 		return dryRun(c, grid, job)
 	}
 	if job.Place.Copies > 1 && !c.Bool("independent") {
-		return cmdline.Usage(fmt.Sprintf("run: --copies %d: the message library has no replicas, so copies are only for programs that do not use it: give --independent if yours does not, or --dry-run to see where copies would run", job.Place.Copies))
+		return cmdline.Usage(fmt.Sprintf("run: --replicas %d: the message library has no replicas, so they are only for programs that do not use it: give --independent if yours does not, or --dry-run to see where they would run", job.Place.Copies))
 	}
 	if err := fetchFiles(c, job); err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -192,10 +194,15 @@ func (r *reports) Fail(from overlay.NodeID, name string, why error) {
 
 // dryRun shows where the job would run.
 func dryRun(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
+	risk, err := riskOf(c, job.Place.Ranks)
+	if err != nil {
+		return err
+	}
 	plan, err := submit.Plan(c.Context, grid, job)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
+	plan.Risk = risk
 	if c.Bool("json") {
 		return json.NewEncoder(c.App.Writer).Encode(plan)
 	}
@@ -208,7 +215,7 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 		return nil, cmdline.Usage("run: " + fmt.Sprintf(format, args...))
 	}
 	j := &submit.Job{Argv: c.Args().Slice(), Strategy: c.String("strategy"), Survive: c.Bool("survive"), Wait: c.Duration("wait"), Hang: c.Duration("hang"), Fetch: c.StringSlice("fetch"),
-		Place: allocate.Job{Ranks: c.Int("n"), Copies: c.Int("copies"), CPU: int(c.Float64("cores") * 1000)}}
+		Place: allocate.Job{Ranks: c.Int("n"), Copies: c.Int("replicas"), CPU: int(c.Float64("cores") * 1000)}}
 	if c.IsSet("size") {
 		return wrong("--size goes with --ranks; over the grid, give the number of ranks with -n")
 	}
