@@ -12,7 +12,7 @@ import (
 // and their handles go back to the engine. Two ranks of one process do the same number of
 // transfers; the allocations of both are counted.
 func TestTransfersAllocateNothing(t *testing.T) {
-	t.Setenv(EnvDebug, "") // who watches allocates
+	t.Setenv(EnvDebug, "") // the debug mode allocates
 	t.Setenv(EnvTrace, "")
 	const window, rounds = 64, 200
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -20,7 +20,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 		out, in, back := make([]int32, 4), make([]int32, 4), make([]int32, 1)
 		var started [window]*Request
 		var statuses [window]Status
-		pass := func() error { // each is where the other is, afterwards
+		pass := func() error { // synchronizes the two ranks
 			if c.Rank() == 0 {
 				if err := Send(ctx, c, back, peer, 1); err != nil {
 					return err
@@ -71,7 +71,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 				return pass()
 			}},
 		} {
-			for range rounds { // from now on, memory for reuse exists
+			for range rounds { // afterwards the memory for reuse exists
 				if err := round.do(); err != nil {
 					return err
 				}
@@ -93,7 +93,7 @@ func TestTransfersAllocateNothing(t *testing.T) {
 	})
 }
 
-// Repeated blocking collective calls allocate only what holds their arguments.
+// Repeated blocking collective calls allocate memory for their arguments only.
 func TestCollectivesAllocateLittle(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	t.Setenv(EnvTrace, "")
@@ -129,13 +129,13 @@ func TestCollectivesAllocateLittle(t *testing.T) {
 	})
 }
 
-// fewestAllocs returns, at rank 0, how much memory all ranks together allocate in a concurrent
-// round, and 0 at others. On a busy machine waits may sleep, which allocates; so it is the minimum
-// of several rounds.
+// fewestAllocs returns, at rank 0, the number of allocations of all ranks in one concurrent round,
+// and 0 at others. On a busy machine a wait may sleep, which allocates; so it is the minimum of
+// several rounds.
 func fewestAllocs(c *Comm, rounds int, do func()) float64 {
 	fewest := math.Inf(1)
 	for range 5 {
-		if c.Rank() == 0 { // the counting rank does it once more than it counts
+		if c.Rank() == 0 { // AllocsPerRun calls the function once more than it counts
 			fewest = min(fewest, testing.AllocsPerRun(rounds, do))
 			continue
 		}

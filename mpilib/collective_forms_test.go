@@ -55,7 +55,7 @@ func deeds(c *Comm, n, salt int) []deed {
 	counts, displs := make([]int, p), make([]int, p)
 	total := 0
 	for r := range counts {
-		counts[r], displs[r] = n+(r+salt)%3, total+r // a gap between each two
+		counts[r], displs[r] = n+(r+salt)%3, total+r // with a gap between blocks
 		total += counts[r]
 	}
 	room := total + p
@@ -210,7 +210,7 @@ func deeds(c *Comm, n, salt int) []deed {
 	}, func(ctx context.Context) error { return Alltoall(ctx, c, turned, turned) },
 		func() *Request { return Ialltoall(c, turned, turned) }, func() *Persistent { return AlltoallInit(c, turned, turned) })
 
-	// Every rank sends as much to rank r as r gathers above.
+	// Every rank sends as many elements to rank r as r gathers above.
 	outs, ins := vector(me, 0, room), make([]int64, p*counts[me])
 	inCounts, inDispls := slices.Repeat([]int{counts[me]}, p), make([]int, p)
 	for r := range inDispls {
@@ -250,7 +250,7 @@ func deeds(c *Comm, n, salt int) []deed {
 	return append(all, partDeeds(c, n, root, vector)...)
 }
 
-// partDeeds are those of the methods that transfer Parts in blocks.
+// partDeeds returns the calls of the methods that transfer Parts in blocks.
 func partDeeds(c *Comm, n, root int, vector func(r, from, n int) []int64) (all []deed) {
 	p, me := c.Size(), c.Rank()
 	gathered := func(what string, rows []int64, at int) func() error {
@@ -383,7 +383,7 @@ func TestStandard_6_12_Nonblocking(t *testing.T) {
 	})
 }
 
-// finishAnyhow completes the requests by various calls.
+// finishAnyhow completes the requests by different calls.
 func finishAnyhow(ctx context.Context, requests []*Request, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, 6))
 	for left := len(requests); left > 0; {
@@ -501,7 +501,7 @@ func TestGivenUp(t *testing.T) {
 			_, again := r.Wait(ctx)
 			_, prepared := p.Wait(gone)
 			_, third := started(p).Wait(ctx)
-			clear(buf) // the race detector would tell who writes to it
+			clear(buf) // the race detector reports a concurrent write
 			return errors.Join(expect(err, context.Canceled, "Ibcast on world dup"), expect(again, context.Canceled),
 				expect(prepared, context.Canceled), expect(third, context.Canceled, "make another request"), Send(ctx, c, buf[:1], 1, 0))
 		}
@@ -550,7 +550,7 @@ func TestBadCollectiveArguments(t *testing.T) {
 				r := nonblocking(c, op)
 				errs = append(errs, second(Recv(ctx, c, one, 0, 0)))
 				cancel()
-				r.Wait(wait) // its message is not received, or not sent
+				r.Wait(wait) // the root has not received its message, or has not sent one
 			}
 			cancel()
 		}

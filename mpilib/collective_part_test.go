@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The collective calls of Parts follow the types (MPI-4.1, sections 6.4 to 6.8): compared with the
-// simple packer, with types of every constructor, every root, in one group and between two.
+// The collective calls of Parts transfer what the types describe (MPI-4.1, sections 6.4 to 6.8).
+// The expected data are those of the simple packer, for types of every constructor and every root,
+// in one group and between two.
 func TestStandard_6_CollectivesOfParts(t *testing.T) {
 	for p := 1; p <= 4; p++ {
 		t.Run(fmt.Sprintf("p=%d", p), func(t *testing.T) {
@@ -65,13 +66,13 @@ func interPartCalls(s sideOf, l typeMap) partCalls {
 	return partCalls{c: s.inter, l: l, side: s.side, other: s.there(), sizes: s.sizes, sides: 2, rootFor: s.rootFor}
 }
 
-// brings is the data of a rank of a group, count elements of the type for one receiver.
+// brings returns the data of a rank of a group: count elements of the type for one receiver.
 func (k partCalls) brings(side, rank, count int) field {
 	return k.l.field(count, 1+20*side+rank)
 }
 
-// roots calls f for every root, with whether this rank is the root, and whether it gets the root's
-// data.
+// roots calls f for every root, and tells it whether this rank is the root and whether it receives
+// the root's data.
 func (k partCalls) roots(f func(side, root, arg int, isRoot, gets bool) error) error {
 	for side := range k.sides {
 		for root := range k.sizes[side] {
@@ -116,7 +117,7 @@ func (k partCalls) bcast(ctx context.Context) error {
 	})
 }
 
-// from is the data of all ranks of the other group, count(r) elements each.
+// from returns the data of all ranks of the other group, count(r) elements of each rank r.
 func (k partCalls) from(count func(r int) int) (messages [][]byte, joined []byte) {
 	for r := range k.sizes[k.other] {
 		m := k.brings(k.other, r, count(r)).message()
@@ -125,8 +126,8 @@ func (k partCalls) from(count func(r int) int) (messages [][]byte, joined []byte
 	return messages, joined
 }
 
-// fields has one field for each rank of the other group, their Parts, and the expected contents
-// after those messages have arrived.
+// fields returns one field for each rank of the other group, the fields' Parts, and their expected
+// contents after the messages have arrived.
 func (k partCalls) fields(count func(r int) int, messages [][]byte) (list []field, parts []Part, want [][]byte) {
 	for r := range k.sizes[k.other] {
 		f := k.l.field(count(r), 700+r)

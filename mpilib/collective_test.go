@@ -76,7 +76,7 @@ func allCollectives(ctx context.Context, c *Comm, n int) error {
 	if err := want("Allreduce", in, sum); err != nil {
 		return err
 	}
-	// A user-defined operator that does not commute: keep the last rank's.
+	// A user-defined operator that does not commute: it returns the last rank's element.
 	last := NewOp("last", false, func(inout, in []int64) {})
 	if err := Allreduce(ctx, c, vector(me, n), in, last); err != nil {
 		return err
@@ -130,7 +130,7 @@ func allToAll(ctx context.Context, c *Comm, n int, value func(r, i int) int64, w
 	if err := want("Alltoall", recv, expect); err != nil {
 		return err
 	}
-	// Blocks of rank r have min(r, n) elements, one apart.
+	// Blocks of rank r have min(r, n) elements, with a gap of one between blocks.
 	var scounts, sdispls, rcounts, rdispls []int
 	for r := range p {
 		scounts, sdispls = append(scounts, min(r, n)), append(sdispls, r*n)
@@ -180,7 +180,7 @@ func allToAll(ctx context.Context, c *Comm, n int, value func(r, i int) int64, w
 	return want("Scatterv", part, expect[me*n:][:len(part)])
 }
 
-// A reduction of which each rank gets a part, with an operator that depends on the order of the
+// Each rank gets a part of the result of a reduction, whose operator depends on the order of the
 // ranks.
 func TestReduceScatter(t *testing.T) {
 	sizes(t, func(t *testing.T, p int) {
@@ -219,7 +219,7 @@ func TestDupAndSplit(t *testing.T) {
 		if err != nil || dup.Rank() != c.Rank() || dup.Size() != 5 {
 			return fmt.Errorf("dup %v: %w", dup, err)
 		}
-		// The same source and tag on two communicators: each gets its own.
+		// Messages of the same source and tag on two communicators do not match each other.
 		next, prev := (c.Rank()+1)%5, (c.Rank()+4)%5
 		a, b := Isend(c, []int{1}, next, 0), Isend(dup, []int{2}, next, 0)
 		got := []int{0}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sizes are the worlds that rules are tested in.
+// sizes are the numbers of ranks of the worlds that rules are tested in.
 func sizes(t *testing.T, f func(t *testing.T, n int)) {
 	t.Helper()
 	for _, n := range []int{1, 2, 3, 4, 6, 9} {
@@ -99,7 +99,7 @@ func TestConcurrentDups(t *testing.T) {
 			errs := make([]error, parents)
 			var makers sync.WaitGroup
 			for i := range made {
-				// Each rank starts with another parent.
+				// Each rank starts with a different parent.
 				i := (i + c.Rank()) % parents
 				makers.Go(func() {
 					for range rounds {
@@ -131,7 +131,7 @@ func TestConcurrentDups(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.2: colours make the groups, keys their order.
+// MPI-4.1, section 7.4.2: colours determine the groups, and keys the order of the ranks.
 func TestSplit(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -162,7 +162,7 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-// Ranks whose calls differ all get an error that says so, and continue.
+// If the calls of ranks differ, all ranks get an error that says so, and can continue.
 func TestDisagreement(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		var err error

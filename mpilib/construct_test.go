@@ -28,7 +28,7 @@ func TestDupSeparates(t *testing.T) {
 			if _, done, _ := onDup.Test(); done {
 				return errors.New("the duplicate got the parent's message")
 			}
-			if err := Barrier(ctx, c); err != nil { // all have checked
+			if err := Barrier(ctx, c); err != nil { // all ranks have checked
 				return err
 			}
 			if err := Send(ctx, d, []int{2}, next, 6); err != nil {
@@ -76,7 +76,7 @@ func TestIdup(t *testing.T) {
 	})
 }
 
-// An Idup that the others never join ends with its context, and its Wait can return before.
+// An Idup that the other ranks never call ends with its context, and its Wait can return before.
 func TestIdupGivenUp(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
@@ -132,7 +132,8 @@ func TestCreate(t *testing.T) {
 			if err := ringWorks(ctx, made, 1+c.Rank()%2); err != nil {
 				return err
 			}
-			// All ranks give one group: those outside get nil, as do all of the empty one.
+			// All ranks give the same group: ranks outside it get nil, and all ranks for the empty
+			// group.
 			first, err := c.Group().Incl([]int{0})
 			if err != nil {
 				return err
@@ -189,7 +190,7 @@ func TestCreateGroup(t *testing.T) {
 			results := make(chan result, 3)
 			started := 0
 			for tag, ranks := range [][]int{{n - 1, 0}, {0}, nil} {
-				if tag == 2 { // all but rank 0
+				if tag == 2 { // all ranks except 0
 					for r := 1; r < n; r++ {
 						ranks = append(ranks, r)
 					}
@@ -379,7 +380,7 @@ func TestSplitType(t *testing.T) {
 
 func TestSplitTypeMisuse(t *testing.T) {
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
-		one, err := c.SplitType(ctx, SplitNode, 0, nil) // no helper: one node
+		one, err := c.SplitType(ctx, SplitNode, 0, nil) // without a helper all ranks count as on one node
 		if err != nil || one.Size() != 3 {
 			return fmt.Errorf("%v, %v", one, err)
 		}

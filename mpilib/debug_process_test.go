@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRingChild is a process of TestDebugProcesses: after a message to the right it waits for one
-// from there, as all do.
+// TestRingChild is a process of TestDebugProcesses. Every process sends a message to the right, and
+// then waits for one from the right.
 func TestRingChild(t *testing.T) {
 	if os.Getenv("ISTHMUS_TEST_RING") == "" {
 		t.Log("only as a child of TestDebugProcesses")
@@ -26,11 +26,11 @@ func TestRingChild(t *testing.T) {
 	if _, err := Sendrecv(t.Context(), c, []int{1}, right, 1, []int{0}, left, 1); err != nil {
 		t.Fatal(err)
 	}
-	Recv(t.Context(), c, []int{0}, right, 2) // until the kill
+	Recv(t.Context(), c, []int{0}, right, 2) // until the process is killed
 }
 
-// Processes that wait for each other report it, and their timelines are consistent, though they are
-// killed.
+// Processes that wait for each other report the deadlock. Their timelines are consistent although
+// the processes are killed.
 func TestDebugProcesses(t *testing.T) {
 	dir, err := os.MkdirTemp("", "isthmus")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// notes collects the reports of several ranks.
+// notes collects the reports of the debug mode of several ranks.
 type notes struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -73,12 +73,11 @@ func TestDebugWords(t *testing.T) {
 	}
 }
 
-// What a program leaves behind is reported with the line of the call; a program that cleans up gets
-// no report.
+// Finalize reports leaks with the line of the call, and reports nothing if there are none.
 func TestDebugLeaks(t *testing.T) {
 	out := listenFor("")
 	var request, unfinished, message, barrier string
-	var dup, idup [2]string // of each rank: the same lines
+	var dup, idup [2]string // the same lines on each rank
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
 			request = lineHere(1)
@@ -107,7 +106,7 @@ func TestDebugLeaks(t *testing.T) {
 		if c.Rank() == 0 {
 			barrier = lineHere(1)
 			r := Ibarrier(c)
-			select { // which does not count as waiting: its result is not used
+			select { // does not count as waiting for the request, because it does not use the result
 			case <-r.core.Finished():
 			case <-ctx.Done():
 				return ctx.Err()
@@ -167,7 +166,7 @@ func TestDebugIsSilent(t *testing.T) {
 	}
 }
 
-// Ranks in different calls, or with different arguments, all get the calls of all ranks.
+// If ranks are in different calls, or give different arguments, all get a list of all calls.
 func TestDebugMismatchedCollectives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call [2]func(context.Context, *Comm) error
@@ -237,7 +236,7 @@ func TestDebugMismatchedCollectives(t *testing.T) {
 			}
 			err := tc.call[c.Rank()%2](ctx, c)
 			if name == "making a communicator" && err == nil {
-				return nil // the two are one call in the standard, except for when they return
+				return nil // the standard defines both as the same call, except for when they return
 			}
 			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tc.want[0]) || !strings.Contains(err.Error(), tc.want[1]) {
 				return fmt.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -351,18 +350,18 @@ func TestDebugDeadlock(t *testing.T) {
 	}
 }
 
-// trickle is a connector whose connections carry one megabyte a second.
+// trickle is a connector whose connections transfer one megabyte per second.
 type trickle struct{ overlay.Connector }
 
 func (c trickle) Dial(ctx context.Context, to overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
 	carrier, err := c.Connector.Dial(ctx, to, ways)
-	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // to another node
+	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // as to another node
 	return carrier, err
 }
 
 func (c trickle) Accept(ctx context.Context) (overlay.Carrier, error) {
 	carrier, err := c.Connector.Accept(ctx)
-	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // to another node
+	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // as to another node
 	return carrier, err
 }
 
@@ -379,7 +378,8 @@ func (c trickling) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// All wait for a message behind one that takes several times the patience: that is not a deadlock.
+// Every rank waits for a message that follows one whose transfer takes several times the patience:
+// that is not a deadlock.
 func TestDebugSlowMessage(t *testing.T) {
 	out := listenFor("")
 	dir, err := os.MkdirTemp("", "isthmus")
@@ -393,13 +393,13 @@ func TestDebugSlowMessage(t *testing.T) {
 	}
 	testWorld(t, 2, join, func(ctx context.Context, c *Comm) error {
 		small, large := []int{0}, make([]byte, 3_000_000)
-		if c.Rank() == 1 { // the other one decides, and gets the report while it sends
+		if c.Rank() == 1 { // rank 0 decides, and gets the report while it sends
 			in := Irecv(c, large, 0, 1)
-			_, err := Recv(ctx, c, small, 0, 2) // behind the large one
+			_, err := Recv(ctx, c, small, 0, 2) // follows the large message
 			return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
 		}
 		sends := []*Request{Isend(c, large, 1, 1)}
-		time.Sleep(hastyPatience) // until the link has much of it
+		time.Sleep(hastyPatience) // until the link has sent a part of it
 		sends = append(sends, Isend(c, small, 1, 2))
 		_, err := Recv(ctx, c, small, 1, 3)
 		_, sendErr := Waitall(ctx, sends...)
@@ -415,7 +415,7 @@ func TestDebugNoDeadlock(t *testing.T) {
 	out := listenFor("")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
-			waits := Ibarrier(c)                // as its messages do, but not the program
+			waits := Ibarrier(c)                // its messages wait, but the program does not
 			time.Sleep(2500 * time.Millisecond) // computes
 			return errors.Join(Send(ctx, c, []int{1}, 0, 3), second(waits.Wait(ctx)))
 		}
@@ -448,11 +448,11 @@ func TestDebugErrors(t *testing.T) {
 	}, WithDebug(listenFor("")), hasty)
 }
 
-// BenchmarkDebugOff is a message to the own rank, which waits for nothing: it would show the cost
-// of the disabled debug mode.
+// BenchmarkDebugOff measures a message to the own rank, which waits for nothing, so that the cost
+// of the disabled debug mode would be visible.
 func BenchmarkDebugOff(b *testing.B) { benchSelf(b) }
 
-// BenchmarkDebugOn is the same in debug mode.
+// BenchmarkDebugOn measures the same in the debug mode.
 func BenchmarkDebugOn(b *testing.B) { benchSelf(b, WithDebug(listenFor(""))) }
 
 func benchSelf(b *testing.B, opts ...Option) {

@@ -24,7 +24,7 @@ func TestErrorsAreFatal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "isthmus") // for what a process leaves that ends on the spot
+	dir, err := os.MkdirTemp("", "isthmus") // for the files that the process does not remove when it exits
 	if err != nil {
 		t.Fatal(err)
 	}

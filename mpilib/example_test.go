@@ -141,10 +141,10 @@ func ExampleGather() {
 	// Output: [10 20 30 40 50 60]
 }
 
-// One communicator for the ranks of each site, and one of the sites' first ranks: what
-// is added up within a site costs no message between sites.
+// One communicator for the ranks of each site, and one for the first ranks of the sites: the sum
+// within a site needs no message between sites.
 func ExampleComm_SplitType() {
-	places := mpilib.WithPlaces(func(rank int) (site, node string) { // a helper says it otherwise
+	places := mpilib.WithPlaces(func(rank int) (site, node string) { // without this option the helper determines the places
 		return []string{"paris", "kyoto"}[rank%2], "n1"
 	})
 	mpilib.TestWorld(example{}, 4, func(ctx context.Context, comm *mpilib.Comm) error {
@@ -228,7 +228,7 @@ func ExampleComm_SplitType_groups() {
 	// rank 2 is one of the workers, and rank 1 of 3 there
 }
 
-// The same exchange again and again: its arguments are given once.
+// A persistent request repeats a transfer with the same arguments.
 func ExampleSendInit() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
 		peer := 1 - comm.Rank()
@@ -255,7 +255,7 @@ func ExampleSendInit() {
 	// Output: rank 1 sent 6 last
 }
 
-// A library makes itself a communicator, so that its messages match no others.
+// A library creates its own communicator, so that its messages match no others.
 func ExampleComm_Dup() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
 		library, err := comm.Dup(ctx)
@@ -265,7 +265,7 @@ func ExampleComm_Dup() {
 		defer library.Free()
 		library.SetName("my library")
 		if comm.Rank() == 0 {
-			out := mpilib.Isend(library, []string{"a", "b"}, 1, 0) // strings cannot travel
+			out := mpilib.Isend(library, []string{"a", "b"}, 1, 0) // strings cannot be sent
 			_, err := out.Wait(ctx)
 			fmt.Println(errors.Is(err, mpilib.ErrType))
 		}
@@ -287,7 +287,7 @@ func ExampleComm_CartCreate() {
 			if err != nil {
 				return err
 			}
-			got := []int{-1} // stays where there is no neighbour
+			got := []int{-1} // unchanged where there is no neighbour
 			if _, err := mpilib.Sendrecv(ctx, grid, []int{grid.Rank()}, to, 0, got, from, 0); err != nil {
 				return err
 			}
@@ -302,7 +302,7 @@ func ExampleComm_CartCreate() {
 	// rank 2 received -1 along dimension 1
 }
 
-// Errors say what failed and where; errors.Is tells them apart.
+// Errors say what failed and where; errors.Is distinguishes their causes.
 func Example_errors() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
 		if comm.Rank() == 0 {
@@ -332,19 +332,19 @@ func Example_cancel() {
 	// Output: true
 }
 
-// Programs that do not look at errors can have them end the process.
+// A program that does not check errors can set a handler that ends the process.
 func ExampleComm_SetErrorHandler() {
 	mpilib.TestWorld(example{}, 1, func(ctx context.Context, comm *mpilib.Comm) error {
 		comm.SetErrorHandler(func(c *mpilib.Comm, err error) error {
 			fmt.Println("on", c.Name()+":", errors.Is(err, mpilib.ErrRank))
-			return nil // hides it; ErrorsAreFatal ends the process
+			return nil // hides the error; ErrorsAreFatal would end the process
 		})
 		return mpilib.Send(ctx, comm, []int{1}, 99, 0)
 	})
 	// Output: on world: true
 }
 
-// The debug mode, which ISTHMUS_DEBUG=1 switches on without a change to the program.
+// The debug mode, which ISTHMUS_DEBUG=1 enables without a change to the program.
 func ExampleWithDebug() {
 	var report strings.Builder
 	mpilib.TestWorld(example{}, 1, func(ctx context.Context, comm *mpilib.Comm) error {
@@ -352,14 +352,14 @@ func ExampleWithDebug() {
 		_, err := mpilib.Recv(ctx, comm, make([]int, 1), 0, 5)
 		return err
 	}, mpilib.WithDebug(&report))
-	text, _, _ := strings.Cut(report.String(), " at ") // the line follows
+	text, _, _ := strings.Cut(report.String(), " at ") // the line of the call follows
 	fmt.Println(text)
 	// Output:
 	// isthmus debug: rank 0 leaves behind
 	//   a request that was never waited for, complete: send to rank 0 of world, tag 5
 }
 
-// A column of a matrix is sent from where it lies, and arrives as a row.
+// A column of a matrix is sent without a copy in the program, and received as a row.
 func ExampleTypeVector() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
 		if comm.Rank() == 0 {
@@ -371,7 +371,7 @@ func ExampleTypeVector() {
 			if err != nil {
 				return err
 			}
-			column, err := mpilib.TypeVector(2, 1, 3, number) // of two blocks of one number, three apart
+			column, err := mpilib.TypeVector(2, 1, 3, number) // two blocks of one number, three apart
 			if err != nil {
 				return err
 			}
@@ -390,8 +390,8 @@ func ExampleTypeVector() {
 	// Output: [2 5]
 }
 
-// The halves of a message are sent as they become ready, and the receiver works on one
-// while the other is on its way.
+// Each half of a message is sent as soon as it is ready, and the receiver works on one while the
+// other is in transit.
 func ExamplePsendInit() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
 		buf := make([]int, 4)
@@ -419,12 +419,12 @@ func ExamplePsendInit() {
 		if err := in.Start(); err != nil {
 			return err
 		}
-		first, err := in.Parrived(0) // or not yet
+		first, err := in.Parrived(0) // false if it is still in transit
 		if err != nil {
 			return err
 		}
 		if first {
-			buf[0]++ // the first half is this rank's already
+			buf[0]++ // the program may already modify the first half
 		}
 		if _, err := in.Wait(ctx); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
 )
 
-// die ends this rank like a kill: its links close without a goodbye.
+// die ends this rank as a kill would: its links close without a goodbye.
 func die(c *Comm) { c.world.engine.Close() }
 
 // linked sets up a link between every two ranks, so that it is certain which ranks notify which.
@@ -21,7 +21,7 @@ func linked(ctx context.Context, c *Comm) error {
 	return Alltoall(ctx, c, make([]int, c.Size()), in)
 }
 
-// parted links every rank with every other, and then one of them dies.
+// parted links every rank with every other, and then ends one of them.
 func parted(ctx context.Context, c *Comm, dead int) error {
 	if err := linked(ctx, c); err != nil {
 		return err
@@ -41,7 +41,7 @@ func parted(ctx context.Context, c *Comm, dead int) error {
 	return nil
 }
 
-// isFailure returns what is wrong with an error that must name the failed ranks.
+// isFailure returns an error unless err is an ErrProcFailed that names the failed ranks.
 func isFailure(what string, err error, ranks ...int) error {
 	var failed *ProcFailedError
 	if !errors.Is(err, ErrProcFailed) || !errors.As(err, &failed) || !slices.Equal(failed.Ranks, ranks) {
@@ -50,7 +50,7 @@ func isFailure(what string, err error, ranks ...int) error {
 	return nil
 }
 
-// knows waits until this rank knows that another has failed.
+// knows waits until this rank knows that another rank has failed.
 func knows(ctx context.Context, c *Comm, rank int) error {
 	if _, err := c.Probe(ctx, rank, MaxTag); !errors.Is(err, ErrProcFailed) {
 		return fmt.Errorf("probing rank %d: %w", rank, err)
@@ -109,8 +109,8 @@ func started(p *Persistent) *Persistent {
 	return p
 }
 
-// A rank that waits for one that waits for a dead one gets an error, too, though it does not detect
-// the death itself.
+// A rank that waits for a rank that waits for a dead one gets an error, too, although it cannot
+// detect the death itself.
 func TestNobodyHangsInCollectives(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Comm) error{
 		"Barrier":   Barrier,
@@ -128,10 +128,10 @@ func TestNobodyHangsInCollectives(t *testing.T) {
 						die(c)
 						return err
 					}
-					for err == nil { // the first may still succeed
+					for err == nil { // the first calls may still succeed
 						err = call(ctx, c)
 					}
-					c.Agree(ctx, 0) // none leaves before all know
+					c.Agree(ctx, 0) // no rank leaves before all know of the failure
 					return isFailure(name, err, dead)
 				})
 			})
@@ -139,11 +139,11 @@ func TestNobodyHangsInCollectives(t *testing.T) {
 	}
 }
 
-// A rank that waits for one with which it has no link learns of its death from others, with which
-// it has no links at first either.
+// A rank that waits for a rank without having a link with it learns of its death from other ranks,
+// with which it has no links at first either.
 func TestUnlinkedDeath(t *testing.T) {
 	var died atomic.Bool
-	heard := newGate(3) // none leaves before all have it: its knowledge would be lost
+	heard := newGate(3) // no rank leaves before all know of the failure, because its notifications would be lost
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 2 {
 			if err := Send(ctx, c, []int{0}, 1, 0); err != nil {
@@ -177,7 +177,7 @@ func TestUnlinkedDeath(t *testing.T) {
 	})
 }
 
-// A receive from any source is blocked by a failure until that is acknowledged, and then gets its
+// A failure blocks a receive from any source until it is acknowledged; then the receive gets its
 // message.
 func TestPendingReceive(t *testing.T) {
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
@@ -188,7 +188,7 @@ func TestPendingReceive(t *testing.T) {
 		case 1:
 			return nil
 		case 2:
-			_, err := Recv(ctx, c, []int{0}, 0, 1) // a word that it may send
+			_, err := Recv(ctx, c, []int{0}, 0, 1) // until rank 0 permits it to send
 			if err != nil {
 				return err
 			}
@@ -290,20 +290,20 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// The survivors shrink, continue, lose another, and shrink again.
+// The remaining ranks shrink the communicator and continue, until another fails, and so on.
 func TestShrink(t *testing.T) {
 	const size = 6
 	TestWorld(t, size, func(ctx context.Context, c *Comm) error {
 		if err := parted(ctx, c, 0); err != nil || c.Rank() == 0 {
 			return err
 		}
-		for dead := range size - 1 { // the one of rank 0, who leads
+		for dead := range size - 1 { // including rank 0, which leads the agreements
 			if c.Rank() == 0 && dead > 0 {
 				die(c)
 				return nil
 			}
 			err := error(nil)
-			for err == nil { // until it is known
+			for err == nil { // until the failure is known
 				err = Allreduce(ctx, c, []int{1}, []int{0}, Sum[int])
 			}
 			if !errors.Is(err, ErrProcFailed) && !errors.Is(err, ErrRevoked) {
@@ -322,7 +322,7 @@ func TestShrink(t *testing.T) {
 			if s.Size() != c.Size()-1 || s.WorldRank(0) != dead+1 || s.Rank() != c.Rank()-1 {
 				return fmt.Errorf("after %d deaths: rank %d of %d", dead+1, s.Rank(), s.Size())
 			}
-			sum := []int{0} // others may be ahead, where the next one dies
+			sum := []int{0} // other ranks may already be in the next round, in which another rank dies
 			err = Allreduce(ctx, s, []int{1}, sum, Sum[int])
 			if err != nil && !errors.Is(err, ErrProcFailed) && !errors.Is(err, ErrRevoked) || err == nil && sum[0] != s.Size() {
 				return fmt.Errorf("%d of %d: %w", sum[0], s.Size(), err)
@@ -333,7 +333,7 @@ func TestShrink(t *testing.T) {
 	})
 }
 
-// Agree returns the same everywhere, with an error for all if a failure is not acknowledged by all.
+// Agree returns the same on all ranks, with an error if some rank has not acknowledged a failure.
 func TestAgree(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if v, err := c.Agree(ctx, 7&^(1<<c.Rank())|1<<10); err != nil || v != 1<<10 {
@@ -361,7 +361,7 @@ func TestAgree(t *testing.T) {
 	})
 }
 
-// An intercommunicator's both sides agree and shrink together.
+// Both sides of an intercommunicator agree and shrink together.
 func TestShrinkIntercomm(t *testing.T) {
 	TestWorld(t, 5, func(ctx context.Context, c *Comm) error {
 		local, err := c.Split(ctx, c.Rank()%2, 0)
@@ -401,7 +401,7 @@ func TestHelperTellsOfTheDead(t *testing.T) {
 	told := newGate(3)
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 3 {
-			return told.wait(ctx) // it may not leave before
+			return told.wait(ctx) // it must not leave before
 		}
 		defer told.come()
 		c.world.dead([]uint32{3, uint32(c.Rank()), 99}, "node siteb/b1 is silent")
@@ -414,8 +414,8 @@ func TestHelperTellsOfTheDead(t *testing.T) {
 	})
 }
 
-// A process that is considered failed though it lives is left by all, and learns of it without
-// reporting the others as failed to third ones.
+// All processes exclude a process that is considered failed although it is alive. It learns of
+// that, and does not report the others as failed.
 func TestOutcast(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if err := linked(ctx, c); err != nil {
@@ -464,7 +464,7 @@ func TestAgreeWithoutTheAbsent(t *testing.T) {
 			t.Parallel()
 			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 				if slices.Contains(absent, c.Rank()) {
-					return nil // it leaves at once
+					return nil // this rank leaves at once
 				}
 				flags, err := c.Agree(ctx, 1)
 				if flags != 1 || !errors.Is(err, ErrProcFailed) {

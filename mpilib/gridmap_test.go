@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Six ranks on two sites: a/n1 has 0 and 3, a/n2 has 1, b/n1 has 2, 4 and 5.
+// Six ranks on two sites: ranks 0 and 3 on a/n1, 1 on a/n2, and 2, 4 and 5 on b/n1.
 func someSites(rank int) (site, node string) {
 	at := [...][2]string{{"a", "n1"}, {"a", "n2"}, {"b", "n1"}, {"a", "n1"}, {"b", "n1"}, {"b", "n1"}}[rank]
 	return at[0], at[1]
@@ -23,7 +23,7 @@ func TestTopologyColours(t *testing.T) {
 		for level, want := range map[Level][]int{
 			LevelGrid: {0, 0, 0, 0, 0, 0},
 			LevelSite: {0, 0, 1, 0, 1, 1},
-			LevelNode: {0, 1, 2, 0, 2, 2}, // n1 of the sites are two nodes
+			LevelNode: {0, 1, 2, 0, 2, 2}, // each site has its own node n1
 			levels:    {Undefined, Undefined, Undefined, Undefined, Undefined, Undefined},
 		} {
 			for r, colour := range want {
@@ -47,7 +47,7 @@ func TestTopologyColours(t *testing.T) {
 	}, WithPlaces(someSites))
 }
 
-// The colours are what Split needs, and a communicator's topology has its own ranks.
+// Colours can be passed to Split, and the ranks of a topology are those of its communicator.
 func TestTopologySplits(t *testing.T) {
 	TestWorld(t, 6, func(ctx context.Context, c *Comm) error {
 		topo, err := c.Topology(ctx)
@@ -78,7 +78,7 @@ func TestTopologySplits(t *testing.T) {
 
 func TestTopologyPaths(t *testing.T) {
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
-		// Rank 0 and 1 meet for sure; the rest is up to the algorithms.
+		// Ranks 0 and 1 have a link; other links depend on the algorithms.
 		if c.Rank() < 2 {
 			peer := 1 - c.Rank()
 			if _, err := Sendrecv(ctx, c, []int{1}, peer, 0, []int{0}, peer, 0); err != nil {

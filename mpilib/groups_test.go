@@ -17,7 +17,7 @@ func members(g *Group) []int {
 	return list
 }
 
-// MPI-4.1, section 7.3: the algebra of groups through the API, against slices.
+// MPI-4.1, section 7.3: the operations on groups, compared with the same on slices.
 func TestGroupAlgebra(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -105,7 +105,7 @@ func sameAlgebra(self int, a, b []int, ga, gb *Group) error {
 	return nil
 }
 
-// MPI-4.1, section 7.3.2: ranges, and what is refused.
+// MPI-4.1, section 7.3.2: ranges, and invalid ranks.
 func TestGroupRanges(t *testing.T) {
 	anyWay(t, 9, func(_ context.Context, c *Comm) error {
 		world := c.Group()
@@ -123,7 +123,7 @@ func TestGroupRanges(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 7.4.1: what communicators have in common.
+// MPI-4.1, section 7.4.1: comparison of communicators.
 func TestCompare(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		dup, err := c.Dup(ctx)

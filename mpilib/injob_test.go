@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// inJob has the tests run as one rank of a job, as `isthmus run` starts it, over
-// whatever paths that job has: every process runs the same tests one after the other,
-// and the worlds of the tests are the first ranks of the job. The options of a world
-// count for nothing then.
+// inJob makes the tests run as one rank of a job that `isthmus run` has started, over the paths of
+// that job: every process runs the same tests one after the other, and the worlds of the tests are
+// the first ranks of the job. The options of a world are ignored then.
 var inJob = flag.Bool("injob", false, "run the tests of the standard's rules in the job that this process is a rank of")
 
 // TestMain leaves the job that the tests ran in.
@@ -34,15 +33,15 @@ func TestMain(m *testing.M) {
 // jobWorld is this process's world.
 var jobWorld = sync.OnceValues(func() (*World, error) { return Init(context.Background()) })
 
-// parallel is t.Parallel, but for a job, where all processes must be at the same test.
+// parallel is t.Parallel except in a job, where all processes must run the same test.
 func parallel(t *testing.T) {
 	if !*inJob {
 		t.Parallel()
 	}
 }
 
-// within runs f as one of the first ranks of the job. A process that fails ends, and
-// with it the job, since the others may wait for it.
+// within runs f as one of the first ranks of the job. A process that fails exits, which ends the
+// job, because other processes may wait for it.
 func within(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

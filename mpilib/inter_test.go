@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// halves splits c into the processes below and from n/3+1 on, and joins them.
+// halves splits c at rank n/3+1 and creates an intercommunicator of the two parts.
 func halves(ctx context.Context, c *Comm) (half, inter *Comm, err error) {
 	cut := c.Size()/3 + 1
 	colour, other := 0, cut
@@ -19,7 +19,7 @@ func halves(ctx context.Context, c *Comm) (half, inter *Comm, err error) {
 	if half, err = c.Split(ctx, colour, 0); err != nil {
 		return nil, nil, err
 	}
-	// The last of the first half and the first of the second lead.
+	// The leaders are the last rank of the first part and the first rank of the second.
 	leader := 0
 	if colour == 0 {
 		leader = cut - 1
@@ -57,7 +57,7 @@ func talksAcross(ctx context.Context, inter *Comm, token int) error {
 func TestIntercomm(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		if n == 1 {
-			return // there are not two groups
+			return // one process cannot form two groups
 		}
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			half, inter, err := halves(ctx, c)
@@ -80,7 +80,7 @@ func TestIntercomm(t *testing.T) {
 				return err
 			}
 			got := []int{0}
-			if inter.Rank() == 0 { // wildcards count the remote group, too
+			if inter.Rank() == 0 { // wildcards match messages of the remote group, too
 				out := Isend(inter, []int{5}, 0, 9)
 				if st, err := Recv(ctx, inter, got, AnySource, AnyTag); err != nil || st.Source != 0 || st.Tag != 9 || got[0] != 5 {
 					return fmt.Errorf("from anybody: %+v, %v", st, err)
@@ -272,7 +272,7 @@ func TestIntercommSidesDiffer(t *testing.T) {
 		if err := expect(err, ErrMismatch, want); err != nil {
 			return err
 		}
-		// It still works.
+		// The communicator still works.
 		_, err = inter.Merge(ctx, true)
 		return err
 	})

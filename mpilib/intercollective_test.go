@@ -24,7 +24,7 @@ var compose = NewOp("compose", false, func(inout, in []affine) {
 	}
 })
 
-// sideOf is one rank's view: its group (0 or 1) and the sizes of both.
+// sideOf is a rank's group (0 or 1) and the sizes of both groups.
 type sideOf struct {
 	inter *Comm
 	side  int
@@ -101,8 +101,8 @@ func (s sideOf) eachRoot(f func(side, root int) error) error {
 
 func TestStandard_6_3_InterBarrier(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
-		// A rank that has left a barrier finds that all of the other group have entered it: their
-		// messages, sent before, have arrived.
+		// When a rank has left a barrier, all ranks of the other group have entered it: the
+		// messages that they sent before have arrived.
 		for round := range 3 {
 			for r := range s.sizes[s.there()] {
 				if err := Bsend(ctx, s.inter, []int{}, r, round); err != nil {
@@ -197,7 +197,7 @@ func TestStandard_6_5_InterGather(t *testing.T) {
 	})
 }
 
-// amount is how many elements a rank has where ranks differ.
+// amount returns the number of elements of a rank in calls with different counts.
 func amount(side, rank int) int { return (rank + 2*side) % 3 }
 
 // spread returns the counts, displacements with gaps, and length of a buffer for
@@ -265,7 +265,7 @@ func TestStandard_6_6_InterScatterv(t *testing.T) {
 	})
 }
 
-// The two groups' blocks may differ in size: also in being empty.
+// The blocks of the two groups may differ in size, and one group's may be empty.
 func TestStandard_6_7_InterAllgather(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
 		for _, n := range [][2]int{{3, 3}, {1, 5}, {0, 2}} {
@@ -312,7 +312,8 @@ func TestStandard_6_8_InterAlltoall(t *testing.T) {
 	})
 }
 
-// between is how many elements rank a of group 0 and rank b of group 1 exchange, in each direction.
+// between returns how many elements rank a of group 0 and rank b of group 1 exchange in each
+// direction.
 func between(side, mine, other int) int {
 	if side == 1 {
 		mine, other = other, mine
@@ -363,8 +364,8 @@ func TestStandard_6_8_InterAlltoallw(t *testing.T) {
 	})
 }
 
-// mapsOf is a rank's contribution to a reduction of n functions, and reduced the result of a
-// group's.
+// mapsOf returns a rank's contribution to a reduction of n functions, and reduced the result for a
+// group.
 func mapsOf(side, rank, n int) []affine {
 	list := make([]affine, n)
 	for i := range list {
@@ -409,11 +410,11 @@ func TestStandard_6_9_InterAllreduce(t *testing.T) {
 	})
 }
 
-// Each group's part of the other's result has the same total length, regardless of its
-// distribution.
+// The result of a group is distributed over the ranks of the other group. Its total length is the
+// same for both groups, and the distributions may differ.
 func TestStandard_6_10_InterReduceScatter(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
-		const n = 12 // every group size divides it
+		const n = 12 // a multiple of every group size
 		rank, size := s.inter.Rank(), s.sizes[s.side]
 		all := reduced(s.there(), s.sizes[s.there()], n)
 		got := make([]affine, n/size)
@@ -471,12 +472,12 @@ func TestInterCollectiveArguments(t *testing.T) {
 			expect(Allgatherv(ctx, inter, one, one, one, one), ErrCount),
 			expect(Alltoallv(ctx, inter, one, two, two, one, one, []int{0}), ErrCount),
 			expect(Alltoallw(ctx, inter, nil, nil), ErrCount),
-			Barrier(ctx, inter)) // it still works
+			Barrier(ctx, inter)) // the communicator still works
 	})
 }
 
-// The death of a process ends the calls of all ranks on both sides, also of those that wait for a
-// rank of their own side which waits for the other side.
+// When a process dies, the calls of all ranks on both sides fail, also on ranks that wait for a
+// rank of their own side that waits for the other side.
 func TestNobodyHangsInInterCollectives(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Comm) error{
 		"Barrier":   Barrier,
@@ -495,7 +496,7 @@ func TestNobodyHangsInInterCollectives(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					err = linked(ctx, c) // which the death of one that is through may end
+					err = linked(ctx, c) // may fail when a rank that has already finished dies
 					if c.Rank() == dead {
 						die(c)
 						return err

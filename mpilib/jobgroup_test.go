@@ -44,7 +44,7 @@ func TestJobGroups(t *testing.T) {
 				mine := ofRank(want, c.Rank())
 				ranks := make([]int, mine.Count)
 				for i := range ranks {
-					ranks[i] = mine.First + mine.Count - 1 - i // by the key
+					ranks[i] = mine.First + mine.Count - 1 - i // ordered by the key
 				}
 				part, err := c.SplitType(ctx, SplitGroup, -c.Rank(), nil)
 				if err != nil {
@@ -60,8 +60,8 @@ func TestJobGroups(t *testing.T) {
 	}
 }
 
-// topologyHas checks the topology of a communicator for the job's groups, and that
-// JSON carries them.
+// topologyHas checks that the topology of a communicator has the job's groups, also encoded as
+// JSON.
 func topologyHas(ctx context.Context, c *Comm, want []JobGroup) error {
 	topo, err := c.Topology(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func topologyHas(ctx context.Context, c *Comm, want []JobGroup) error {
 }
 
 // psetsAre checks that the process sets of all groups are known, and that a communicator can be
-// created from the own one.
+// created from the caller's.
 func psetsAre(ctx context.Context, c *Comm, want []JobGroup, mine []int) error {
 	s := c.World().NewSession()
 	own := PsetGroup + ofRank(want, c.Rank()).Name
@@ -109,7 +109,7 @@ func psetsAre(ctx context.Context, c *Comm, want []JobGroup, mine []int) error {
 	return errors.Join(ringWorks(ctx, made, 2), made.Free(), s.Finalize(ctx), expect(unknown, ErrArg, `no group "nobody"; its groups are "master:1`))
 }
 
-// A rank that asks for no part gets none, and in a job without groups no rank gets one.
+// A rank that gives Undefined gets no communicator, and in a job without groups no rank gets one.
 func TestSplitGroupUndefined(t *testing.T) {
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		split, want := SplitGroup, []int{1, 2}
@@ -148,7 +148,7 @@ func TestSplitGroupUndefined(t *testing.T) {
 	})
 }
 
-// Ranks with different groups detect it at the split.
+// A split by groups fails if ranks know different groups.
 func TestGroupsDiffer(t *testing.T) {
 	texts := make(chan string, 2)
 	texts <- "a:1,b:1"

@@ -35,7 +35,7 @@ func fill(b []byte) {
 	}
 }
 
-// isFilled returns where b differs from what fill writes.
+// isFilled returns an error that says where b differs from what fill writes.
 func isFilled(b []byte) error {
 	for i := 0; i+8 <= len(b); i += 8 {
 		if got, want := binary.LittleEndian.Uint64(b[i:]), uint64(i)*0x9e3779b97f4a7c15; got != want {

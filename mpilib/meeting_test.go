@@ -19,8 +19,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A meeting replaces helpers, frontals and a broker for the ranks of a test's world, in a few
-// lines, with a real proxy.
+// A meeting is a simple replacement of helpers, frontals and a broker for the ranks of a test's
+// world; its proxy is a real one.
 type meeting struct {
 	t     *testing.T
 	way   way
@@ -35,7 +35,7 @@ type meeting struct {
 
 	mu      sync.Mutex
 	members map[uint32]*member
-	joined  chan struct{} // closed and replaced when one joins
+	joined  chan struct{} // closed and replaced when a member joins
 }
 
 func newMeeting(t *testing.T, dir string, w way) *meeting {
@@ -181,7 +181,7 @@ func (r *member) Dial(ctx context.Context, peer overlay.ProcessName, allowed ove
 	return r.carrier(c, t, int(peer.Rank)), nil
 }
 
-// introduce makes both ends dial the proxy, each with its ticket.
+// introduce sends both ends a ticket with which they dial the proxy.
 func (r *member) introduce(ctx context.Context, other *member) (net.Conn, error) {
 	claims := wire.Ticket{Job: r.self.Job, Asker: r.self.Rank, Target: other.self.Rank, Proxy: "p1", Expires: uint64(time.Now().Add(time.Minute).UnixMilli())}
 	rand.Read(claims.Link[:])

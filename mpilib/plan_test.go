@@ -32,7 +32,7 @@ var layouts = []sitesOf{
 	{"1 site, 2 nodes", 4, func(r int) (string, string) { return "s", fmt.Sprint("n", r%2) }},
 }
 
-// listed returns the planner as the ranks see it.
+// listed returns the planner of the next call.
 func listed(ctx context.Context, c *Comm) (*collectives.Planner, error) {
 	call, err := c.core.Next(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func listed(ctx context.Context, c *Comm) (*collectives.Planner, error) {
 	return call.Planner(), nil
 }
 
-// Every algorithm carries out its collective correctly over messages, wherever ranks are, or
-// another one is used if it would not.
+// Every algorithm carries out its collective correctly over messages for all places of the ranks.
+// If it cannot, another algorithm is used.
 func TestEveryAlgorithm(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func everyDeedWith(ctx context.Context, c *Comm, collective collop.Operation, a 
 	return nil
 }
 
-// sums reduces n elements by a commutative operator, by every call.
+// sums reduces n elements with a commutative operator in every kind of call.
 func sums(ctx context.Context, c *Comm, n int) error {
 	p, me, root := c.Size(), c.Rank(), n%c.Size()
 	have := func(r, i int) int64 { return int64(1000*r*r + i) }
@@ -248,8 +248,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// All ranks get the same model: at the first call, again at the 64th, and for a communicator that
-// only some ranks create. It has the measurements of the links.
+// All ranks get the same model, which has the measurements of the links: at the first call, again
+// at the 64th, and for a communicator of some of the ranks.
 func TestModelIsShared(t *testing.T) {
 	l := layouts[1]
 	var mu sync.Mutex
@@ -306,7 +306,7 @@ func TestModelIsShared(t *testing.T) {
 		if got := slices.Compact(slices.Clone(list)); len(got) != 1 {
 			t.Errorf("%s: ranks have different models: %q", what, got)
 		}
-		if strings.Count(list[0], "Latency:10ms") > 4 { // Far, and the site itself
+		if strings.Count(list[0], "Latency:10ms") > 4 { // to the site that is far, and within the site
 			t.Errorf("%s: nothing was measured: %s", what, list[0])
 		}
 	}

@@ -103,7 +103,7 @@ func TestTruncation(t *testing.T) {
 				if buf[0] != -1 {
 					return fmt.Errorf("the buffer was touched")
 				}
-				// What follows is intact.
+				// The next message is intact.
 				if _, err := Recv(ctx, c, buf, 0, 4); err != nil || buf[0] != 42 {
 					return fmt.Errorf("after it: %v, %v", buf, err)
 				}
@@ -115,7 +115,7 @@ func TestTruncation(t *testing.T) {
 
 func TestSelf(t *testing.T) {
 	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
-		// Small ones are buffered, large ones wait for their receive.
+		// Small messages are buffered, and large ones wait for their receives.
 		if err := Send(ctx, c, []int{1, 2}, 0, 1); err != nil {
 			return err
 		}
@@ -172,8 +172,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// A wait ends with its context, the buffer is unused afterwards, and the link stays in step, even
-// if the message was partly transferred.
+// A wait ends with its context. Afterwards the library does not use the buffer, and later messages
+// are intact even if the message was partly transferred.
 func TestGivingUp(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		const big = 8 << 20
@@ -183,7 +183,7 @@ func TestGivingUp(t *testing.T) {
 			for range 20 {
 				short, cancel := context.WithTimeout(ctx, time.Millisecond)
 				buf := slices.Repeat([]byte{1}, big)
-				err := Send(short, c, buf, 1, 1) // without a receive: it stops when the sockets are full
+				err := Send(short, c, buf, 1, 1) // there is no receive: it blocks when the socket buffers are full
 				cancel()
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					return err
@@ -266,8 +266,8 @@ func TestPlainStructs(t *testing.T) {
 	})
 }
 
-// A receive that is cancelled in the middle of its message leaves the buffer unchanged from then
-// on, and the link in step.
+// A receive that is cancelled while its message is transferred does not write to the buffer any
+// more, and later messages are intact.
 func TestGivingUpHalfWay(t *testing.T) {
 	const big, rounds = 32 << 20, 10
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
@@ -277,7 +277,7 @@ func TestGivingUpHalfWay(t *testing.T) {
 				if _, err := Recv(ctx, c, []byte{0}, 1, 0); err != nil {
 					return err
 				}
-				sent := Isend(c, buf, 1, 1) // a Send might wait forever for a cancelled receive
+				sent := Isend(c, buf, 1, 1) // a Send might wait forever for the cancelled receive
 				if err := Send(ctx, c, []int{i}, 1, 2); err != nil {
 					return err
 				}
@@ -306,12 +306,12 @@ func TestGivingUpHalfWay(t *testing.T) {
 			if j := slices.IndexFunc(buf, func(b byte) bool { return b != 7 }); j >= 0 {
 				return fmt.Errorf("round %d: byte %d was written after Wait returned", i, j)
 			}
-			if _, ok, _ := c.Iprobe(0, 1); ok { // given up before it matched
+			if _, ok, _ := c.Iprobe(0, 1); ok { // the receive was cancelled before it matched
 				if _, err := Recv(ctx, c, buf, 0, 1); err != nil {
 					return err
 				}
 			}
 		}
-		return Barrier(ctx, c) // the sender of what was given up has not left
+		return Barrier(ctx, c) // so that the sender of the cancelled transfer does not leave before
 	})
 }

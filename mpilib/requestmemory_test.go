@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// An ordinary request fits a cache line, and a slab a size class of the runtime.
+// An ordinary request fits into a cache line, and a slab into a size class of the runtime.
 func TestRequestFitsALine(t *testing.T) {
 	if n := unsafe.Sizeof(Request{}); n > 64 {
 		t.Errorf("a Request has %d bytes", n)
@@ -20,7 +20,7 @@ func TestRequestFitsALine(t *testing.T) {
 // Transfers that are complete when they are started may share a Request, but only if their results
 // are equal.
 func TestCompletedRequestsTellTheirOwn(t *testing.T) {
-	t.Setenv(EnvDebug, "") // who watches tells all apart
+	t.Setenv(EnvDebug, "") // the debug mode needs separate Requests
 	t.Setenv(EnvTrace, "")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		peer := 1 - c.Rank()
@@ -45,12 +45,12 @@ func TestCompletedRequestsTellTheirOwn(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := sends[0].Cancel(); err != nil { // too late for all that it may be
+			if err := sends[0].Cancel(); err != nil { // has no effect: all transfers that may share the Request are complete
 				return err
 			}
 			for i, st := range got {
 				want := Status{Source: peer, Tag: i % 8 / 4, Count: count(i % 8), Bytes: 4 * count(i%8)}
-				if i%2 == 1 || i >= 8 { // of bytes, or a send, whose elements are bytes
+				if i%2 == 1 || i >= 8 { // a receive of bytes, or a send, whose status counts bytes
 					want.Count = want.Bytes
 				}
 				if i >= 8 {

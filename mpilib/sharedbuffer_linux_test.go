@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/plan"
 )
 
-// seasoned makes so many calls that its ranks share a shared buffer, if they can.
+// seasoned makes enough calls for the ranks to have a shared buffer, if they can.
 func seasoned(ctx context.Context, c *Comm) error {
 	for range plan.SharedBufferAfter + 1 {
 		if err := Barrier(ctx, c); err != nil {
@@ -61,7 +61,7 @@ func TestSharedBufferIsUsed(t *testing.T) {
 	})
 }
 
-// Where one rank has no shared memory, none has a shared buffer.
+// If one rank has no shared memory, no rank has a shared buffer.
 func TestNoSharedBuffer(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"unshared":       func(cfg *config) { cfg.unshared = cfg.place.Rank == 1 },
@@ -81,8 +81,8 @@ func TestNoSharedBuffer(t *testing.T) {
 	}
 }
 
-// Calls that wait on a shared buffer for a rank that dies fail with its failure, on every rank, and
-// so do later calls.
+// When a rank dies, calls that wait for it on a shared buffer fail with ErrProcFailed on every
+// rank, and so do later calls.
 func TestSharedBufferFailure(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	buf := func() []int { return make([]int, 4) }
@@ -142,8 +142,8 @@ func TestSharedBufferRevoked(t *testing.T) {
 	})
 }
 
-// A rank that gives up a call, or whose arguments are wrong, leaves the others neither waiting nor
-// out of step.
+// If a rank cancels a call or gives invalid arguments, the other ranks do not wait for it, and
+// later calls work.
 func TestSharedBufferGivenUp(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	given := newGate(1)
@@ -181,7 +181,7 @@ func TestSharedBufferGivenUp(t *testing.T) {
 	})
 }
 
-// withForced gives the environment of one rank, or of all if that is -1, a list of algorithms.
+// withForced sets the forced algorithms in the environment of one rank, or of all ranks for -1.
 func withForced(list string, rank int) Option {
 	return func(cfg *config) {
 		lookup := cfg.lookup
@@ -194,7 +194,7 @@ func withForced(list string, rank int) Option {
 	}
 }
 
-// withExplain has rank 0 tell its choices.
+// withExplain makes rank 0 print its choices of algorithms.
 func withExplain(out *bytes.Buffer) Option {
 	return func(cfg *config) {
 		if cfg.place.Rank == 0 {
@@ -203,8 +203,8 @@ func withExplain(out *bytes.Buffer) Option {
 	}
 }
 
-// Every algorithm over shared memory carries out its collective right if it is forced, and is used
-// from the next call on.
+// Every algorithm over shared memory carries out its collective correctly when it is forced, from
+// the next call on.
 func TestEveryAlgorithmOverSharedMemory(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	var out bytes.Buffer
@@ -239,8 +239,8 @@ func TestEveryAlgorithmOverSharedMemory(t *testing.T) {
 	}
 }
 
-// An algorithm over shared memory that the environment or a hint forces is used in the first call, on
-// communicators that are made from others too.
+// If the environment or a hint forces an algorithm over shared memory, the first call uses it, also
+// on communicators created from others.
 func TestSharedMemoryIsForced(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	const list = "allreduce=shared-buffer"
@@ -298,8 +298,8 @@ func TestSharedMemoryIsForced(t *testing.T) {
 	}, oneNode)
 }
 
-// On several nodes a call for which an algorithm over shared memory is forced fails on every rank and
-// says why; other calls do not, nor do those of ranks of one node.
+// If an algorithm over shared memory is forced for ranks on several nodes, the call fails on every
+// rank and says why. Other calls, and calls of ranks of one node, succeed.
 func TestSharedMemoryIsRefused(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// slowness forwards connections, in pieces of all sizes, each after a separate delay: mostly none,
+// slowness forwards connections in pieces of different sizes, each after a delay: mostly none,
 // often some tens of microseconds, occasionally milliseconds. Each connection and direction has its
 // own delays.
 type slowness struct {
@@ -21,10 +21,10 @@ type slowness struct {
 // newSlowness returns a slowness that ends with ctx.
 func newSlowness(ctx context.Context) *slowness { return &slowness{ctx: ctx} }
 
-// wait returns when all that was started has ended; ctx is done then.
+// wait returns when all goroutines of s have ended; ctx must be done.
 func (s *slowness) wait() { s.running.Wait() }
 
-// before listens on behalf of addr, and returns its own address.
+// before forwards connections to addr, and returns the address at which it listens.
 func (s *slowness) before(t *testing.T, network, addr string) string {
 	at := "127.0.0.1:0"
 	if network == "unix" {
@@ -72,7 +72,7 @@ func (s *slowness) join(a, b net.Conn) {
 func (s *slowness) carry(to, from net.Conn) {
 	buf := make([]byte, 256<<10)
 	for {
-		most := len(buf) // or now and then less
+		most := len(buf) // sometimes less
 		if rand.IntN(2) == 0 {
 			most = 1 + rand.IntN(1<<(1+rand.IntN(18)))
 		}
@@ -80,7 +80,7 @@ func (s *slowness) carry(to, from net.Conn) {
 		if n > 0 {
 			s.pause()
 			if _, err := to.Write(buf[:n]); err != nil {
-				from.Close() // there is no reader any more
+				from.Close() // the reader is gone
 				return
 			}
 		}
@@ -91,7 +91,7 @@ func (s *slowness) carry(to, from net.Conn) {
 	}
 }
 
-// pause sleeps, which is the only purpose of this file.
+// pause sleeps: delays are the only purpose of this file.
 func (s *slowness) pause() {
 	var d time.Duration
 	switch k := rand.IntN(100); {

@@ -16,8 +16,8 @@ import (
 // shared returns random numbers that are the same on every rank.
 func shared(n, which int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), uint64(which))) }
 
-// speaks makes the members of c, which should be those of the listed world ranks, each send its
-// world rank to all, and checks the senders.
+// speaks checks that the members of c are the listed world ranks: each member sends its world rank
+// to all others.
 func speaks(ctx context.Context, c *Comm, want []int) error {
 	if c == nil {
 		return errors.New("no communicator")
@@ -50,8 +50,8 @@ func speaks(ctx context.Context, c *Comm, want []int) error {
 	return err
 }
 
-// 7.1.1, 7.2.1: a message is received in the communicator that it was sent in, and in
-// no other one, also with wildcards and though the groups are the same.
+// 7.1.1, 7.2.1: a message is received in the communicator in which it was sent, and in no other,
+// also with wildcards and with equal groups.
 func TestStandard_7_1_1_Contexts(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -67,7 +67,7 @@ func TestStandard_7_1_1_Contexts(t *testing.T) {
 			next := (c.Rank() + 1) % n
 			var out, in []*Request
 			got := make([][]int, len(comms))
-			for i := len(comms) - 1; i >= 0; i-- { // sent in another order than received
+			for i := len(comms) - 1; i >= 0; i-- { // in reverse of the order of the sends
 				out = append(out, Isend(comms[i], []int{i}, next, 3))
 			}
 			for i, d := range comms {
@@ -131,7 +131,7 @@ func TestStandard_7_3_2_Laws(t *testing.T) {
 			pick := func() *Group {
 				g, err := world.Incl(random.Perm(n)[:random.IntN(n+1)])
 				if err != nil {
-					panic(err) // of this test
+					panic(err) // an error of this test
 				}
 				return g
 			}
@@ -151,7 +151,7 @@ func TestStandard_7_3_2_Laws(t *testing.T) {
 						return fmt.Errorf("%s: %v and %v, of %v, %v and %v", law, members(sides[0]), members(sides[1]), members(a), members(b), members(d))
 					}
 				}
-				// These have the same members, in different orders.
+				// Groups of the same members in different orders.
 				for law, sides := range map[string][2]*Group{
 					"union is commutative":        {a.Union(b), b.Union(a)},
 					"intersection is commutative": {a.Intersection(b), b.Intersection(a)},
@@ -167,8 +167,8 @@ func TestStandard_7_3_2_Laws(t *testing.T) {
 	}
 }
 
-// 7.4.2: Split makes one communicator for each colour, ordered by key and, where keys
-// are equal, by rank; again within the parts, and not for those without a colour.
+// 7.4.2: Split creates one communicator for each colour, ordered by key and, where keys are equal,
+// by rank. The parts can be split again, and ranks without a colour get none.
 func TestStandard_7_4_2_Split(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -179,7 +179,7 @@ func TestStandard_7_4_2_Split(t *testing.T) {
 				list[r] = r
 			}
 			for depth := 0; c != nil && depth < 4; depth++ {
-				colours, keys := make([]int, n), make([]int, n) // of the world's ranks
+				colours, keys := make([]int, n), make([]int, n) // by world rank
 				for r := range n {
 					colours[r], keys[r] = random.IntN(3), random.IntN(5)-2
 					if colours[r] == 2 && depth%2 == 1 {
@@ -209,8 +209,8 @@ func TestStandard_7_4_2_Split(t *testing.T) {
 	}
 }
 
-// 7.4.2: Create and CreateGroup make a communicator of a group, in the group's order,
-// and nothing for the others.
+// 7.4.2: Create and CreateGroup return a communicator of a group, in the group's order, and nil to
+// other ranks.
 func TestStandard_7_4_2_Create(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -269,7 +269,7 @@ func TestStandard_7_4_3_Free(t *testing.T) {
 }
 
 // 7.6.1, 7.6.2: in an intercommunicator, the ranks of messages are those of the other group,
-// whichever rank leads; merged, the groups are one, in the order given by high.
+// whichever ranks lead. Merge returns one group of both, in the order given by high.
 func TestStandard_7_6_Intercommunicator(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(2) {
@@ -312,7 +312,7 @@ func TestStandard_7_6_Intercommunicator(t *testing.T) {
 	}
 }
 
-// acrossSides makes every rank send its world rank to all ranks of the other side.
+// acrossSides sends each rank's world rank to all ranks of the other side, and checks them there.
 func acrossSides(ctx context.Context, inter *Comm, mine, theirs []int) error {
 	if inter.Size() != len(mine) || inter.RemoteSize() != len(theirs) {
 		return fmt.Errorf("%d and %d, want %v and %v", inter.Size(), inter.RemoteSize(), mine, theirs)
@@ -335,8 +335,8 @@ func acrossSides(ctx context.Context, inter *Comm, mine, theirs []int) error {
 	return nil
 }
 
-// 7.7.2: Dup calls the copy functions of the existing attributes, with their values, each rank its
-// own; Split and Create call none.
+// 7.7.2: Dup calls the copy functions of the attributes with the values of the calling rank; Split
+// and Create call none.
 func TestStandard_7_7_2_Copies(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {

@@ -18,9 +18,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Connecting jobs (section 11.9 of MPI-4.1) and parting (11.10.4).
+// These tests check how jobs connect (MPI-4.1, section 11.9) and disconnect (11.10.4).
 
-// board replaces the broker: names published by jobs of one test.
+// board replaces the broker: it has the names that the jobs of one test publish.
 type board struct {
 	mu    sync.Mutex
 	ports map[string]string
@@ -105,7 +105,8 @@ func runJobs(t *testing.T, jobs ...job) {
 	all.Wait()
 }
 
-// serve is a job that accepts the given number of times under a name, with a function for each.
+// serve returns a job that accepts the given number of connections under a name, and calls a
+// function for each.
 func serve(name string, times int, do func(ctx context.Context, inter *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		port := ""
@@ -134,7 +135,7 @@ func serve(name string, times int, do func(ctx context.Context, inter *Comm) err
 	}
 }
 
-// connecting is a job that connects to a name.
+// connecting returns a job that connects to a name.
 func connecting(name string, root int, do func(ctx context.Context, inter *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		port := ""
@@ -152,8 +153,8 @@ func connecting(name string, root int, do func(ctx context.Context, inter *Comm)
 	}
 }
 
-// converse makes every process send to every one of the other side, and all of both take part in
-// collective calls.
+// converse sends messages from every process to every process of the other side, and makes
+// collective calls of both sides.
 func converse(accepts bool) func(ctx context.Context, inter *Comm) error {
 	return func(ctx context.Context, inter *Comm) error {
 		if !inter.IsInter() {
@@ -203,7 +204,7 @@ func converse(accepts bool) func(ctx context.Context, inter *Comm) error {
 		if err := inter.Disconnect(ctx); err != nil {
 			return err
 		}
-		if err := Barrier(ctx, all); err != nil { // it outlives the other
+		if err := Barrier(ctx, all); err != nil { // the merged communicator works after the other is freed
 			return err
 		}
 		return all.Disconnect(ctx)
@@ -223,7 +224,7 @@ func TestStandard_11_9_2_AcceptAndConnect(t *testing.T) {
 	}
 }
 
-// hearsNothing runs f, during which no message arrives in the world's communicator.
+// hearsNothing runs f and checks that no message arrives in the world's communicator meanwhile.
 func hearsNothing(f func(context.Context, *Comm) error) func(context.Context, *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		stray := Irecv(c, make([]int, 1), AnySource, AnyTag)
@@ -250,7 +251,7 @@ func TestStandard_11_9_2_SeveralConnections(t *testing.T) {
 		if len(served) < clients {
 			return nil
 		}
-		for i, c := range served { // all of them still hear us
+		for i, c := range served { // all connections still work
 			if err := Send(ctx, c, []int{i}, 0, 0); err != nil {
 				return err
 			}
@@ -275,8 +276,8 @@ func TestStandard_11_9_2_SeveralConnections(t *testing.T) {
 	runJobs(t, jobs...)
 }
 
-// Halves of one job connect through a port that is passed in a message, without a name; and the
-// joint worlds end with the last Free, or with Finalize.
+// Two halves of one job connect through a port that a message contains, without a name. The joint
+// worlds end with the last Free, or with Finalize.
 func TestHalvesOfOneJob(t *testing.T) {
 	parallel(t)
 	for _, end := range []string{"free", "finalize", "disconnect"} {
@@ -429,7 +430,7 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 				}
 				go func() {
 					taken(ctx, waits)
-					cancel() // only this rank's
+					cancel() // this rank's context only
 				}()
 			}
 			if _, err := c.Connect(short, port, 0); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPort) || !regexp.MustCompile("waiting for the other job to accept|reaching the other job").MatchString(err.Error()) {
@@ -520,7 +521,7 @@ func TestTheOtherJobDies(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, err := Recv(ctx, inter, make([]int, 1), 0, 0); err != nil { // there is a link
+			if _, err := Recv(ctx, inter, make([]int, 1), 0, 0); err != nil { // so that there is a link
 				return err
 			}
 			if _, err := taken(ctx, dead); err != nil {
@@ -566,13 +567,13 @@ func TestTheOtherJobDies(t *testing.T) {
 		}
 		gone, kill := context.WithCancel(ctx)
 		kill()
-		w.Finalize(gone) // leaves at once
+		w.Finalize(gone) // ends without waiting
 	})
 	both.Wait()
 }
 
-// 11.10.4: Disconnect returns when what was sent has arrived, and from then on the jobs are
-// independent: the accepting one ends while the other one continues.
+// 11.10.4: Disconnect returns when the messages sent before have arrived. From then on the jobs are
+// independent: the accepting job ends while the other continues.
 func TestStandard_11_10_4_Disconnect(t *testing.T) {
 	parallel(t)
 	ended := make(chan struct{})
@@ -654,11 +655,11 @@ func TestOneCannotJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	var ports sync.Map // jobs in which only roots meet
+	var ports sync.Map // joint jobs of the two roots only
 	broken := errors.New("no way out")
 	connect := func(refuses bool) func(overlay.ProcessName) (overlay.Connector, error) {
 		return func(self overlay.ProcessName) (overlay.Connector, error) {
-			if _, port := ports.Load(self.Job); refuses && !port && self.Rank == 3 { // rank 1 of the connecting side
+			if _, port := ports.Load(self.Job); refuses && !port && self.Rank == 3 { // it is rank 1 of the connecting side
 				return nil, broken
 			}
 			return local.Listen(dir, self)

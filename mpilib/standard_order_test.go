@@ -12,9 +12,9 @@ import (
 // for all, so that a message overtakes if it can.
 var mixedSizes = []int{16, 20 << 10, 100 << 10, 1 << 20, 16, 1 << 20, 20 << 10, 100 << 10}
 
-// 3.5: messages of one pair of processes that could match the same receive do so in
-// the order of their sends, whatever their sizes, modes and tags, whether receives are
-// posted before, after or between, and how specific those are.
+// 3.5: messages of one pair of processes that could match the same receive match in the order of
+// their sends, for all sizes, modes and tags, for receives posted before, after or between the
+// sends, and with or without wildcards.
 func TestStandard_3_5_Order(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
@@ -41,8 +41,8 @@ const orderCount = 16 // messages from each rank
 
 func orderSize(i int) int { return mixedSizes[i%len(mixedSizes)] }
 
-// orderSent starts the messages of a rank to rank 0, each with the mode and the tag
-// of its number.
+// orderSent starts the messages of a rank to rank 0; a message's number determines its mode and
+// tag.
 func orderSent(c *Comm) []*Request {
 	var open []*Request
 	for i := range orderCount {
@@ -51,14 +51,14 @@ func orderSent(c *Comm) []*Request {
 	return open
 }
 
-// orderReceived receives the messages of all other ranks, or its own if there are
-// none, and has posted the first receives of each before they are sent.
+// orderReceived receives the messages of all other ranks, or its own if there are none. It posts
+// the first receives for each rank before the messages are sent.
 func orderReceived(ctx context.Context, c *Comm, posted int) error {
 	first := min(1, c.Size()-1)
 	receive := func(src, i int) (*Request, []byte) {
 		buf, tag := make([]byte, 1<<20), AnyTag
 		if i%4 == 3 {
-			tag = i % 3 // the same message as with any: the earliest left has this tag
+			tag = i % 3 // matches the same message as AnyTag would, because the earliest one has this tag
 		}
 		return Irecv(c, buf, src, tag), buf
 	}
@@ -77,7 +77,7 @@ func orderReceived(ctx context.Context, c *Comm, posted int) error {
 		if src == 0 {
 			break
 		}
-		if err := Send(ctx, c, []byte{}, src, tagFence); err != nil { // no fence: any tag would take its answer
+		if err := Send(ctx, c, []byte{}, src, tagFence); err != nil { // not a fence, whose answer a receive with AnyTag would match
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func orderReceived(ctx context.Context, c *Comm, posted int) error {
 	return err
 }
 
-// 3.5: with any source, too, each source's messages arrive in order, and all arrive.
+// 3.5: with AnySource, too, all messages arrive, and those of each source in their order.
 func TestStandard_3_5_OrderAnySource(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
@@ -131,8 +131,8 @@ func TestStandard_3_5_OrderAnySource(t *testing.T) {
 	}
 }
 
-// 3.5: of receives that both match a message the one posted first gets it, whether or not it is the
-// more specific one.
+// 3.5: if two receives match a message, the receive that was posted first gets it, with or without
+// wildcards.
 func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 	parallel(t)
 	any, specific := [2]int{AnySource, AnyTag}, [2]int{0, 5}
@@ -144,7 +144,7 @@ func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 			if c.Rank() == 0 {
 				return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 0), 1, 5), Send(ctx, c, pattern(10, 1), 1, 5))
 			}
-			// The fence's receive has a tag of its own, but any tag would take it.
+			// The fence has its own tag, but a receive with AnyTag would match its message.
 			buf := make([]byte, max(n, 10))
 			other := Isend(c, []byte{}, 0, tagFence)
 			if _, err := Recv(ctx, c, []byte{}, 0, tagFence); err != nil {
@@ -186,8 +186,8 @@ func TestStandard_3_5_LaterReceive(t *testing.T) {
 	})
 }
 
-// 3.5: a wildcard receive gets the earliest of the available messages, regardless of their tags,
-// and a specific one the earliest of its own.
+// 3.5: a receive with wildcards gets the earliest of the available messages, and a receive with a
+// tag the earliest message with that tag.
 func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 	parallel(t)
 	tags := []int{3, 1, 2, 1, 3, 0, 2}
@@ -214,8 +214,8 @@ func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 	}
 }
 
-// 3.5, progress: a receive completes when its message is sent, although earlier messages have no
-// receive, and use up the memory for unexpected messages.
+// 3.5, progress: a receive completes when its message is sent, although earlier messages without a
+// receive fill the memory for unexpected messages.
 func TestStandard_3_5_Progress(t *testing.T) {
 	parallel(t)
 	const count = 40

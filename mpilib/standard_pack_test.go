@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/buffer"
 )
 
-// 5.1.13: envelope and contents are the constructor's arguments: with them another
-// type like it is made, down to the named types.
+// 5.1.13: envelope and contents have the constructor's arguments: a type constructed from them,
+// down to the named types, is equal.
 func TestStandard_5_1_13_Contents(t *testing.T) {
 	for last, constructor := range constructors {
 		t.Run(constructor.name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestStandard_5_1_13_Contents(t *testing.T) {
 	}
 }
 
-// remade makes a type from the contents of another.
+// remade constructs a type from the contents of another.
 func remade(t *Datatype) (*Datatype, error) {
 	combiner, integers, addresses, types := t.Envelope()
 	if combiner == CombinerNamed {
@@ -95,8 +95,8 @@ func remade(t *Datatype) (*Datatype, error) {
 	return nil, fmt.Errorf("%v: no constructor known", combiner)
 }
 
-// 5.2: packed bytes are those of a message; they may be sent as Packed and received
-// as the types that were packed, or the other way round.
+// 5.2: packed bytes are those of a message. They may be sent as Packed and received as the types
+// that were packed, or sent as these types and received as Packed.
 func TestStandard_5_2_Pack(t *testing.T) {
 	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
@@ -142,7 +142,7 @@ func mustView[T Elem](buf []T) []byte {
 	return b
 }
 
-// 5.3: external32 is big-endian, with sizes of its own, and back it is what it was.
+// 5.3: external32 is big-endian and defines its own sizes; unpacking restores the values.
 func TestStandard_5_3_External(t *testing.T) {
 	long, err := TypeNamed("MPI_LONG")
 	if err != nil {
@@ -155,7 +155,7 @@ func TestStandard_5_3_External(t *testing.T) {
 	buf := []int16{1, -2, 0, 0, 0, 0, 0, 0, -3, -1, -1, -1}
 	p := PartAt(buf, 4, 1, mixed)
 	b, err := PackExternal([]byte{9}, p)
-	want := []byte{9, 0xff, 0xff, 0xff, 0xfd, 0, 1, 0xff, 0xfe} // a long has 4 bytes there
+	want := []byte{9, 0xff, 0xff, 0xff, 0xfd, 0, 1, 0xff, 0xfe} // a long has 4 bytes in external32
 	if size, err1 := mixed.PackExternalSize(1); err != nil || err1 != nil || size != 8 || !bytes.Equal(b, want) {
 		t.Fatalf("% x, size %d, %v, %v", b, size, err, err1)
 	}
@@ -186,9 +186,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// 3.3.1 and 5.1.11: with the check on, a receive whose basic elements are not those
-// sent is an error, and nothing is written; a shorter message, and one of the same
-// elements described otherwise, is none.
+// 3.3.1 and 5.1.11: with type checking, a receive fails and writes nothing if its basic elements
+// are not those of the message. A shorter message, or the same elements in another type, is no
+// error.
 func TestStandard_3_3_1_Signatures(t *testing.T) {
 	parallel(t)
 	type pair struct{ A, B int32 }
@@ -242,7 +242,7 @@ func TestStandard_3_3_1_Signatures(t *testing.T) {
 						err = errors.Join(expect(err, ErrSignature, "receive from rank 0 of world, tag 1"), equal("memory", after, before))
 					}
 					got := []int8{0}
-					st, err1 := Recv(ctx, comm, got, 0, 2) // the slices' functions know of it too
+					st, err1 := Recv(ctx, comm, got, 0, 2) // the functions for slices check it too
 					if (st != Status{Source: 0, Tag: 2, Count: 1, Bytes: 1}) || got[0] != 3 {
 						err1 = fmt.Errorf("%+v, %v, %w", st, got, err1)
 					}
@@ -253,7 +253,7 @@ func TestStandard_3_3_1_Signatures(t *testing.T) {
 	}
 }
 
-// A receive that checks says so when its message has no signature.
+// A receive that checks types reports a message without a signature.
 func TestTypeCheckOnOneSide(t *testing.T) {
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		was := c.signs()

@@ -13,11 +13,11 @@ import (
 
 // These tests check chapter 4 of MPI-4.1, partitioned communication.
 
-// partitionSizes are bytes of whole messages: empty, small, and on both sides of what
-// is sent at once, with 12 partitions and with one.
+// partitionSizes are sizes of whole messages in bytes: 0, small ones, and sizes on both sides of
+// the limit for eager messages, with 12 partitions and with one.
 var partitionSizes = []int{0, 12, 1200, 12 * 20 << 10, 12 * 70 << 10}
 
-// sends and receives make an end of a transfer and free it behind f.
+// sends and receives create one end of a transfer, call f with it, and free it.
 func sends(c *Comm, p Part, n, dst, tag int, f func(s *PartitionedSend) error) error {
 	s, err := c.PsendInit(p, n, dst, tag)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestStandard_4_2_Partitions(t *testing.T) {
 }
 
 func partByPart(ctx context.Context, c *Comm, n, out, in int) error {
-	order := rand.New(rand.NewPCG(uint64(n), uint64(100*out+in))).Perm(out) // on both ranks
+	order := rand.New(rand.NewPCG(uint64(n), uint64(100*out+in))).Perm(out) // the same on both ranks
 	const rounds = 3
 	if c.Rank() == 0 {
 		buf := make([]byte, n)
@@ -144,9 +144,8 @@ func seen(ctx context.Context, r *PartitionedRecv, buf []byte, round int, given 
 	return nil
 }
 
-// 4.2.1: with equal envelopes, requests match in the order in which they were made,
-// whatever the order in which they are started; so does one that is made when its
-// counterpart is started already.
+// 4.2.1: requests with equal envelopes match in the order in which they were created, regardless of
+// the order in which they are started, also if one is created when the other is already started.
 func TestStandard_4_2_1_InitOrder(t *testing.T) {
 	parallel(t)
 	const count = 5
@@ -282,7 +281,7 @@ func TestStandard_4_2_Progress(t *testing.T) {
 	parallel(t)
 	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
-			if err := fence(ctx, c, 1); err != nil { // the receive is started
+			if err := fence(ctx, c, 1); err != nil { // the receive has been started
 				return err
 			}
 			return sends(c, PartOf(pattern(n, 1)), 1, 1, 5, func(s *PartitionedSend) error {
@@ -296,15 +295,15 @@ func TestStandard_4_2_Progress(t *testing.T) {
 		buf := make([]byte, n)
 		return receives(c, PartOf(buf), 1, 0, 5, func(r *PartitionedRecv) error {
 			err := errors.Join(r.Start(), fence(ctx, c, 0))
-			_, err1 := Recv(ctx, c, []byte{}, 0, 1) // when the sender has waited
+			_, err1 := Recv(ctx, c, []byte{}, 0, 1) // sent after the sender's Wait
 			st, err2 := r.Wait(ctx)
 			return errors.Join(err, err1, err2, isPattern(buf, st, n, 1))
 		})
 	})
 }
 
-// 4.2: a sender may be rounds ahead of its receiver, as far as small messages are sent
-// before they are received.
+// 4.2: a sender may be several rounds ahead of its receiver, as long as messages are small enough
+// to be sent eagerly.
 func TestStandard_4_2_RoundsAhead(t *testing.T) {
 	parallel(t)
 	const rounds = 20
@@ -342,7 +341,7 @@ func TestStandard_4_2_RoundsAhead(t *testing.T) {
 	})
 }
 
-// 4.2 with chapter 5: partitions of any datatype; those of the two ends may cut the
+// 4.2 with chapter 5: partitions of all datatypes. The partitions of the two ends may divide the
 // message at different places, also within an element.
 func TestStandard_4_2_Datatypes(t *testing.T) {
 	parallel(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// 3.8.1: what a probe has found is received by the next receive with the status's
-// source and tag, and by nothing else; a probe says no where nothing matches.
+// 3.8.1: the next receive with the source and tag of a probe's status gets the message that the
+// probe found. Iprobe returns false if no message matches.
 func TestStandard_3_8_1_Probe(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(1) {
@@ -41,19 +41,19 @@ func TestStandard_3_8_1_Probe(t *testing.T) {
 				return fmt.Errorf("there is still a message: %v", err)
 			}
 			_, err := Waitall(ctx, out...)
-			return errors.Join(err, Barrier(ctx, c)) // the next size has the same tags
+			return errors.Join(err, Barrier(ctx, c)) // because the next size uses the same tags
 		})
 	}
 }
 
-// 3.8.2: a message that a matched probe took out is received by its own receive alone:
-// the next one with the same envelope goes to others, and Improbe finds none.
+// 3.8.2: only MRecv gets the message that a matching probe has removed: other receives get the next
+// message with the same envelope, and Improbe does not find it again.
 func TestStandard_3_8_2_Mprobe(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			first, second := Issend(c, pattern(n, 1), 1, 1), Isend(c, pattern(n, 2), 1, 1)
-			if err := fence(ctx, c, 1); err != nil { // the first is probed, not received
+			if err := fence(ctx, c, 1); err != nil { // the first message has been probed but not received
 				return err
 			}
 			if _, done, err := first.Test(); done {
@@ -75,7 +75,7 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 		if _, here, err := c.Improbe(0, 1); here || err != nil {
 			return fmt.Errorf("Improbe found a message that was taken out: %v", err)
 		}
-		if err := fence(ctx, c, 0); err != nil { // the first is not complete
+		if err := fence(ctx, c, 0); err != nil { // the first send is not complete
 			return err
 		}
 		buf := make([]byte, n)
@@ -84,11 +84,11 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 	})
 }
 
-// 3.8.2: however many goroutines probe, each message goes to one of them.
+// 3.8.2: if several goroutines probe, each message goes to one of them.
 func TestStandard_3_8_2_MprobeRace(t *testing.T) {
 	parallel(t)
 	const each = 4
-	count := often(320) // a multiple of each
+	count := often(320) // a multiple of each number of goroutines
 	for _, ranks := range worldSizes(2) {
 		standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
 			if c.Rank() != 0 {
@@ -122,7 +122,7 @@ func TestStandard_3_8_2_MprobeRace(t *testing.T) {
 	}
 }
 
-// takeSome takes out and receives count messages, in one of two ways.
+// takeSome removes and receives count messages, with Mprobe or Improbe.
 func takeSome(ctx context.Context, c *Comm, how, count int, note func(Status)) error {
 	for range count {
 		m, here, err := c.Improbe(AnySource, AnyTag)
@@ -143,8 +143,8 @@ func takeSome(ctx context.Context, c *Comm, how, count int, note func(Status)) e
 	return nil
 }
 
-// 3.8.4: a receive that was cancelled gets nothing, and the next one gets the message;
-// one that has matched gets it, although it is cancelled then.
+// 3.8.4: a cancelled receive gets no message, and the next receive gets it. A receive that has
+// matched gets its message although it is cancelled afterwards.
 func TestStandard_3_8_4_CancelReceive(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -161,7 +161,7 @@ func TestStandard_3_8_4_CancelReceive(t *testing.T) {
 		if err := errors.Join(fence(ctx, c, 0), arrivesAs(ctx, c, 0, 2, 0, 0)); err != nil {
 			return err
 		}
-		taker.Cancel() // a message behind its own is here
+		taker.Cancel() // a later message has arrived, so its own has matched
 		if st, err = taker.Wait(ctx); err != nil || st.Cancelled {
 			return fmt.Errorf("the next receive: %+v, %v", st, err)
 		}
@@ -187,8 +187,8 @@ func learnVerdict(ctx context.Context, c *Comm) (bool, error) {
 	return b[0], err
 }
 
-// 3.8.4: a send without a receive that is cancelled, at once or when its message is
-// with the receiver, completes; it is either cancelled or received, and not both.
+// 3.8.4: a send without a receive completes when it is cancelled, at once or when its message has
+// arrived: it is either cancelled or received.
 func TestStandard_3_8_4_CancelSend(t *testing.T) {
 	parallel(t)
 	for _, late := range []bool{false, true} {
@@ -227,18 +227,18 @@ func TestStandard_3_8_4_CancelSend(t *testing.T) {
 	}
 }
 
-// 3.8.4: a send that a receive, or a matched probe, has matched is not cancelled.
+// 3.8.4: a send that a receive or a matching probe has matched cannot be cancelled.
 func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			if c.Rank() == 0 {
 				r := mode.start(c, pattern(n, i), 1, 1)
-				if err := fence(ctx, c, 1); err != nil { // it is probed
+				if err := fence(ctx, c, 1); err != nil { // the message has been probed
 					return err
 				}
 				r.Cancel()
-				err := fence(ctx, c, 1) // the cancel is there
+				err := fence(ctx, c, 1) // the cancel has arrived
 				if st, err1 := r.Wait(ctx); err1 != nil || st.Cancelled {
 					return fmt.Errorf("%s: %+v, %v", mode.name, st, err1)
 				}
@@ -261,7 +261,7 @@ func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 	})
 }
 
-// 3.8.4: when the cancel of a send and its receive meet, one of them wins.
+// 3.8.4: if a send is cancelled while its receive is posted, exactly one of the two takes effect.
 func TestStandard_3_8_4_CancelRace(t *testing.T) {
 	parallel(t)
 	rounds := often(120)
@@ -317,8 +317,8 @@ func TestStandard_3_8_4_CancelRace(t *testing.T) {
 	}
 }
 
-// 3.8.4: the same with itself: a send to self that has no receive can be cancelled,
-// unless it is complete or a probe has taken it out.
+// 3.8.4: a send to the own rank without a receive can be cancelled, unless it is complete or a
+// matching probe has removed its message.
 func TestStandard_3_8_4_CancelSelf(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 1, func(ctx context.Context, c *Comm, n int) error {

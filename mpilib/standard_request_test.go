@@ -88,8 +88,8 @@ func TestStandard_3_7_5_NullRequests(t *testing.T) {
 	})
 }
 
-// 3.7.5: Waitany and Waitsome complete each request once, and wait for none that
-// others do not need; Testsome and Waitsome return all that are complete.
+// 3.7.5: Waitany and Waitsome return each request once, and do not wait while one is complete;
+// Testsome and Waitsome return all complete requests.
 func TestStandard_3_7_5_AnySome(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(1) {
@@ -138,8 +138,8 @@ func TestStandard_3_7_5_AnySome(t *testing.T) {
 	}
 }
 
-// 3.7.5: Waitany returns as soon as one is complete, whatever becomes of the others,
-// and Waitall not before all are; an error of one keeps none of the others.
+// 3.7.5: Waitany returns as soon as one request is complete, and Waitall when all are; the error of
+// one request does not affect the others.
 func TestStandard_3_7_5_All(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -165,7 +165,7 @@ func TestStandard_3_7_5_All(t *testing.T) {
 			return err
 		}
 		statuses, err := Waitall(ctx, open...)
-		if !errors.Is(err, ErrTruncate) { // of the first alone
+		if !errors.Is(err, ErrTruncate) { // the error of the first request only
 			return fmt.Errorf("Waitall: %v", err)
 		}
 		if _, done, err := Testall(open...); !done || !errors.Is(err, ErrTruncate) {
@@ -175,7 +175,7 @@ func TestStandard_3_7_5_All(t *testing.T) {
 	})
 }
 
-// A wait for any of several that ends with its context cancels none of them.
+// A Waitany or Waitsome that ends with its context cancels no request.
 func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -200,9 +200,8 @@ func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 	})
 }
 
-// A receive whose Wait ended with its context leaves its buffer alone, and the next
-// one gets the message; a send given up leaves its buffer alone, and what follows
-// arrives.
+// A receive whose Wait has ended with its context does not use its buffer any more, and the next
+// receive gets the message. Nor does such a send, and later messages arrive.
 func TestStandard_WaitGivenUp(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -213,7 +212,7 @@ func TestStandard_WaitGivenUp(t *testing.T) {
 				return err
 			}
 			buf := pattern(n, 1)
-			err := Ssend(gone, c, buf, 1, 2) // nobody receives it now
+			err := Ssend(gone, c, buf, 1, 2) // there is no receive for it
 			if !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("Ssend: %v", err)
 			}
@@ -236,9 +235,9 @@ func TestStandard_WaitGivenUp(t *testing.T) {
 		if !bytes.Equal(buf, bytes.Repeat([]byte{9}, n)) {
 			return errors.New("the buffer was changed after its receive was given up")
 		}
-		if _, here, err := c.Iprobe(0, 2); err != nil || !here { // it may not arrive
+		if _, here, err := c.Iprobe(0, 2); err != nil || !here { // the message may have been cancelled
 			return err
 		}
-		return arrivesAs(ctx, c, 0, 2, n, 1) // or does, as it was when it was sent
+		return arrivesAs(ctx, c, 0, 2, n, 1) // otherwise it has the contents at the time of the send
 	})
 }

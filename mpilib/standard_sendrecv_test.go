@@ -80,7 +80,7 @@ func TestStandard_3_11_Ring(t *testing.T) {
 	}
 }
 
-// 3.11, 3.10: with ProcNull at its ends the ring is a line.
+// 3.11, 3.10: the same in a line, with ProcNull as neighbour at its ends.
 func TestStandard_3_11_Line(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(1) {
@@ -106,8 +106,8 @@ func TestStandard_3_11_Line(t *testing.T) {
 	}
 }
 
-// 3.11: what Sendrecv sends any receive gets, and it receives from any send; the two
-// messages may differ in type and tag.
+// 3.11: the message of a Sendrecv can be received by any receive, and a Sendrecv can receive the
+// message of any send. Its two messages may differ in type and tag.
 func TestStandard_3_11_WithOthers(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -130,8 +130,8 @@ func TestStandard_3_11_WithOthers(t *testing.T) {
 	})
 }
 
-// 3.11: if one of its halves cannot start, the call returns that error and does not wait for the
-// other.
+// 3.11: if the send or the receive of a Sendrecv cannot start, the call returns that error and does
+// not wait for the other.
 func TestStandard_3_11_WrongArguments(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {

@@ -10,18 +10,17 @@ import (
 	"testing"
 )
 
-// The files standard*_test.go hold the library to MPI-4.1: one test for each rule,
-// with its section, of point-to-point communication (chapter 3), groups and
-// communicators (7) and topologies (8), among others. Nothing in them waits for
-// time to pass; that something has not happened is shown by what has. They run in
-// parallel, since the end of a world takes a while in which there is nothing to do.
+// The files standard*_test.go check the library against MPI-4.1. Each test checks one rule, with
+// its section: of point-to-point communication (chapter 3), groups and communicators (7),
+// topologies (8) and others. No test waits for time to pass: to check that something has not
+// happened, a test waits for something that happens after it. The tests run in parallel, because a
+// world is idle for a while at its end.
 
-// tagFence is the tag of fences; no other message has it.
+// tagFence is the tag of fences; no other message uses it.
 const tagFence = MaxTag
 
-// fence returns when peer has called it too. What either sent the other before is
-// then at the other, as far as it goes before a receive is posted. With itself a
-// rank needs none.
+// fence returns when peer has called it too. Messages that the two sent each other before have then
+// arrived, as far as they are sent before a receive is posted. With the own rank it does nothing.
 func fence(ctx context.Context, c *Comm, peer int) error {
 	if peer == c.Rank() {
 		return nil
@@ -30,21 +29,21 @@ func fence(ctx context.Context, c *Comm, peer int) error {
 	return err
 }
 
-// standardSizes are on both sides of each of the engine's thresholds: copied and lent
-// messages (16 KiB), eager and offered ones (64 KiB, less what a message costs).
+// standardSizes are sizes on both sides of the engine's limits: for messages that are copied (16
+// KiB) and for eager messages (64 KiB less the overhead of a message).
 var standardSizes = []int{0, 1, 16<<10 - 1, 16 << 10, 64<<10 - 64, 64<<10 - 63, 64 << 10, 64<<10 + 1, 100 << 10, 1<<20 + 1}
 
-// noise is what messages are cut from.
+// noise has the random bytes of which messages consist.
 var noise = func() []byte {
 	b := make([]byte, 1<<20+64<<10)
 	rand.NewChaCha8([32]byte{3}).Read(b)
 	return b
 }()
 
-// pattern is a message of n bytes, other than those of other seeds below 1000.
+// pattern returns a message of n bytes that differs for each seed below 1000.
 func pattern(n, seed int) []byte { return bytes.Clone(noise[64*seed:][:n:n]) }
 
-// arrivesAs receives from src with tag and compares with the pattern.
+// arrivesAs receives a message from src with tag and compares it with the pattern.
 func arrivesAs(ctx context.Context, c *Comm, src, tag, n, seed int) error {
 	buf := make([]byte, n+1)
 	st, err := Recv(ctx, c, buf, src, tag)
@@ -61,7 +60,7 @@ func isPattern(buf []byte, st Status, n, seed int) error {
 	return nil
 }
 
-// worldSizes are the worlds that a rule is tested in, from that of so many ranks on.
+// worldSizes returns the numbers of ranks with which a rule is tested, all at least the given one.
 func worldSizes(from int) (sizes []int) {
 	most := 5
 	if *everyWay {
@@ -73,8 +72,7 @@ func worldSizes(from int) (sizes []int) {
 	return sizes
 }
 
-// often is how many times what is done many times is done: all with -every, else a
-// quarter.
+// often returns the number of repetitions of a step: n with -every, and otherwise a quarter of it.
 func often(all int) int {
 	if *everyWay {
 		return all
@@ -82,11 +80,11 @@ func often(all int) int {
 	return all / 4
 }
 
-// limits are much and little memory for unexpected messages.
+// limits are a large and a small limit of the memory for unexpected messages.
 var limits = []int{16 << 20, 64 << 10}
 
-// eachSize runs f in a world of ranks for every size, with much and with little
-// memory for unexpected messages.
+// eachSize runs f in a world of ranks for every size, with a large and a small limit of the memory
+// for unexpected messages.
 func eachSize(t *testing.T, ranks int, f func(ctx context.Context, c *Comm, n int) error) {
 	t.Helper()
 	for _, limit := range limits {
@@ -94,7 +92,7 @@ func eachSize(t *testing.T, ranks int, f func(ctx context.Context, c *Comm, n in
 	}
 }
 
-// eachSizeAmong is eachSize for a rule among so many ranks, whatever others do.
+// eachSizeAmong is eachSize for a rule about a number of ranks in a world that may have more.
 func eachSizeAmong(t *testing.T, ranks int, f func(ctx context.Context, c *Comm, n int) error) {
 	t.Helper()
 	for _, limit := range limits {
@@ -113,17 +111,17 @@ func everySize(limit int, f func(ctx context.Context, c *Comm, n int) error) fun
 	}
 }
 
-// standardAmong runs f in communicators of so many ranks, as many as a world has room
-// for: in worlds of that size, and of others.
+// standardAmong runs f in communicators of the given number of ranks, as many as a world allows, in
+// worlds of that size and of other sizes.
 func standardAmong(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
 	sizes := worldSizes(ranks)
 	if !*everyWay {
-		sizes = []int{ranks + max(0, turn(t)%8-4)} // half of them of that size
+		sizes = []int{ranks + max(0, turn(t)%8-4)} // half of the worlds have that size
 	}
 	for _, n := range sizes {
 		standardWorld(t, n, func(ctx context.Context, world *Comm) error {
-			apart := n / ranks // such that the ranks are joined differently in each
+			apart := n / ranks // so that the ranks of each are connected differently
 			colour := world.Rank() % apart
 			if world.Rank() >= apart*ranks {
 				colour = Undefined
@@ -137,8 +135,8 @@ func standardAmong(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	}
 }
 
-// standardWorld is a world, made in any way, in which nobody finalizes before all
-// have returned.
+// standardWorld runs f in a world that is connected in any way, in which no rank finalizes before f
+// has returned on all.
 func standardWorld(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
 	anyWay(t, ranks, func(ctx context.Context, c *Comm) error {
@@ -157,8 +155,7 @@ var startModes = []struct {
 	{"Isend", Isend[byte]}, {"Issend", Issend[byte]}, {"Ibsend", Ibsend[byte]}, {"Irsend", Irsend[byte]},
 }
 
-// 3.2.2: a message may have no elements; its envelope is received all the same, with
-// buffers of no elements or none at all.
+// 3.2.2: a message may have no elements. Its envelope is received, with an empty or a nil buffer.
 func TestStandard_3_2_2_ZeroCount(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -179,8 +176,8 @@ func TestStandard_3_2_2_ZeroCount(t *testing.T) {
 	}
 }
 
-// 3.2.3: the envelope is source, destination, tag and communicator, and a message is
-// received only where all of them agree; tags go from 0 to the upper bound.
+// 3.2.3: the envelope is source, destination, tag and communicator, and a receive gets a message
+// only if all of them match. Tags are 0 to the upper bound.
 func TestStandard_3_2_3_Envelope(t *testing.T) {
 	parallel(t)
 	standardAmong(t, 3, func(ctx context.Context, world *Comm) error {
@@ -210,7 +207,7 @@ func TestStandard_3_2_3_Envelope(t *testing.T) {
 		if world.Rank() != 2 {
 			return nil
 		}
-		for i := len(all) - 1; i >= 0; i-- { // not in the order they come
+		for i := len(all) - 1; i >= 0; i-- { // not in the order of their arrival
 			got, e := []int{-1}, all[i]
 			st, err := Recv(ctx, e.c, got, e.src, e.tag)
 			if got[0] != i || st.Source != e.src || st.Tag != e.tag || err != nil {
@@ -221,8 +218,8 @@ func TestStandard_3_2_3_Envelope(t *testing.T) {
 	})
 }
 
-// 3.2.4: the message may be shorter than the receive buffer, whose other elements stay
-// as they are; if it is longer that is an error, and the messages behind it are none.
+// 3.2.4: a message may be shorter than the receive buffer, whose other elements are unchanged. A
+// longer message is an error, which does not affect later messages.
 func TestStandard_3_2_4_Lengths(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -253,8 +250,8 @@ func TestStandard_3_2_4_Lengths(t *testing.T) {
 	})
 }
 
-// 3.2.5: the status says source and tag also where wildcards were given, and GetCount
-// how many elements of a type came, or that it is no whole number of them.
+// 3.2.5: the status has the source and the tag also for wildcards. GetCount returns the number of
+// elements of a type, or an error if it is not a whole number.
 func TestStandard_3_2_5_Status(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -304,10 +301,10 @@ func TestStandard_3_4_Synchronous(t *testing.T) {
 	})
 }
 
-// 3.4: nor does a blocking one return before.
+// 3.4: a blocking synchronous send does not return before either.
 func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 	parallel(t)
-	var posted atomic.Int64 // how many receives were
+	var posted atomic.Int64 // number of posted receives
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			before := posted.Load()
@@ -327,8 +324,8 @@ func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 	})
 }
 
-// 3.4 and 3.6: a buffered send is complete at once, whatever its receiver does, and
-// its buffer is the caller's; as many as memory holds.
+// 3.4 and 3.6: a buffered send is complete at once, regardless of its receiver, and the caller owns
+// the buffer again. Only memory bounds their number.
 func TestStandard_3_4_Buffered(t *testing.T) {
 	parallel(t)
 	for _, ranks := range worldSizes(1)[:3] {
@@ -344,7 +341,7 @@ func TestStandard_3_4_Buffered(t *testing.T) {
 					clear(buf)
 				}
 			}
-			for to := range ranks { // nobody receives before all have sent
+			for to := range ranks { // no rank receives before all have sent
 				if err := fence(ctx, c, to); err != nil {
 					return err
 				}
@@ -361,7 +358,7 @@ func TestStandard_3_4_Buffered(t *testing.T) {
 	}
 }
 
-// 3.4: a ready send whose receive is posted is as any other.
+// 3.4: a ready send whose receive is posted is like any other send.
 func TestStandard_3_4_Ready(t *testing.T) {
 	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -378,8 +375,8 @@ func TestStandard_3_4_Ready(t *testing.T) {
 	})
 }
 
-// 3.4: when a send of any mode has returned, its buffer is the caller's, and what the
-// caller writes there does not reach the receiver.
+// 3.4: when a send of any mode has returned, the caller owns the buffer: what it writes there does
+// not reach the receiver.
 func TestStandard_3_4_BufferAfterSend(t *testing.T) {
 	parallel(t)
 	modes := []func(context.Context, *Comm, []byte, int, int) error{Send[byte], Ssend[byte], Bsend[byte], Rsend[byte]}
@@ -430,7 +427,7 @@ func TestStandard_3_4_Self(t *testing.T) {
 	})
 }
 
-// 3.6: what was sent buffered arrives also when its sender finalizes at once.
+// 3.6: the message of a buffered send arrives also if the sender finalizes at once.
 func TestStandard_3_6_BufferedThenFinalize(t *testing.T) {
 	parallel(t)
 	for _, n := range standardSizes {

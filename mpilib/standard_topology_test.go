@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Virtual topologies (chapter 8 of MPI-4.1), against the dumb way to know them.
+// These tests check virtual topologies (MPI-4.1, chapter 8) against simple computations.
 
-// grids are all shapes of so many dimensions with at most n cells.
+// grids returns all shapes of the given number of dimensions with at most n cells.
 func grids(n, dimensions int) (all [][]int) {
 	if dimensions == 0 {
 		return [][]int{{}}
@@ -38,8 +38,8 @@ func cells(dims []int) [][]int {
 	return all
 }
 
-// 8.5.1, 8.5.5, 8.5.6: ranks of a grid are numbered row by row; a coordinate beyond a
-// ring wraps around, and a shift beyond an edge finds nobody.
+// 8.5.1, 8.5.5, 8.5.6: ranks of a grid are numbered row by row. Coordinates of a periodic dimension
+// wrap around, and a shift beyond an edge gives ProcNull.
 func TestStandard_8_5_Cart(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -100,7 +100,7 @@ func cartIsRight(ctx context.Context, c *Comm, dims []int, periods []bool) error
 	return subsAreRight(ctx, cart, all)
 }
 
-// subsAreRight checks every choice of dimensions that a grid's parts keep.
+// subsAreRight checks CartSub for every choice of remaining dimensions.
 func subsAreRight(ctx context.Context, cart *Comm, all [][]int) error {
 	dims := len(all[0])
 	mine := all[cart.Rank()]
@@ -130,8 +130,8 @@ func subsAreRight(ctx context.Context, cart *Comm, all [][]int) error {
 	return nil
 }
 
-// 8.5.2: the product of the dimensions is the number of nodes, those that were given
-// stay, and the others do not increase and are as close to each other as can be.
+// 8.5.2: the product of the dimensions is the number of nodes. Given dimensions are unchanged, and
+// the others are in non-increasing order and as close to each other as possible.
 func TestStandard_8_5_2_Dims(t *testing.T) {
 	parallel(t)
 	for n := 1; n <= 120; n++ {
@@ -140,7 +140,7 @@ func TestStandard_8_5_2_Dims(t *testing.T) {
 			if err := DimsCreate(n, dims); err != nil {
 				t.Fatal(err)
 			}
-			least := n // the least largest dimension there is
+			least := n // the smallest possible largest dimension
 			for _, g := range grids(n, free) {
 				product := 1
 				for _, d := range g {
@@ -168,7 +168,7 @@ func TestStandard_8_5_2_Dims(t *testing.T) {
 	}
 }
 
-// A multigraph is how many edges there are from each rank to each.
+// A multigraph has the number of edges from each rank to each rank.
 type multigraph [][]int
 
 func randomGraph(random *rand.Rand, n int) multigraph {
@@ -197,8 +197,8 @@ func (g multigraph) in(r int) (list []int) {
 	return list
 }
 
-// 8.5.4, 8.6: in a distributed graph, whatever its edges, loops and double ones
-// included, each edge carries its block.
+// 8.5.4, 8.6: in a distributed graph with any edges, also loops and multiple edges, one block is
+// transferred along each edge.
 func TestStandard_8_6_NeighborExchange(t *testing.T) {
 	parallel(t)
 	for _, n := range worldSizes(1) {
@@ -222,7 +222,7 @@ func TestStandard_8_6_NeighborExchange(t *testing.T) {
 					}
 				}
 				send := make([]int, len(out))
-				nth := map[int]int{} // edges to the same rank are told apart by their order
+				nth := map[int]int{} // the order distinguishes edges to the same rank
 				for i, to := range out {
 					send[i] = 10000*me + 100*to + nth[to]
 					nth[to]++

@@ -9,15 +9,14 @@ import (
 	"testing"
 )
 
-// These tests hold the library to chapter 5 of MPI-4.1, datatypes, as the others of
-// their name hold it to chapter 3. What a message of a type consists of is said by
-// a list of the displacements of all its bytes (typeMap), made without cleverness.
+// These tests check the library against chapter 5 of MPI-4.1, datatypes. The expected contents of a
+// message are those of a typeMap: a simple list of the displacements of all bytes of a type.
 
 // sendModes are the blocking sends of Parts.
 var sendModes = []func(*Comm, context.Context, Part, int, int) error{(*Comm).Send, (*Comm).Ssend, (*Comm).Bsend, (*Comm).Rsend}
 
-// 5.1.2 to 5.1.4 and 5.1.7: what is sent of a type is the bytes of its type map in
-// their order; what is received into one goes there and nowhere else.
+// 5.1.2 to 5.1.4 and 5.1.7: a message of a type has the bytes of its type map in their order, and a
+// receive writes these bytes and no others.
 func TestStandard_5_1_TypeMaps(t *testing.T) {
 	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
@@ -31,7 +30,7 @@ func TestStandard_5_1_TypeMaps(t *testing.T) {
 		if err != nil || st.Bytes != n || !bytes.Equal(got[:n], out.message()) {
 			return fmt.Errorf("sent wrong: %+v, %w", st, err)
 		}
-		for tag := 2; tag <= 3; tag++ { // from bytes, and from the type
+		for tag := 2; tag <= 3; tag++ { // a message of bytes, and one of the type
 			if in.overlaps() {
 				_, err = Recv(ctx, c, got, 0, tag)
 			} else {
@@ -45,7 +44,7 @@ func TestStandard_5_1_TypeMaps(t *testing.T) {
 	})
 }
 
-// arrivesIn receives a message of that content into a field.
+// arrivesIn receives a message with the given content into a field.
 func arrivesIn(ctx context.Context, c *Comm, in field, message []byte, tag int) error {
 	want := in.after(message)
 	st, err := c.Recv(ctx, in.part(), 0, tag)
@@ -65,8 +64,8 @@ func arrivesIn(ctx context.Context, c *Comm, in field, message []byte, tag int) 
 	return nil
 }
 
-// 5.1.11: a receive may be larger than its message; then only the elements that
-// came are written. If it is smaller that is an error, and nothing is written.
+// 5.1.11: a receive may be larger than its message; then it writes only the received elements. A
+// smaller receive is an error, and writes nothing.
 func TestStandard_5_1_11_Lengths(t *testing.T) {
 	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
@@ -93,8 +92,8 @@ func TestStandard_5_1_11_Lengths(t *testing.T) {
 	})
 }
 
-// 5.1.11, the standard's example: GetCount counts whole elements, or none where the
-// message ends within one; GetElements counts what they are made of.
+// 5.1.11, the standard's example: GetCount returns the number of whole elements, or Undefined if
+// the message ends within one. GetElements counts their basic elements.
 func TestStandard_5_1_11_GetElements(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -133,7 +132,7 @@ func TestStandard_5_1_11_GetElements(t *testing.T) {
 			return Send(ctx, c, make([]byte, 5), 1, 9)
 		}
 		st, err := c.Recv(ctx, PartAs(make([]float32, 4), 2, pair), 0, 9)
-		if c.signs() { // it says that bytes are no floats
+		if c.signs() { // type checking reports that bytes are not floats
 			if err := expect(err, ErrSignature); err != nil {
 				return err
 			}
@@ -151,7 +150,8 @@ func TestStandard_5_1_11_GetElements(t *testing.T) {
 	})
 }
 
-// 3.7, 3.8, 3.9, 3.10 with datatypes: every way to send and receive goes by the type.
+// 3.7, 3.8, 3.9, 3.10 with datatypes: every kind of send and receive transfers what the type
+// describes.
 func TestStandard_5_1_11_EveryCall(t *testing.T) {
 	parallel(t)
 	for _, opts := range [][]Option{nil, {WithTypeCheck()}} {
@@ -165,7 +165,7 @@ func everyCall(t *testing.T, opts ...Option) {
 			return nil
 		}
 		peer, want := 1-c.Rank(), in.after(out.message())
-		// Each receives in a way of its own what the other sent in one of its own.
+		// Each rank chooses its own kind of send and of receive.
 		starts := []func() *Request{
 			func() *Request { return c.Isend(out.part(), peer, 1) },
 			func() *Request { return c.Issend(out.part(), peer, 1) },
@@ -207,7 +207,7 @@ func everyCall(t *testing.T, opts ...Option) {
 				return fmt.Errorf("send %d, receive %d: %+v", i, (i+seed)%len(receives), st)
 			}
 		}
-		// What replaces a message is like it: of the other rank's memory.
+		// The received message comes from the same places of the other rank's memory.
 		both := out.typeMap.field(out.count, 10+c.Rank())
 		want = both.after(out.typeMap.field(out.count, 10+peer).message())
 		st, err := c.SendrecvReplace(ctx, both.part(), peer, 2, peer, 2)
@@ -222,7 +222,7 @@ func everyCall(t *testing.T, opts ...Option) {
 	}, opts...)
 }
 
-// persistently returns a start of a persistent request.
+// persistently returns a function that starts a persistent request.
 func persistently(p *Persistent) func() *Request {
 	return func() *Request {
 		if err := p.Start(); err != nil {
@@ -232,8 +232,8 @@ func persistently(p *Persistent) func() *Request {
 	}
 }
 
-// 5.1.9: a type goes into messages when it is committed, and builds others also
-// before; freeing it touches neither messages under way nor types made from it.
+// 5.1.9: a type must be committed to be used in messages, but not to build other types. Freeing it
+// affects neither pending messages nor types built from it.
 func TestStandard_5_1_9_CommitAndFree(t *testing.T) {
 	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
@@ -283,8 +283,8 @@ func TestStandard_5_1_9_CommitAndFree(t *testing.T) {
 	})
 }
 
-// Memory that is not the buffer's is told before anything is sent; so is what is
-// wrong with the arguments of constructors.
+// A Part beyond its buffer causes an error before anything is sent. Constructors return the errors
+// in their arguments.
 func TestTypeArguments(t *testing.T) {
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		number, err := TypeOf[int32]()
@@ -329,7 +329,7 @@ func TestTypeArguments(t *testing.T) {
 	})
 }
 
-// 5.1.5 to 5.1.8: size, extents, and what resizing does to them.
+// 5.1.5 to 5.1.8: size, extents, and the effect of resizing.
 func TestStandard_5_1_7_Extents(t *testing.T) {
 	number, err := TypeNamed("MPI_INT")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// moment is an event of a timeline, as viewers read it.
+// moment is an event of a timeline, in the format that viewers read.
 type moment struct {
 	Phase string         `json:"ph"`
 	Name  string         `json:"name"`
@@ -37,15 +37,15 @@ func readTimeline(t *testing.T, name string) (events []moment) {
 	return events
 }
 
-// checkTimeline holds events of one clock to what viewers want: spans of a thread do
-// not overlap, arrows begin and end at spans, and no message comes before it was sent.
+// checkTimeline checks the events of one clock: spans of a thread do not overlap, arrows begin and
+// end at spans, and no message arrives before it was sent.
 func checkTimeline(t *testing.T, events []moment) (spans map[string]int, arrows int) {
 	t.Helper()
-	const same = 0.5     // times of today are no more exact as JSON numbers of microseconds
-	const aligned = 5000 // clocks agree no better than messages are quick, and these may be quicker than those
+	const same = 0.5     // the precision of current times as JSON numbers of microseconds
+	const aligned = 5000 // clocks are aligned by messages, whose delay bounds the precision
 	spans = map[string]int{}
 	starts := map[string]moment{}
-	ends := map[[2]int]float64{} // of the latest span of a thread: they are written in order
+	ends := map[[2]int]float64{} // of the last span of a thread: spans are written in order
 	for _, e := range events {
 		switch e.Phase {
 		case "X":
@@ -119,7 +119,7 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("%d spans %s, want %d: %v", spans[name], name, least, spans)
 		}
 	}
-	if arrows < 11*n+2*n { // those of the program, and some of the three collective calls
+	if arrows < 11*n+2*n { // the program's messages, and some of the three collective calls'
 		t.Errorf("%d arrows", arrows)
 	}
 	titles, links := 0, 0
@@ -139,8 +139,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves a timeline that can be read; a folder gets a file for
-// each rank.
+// The timeline of a killed process is readable. In a folder each rank writes its own file.
 func TestTimelineOfTheDead(t *testing.T) {
 	const child = "ISTHMUS_TEST_TIMELINE"
 	if os.Getenv(child) != "" {
@@ -174,7 +173,7 @@ func TestTimelineOfTheDead(t *testing.T) {
 	}
 }
 
-// traceUntilKilled is the child of TestTimelineOfTheDead.
+// traceUntilKilled runs in the child process of TestTimelineOfTheDead.
 func traceUntilKilled(t *testing.T) {
 	w, err := Init(t.Context())
 	if err != nil {
@@ -198,7 +197,7 @@ func TestTimelineWithoutAFolder(t *testing.T) {
 	}
 }
 
-// A wait for a partition, which no request is of, has its place in a timeline, too.
+// A wait for a partition, which has no Request, is in the timeline, too.
 func TestTimelineOfPartitions(t *testing.T) {
 	dir := t.TempDir()
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -208,7 +207,7 @@ func TestTimelineOfPartitions(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, err := Recv(ctx, c, buf[:0], 1, 2); err != nil { // so that the receiver waits by then
+			if _, err := Recv(ctx, c, buf[:0], 1, 2); err != nil { // so that the receiver is waiting
 				return err
 			}
 			_, err = s.Wait(ctx)

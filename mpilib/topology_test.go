@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// MPI-4.1, sections 8.5.1 and 8.5.5 to 8.5.7: grids, with processes left over.
+// MPI-4.1, sections 8.5.1 and 8.5.5 to 8.5.7: grids with fewer places than processes.
 func TestCart(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -31,7 +31,7 @@ func TestCart(t *testing.T) {
 			if err != nil || !slices.Equal(d, dims) || !slices.Equal(p, periods) || cart.Size() != size || cart.TopoTest() != CartTopology {
 				return fmt.Errorf("CartGet: %v %v %v, size %d", d, p, err, cart.Size())
 			}
-			// Row-major: the last coordinate runs fastest.
+			// In row-major order the last coordinate varies fastest.
 			if want := []int{c.Rank() / dims[1], c.Rank() % dims[1]}; !slices.Equal(coords, want) || cart.Rank() != c.Rank() {
 				return fmt.Errorf("coordinates %v, want %v", coords, want)
 			}
@@ -95,7 +95,7 @@ func TestDimsCreate(t *testing.T) {
 	}
 }
 
-// MPI-4.1, section 8.5.1: with reorder, ranks may change; here so that
+// MPI-4.1, section 8.5.1: with reorder, ranks may change; this library chooses them so that
 // neighbours are on one site.
 func TestReorder(t *testing.T) {
 	anyWay(t, 8, func(ctx context.Context, c *Comm) error {
@@ -115,8 +115,8 @@ func TestReorder(t *testing.T) {
 				}
 			}
 		}
-		// Two blocks of 2 by 2 touch along two edges; unordered, all four rows'
-		// edges would cross, and more.
+		// Two blocks of 2 by 2 share two edges; without reordering, the edges of all four rows
+		// and others would cross between the sites.
 		if crossing != 2 {
 			return fmt.Errorf("%d edges cross: %v", crossing, places)
 		}
@@ -183,7 +183,7 @@ func TestTopologyMisuse(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 8.5.3 and 8.5.5: graphs, with processes left over.
+// MPI-4.1, section 8.5.3 and 8.5.5: graphs with fewer places than processes.
 func TestGraph(t *testing.T) {
 	anyWay(t, 5, func(ctx context.Context, c *Comm) error {
 		// The example of 8.5.3.
@@ -220,12 +220,12 @@ func TestGraph(t *testing.T) {
 	})
 }
 
-// MPI-4.1, section 8.5.4: both constructors of one distributed graph give the
-// same neighbours, whoever names the edges.
+// MPI-4.1, section 8.5.4: both constructors of a distributed graph give the same neighbours,
+// whichever process specifies an edge.
 func TestDistGraph(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
-			// Everybody sends to the next and, twice, to rank 0.
+			// Every rank sends to the next rank and, twice, to rank 0.
 			r := c.Rank()
 			dests, weights := []int{(r + 1) % n, 0, 0}, []int{r, 10, 20}
 			sources, sourceWeights := []int{(r + n - 1) % n}, []int{(r + n - 1) % n}
@@ -239,7 +239,7 @@ func TestDistGraph(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// The next rank names this one's edges.
+			// The next rank specifies this rank's edges.
 			owner := (r + n - 1) % n
 			general, err := c.DistGraphCreate(ctx, []int{owner}, []int{3}, []int{r, 0, 0}, []int{owner, 10, 20}, true)
 			if err != nil {
@@ -283,7 +283,7 @@ func sameEdges(a, aw, b, bw []int) bool {
 
 // MPI-4.1, section 8.6: in a grid, block 2d goes to the neighbour below in
 // dimension d and block 2d+1 to the one above, also where both are one process
-// or the caller itself; nothing moves beyond an edge.
+// or the caller itself; nothing is transferred beyond an edge.
 func TestNeighborCart(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
@@ -293,7 +293,7 @@ func TestNeighborCart(t *testing.T) {
 			}
 			below, above := (c.Rank()+n-1)%n, (c.Rank()+1)%n
 			send, recv := []int{10*c.Rank() + 0, 10*c.Rank() + 1, -5, -6}, []int{-1, -2, -3, -4}
-			// What comes from below is what went up there.
+			// The block from the neighbour below is the one that it sent up.
 			want := []int{10*below + 1, 10*above + 0, -3, -4}
 			if err := NeighborAlltoall(ctx, cart, send, recv); err != nil || !slices.Equal(recv, want) {
 				return fmt.Errorf("alltoall: %v, want %v, %v", recv, want, err)

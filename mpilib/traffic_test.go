@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Every rank sends to every rank, itself included, messages of all sizes in all
-// modes, and receives them in all ways; a message says who sent it, to whom, with
-// which tag and as the how-manieth with that tag, so that nothing is lost, doubled,
-// changed or overtaken unseen (MPI-4.1, section 3.5).
+// Every rank sends messages of all sizes in all modes to every rank, itself included, and receives
+// them by all kinds of calls. A message contains its source, destination and tag, and its number
+// among those with that tag, so that the test detects lost, duplicated, changed and overtaking
+// messages (MPI-4.1, section 3.5).
 func TestTraffic(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprintf("p=%d", n), func(t *testing.T) {
@@ -31,10 +31,10 @@ func TestTraffic(t *testing.T) {
 
 const trafficTags = 3
 
-// trafficEach is how many messages each rank sends to each.
+// trafficEach returns the number of messages that each rank sends to each rank.
 func trafficEach() int { return often(160) }
 
-// trafficSize is one of all orders of magnitude up to 1 MiB; a header fits.
+// trafficSize returns a random size of any order of magnitude up to 1 MiB, with room for a header.
 func trafficSize(rng *rand.Rand) int { return 16 + rng.IntN(1<<(1+rng.IntN(20))) }
 
 func trafficMessage(buf []byte, from, to, tag, count int) {
@@ -110,7 +110,7 @@ func receiveTraffic(ctx context.Context, c *Comm, rng *rand.Rand) error {
 	return nil
 }
 
-// receiveSome receives whatever comes next, in one of the ways there are.
+// receiveSome receives the next message by one of the kinds of calls.
 func receiveSome(ctx context.Context, c *Comm, rng *rand.Rand) ([]byte, Status, error) {
 	large := func() []byte { return make([]byte, 16+1<<20) }
 	switch rng.IntN(4) {

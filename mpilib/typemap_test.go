@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// typeMap is a type, and where each byte of its data lies.
+// typeMap is a type with the displacement of each byte of its data.
 type typeMap struct {
 	t    *Datatype
 	text string
@@ -45,7 +45,7 @@ type padded struct {
 	C int16
 }
 
-// basics are types that others are made of.
+// basics are the types of which others are built.
 func basics() []typeMap {
 	plain := func(t *Datatype, err error) typeMap {
 		if err != nil {
@@ -62,7 +62,7 @@ func basics() []typeMap {
 	return []typeMap{plain(TypeOf[int8]()), plain(TypeOf[int16]()), plain(TypeOf[int32]()), plain(TypeOf[float64]()), plain(TypeOf[[3]uint16]()), gaps}
 }
 
-// constructors make a type map of another with small random arguments.
+// constructors build a type map from another with small random arguments.
 var constructors = []struct {
 	name string
 	make func(r *rand.Rand, old typeMap) (*Datatype, []int, error)
@@ -165,8 +165,7 @@ func list(r *rand.Rand, n, low, width int) []int {
 	return out
 }
 
-// someLayout makes a type map that the given constructor made last, the same on all
-// ranks.
+// someLayout builds a type map, the same on all ranks, with the given constructor as the last.
 func someLayout(r *rand.Rand, last int) (typeMap, error) {
 	l := basics()[r.IntN(6)]
 	for depth := r.IntN(3); depth >= 0; depth-- {
@@ -183,14 +182,14 @@ func someLayout(r *rand.Rand, last int) (typeMap, error) {
 	return l, l.t.Commit()
 }
 
-// field is memory for count elements of a type map, filled with a pattern, and what a
-// message of them has.
+// field is memory for count elements of a type map, filled with a pattern, and the contents of a
+// message of them.
 type field struct {
 	typeMap
 	count  int
 	memory []byte
 	origin int
-	places []int // in memory, of each byte of the message
+	places []int // index in memory of each byte of the message
 }
 
 func (l typeMap) field(count, seed int) field {
@@ -209,7 +208,7 @@ func (l typeMap) field(count, seed int) field {
 
 func (f field) part() Part { return PartAt(f.memory, f.origin, f.count, f.t) }
 
-// message is what the dumb packer packs.
+// message returns the bytes as a simple packer packs them.
 func (f field) message() []byte {
 	b := make([]byte, len(f.places))
 	for i, at := range f.places {
@@ -218,7 +217,7 @@ func (f field) message() []byte {
 	return b
 }
 
-// after is the memory once the dumb packer has unpacked a message.
+// after returns the memory after a simple packer has unpacked a message.
 func (f field) after(message []byte) []byte {
 	memory := bytes.Clone(f.memory)
 	for i, b := range message {
@@ -227,8 +226,8 @@ func (f field) after(message []byte) []byte {
 	return memory
 }
 
-// overlaps says that a byte of memory is in the message twice: no receive may have
-// such a type (MPI-4.1, section 5.1.11).
+// overlaps reports whether a byte of memory is in the message twice: a receive must not have such a
+// type (MPI-4.1, section 5.1.11).
 func (f field) overlaps() bool {
 	seen := make([]bool, len(f.memory))
 	for _, at := range f.places {
@@ -240,8 +239,8 @@ func (f field) overlaps() bool {
 	return false
 }
 
-// eachField runs f for random types of every constructor, with few and many
-// elements, in a world of two.
+// eachField runs f for random types of every constructor, with small and large numbers of elements,
+// in a world of two.
 func eachField(t *testing.T, f func(ctx context.Context, c *Comm, seed int, out, in field) error, opts ...Option) {
 	t.Helper()
 	for last, constructor := range constructors {
@@ -253,7 +252,7 @@ func eachField(t *testing.T, f func(ctx context.Context, c *Comm, seed int, out,
 					if err != nil {
 						return err
 					}
-					count := []int{0, 1, 2, 7, 60, 70_000 / max(1, len(l.at))}[seed%6] // the last is offered, not sent at once
+					count := []int{0, 1, 2, 7, 60, 70_000 / max(1, len(l.at))}[seed%6] // the last one uses rendezvous
 					if err := f(ctx, c, seed, l.field(count, 1), l.field(count, 500)); err != nil {
 						return fmt.Errorf("seed %d, %d times %s: %w", seed, count, l.text, err)
 					}

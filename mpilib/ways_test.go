@@ -14,15 +14,14 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// The rules hold however ranks reach each other. So worlds of tests are joined in
-// all the ways there are: on a node, across nodes of a site, through a proxy, and
-// all of these at once; each also over sockets that are slow now and then, so that
-// what arrives together elsewhere arrives apart, and in other orders between pairs.
+// The rules of the standard do not depend on how ranks are connected. So the tests connect their
+// worlds in all ways: on one node, between nodes of a site, through a proxy, and in all of these at
+// once; each also over sockets with random delays, so that messages arrive at different times, and
+// in different orders from different peers.
 //
-// A run of the tests takes the ways in turn, a world in one of them; with -every each
-// world is made in each of them, and with 1 to 9 ranks. Those of more than maxEvery ranks,
-// which take most of the time and meet no rule that fewer do not, are made in maxTurns
-// of the ways then, other ones each time.
+// A run of the tests uses the ways in turn, one for each world. With -every each world is connected
+// in each way, with 1 to 9 ranks. Worlds of more than maxEvery ranks, which take most of the time
+// and check no additional rule, use maxTurns of the ways then, different ones each time.
 var everyWay = flag.Bool("every", false, "make each world of the tests in every way, with up to 9 ranks (go test -timeout 1h; best one part of the tests at a time)")
 
 const (
@@ -35,8 +34,8 @@ type way struct {
 	name   string
 	path   func(a, b int) overlay.Technique // between two ranks; 0 is the same node
 	places func(rank int) (site, node string)
-	slow   bool // bytes take their time
-	apart  bool // processes of a node share no memory
+	slow   bool // with delays (slowness)
+	apart  bool // without shared memory
 }
 
 var ways = []way{
@@ -59,8 +58,8 @@ func alike(t overlay.Technique) func(int, int) overlay.Technique {
 func ownNode(rank int) (site, node string) { return "site", fmt.Sprintf("node%d", rank) }
 func ownSite(rank int) (site, node string) { return fmt.Sprintf("site%d", rank), "node" }
 
-// mixedPlace has two sites of two nodes, such that the first ranks have a relay, a
-// direct path and a common node among them already.
+// mixedPlace has two sites of two nodes. Already the first ranks have a relayed path, a direct path
+// and a common node.
 func mixedPlace(rank int) (site, node string) {
 	at := [...]struct{ site, node string }{
 		{"a", "1"}, {"b", "1"}, {"a", "2"}, {"a", "1"}, {"b", "1"}, {"b", "2"}, {"a", "2"}, {"b", "2"}, {"a", "1"},
@@ -87,8 +86,7 @@ var turns = struct {
 	of map[string]uint32
 }{of: map[string]uint32{}}
 
-// turn returns a number that is the next at each call of a test, from one of its own
-// on.
+// turn returns consecutive numbers in the calls of one test, from a start that depends on the test.
 func turn(t *testing.T) int {
 	turns.Lock()
 	defer turns.Unlock()
@@ -102,7 +100,7 @@ func turn(t *testing.T) int {
 	return int(at)
 }
 
-// anyWay is TestWorld in one of the ways, or in every one.
+// anyWay is TestWorld in one of the ways, or with -every in each.
 func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
 	if *inJob {
@@ -132,7 +130,7 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	m := newMeeting(t, dir, w)
 	defer m.close()
 	if w.places != nil {
-		opts = append([]Option{WithPlaces(w.places)}, opts...) // what a test says itself counts
+		opts = append([]Option{WithPlaces(w.places)}, opts...) // a test's own options have precedence
 	}
 	if w.apart {
 		opts = append([]Option{WithoutSharedMemory()}, opts...)
@@ -144,7 +142,7 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	}
 }
 
-// Every way carries bytes as specified, or the tests would prove nothing.
+// Every way connects ranks as specified; otherwise the tests would prove nothing.
 func TestWays(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -152,12 +150,12 @@ func TestWays(t *testing.T) {
 				if err := Alltoall(ctx, c, make([]int, 5), make([]int, 5)); err != nil {
 					return err
 				}
-				for other := range 5 { // a link with each
+				for other := range 5 { // sets up a link with each rank
 					if _, err := Sendrecv(ctx, c, []int{1}, other, 0, []int{0}, other, 0); err != nil {
 						return err
 					}
 				}
-				// Memory comes to be shared while messages pass.
+				// Shared memory is set up while messages are transferred.
 				for {
 					wrong := w.made(c)
 					all, some := []bool{wrong == nil}, []bool{true}
@@ -172,7 +170,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// made returns which of c's links are not of this way.
+// made returns an error for links of c that are not of this way.
 func (w way) made(c *Comm) error {
 	for _, l := range c.world.Links() {
 		want, via, sealed := "local", "shared memory", false

@@ -20,8 +20,8 @@ import (
 
 const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 
-// If a receiver is behind, its peer uses rendezvous instead of sending messages; nothing is lost,
-// and a receive for a message far behind gets it at once.
+// If a receiver falls behind, its peer uses rendezvous instead of sending eagerly. No message is
+// lost, and a receive gets a message at once although many are before it.
 func TestUnexpectedLimit(t *testing.T) {
 	const n, size = 64, 10000
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
@@ -62,7 +62,7 @@ func TestChild(t *testing.T) {
 	if err := Send(t.Context(), w.Comm(), []int{42}, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the kill
+	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the process is killed
 }
 
 // Every call that needs a killed peer fails and names it.
@@ -80,7 +80,7 @@ func TestKilledPeer(t *testing.T) {
 	defer child.Process.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: os.Getenv(EnvDebug)} // as the child's
+	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: os.Getenv(EnvDebug)} // same as the child's
 	w, err := Init(ctx, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestKilledPeer(t *testing.T) {
 		t.Fatal(buf, err)
 	}
 	named, any := Irecv(c, buf, 1, 1), Irecv(c, make([]int, 1), AnySource, 2)
-	big := Isend(c, make([]byte, 100<<20), 1, 3) // more than it will read before the end
+	big := Isend(c, make([]byte, 100<<20), 1, 3) // more than the peer reads before it is killed
 	child.Process.Kill()
 	child.Wait()
 	for _, r := range []*Request{named, any, big} {
@@ -111,7 +111,7 @@ func TestKilledPeer(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := w.Finalize(ctx); err != nil { // there is no peer for a goodbye
+	if err := w.Finalize(ctx); err != nil { // no peer is left that could confirm
 		t.Error(err)
 	}
 }
@@ -238,8 +238,8 @@ func TestInitFails(t *testing.T) {
 	goneDownTo(t, before)
 }
 
-// goneDownTo waits until there are no more goroutines than before. One that has reported its end to
-// its owner may not have exited yet.
+// goneDownTo waits until there are no more goroutines than before: a goroutine that has reported
+// its end to its owner may not have exited yet.
 func goneDownTo(t *testing.T, before int) {
 	t.Helper()
 	for range 400 {
