@@ -205,25 +205,21 @@ func (w *world) send(n *node, m message, inOrder bool) {
 
 // carryOut carries out the effects of a node's Process.
 func (w *world) carryOut(n *node) error {
-	var rests []packet
 	for {
 		list := n.core.Effects(nil)
 		if len(list) == 0 {
 			break
 		}
 		for _, e := range list {
-			if err := w.effect(n, e, &rests); err != nil {
+			if err := w.effect(n, e); err != nil {
 				return err
 			}
 		}
 	}
-	for _, p := range rests {
-		w.push(p)
-	}
 	return nil
 }
 
-func (w *world) effect(n *node, e Effect, rests *[]packet) error {
+func (w *world) effect(n *node, e Effect) error {
 	switch e.Kind {
 	case Transmit:
 		s := e.Send.Owner.(*sending)
@@ -238,7 +234,7 @@ func (w *world) effect(n *node, e Effect, rests *[]packet) error {
 			p.transfer = w.transfers
 			rest := p
 			rest.kind = tail
-			*rests = append(*rests, rest)
+			w.rests = append(slices.Clip(w.rests), rest)
 		}
 		w.push(p)
 	case Tell:

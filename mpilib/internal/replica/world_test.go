@@ -17,8 +17,9 @@ type world struct {
 	dead      []bool
 	condemned []bool // reported as failed, though it lives
 
-	drains    bool // processes ask for all acknowledgements at the end
-	eager     bool // acknowledgements arrive at once
+	drains    bool     // processes ask for all acknowledgements at the end
+	eager     bool     // acknowledgements arrive at once
+	rests     []packet // of what the event transmits: behind all else that it does
 	transfers int
 	data      int // messages transmitted
 	controls  [16]int
@@ -212,6 +213,17 @@ func (w *world) canFail(q int) bool {
 // happen has an event happen.
 func (w *world) happen(e event) error {
 	w.note("%v", e)
+	if err := w.change(e); err != nil {
+		return err
+	}
+	for _, p := range w.rests {
+		w.push(p)
+	}
+	w.rests = nil
+	return nil
+}
+
+func (w *world) change(e event) error {
 	n := w.nodes[e.a]
 	switch e.kind {
 	case runs:
