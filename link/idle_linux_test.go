@@ -27,7 +27,7 @@ func TestSocketsOfALink(t *testing.T) {
 		if _, on := options(a); on == 0 {
 			t.Error("a socket has no keepalive to turn off: the test shows nothing")
 		}
-		m := newMeeting(t)
+		m := newTrial(t)
 		m.sealDialler = seal
 		d, g := m.run(t, a, b)
 		if d.err != nil || g.err != nil {

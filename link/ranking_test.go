@@ -45,7 +45,7 @@ func stays(t *testing.T, l *Link, want overlay.Technique, d time.Duration) {
 // carrier is notified. Where the relay carries no more the link comes back.
 func TestLinkLeavesASlowPath(t *testing.T) {
 	r := newRoads(t)
-	r.thin = true
+	r.smallBuffers = true
 	a, b := couple(t, r, 0)
 	pump(t, a, b, 4<<20)
 	r.narrows(overlay.Direct, 200e3)
@@ -88,7 +88,7 @@ func TestLinkLeavesASlowPath(t *testing.T) {
 // than a relay, even if the path died during the measurement.
 func TestDeadPathIsToldOf(t *testing.T) {
 	r := newRoads(t)
-	r.thin = true
+	r.smallBuffers = true
 	a, b := couple(t, r, 0)
 	pump(t, a, b, 4<<20)
 	r.narrows(overlay.Direct, 200e3)
@@ -130,7 +130,7 @@ func TestRelayIsNoBetter(t *testing.T) {
 
 func relayIsNoBetter(t *testing.T) bool {
 	r := newRoads(t)
-	r.thin = true
+	r.smallBuffers = true
 	a, b := couple(t, r, 0)
 	pump(t, a, b, 1<<20)
 	r.narrows(overlay.Direct, 200e3)

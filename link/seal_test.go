@@ -19,20 +19,20 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// meeting is a handshake of rank 1, which dials, with rank 2.
-type meeting struct {
+// trial is a handshake of rank 1, which dials, with rank 2.
+type trial struct {
 	dialler, target           Identity
 	sealDialler, sealTarget   bool
 	admitDialler, admitTarget func(*wire.Hello) error
 	announced                 overlay.SiteID // of the dialler, to the target
 }
 
-func newMeeting(t *testing.T) meeting {
-	return meeting{dialler: identity(t, 1), target: identity(t, 2), admitDialler: admitAll, admitTarget: admitAll, announced: "sitea"}
+func newTrial(t *testing.T) trial {
+	return trial{dialler: identity(t, 1), target: identity(t, 2), admitDialler: admitAll, admitTarget: admitAll, announced: "sitea"}
 }
 
 // over performs the handshake over the two ends of a connection.
-func (m meeting) over(ctx context.Context, a, b net.Conn) (dialler, target outcome) {
+func (m trial) over(ctx context.Context, a, b net.Conn) (dialler, target outcome) {
 	at := func(site overlay.SiteID) overlay.NodeID { return overlay.NodeID{Site: site, Name: "n1"} }
 	path := func(site overlay.SiteID) overlay.Path {
 		return overlay.Path{Technique: overlay.Relay, Proxy: "p1", Peer: at(site)}
@@ -47,7 +47,7 @@ func (m meeting) over(ctx context.Context, a, b net.Conn) (dialler, target outco
 	return outcome{l, err}, <-other
 }
 
-func (m meeting) run(t *testing.T, a, b net.Conn) (dialler, target outcome) {
+func (m trial) run(t *testing.T, a, b net.Conn) (dialler, target outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -122,7 +122,7 @@ func (p *tap) saw(text []byte) bool {
 func TestSealing(t *testing.T) {
 	for _, tc := range []struct{ dialler, target bool }{{false, false}, {true, false}, {true, true}, {false, true}} {
 		t.Run(fmt.Sprintf("dialler=%v/target=%v", tc.dialler, tc.target), func(t *testing.T) {
-			m := newMeeting(t)
+			m := newTrial(t)
 			m.sealDialler, m.sealTarget = tc.dialler, tc.target
 			a, b := tcpPair(t)
 			tapped, target := &tap{Conn: a}, &tap{Conn: b}
@@ -204,24 +204,24 @@ func TestSealedRefusals(t *testing.T) {
 	const refused = "the peer does not accept this process's certificate"
 	for _, tc := range []struct {
 		name      string
-		change    func(*meeting)
+		change    func(*trial)
 		class     error
 		atDialler string // "" if it may have its link: it learns of the refusal when it reads
 		atTarget  string
 	}{
-		{"target does not want it", func(m *meeting) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "it says: another link of the pair was kept: have one", "have one"},
-		{"dialler does not want it", func(m *meeting) { m.admitDialler = duplicate }, overlay.ErrDuplicate, "have one", "it says: another link of the pair was kept: have one"},
-		{"target of another site", func(m *meeting) { m.announced = "sitec" }, overlay.ErrForbidden, "it is at site sitea, but was announced as one of sitec", "it is at site sitea, but was announced as one of sitec"},
-		{"target without the key", func(m *meeting) { m.target.Credentials = known(foreign, 2, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(ours), refused},
-		{"dialler without the key", func(m *meeting) { m.dialler.Credentials = known(foreign, 1, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(foreign.ID()), refused},
-		{"target is another rank", func(m *meeting) { m.target.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "it is rank 3 of job " + string(ours) + ", life 7, but rank 2 of job", refused},
-		{"dialler is another rank", func(m *meeting) { m.dialler.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "", "it is rank 3 of job " + string(ours) + ", life 7, but rank 1 of job"},
-		{"target of an old life", func(m *meeting) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "it says: not permitted: its certificate is that of life 6"},
-		{"dialler of an old life", func(m *meeting) { m.dialler.Credentials = known(key, 1, 6) }, overlay.ErrForbidden, "", "its certificate is that of life 6 of the rank, its hello says 7"},
-		{"proof of another job", func(m *meeting) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof is wrong", "its proof is wrong"},
+		{"target does not want it", func(m *trial) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "it says: another link of the pair was kept: have one", "have one"},
+		{"dialler does not want it", func(m *trial) { m.admitDialler = duplicate }, overlay.ErrDuplicate, "have one", "it says: another link of the pair was kept: have one"},
+		{"target of another site", func(m *trial) { m.announced = "sitec" }, overlay.ErrForbidden, "it is at site sitea, but was announced as one of sitec", "it is at site sitea, but was announced as one of sitec"},
+		{"target without the key", func(m *trial) { m.target.Credentials = known(foreign, 2, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(ours), refused},
+		{"dialler without the key", func(m *trial) { m.dialler.Credentials = known(foreign, 1, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(foreign.ID()), refused},
+		{"target is another rank", func(m *trial) { m.target.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "it is rank 3 of job " + string(ours) + ", life 7, but rank 2 of job", refused},
+		{"dialler is another rank", func(m *trial) { m.dialler.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "", "it is rank 3 of job " + string(ours) + ", life 7, but rank 1 of job"},
+		{"target of an old life", func(m *trial) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "it says: not permitted: its certificate is that of life 6"},
+		{"dialler of an old life", func(m *trial) { m.dialler.Credentials = known(key, 1, 6) }, overlay.ErrForbidden, "", "its certificate is that of life 6 of the rank, its hello says 7"},
+		{"proof of another job", func(m *trial) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof is wrong", "its proof is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newMeeting(t)
+			m := newTrial(t)
 			m.sealDialler = true
 			tc.change(&m)
 			a, b := tcpPair(t)
@@ -304,7 +304,7 @@ func TestDowngrade(t *testing.T) {
 		{"the target's though it makes no difference", true, true, meddler{clear: [2]bool{false, true}}, false, "its proof is wrong"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newMeeting(t)
+			m := newTrial(t)
 			m.sealDialler, m.sealTarget = tc.dialler, tc.target
 			bound := 20 * time.Second
 			if tc.waits {
@@ -326,7 +326,7 @@ func TestDowngrade(t *testing.T) {
 		})
 	}
 	// The same with a meddler that changes nothing: so the change is what fails.
-	m := newMeeting(t)
+	m := newTrial(t)
 	m.sealDialler, m.sealTarget = true, true
 	a, b := meddler{}.between(t)
 	if d, g := m.run(t, a, b); d.err != nil || g.err != nil {

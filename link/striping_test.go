@@ -43,8 +43,8 @@ func TestUnequalCarriers(t *testing.T) {
 		t.Run(map[bool]string{false: "plain", true: "sealed"}[sealed], func(t *testing.T) {
 			r := newRoads(t)
 			r.seal, r.carriers = sealed, 3
-			r.paces = []float64{1e6, 4e6, 2e6}
-			all := append([]float64(nil), r.paces...)
+			r.rates = []float64{1e6, 4e6, 2e6}
+			all := append([]float64(nil), r.rates...)
 			a, b := couple(t, r, 0)
 			strip(t, 3, a, b)
 			brought(t, a, b, all)
@@ -53,23 +53,23 @@ func TestUnequalCarriers(t *testing.T) {
 }
 
 // brought checks whether each of a's carriers brings as many of the bytes as its road carries,
-// paces in bytes per second. That holds only while the roads limit the link, and not the
+// limits in bytes per second. That holds only while the roads limit the link, and not the
 // processors: it has to be observed once in a few attempts.
-func brought(t *testing.T, a, b *Link, paces []float64) {
+func brought(t *testing.T, a, b *Link, limits []float64) {
 	t.Helper()
 	const n = 28 << 20
 	all := 0.0
-	for _, pace := range paces {
-		all += pace
+	for _, limit := range limits {
+		all += limit
 	}
 	for range 6 {
 		before, began := used(a), time.Now()
 		pump(t, b, a, n)
 		rate := n / time.Since(began).Seconds()
-		moved, ok := movedOn(paces, before, used(a))
+		moved, ok := movedOn(limits, before, used(a))
 		if !ok {
 			t.Log("a carrier was lost meanwhile") // because the machine stalls
-			strip(t, len(paces), a, b)
+			strip(t, len(limits), a, b)
 			continue
 		}
 		var sum float64
@@ -77,10 +77,10 @@ func brought(t *testing.T, a, b *Link, paces []float64) {
 			sum += bytes
 		}
 		fits := rate > 0.7*all
-		for _, pace := range paces {
-			share, want := moved[pace]/sum, pace/all
+		for _, limit := range limits {
+			share, want := moved[limit]/sum, limit/all
 			fits = fits && share > 0.75*want && share < 1.35*want
-			t.Logf("%.1f MB/s, the roads carry %.1f: that of %.0f MB/s brought %.3f of the bytes, want %.3f", rate/1e6, all/1e6, pace/1e6, share, want)
+			t.Logf("%.1f MB/s, the roads carry %.1f: that of %.0f MB/s brought %.3f of the bytes, want %.3f", rate/1e6, all/1e6, limit/1e6, share, want)
 		}
 		if fits {
 			return
@@ -89,17 +89,17 @@ func brought(t *testing.T, a, b *Link, paces []float64) {
 	t.Error("the carriers never brought what their roads carry")
 }
 
-// movedOn returns how many bytes the carrier on the road of each pace brought between two samples,
+// movedOn returns how many bytes the carrier on the road of each limit brought between two samples,
 // and whether the carriers are the same.
-func movedOn(paces []float64, before, after []Carrier) (map[float64]float64, bool) {
+func movedOn(limits []float64, before, after []Carrier) (map[float64]float64, bool) {
 	moved := map[float64]float64{}
-	for _, pace := range paces {
-		on := func(c Carrier) bool { return c.Path.Reason == reason(pace) }
+	for _, limit := range limits {
+		on := func(c Carrier) bool { return c.Path.Reason == reason(limit) }
 		i, j := slices.IndexFunc(before, on), slices.IndexFunc(after, on)
 		if i < 0 || j < 0 || after[j].Received < before[i].Received {
 			return nil, false
 		}
-		moved[pace] = float64(after[j].Received - before[i].Received)
+		moved[limit] = float64(after[j].Received - before[i].Received)
 	}
 	return moved, true
 }

@@ -40,18 +40,18 @@ type roads struct {
 	swallows map[overlay.Technique]int   // bytes that new connections of a technique carry before they carry nothing
 	outcomes map[overlay.Technique]error // last reported to the ends; includes nil errors
 
-	hole     bool                          // connections without small packets carry nothing after the first large one
-	narrow   map[overlay.Technique]float64 // bytes per second each way and connection that a technique carries from now on
-	thin     bool                          // new connections buffer little
-	carriers int                           // of each link; see Config
-	paces    []float64                     // of the next connections, in bytes per second; that of one that ends is available again
+	hole         bool                          // connections without small packets carry nothing after the first large one
+	narrow       map[overlay.Technique]float64 // bytes per second each way and connection that a technique carries from now on
+	smallBuffers bool                          // new connections buffer little
+	carriers     int                           // of each link; see Config
+	rates        []float64                     // of the next connections, in bytes per second; that of one that ends is available again
 }
 
 // road is one connection, with a relaying process in the middle.
 type road struct {
 	technique overlay.Technique
 	a, b      *net.TCPConn // the ends in the middle
-	pace      float64      // bytes per second each way; 0: no limit
+	rate      float64      // bytes per second each way; 0: no limit
 	mu        sync.Mutex
 	muted     bool
 	small     bool // its packets are
@@ -123,14 +123,14 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	if len(e.breaks) > 0 {
 		w.breaks, e.breaks = e.breaks[0], e.breaks[1:]
 	}
-	if len(e.paces) > 0 {
-		w.pace, e.paces = e.paces[0], e.paces[1:]
-		path.Reason = reason(w.pace)
+	if len(e.rates) > 0 {
+		w.rate, e.rates = e.rates[0], e.rates[1:]
+		path.Reason = reason(w.rate)
 	}
-	if w.pace > 0 || e.thin {
+	if w.rate > 0 || e.smallBuffers {
 		for _, c := range []net.Conn{a, w.a, w.b, b} {
 			size := 64 << 10
-			if e.thin {
+			if e.smallBuffers {
 				size = 16 << 10
 			}
 			c.(*net.TCPConn).SetReadBuffer(size)
@@ -168,14 +168,14 @@ func forge(c net.Conn, code wire.Code) {
 func (r *roads) forget(w *road) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, is := r.open[w]; is && w.pace > 0 {
-		r.paces = append(r.paces, w.pace)
+	if _, is := r.open[w]; is && w.rate > 0 {
+		r.rates = append(r.rates, w.rate)
 	}
 	delete(r.open, w)
 }
 
-// reason marks the paths of roads of a pace: concurrent dials reach the link in any order.
-func reason(pace float64) string { return fmt.Sprintf("carries %.0f bytes/s", pace) }
+// reason marks the paths of roads of a rate: concurrent dials reach the link in any order.
+func reason(rate float64) string { return fmt.Sprintf("carries %.0f bytes/s", rate) }
 
 func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
 	select {
@@ -190,28 +190,28 @@ func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
 
 func (e *roadEnd) Close() error { close(e.closed); return nil }
 
-// lateness is how far behind its pace a road may be, for lack of a processor, and still catch up;
+// lateness is how far behind its rate a road may be, for lack of a processor, and still catch up;
 // it does not count as slower.
 const lateness = 200 * time.Millisecond
 
 // narrows makes all connections of a technique carry that many bytes per second, each way; 0 is no
 // limit.
-func (r *roads) narrows(technique overlay.Technique, pace float64) {
+func (r *roads) narrows(technique overlay.Technique, rate float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.narrow == nil {
 		r.narrow = map[overlay.Technique]float64{}
 	}
-	r.narrow[technique] = pace
+	r.narrow[technique] = rate
 }
 
-func (r *roads) pace(w *road) float64 {
+func (r *roads) rate(w *road) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pace := r.narrow[w.technique]; pace > 0 {
-		return pace
+	if rate := r.narrow[w.technique]; rate > 0 {
+		return rate
 	}
-	return w.pace
+	return w.rate
 }
 
 func (w *road) carry(from, to *net.TCPConn, r *roads) {
@@ -252,11 +252,11 @@ func (w *road) carry(from, to *net.TCPConn, r *roads) {
 		if muted {
 			continue
 		}
-		if pace := r.pace(w); pace > 0 {
+		if rate := r.rate(w); rate > 0 {
 			if since := time.Now().Add(-lateness); due.Before(since) {
 				due = since
 			}
-			due = due.Add(time.Duration(float64(n) / pace * float64(time.Second)))
+			due = due.Add(time.Duration(float64(n) / rate * float64(time.Second)))
 			time.Sleep(time.Until(due)) // the road is that slow
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
