@@ -21,7 +21,7 @@ func TestWaits(t *testing.T) {
 	const us = time.Microsecond
 	for _, test := range []struct {
 		name          string
-		pace          WaitPolicy
+		policy        WaitPolicy
 		each          time.Duration
 		spins, yields int
 	}{
@@ -34,7 +34,7 @@ func TestWaits(t *testing.T) {
 		{"crowded, productive", WaitPolicy{Crowded: true}, 50 * us, 0, crowdYields},
 		{"crowded by who computes", WaitPolicy{Crowded: true}, 3 * time.Millisecond, 0, 1},
 	} {
-		spins, yields := steps(NewWaiter(test.pace), test.each)
+		spins, yields := steps(NewWaiter(test.policy), test.each)
 		if spins != test.spins || yields != test.yields {
 			t.Errorf("%s: %d spins and %d yields, want %d and %d", test.name, spins, yields, test.spins, test.yields)
 		}
