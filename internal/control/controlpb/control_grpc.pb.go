@@ -1044,7 +1044,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Vantages is what the broker asks of a proxy.
+// Vantages is what the broker asks of a proxy, as a reflector. The names of services and calls are
+// on the wire: Vantages, Bearings, Introduce and Introduced keep older words for that reason.
 type VantagesClient interface {
 	// CallBack is Directory.CallBack, carried out: the broker has checked it.
 	CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error)
@@ -1072,7 +1073,8 @@ func (c *vantagesClient) CallBack(ctx context.Context, in *CallBackRequest, opts
 // All implementations must embed UnimplementedVantagesServer
 // for forward compatibility.
 //
-// Vantages is what the broker asks of a proxy.
+// Vantages is what the broker asks of a proxy, as a reflector. The names of services and calls are
+// on the wire: Vantages, Bearings, Introduce and Introduced keep older words for that reason.
 type VantagesServer interface {
 	// CallBack is Directory.CallBack, carried out: the broker has checked it.
 	CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error)
