@@ -33,7 +33,7 @@ sites:
 
 const adminDayTop = `# A day of two admins
 
-What two sites' admins and the grid's operator type in a day, and what they are answered: from nothing to a job over two sites, a
+What two sites' admins and the grid's administrator type in a day, and what they are answered: from nothing to a job over two sites, a
 change of policy, new processes under load, a user who is revoked, and a question to the audit log. ` + "`TestAdminDay`" + ` does all of it
 with real processes on the hosts of a lab, as the users that the units name, and fails when a command that it types is not on this
 page. Times, numbers of connections and the like are those of one run; ` + "`systemctl`" + ` and ` + "`scp`" + ` stand for what the test does in their place.
@@ -86,7 +86,7 @@ func TestAdminDay(t *testing.T) {
 	d.page.WriteString(adminDayTop)
 
 	d.title("The grid")
-	d.say("The operator of the grid makes its authority and what one broker needs, on a machine of his own.")
+	d.say("The grid's administrator makes its authority and what one broker needs, on a machine of his own.")
 	desk.apt("isthmus")
 	desk.types("root", "isthmus ca init --dir ca mygrid")
 	desk.types("root", "isthmus ca issue --dir ca --out certs broker b1")
