@@ -123,8 +123,9 @@ func (l *Lab) awaitLinks(ctx context.Context) error {
 	return nil
 }
 
-// linkPatience bounds the wait for interfaces. The kernel checks them within a second or so.
-const linkPatience = 20 * time.Second
+// linkPatience bounds the wait for interfaces. The kernel checks them within a second or so, on a
+// busy machine later.
+const linkPatience = time.Minute
 
 // awaitUp waits until all interfaces of the calling thread's host are operational.
 func awaitUp(ctx context.Context) error {

@@ -15,10 +15,12 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// readyTimeout bounds the start of a daemon, stopTimeout its end.
+// readyTimeout bounds the start of a daemon, stopTimeout its end. Only a daemon that hangs reaches
+// them: a grid starts all of its daemons, a hundred and more, at once, and the machine may be busy
+// with other things. A daemon bounds its own end by its setting shutdown_grace.
 const (
-	readyTimeout = 20 * time.Second
-	stopTimeout  = 15 * time.Second
+	readyTimeout = 2 * time.Minute
+	stopTimeout  = time.Minute
 )
 
 // Daemon is one daemon of a grid, running or not.

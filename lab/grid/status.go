@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
 
-// settleTimeout bounds the time until all daemons have found each other.
-const settleTimeout = 30 * time.Second
+// settleTimeout bounds the time until all daemons have found each other. See readyTimeout.
+const settleTimeout = 2 * time.Minute
 
 // dialAdmin opens an admin's session with a broker or frontal at addr, from the daemon's own host.
 func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon, addr netip.Addr) (*control.Session, func(), error) {
