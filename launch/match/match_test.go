@@ -29,11 +29,11 @@ func TestAgreesWithBruteForce(t *testing.T) {
 		case v == gaveUp:
 			t.Fatalf("seed %d: gave up", seed)
 		case (v == found) != (want != nil):
-			t.Fatalf("seed %d: found %v; trying everything finds %v\n%s%+v", seed, got, want, p.YAML(), o)
+			t.Fatalf("seed %d: found %v; trying everything finds %v\n%+v\n%+v", seed, got, want, p, o)
 		case v == found:
 			matches++
 			if bad := holds(p, o, got); bad != "" {
-				t.Fatalf("seed %d: %v: %s\n%s%+v", seed, got, bad, p.YAML(), o)
+				t.Fatalf("seed %d: %v: %s\n%+v\n%+v", seed, got, bad, p, o)
 			}
 		}
 	}

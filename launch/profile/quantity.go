@@ -48,9 +48,6 @@ func written(n int64, units []unit) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// writtenLatency formats d as parseLatency reads it: 1500us, never 1m30s.
-func writtenLatency(d time.Duration) string { return written(int64(d), latencyUnits) }
-
 // ParseRate parses a positive bandwidth, such as 100Mbit/s.
 func ParseRate(text string) (Rate, error) {
 	n, err := parseQuantity("bandwidth", text, rateUnits)

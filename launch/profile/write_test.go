@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// YAML returns the profile as YAML text, from which Read makes an equal one, except for Ignored.
+// YAML returns the profile as YAML text: in one form, whatever it was read from. Read makes an equal one, except for Ignored.
 // The profile must pass Check.
 func (p *Profile) YAML() string {
 	var b strings.Builder
@@ -106,6 +107,9 @@ func (p *Program) write(line printer) {
 		line("    %s: %s", strconv.QuoteToASCII(name), strconv.QuoteToASCII(value))
 	}
 }
+
+// writtenLatency formats d as parseLatency reads it: 1500us, never 1m30s.
+func writtenLatency(d time.Duration) string { return written(int64(d), latencyUnits) }
 
 // quoted returns a YAML list of texts. YAML reads Go's ASCII-only quoting the same way.
 func quoted(list []string) string {
