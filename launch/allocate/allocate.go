@@ -13,11 +13,9 @@
 package allocate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -159,13 +157,6 @@ func Settled(job Job, hosts []Host, strategy Strategy) bool {
 	}
 	d, _ := demand(job, hosts)
 	return strategy.Settled(d)
-}
-
-// Order returns a copy of hosts sorted by latency; equally distant hosts keep their order.
-func Order(hosts []Host) []Host {
-	hosts = slices.Clone(hosts)
-	slices.SortStableFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Latency, b.Latency) })
-	return hosts
 }
 
 // errTwice and errNoHome are the errors in a list of hosts.

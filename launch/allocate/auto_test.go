@@ -1,6 +1,7 @@
 package allocate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -316,4 +317,11 @@ func BenchmarkAllocate(b *testing.B) {
 			})
 		}
 	}
+}
+
+// Order returns a copy of hosts sorted by latency; equally distant hosts keep their order.
+func Order(hosts []Host) []Host {
+	hosts = slices.Clone(hosts)
+	slices.SortStableFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Latency, b.Latency) })
+	return hosts
 }
