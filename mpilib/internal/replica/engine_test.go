@@ -227,6 +227,9 @@ func (w *world) effect(n *node, e Effect) error {
 			return fmt.Errorf("process %d transmits %v after its release", n.me, s.payload)
 		}
 		w.data++
+		if w.cfg.Replica(n.me) != w.cfg.Replica(e.Process) {
+			w.crossed++
+		}
 		p := packet{from: n.me, to: e.Process, payload: s.payload, kind: whole}
 		if s.large {
 			p.kind = begin

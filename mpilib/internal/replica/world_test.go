@@ -21,7 +21,8 @@ type world struct {
 	eager     bool     // acknowledgements arrive at once
 	rests     []packet // of what the event transmits: behind all else that it does
 	transfers int
-	data      int // messages transmitted
+	data      int // messages transmitted,
+	crossed   int // of those to another set of replicas
 	controls  [16]int
 	verdicts  [4]int
 	trail     []string
