@@ -459,9 +459,9 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 
 // randomFaults runs jobs, some concurrently, in which something random happens to the submitter:
 // nothing is left, no reservation, folder, process or descriptor of any daemon. ISTHMUS_TEST_RUNS
-// is the number of jobs.
+// is the number of jobs; without it, there are as many as combinations of moment, event and hosts.
 func (w *world) randomFaults(t *testing.T) {
-	runs := 200
+	runs := len(moments) * 3 * 2
 	if text := os.Getenv("ISTHMUS_TEST_RUNS"); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {
 			t.Fatalf("ISTHMUS_TEST_RUNS: %v", err)
