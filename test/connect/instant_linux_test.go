@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,10 +17,16 @@ import (
 )
 
 // Two processes that dial each other at the same instant end with exactly one
-// link, over which each message arrives once; 100 times over every kind of
-// path between sites.
+// link, over which each message arrives once; 30 times over every kind of
+// path between sites, or as often as ISTHMUS_TEST_REPEATS says.
 func TestBothDialAtOnce(t *testing.T) {
-	const repeats, atOnce = 100, 10
+	const atOnce = 10
+	repeats := 30
+	if text := os.Getenv("ISTHMUS_TEST_REPEATS"); text != "" {
+		if _, err := fmt.Sscan(text, &repeats); err != nil {
+			t.Fatalf("ISTHMUS_TEST_REPEATS: %v", err)
+		}
+	}
 	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{})
 	for _, way := range labtest.Ways {
 		if way.From == "closed/n1" && way.Path == "port-range" {
@@ -27,7 +34,7 @@ func TestBothDialAtOnce(t *testing.T) {
 		}
 		t.Run(way.From+" and "+way.To, func(t *testing.T) {
 			w := w.sub(t)
-			for range repeats / atOnce {
+			for range (repeats + atOnce - 1) / atOnce {
 				var pairs sync.WaitGroup
 				for range atOnce {
 					j := w.JoinPair(way.From, way.To)
