@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -153,6 +154,9 @@ func (t *linkTransport) digest() error {
 		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
 		if err != nil {
 			return err
+		}
+		if t.bellsOnly && env.Kind != wire.EnvelopeBell { // it would mix with what comes through the ring
+			return fmt.Errorf("%w: envelope kind %d over the link, behind the peer's switch to shared memory", wire.ErrMalformed, env.Kind)
 		}
 		in.begin += wire.EnvelopeLen
 		n, err := t.user.envelope(env, in.buf[in.begin:in.end])

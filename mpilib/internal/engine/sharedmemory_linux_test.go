@@ -308,6 +308,28 @@ func TestBrokenPeersInSharedMemory(t *testing.T) {
 	}
 }
 
+// A peer that has switched to shared memory says nothing over the link any more but bells: a message
+// there would be mixed with one from the ring.
+func TestMessageBehindSwitch(t *testing.T) {
+	for name, env := range map[string]wire.Envelope{
+		"a whole one": {Kind: wire.EnvelopeEager, Tag: 5},
+		"a part":      {Kind: wire.EnvelopeEager, Tag: 5, Length: 3},
+		"an answer":   {Kind: wire.EnvelopeConfirm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			es, conns := together(t)
+			var r Request
+			es[0].Irecv(&r, everyone{}, 0, 1, 6, make([]byte, 1))
+			if _, err := conns[1].Write(env.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) || !errors.Is(err, wire.ErrMalformed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Over the link memory is shared in order only.
 func TestSharesOutOfTurn(t *testing.T) {
 	for name, says := range map[string][]byte{
