@@ -64,8 +64,8 @@ type linkUser interface {
 	linkLost(doing string, err error)
 }
 
-func (t *linkTransport) init(e *Engine, proto *protocol.Peer, user linkUser) {
-	t.mu, t.ctx, t.idle, t.proto, t.user = &e.mu, e.ctx, &e.idle, proto, user
+func (t *linkTransport) init(ctx context.Context, mu *sync.Mutex, idle *idleWatch, proto *protocol.Peer, user linkUser) {
+	t.mu, t.ctx, t.idle, t.proto, t.user = mu, ctx, idle, proto, user
 	t.reading.token, t.reading.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 	t.writing.token, t.writing.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }

@@ -43,7 +43,7 @@ type parting struct {
 
 func newPeer(e *Engine, rank int) *peer {
 	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
-	p.transport.link.init(e, &p.proto, p)
+	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
 	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
 	e.core.Join(&p.proto, rank)
 	return p
