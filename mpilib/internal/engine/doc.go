@@ -10,6 +10,10 @@
 // reads and writes, how bytes go, who waits and is woken, how links are made, how news of
 // failures spread, and notes.
 //
+// How bytes go to a peer is the part of a transport (transport.go): a linkTransport has the link,
+// its queue, and who reads and writes it; a ringTransport has the memory that both share; a peer
+// has a switchTransport, which holds both.
+//
 // Two engines talk in the envelopes of package wire. A small message is sent
 // eagerly: at once, as far as the receiver has granted credit for messages that
 // find no receive. A large one, and any without credit, is sent by rendezvous: the
