@@ -277,3 +277,16 @@ func TestCollectivesOfPartsAndSlices(t *testing.T) {
 		return expect(bcast(c.Rank()%2), ErrMismatch, "Bcast(root 0", "rank 1: Bcast(root 1)")
 	}, WithDebug(io.Discard))
 }
+
+// A message that is shorter than the Part of its receiver is an error of that rank only.
+func TestPartOfWrongLength(t *testing.T) {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		one, into := []int{7}, make([]int, 1+c.Rank()) // rank 1 expects two elements of rank 0
+		send, recv := []Part{PartOf(one), PartOf(one)}, []Part{PartOf(into), PartOf(make([]int, 1))}
+		err := Alltoallw(ctx, c, send, recv)
+		if c.Rank() == 1 {
+			return expect(err, ErrCount, "the message has 8 bytes, the buffer 16")
+		}
+		return err
+	})
+}
