@@ -144,7 +144,7 @@ func TestMatrixMeasured(t *testing.T) {
 // measuredMatrix connects the pairs in measured runs and returns those with a fault.
 func measuredMatrix(t *testing.T, pairs []string) (wrong []string, err error) {
 	t.Helper()
-	stdout, stderr, status := labtest.RunWithin(t, labtest.Within(5*time.Minute), exec.Command(labtest.Program(t, "-lab"), "matrix", "--measured", "--json", "--pairs", strings.Join(pairs, ",")))
+	stdout, stderr, status := labtest.RunWithin(t, labtest.PatienceFor(t, 5*time.Minute), exec.Command(labtest.Program(t, "-lab"), "matrix", "--measured", "--json", "--pairs", strings.Join(pairs, ",")))
 	d := json.NewDecoder(strings.NewReader(stdout))
 	var faults []error
 	for _, pair := range pairs {

@@ -65,8 +65,8 @@ func NoTraversalProfile(_ string, p overlay.SiteProfile) overlay.SiteProfile {
 	return p
 }
 
-// Patience is the default timeout of every test below test/. Only a test that hangs reaches it: a
-// busy machine stretches seconds to a minute.
+// Patience is the default timeout of every test below test/ on a machine at rest, see PatienceFor.
+// Only a test that hangs reaches it.
 const Patience = 4 * time.Minute
 
 // World is a lab and a whole Isthmus in it, for one test.
@@ -91,7 +91,8 @@ func NewWorldOver(t *testing.T, wan, sites string, cfg grid.Config) *World {
 	t.Helper()
 	NeedLab(t)
 	program := Program(t, "")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), Patience, fmt.Errorf("%s: not done after %v", t.Name(), Patience))
+	patience := PatienceFor(t, Patience)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("%s: not done after %v", t.Name(), patience))
 	t.Cleanup(cancel)
 	spec, err := lab.Parse(t.Name(), []byte("wan: "+wan+"\nsites:\n"+SitePublic+sites))
 	if err != nil {
