@@ -55,7 +55,7 @@ func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival,
 		p.expel(process)
 		return nil, Stale
 	}
-	k := key{context, tag}
+	k := streamOf(context, tag)
 	in := s.incoming[k]
 	if in == nil {
 		in = new(incoming)
@@ -79,7 +79,7 @@ func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival,
 // can no more be lost but with this process; or that nobody wants them. The digest is that of Send.
 func (p *Process) Delivered(process int, context uint32, tag int, a *Arrival, digest uint64) {
 	a.delivered, a.digest = true, digest
-	k := key{context, tag}
+	k := streamOf(context, tag)
 	if in := p.peers[p.cfg.Rank(process)].incoming[k]; in != nil && !p.expelled {
 		p.advance(process, k, in)
 	}

@@ -66,7 +66,7 @@ func (p *Process) destinationFailed(rank, replica int) {
 	d.serving[replica], d.unsettled[replica] = silent, 0
 	for _, s := range slices.Clone(d.order) { // not in the order of a map, so that effects are reproducible
 		if !s.released {
-			p.release(d, d.outgoing[key{s.Context, s.Tag}])
+			p.release(d, d.outgoing[streamOf(s.Context, s.Tag)])
 		}
 	}
 	for k, o := range d.outgoing {
@@ -135,7 +135,7 @@ func (p *Process) have(from int, acks []AckEntry) error {
 	}
 	d.serving[c] = serves
 	for _, s := range d.order {
-		if o := d.outgoing[key{s.Context, s.Tag}]; !s.released && s.gate <= p.log.committed && p.needs(s, o, c) {
+		if o := d.outgoing[streamOf(s.Context, s.Tag)]; !s.released && s.gate <= p.log.committed && p.needs(s, o, c) {
 			p.emit(Effect{Kind: Transmit, Process: from, Send: s})
 		}
 	}

@@ -28,6 +28,10 @@ type key struct {
 	tag     int
 }
 
+// streamOf returns the stream of a message: not just its pair of ranks, since messages of different tags
+// overtake each other, in each replica otherwise.
+func streamOf(context uint32, tag int) key { return key{context, tag} }
+
 // A destination is another rank that messages are sent to.
 type destination struct {
 	rank      int
@@ -96,7 +100,7 @@ func (p *Process) Send(s *Send) {
 		p.digest = mix(mix(mix(mix(p.digest, uint64(s.Context)), uint64(s.To)), uint64(s.Tag)), s.Digest)
 	}
 	d := &p.peers[s.To].destination
-	k := key{s.Context, s.Tag}
+	k := streamOf(s.Context, s.Tag)
 	o := d.stream(k)
 	o.sent++
 	s.nth, s.gate = o.sent, p.gate()
@@ -132,7 +136,7 @@ func (p *Process) needs(s *Send, o *outgoing, replica int) bool {
 // dispatch transmits s to the replicas that this process serves.
 func (p *Process) dispatch(s *Send) {
 	d := &p.peers[s.To].destination
-	o := d.outgoing[key{s.Context, s.Tag}]
+	o := d.outgoing[streamOf(s.Context, s.Tag)]
 	for c := range d.serving {
 		if s.released || !p.needs(s, o, c) {
 			continue
@@ -212,7 +216,7 @@ func (p *Process) acknowledged(from int, acks []AckEntry) error {
 	d := &p.peers[rank].destination
 	d.asked[c] = false
 	for _, a := range acks {
-		k := key{a.Context, a.Tag}
+		k := streamOf(a.Context, a.Tag)
 		o := d.stream(k)
 		p.claim(o, rank, c, a)
 		settled := min(o.sent-min(o.sent, o.acked[c]), uint64(a.Count))
