@@ -202,6 +202,22 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
+// A message whose bytes were all here when its server failed, and which is delivered only after the next server has asked, is
+// sent again, and dropped; the one behind it is not taken for it.
+func TestDeliveredLate(t *testing.T) {
+	p := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
+	old, _ := p.Arrive(0, 4, 1, 10)
+	if err := p.Receive(2, Message{Kind: Query, Failed: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	p.Delivered(0, 4, 1, old, 1)
+	for i, want := range []Verdict{Duplicate, Fresh} {
+		if _, v := p.Arrive(2, 4, 1, 10); v != want {
+			t.Errorf("message %d again: verdict %d, want %d", i, v, want)
+		}
+	}
+}
+
 // What no process of the job sends is refused.
 func TestRefusals(t *testing.T) {
 	p := New(Config{Layout: Layout{2, 3}, Process: 2, MaxKept: 1 << 20})

@@ -57,22 +57,18 @@ func randomPrograms(r *rand.Rand, ranks int) []program {
 				add(rank, o)
 				add(rank, i)
 			}
-		case 3:
-			add(r.IntN(ranks), op{kind: choose})
+		case 3: // and tell others
+			rank := r.IntN(ranks)
+			for range 1 + r.IntN(3) {
+				add(rank, op{kind: choose})
+				add(rank, op{kind: sends, sends: []message{{(rank + 1) % ranks, 14, 1, false}}})
+				add((rank+1)%ranks, op{kind: receives, recvs: []want{{rank, 14, 1}}})
+			}
 		case 4: // from any, and behind it from one
 			root := r.IntN(ranks)
-			var w []want
-			for rank := range ranks {
-				if rank != root {
-					add(rank, op{kind: sends, sends: []message{{root, 13, 1, false}, {root, 13, 1, false}}})
-					w = append(w, want{-1, 13, 1})
-				}
-			}
-			for rank := range ranks {
-				if rank != root {
-					w = append(w, want{-1, 13, -1})
-				}
-			}
+			other := (root + 1) % ranks
+			add(other, op{kind: sends, sends: []message{{root, 13, 1, false}, {root, 13, 1, false}}})
+			w := []want{{-1, 13, -1}, {other, 13, 1}}
 			add(root, op{kind: receives, recvs: w})
 		}
 	}
@@ -81,7 +77,7 @@ func randomPrograms(r *rand.Rand, ranks int) []program {
 
 // randomWorld returns a world of a seed.
 func randomWorld(r *rand.Rand) *world {
-	ranks := 2 + r.IntN(4)
+	ranks := 2 + r.IntN(1+r.IntN(4))
 	cfg := Config{Layout: Layout{ranks, 1 + r.IntN(3)}, Table: Table(r.IntN(2)), AckEvery: 1 + r.IntN(1<<r.IntN(7)), MaxKept: 1 << 20, MaxAhead: 1 + r.IntN(4)}
 	if r.IntN(3) == 0 {
 		cfg.MaxKept = 100 + r.IntN(1000)
