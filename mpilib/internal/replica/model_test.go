@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A search visits every reachable state of a world once, up to a number of states.
+type search struct {
+	crashes, suspicions int // how many processes may fail, and be suspected
+	most                int // states
+	seen                map[uint64]struct{}
+	ends                int
+	verdicts            [4]int // of all steps
+}
+
+// visit continues from w in every possible way.
+func (s *search) visit(w *world, crashes, suspicions int) error {
+	id := w.state()
+	if _, known := s.seen[id]; known || len(s.seen) >= s.most {
+		return nil
+	}
+	s.seen[id] = struct{}{}
+	events := w.events()
+	if len(events) == 0 {
+		s.ends++
+		if err := w.finished(); err != nil {
+			return err
+		}
+	}
+	for _, e := range events {
+		if err := s.try(w, e, crashes, suspicions); err != nil {
+			return err
+		}
+	}
+	for q := range w.nodes {
+		if crashes > 0 && w.canFail(q) {
+			if err := s.try(w, event{fails, q, 0}, crashes-1, suspicions); err != nil {
+				return err
+			}
+		}
+		if suspicions > 0 && w.canFail(q) {
+			if err := s.try(w, event{suspects, q, 0}, crashes, suspicions-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *search) try(w *world, e event, crashes, suspicions int) error {
+	c := w.clone(e.changes())
+	err := c.happen(e)
+	for v := range c.verdicts {
+		s.verdicts[v] += c.verdicts[v] - w.verdicts[v]
+	}
+	if err == nil {
+		err = s.visit(c, crashes, suspicions)
+	}
+	if err != nil { // record what led to the error, last event first
+		c = w.clone(e.changes())
+		c.record, c.trail = true, nil
+		c.happen(e)
+		err = fmt.Errorf("%w\nafter %s", err, c.story())
+	}
+	return err
+}
+
+// The programs of the exhaustive model: small, each with one thing that may go wrong.
+var (
+	// A large message is overtaken by a small one of its stream.
+	overtaken = []program{
+		{
+			{kind: sends, sends: []message{{1, 10, 1, true}, {1, 10, 1, false}}},
+		},
+		{
+			{kind: receives, recvs: []want{{0, 10, 1}, {0, 10, 1}}},
+		},
+	}
+	// Messages of any tag come in the order in which they were sent.
+	anyTag = []program{
+		{{kind: sends, sends: []message{{1, 10, 1, true}, {1, 10, 2, false}}}},
+		{{kind: receives, recvs: []want{{0, 10, -1}, {0, 10, -1}}}},
+	}
+	// A schedule sends in another order in each replica.
+	schedules = []program{
+		{{kind: schedule, sends: []message{{1, 11, 1, true}, {1, 11, 2, false}}}},
+		{{kind: receives, recvs: []want{{0, 11, 1}, {0, 11, 2}}}},
+	}
+	// What is sent depends on an outcome.
+	chosen = []program{
+		{{kind: choose}, {kind: sends, sends: []message{{1, 10, 1, false}}}},
+		{{kind: receives, recvs: []want{{0, 10, 1}}}},
+	}
+	// Nothing but outcomes.
+	decided     = []program{{{kind: choose}, {kind: choose}}}
+	chosenTwice = []program{
+		{{kind: choose}, {kind: sends, sends: []message{{1, 10, 1, false}}}, {kind: choose}, {kind: sends, sends: []message{{1, 10, 1, false}}}},
+		{{kind: receives, recvs: []want{{0, 10, 1}, {0, 10, 1}}}},
+	}
+	// A receive from any source, and behind it one from one of the two.
+	anySource = []program{
+		{{kind: sends, sends: []message{{2, 10, 1, false}}}},
+		{{kind: sends, sends: []message{{2, 10, 1, false}}}},
+		{{kind: receives, recvs: []want{{-1, 10, 1}, {-1, 10, -1}}}},
+	}
+	anyThenOne = []program{
+		{{kind: sends, sends: []message{{1, 10, 1, false}, {1, 10, 1, false}}}, {kind: receives, recvs: []want{{1, 10, 4}}}},
+		{{kind: receives, recvs: []want{{-1, 10, -1}, {0, 10, 1}}}, {kind: sends, sends: []message{{0, 10, 4, false}}}},
+	}
+	// A context that one rank creates and another uses.
+	created = []program{
+		{{kind: create}, {kind: sends, sends: []message{{1, 10, 1, false}, {1, inNew, 1, false}}}},
+		{{kind: receives, recvs: []want{{0, 10, 1}}}, {kind: receives, recvs: []want{{0, inNew, 1}}}},
+	}
+)
+
+// Every order of steps, deliveries, failures and their reports, for small programs. Acknowledgements arrive at once; that
+// they are late is played by batches that are not sent, and by the random programs.
+func TestEveryInterleaving(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		programs            []program
+		replicas            int
+		crashes, suspicions int
+		ack, kept           int
+		drains, eager       bool
+	}{
+		{"overtaken", overtaken, 2, 1, 0, 2, 1 << 20, false, true},
+		{"anyTag", anyTag, 2, 1, 0, 1, 1 << 20, false, true},
+		{"anyTag-suspected", anyTag, 2, 0, 1, 2, 1 << 20, false, true},
+		{"blocked", anyTag, 2, 1, 0, 100, 200, true, true},
+		{"schedules", schedules, 2, 1, 0, 1, 1 << 20, false, true},
+		{"schedules-two", schedules, 2, 2, 0, 2, 1 << 20, false, true},
+		{"chosen", chosen, 2, 2, 0, 1, 1 << 20, false, true},
+		{"chosen-suspected", chosen, 2, 0, 1, 1, 1 << 20, false, true},
+		{"chosenTwice", chosenTwice, 2, 1, 0, 2, 1 << 20, false, true},
+		{"anyThenOne", anyThenOne, 2, 1, 0, 2, 1 << 20, false, true},
+		{"anySource", anySource, 2, 1, 0, 2, 1 << 20, false, true},
+		{"created", created, 2, 1, 0, 2, 1 << 20, false, true},
+		{"decided-3", decided, 3, 2, 0, 1, 1 << 20, false, true},
+		{"decided-3-suspected", decided, 3, 0, 1, 1, 1 << 20, false, true},
+		{"chosen-3", chosen, 3, 1, 0, 1, 1 << 20, false, true},
+		{"schedules-3", schedules, 3, 1, 0, 2, 1 << 20, false, true},
+	} {
+		for _, table := range []Table{Parallel, Primary} {
+			t.Run(fmt.Sprintf("%s-%v", c.name, table), func(t *testing.T) {
+				cfg := Config{Layout: Layout{len(c.programs), c.replicas}, Table: table, MaxKept: c.kept, AckEvery: c.ack}
+				most := 20000 // where it cuts a search off, the log says so
+				if testing.Short() || raceEnabled {
+					most = 2000
+				}
+				s := &search{crashes: c.crashes, suspicions: c.suspicions, seen: map[uint64]struct{}{}, most: most}
+				w := newWorld(cfg, c.programs)
+				w.drains, w.eager = c.drains, c.eager
+				err := s.visit(w, c.crashes, c.suspicions)
+				t.Logf("%d states, %d ends, verdicts %v, cut off: %v", len(s.seen), s.ends, s.verdicts, len(s.seen) == most)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.name == "overtaken" && len(s.seen) < most && (s.verdicts[Resumed] == 0 || s.verdicts[Duplicate] == 0) {
+					t.Error("nothing was resumed, or no duplicate came")
+				}
+			})
+		}
+	}
+}
