@@ -47,8 +47,8 @@ func TestEveryAlgorithm(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			TestWorld(t, l.ranks, func(ctx context.Context, c *Comm) error {
-				for _, collective := range collectives.Operations() {
+			for _, collective := range collectives.Operations() { // a world each: all of them take minutes on a busy machine
+				TestWorld(t, l.ranks, func(ctx context.Context, c *Comm) error {
 					for _, a := range collectives.Algorithms(collective) {
 						if a.Needs.Has(collectives.SharedMemory) { // see TestEveryAlgorithmOverSharedMemory
 							continue
@@ -57,9 +57,9 @@ func TestEveryAlgorithm(t *testing.T) {
 							return err
 						}
 					}
-				}
-				return nil
-			}, WithPlaces(l.place))
+					return nil
+				}, WithPlaces(l.place))
+			}
 		})
 	}
 }
