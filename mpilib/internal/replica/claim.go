@@ -16,7 +16,7 @@ func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 		}
 		w.have = mix(w.have, s.Digest)
 		if w.next == w.last {
-			p.compare(w, s.Call)
+			w.compare(p, s.Call)
 		}
 	}
 	if w.next <= w.last {
@@ -25,7 +25,7 @@ func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 }
 
 // settleClaims compares the claims about s, which is being sent.
-func (p *Process) settleClaims(o *outgoing, s *Send) {
+func (o *outgoing) settleClaims(p *Process, s *Send) {
 	rest := o.claims[:0]
 	for _, w := range o.claims {
 		if w.next == s.nth {
@@ -36,7 +36,7 @@ func (p *Process) settleClaims(o *outgoing, s *Send) {
 			w.next++
 		}
 		if w.next > w.last {
-			p.compare(w, s.Call)
+			w.compare(p, s.Call)
 			continue
 		}
 		rest = append(rest, w)
@@ -44,14 +44,15 @@ func (p *Process) settleClaims(o *outgoing, s *Send) {
 	o.claims = rest
 }
 
-func (p *Process) compare(w claim, last uint64) {
+// compare reports a difference, in calls up to last.
+func (w claim) compare(p *Process, last uint64) {
 	if w.have != w.want {
 		p.diverge(w.replica, w.first, last, "messages of different content")
 	}
 }
 
 // checkSurplus reports messages that others of this rank have sent, once this process sends nothing more.
-func (p *Process) checkSurplus(o *outgoing) {
+func (o *outgoing) checkSurplus(p *Process) {
 	for c, n := range o.acked {
 		if n > o.sent {
 			p.diverge(p.servedBy(c), 0, 0, "the other sent more messages")

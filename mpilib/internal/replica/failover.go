@@ -70,7 +70,7 @@ func (p *Process) destinationFailed(rank, replica int) {
 		}
 	}
 	for k, o := range d.outgoing {
-		p.forget(d, k, o)
+		d.forget(p, k, o)
 	}
 	p.copyHeld()
 	if lowest(p.cfg.Replicas, p.alive(rank)) < 0 && !p.lost[rank] {

@@ -104,7 +104,7 @@ func (p *Process) Send(s *Send) {
 	o := d.stream(k)
 	o.sent++
 	s.nth, s.gate = o.sent, p.gate()
-	p.settleClaims(o, s)
+	o.settleClaims(p, s)
 	needed := false
 	for c := range o.acked {
 		if p.needs(s, o, c) {
@@ -114,7 +114,7 @@ func (p *Process) Send(s *Send) {
 	}
 	if !needed {
 		s.released = true
-		p.forget(d, k, o)
+		d.forget(p, k, o)
 		p.emit(Effect{Kind: Complete, Send: s})
 		return
 	}
@@ -195,7 +195,7 @@ func (p *Process) Drain() {
 	for i := range p.peers {
 		d := &p.peers[i].destination
 		for _, o := range d.outgoing {
-			p.checkSurplus(o)
+			o.checkSurplus(p)
 		}
 	}
 }
@@ -225,9 +225,9 @@ func (p *Process) acknowledged(from int, acks []AckEntry) error {
 		o.acked[c] += uint64(a.Count)
 		p.release(d, o)
 		if p.draining {
-			p.checkSurplus(o)
+			o.checkSurplus(p)
 		}
-		p.forget(d, k, o)
+		d.forget(p, k, o)
 	}
 	p.copyHeld()
 	p.askForAcks()
@@ -281,7 +281,7 @@ func (p *Process) copyHeld() {
 }
 
 // forget deletes a stream of which nothing is known that the beginning of another would not be.
-func (p *Process) forget(d *destination, k key, o *outgoing) {
+func (d *destination) forget(p *Process, k key, o *outgoing) {
 	if len(o.sends) > 0 || len(o.claims) > 0 {
 		return
 	}
