@@ -154,6 +154,27 @@ func transmitted(p *Process) (any bool) {
 	return any
 }
 
+// What a replica had of another leader's log says nothing of this one's.
+func TestCommittedOfAnotherLeader(t *testing.T) {
+	p := New(Config{Layout: Layout{1, 3}, Process: 1, MaxKept: 1 << 20})
+	hear := func(m Message) {
+		t.Helper()
+		if err := p.Receive(2, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear(Message{Kind: Committed, Leader: 0, Count: 1})
+	p.Fail(0)
+	p.Decide(p.Begin(3), Outcome{})
+	if p.Committed() {
+		t.Error("committed, and the other has what the last leader decided")
+	}
+	hear(Message{Kind: Committed, Leader: 1, Count: 1})
+	if !p.Committed() {
+		t.Error("not committed, and the other has it")
+	}
+}
+
 // A rank is lost with the last of its replicas, whichever these are.
 func TestLost(t *testing.T) {
 	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20})
