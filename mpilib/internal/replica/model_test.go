@@ -2,6 +2,8 @@ package replica
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 )
 
@@ -115,6 +117,23 @@ var (
 	}
 )
 
+// maxStates returns up to how many states a search visits: 20000, with which 20 of 32 come to their end in
+// a minute, as many as ISTHMUS_TEST_STATES says, or fewer where each takes long.
+func maxStates(t *testing.T) int {
+	text := os.Getenv("ISTHMUS_TEST_STATES")
+	switch {
+	case text != "":
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("ISTHMUS_TEST_STATES is %q, want a number of states", text)
+		}
+		return n
+	case testing.Short() || raceEnabled:
+		return 2000
+	}
+	return 20000
+}
+
 // Every order of steps, deliveries, failures and their reports, for small programs. Acknowledgements arrive at once; that
 // they are late is played by batches that are not sent, and by the random programs.
 func TestEveryInterleaving(t *testing.T) {
@@ -146,10 +165,7 @@ func TestEveryInterleaving(t *testing.T) {
 		for _, table := range []Table{Parallel, Primary} {
 			t.Run(fmt.Sprintf("%s-%v", c.name, table), func(t *testing.T) {
 				cfg := Config{Layout: Layout{len(c.programs), c.replicas}, Table: table, MaxKept: c.kept, AckEvery: c.ack}
-				most := 20000 // where it cuts a search off, the log says so
-				if testing.Short() || raceEnabled {
-					most = 2000
-				}
+				most := maxStates(t) // where it cuts a search off, the log says so
 				s := &search{crashes: c.crashes, suspicions: c.suspicions, seen: map[uint64]struct{}{}, most: most}
 				w := newWorld(cfg, c.programs)
 				w.drains, w.eager = c.drains, c.eager
