@@ -632,7 +632,11 @@ func TestStandard_8_7_NeighbourForms(t *testing.T) {
 // Finalize ends calls that other ranks do not enter.
 func TestFinalizeEndsCalls(t *testing.T) {
 	var r *Request
-	TestWorld(t, 2, func(_ context.Context, c *Comm) error {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		// A rank that has never been linked to the other would wait for its start.
+		if err := Barrier(ctx, c); err != nil {
+			return err
+		}
 		if c.Rank() == 0 {
 			r = Ibarrier(c)
 		}
