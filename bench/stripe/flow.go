@@ -27,7 +27,7 @@ func flow(ctx context.Context, from, to rank, carriers int) (r result, err error
 	err = linked(ctx, from, to, carriers, func(ctx context.Context, near, far *link.Link) error {
 		t := runner.Pump(near.Conn, far.Conn, block)
 		err := warm(ctx, near, carriers)
-		r, err = arriving(ctx, t, err)
+		r, err = arriving(ctx, t.Got, err)
 		d := describe(near)
 		r.carriers, r.proxies = d.carriers, d.proxies
 		return errors.Join(err, t.End())
@@ -68,11 +68,11 @@ func linked(ctx context.Context, from, to rank, carriers int, use func(ctx conte
 // block is the bytes that a call moves.
 const block = 1 << 20
 
-// arriving returns what arrives of traffic during a turn, unless failed is an error.
-func arriving(ctx context.Context, t *runner.Traffic, failed error) (result, error) {
-	before, start := t.Got(), time.Now()
+// arriving returns how fast the bytes that have got here grow during a turn, unless failed is an error.
+func arriving(ctx context.Context, got func() uint64, failed error) (result, error) {
+	before, start := got(), time.Now()
 	err := errors.Join(failed, runner.Pause(ctx, measuring))
-	return result{rate: runner.Mbit(t.Got()-before, time.Since(start))}, err
+	return result{rate: runner.Mbit(got()-before, time.Since(start))}, err
 }
 
 // warm waits until a link has its carriers and its speed.

@@ -118,25 +118,39 @@ func (l *longPath) ranks(congestion string, first overlay.Technique, direct chan
 	return ends, done, nil
 }
 
-// raw is one TCP connection over the path, without a link.
-func (l *longPath) raw(ctx context.Context, congestion string) (result, error) {
+// raw is so many TCP connections over the path, without a link.
+func (l *longPath) raw(ctx context.Context, congestion string, connections int) (r result, err error) {
 	ends, done, err := l.ranks(congestion, overlay.Direct, nil)
 	if err != nil {
 		return result{}, err
 	}
 	defer done()
-	a, err := ends[0].connector.(*socket).Dial(ctx, overlay.ProcessName{}, overlay.AllWays)
-	if err != nil {
-		return result{}, err
+	var all []*runner.Traffic
+	defer func() {
+		for _, t := range all {
+			err = errors.Join(err, t.End())
+		}
+	}()
+	for range connections {
+		a, err := ends[0].connector.(*socket).Dial(ctx, overlay.ProcessName{}, overlay.AllWays)
+		if err != nil {
+			return result{}, err
+		}
+		b, err := ends[1].connector.(*socket).Accept(ctx)
+		if err != nil {
+			a.Conn.Close()
+			return result{}, err
+		}
+		all = append(all, runner.Pump(a.Conn, b.Conn, block))
 	}
-	b, err := ends[1].connector.(*socket).Accept(ctx)
-	if err != nil {
-		a.Conn.Close()
-		return result{}, err
-	}
-	t := runner.Pump(a.Conn, b.Conn, block)
-	r, err := arriving(ctx, t, runner.Pause(ctx, warming))
-	return r, errors.Join(err, t.End())
+	r, err = arriving(ctx, func() (sum uint64) {
+		for _, t := range all {
+			sum += t.Got()
+		}
+		return sum
+	}, runner.Pause(ctx, warming))
+	r.carriers = connections
+	return r, err
 }
 
 // linkOf measures a link of several carriers that stays with its first technique.
@@ -227,7 +241,8 @@ func (o Options) lossy(ctx context.Context, rate int64, congestion, system strin
 	l.tune = carrier.Tuning{Congestion: []string{congestion}}
 	var moves []float64
 	cells := []cell{
-		{name: "raw"},
+		{name: "raw", turn: func() (result, error) { return l.raw(ctx, congestion, 1) }},
+		{name: "raw_eight", turn: func() (result, error) { return l.raw(ctx, congestion, 8) }},
 		{name: "direct", target: targetDirect, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 1) }},
 		{name: "relay", target: targetRelay, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Relay, 1) }},
 		{name: "eight", target: targetEight, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 8) }},
@@ -238,7 +253,6 @@ func (o Options) lossy(ctx context.Context, rate int64, congestion, system strin
 			return r, err
 		}},
 	}
-	cells[0].turn = func() (result, error) { return l.raw(ctx, congestion) }
 	for round := range o.Repeat {
 		for i := range cells {
 			fmt.Fprintf(o.Err, "\rlossy %d Mb/s %s: round %d of %d, %s\x1b[K", rate/1e6, congestion, round+1, o.Repeat, cells[i].name)
