@@ -26,6 +26,7 @@ func TestFrontalAsksOnce(t *testing.T) {
 	}
 	first, second := join(1), join(1+askers)
 	questions := func() int { return int(w.Figure("broker", "counters", "questions").(float64)) }
+	late := func() int { return int(w.Figure("frontal closed", "resolve", "late").(float64)) }
 	connect := func(members []*labtest.Member) {
 		t.Helper()
 		var all sync.WaitGroup
@@ -52,10 +53,13 @@ func TestFrontalAsksOnce(t *testing.T) {
 	target.End(t)
 	w.Join(key, "shut/n1", 0, 1+2*askers) // a greater generation
 	before = questions()
+	lateBefore := late()
 	connect(second[:1]) // detects that what the frontal knew is of an earlier generation
 	connect(second[1:])
-	if n := questions() - before; n != 1 {
-		t.Errorf("after the peer started anew %d processes made for %d questions, want 1", askers, n)
+	// On a busy machine the broker may take longer than the frontal waits for it before it answers
+	// from its cache; then the process asks again.
+	if n, late := questions()-before, late()-lateBefore; n < 1 || n > 1+late {
+		t.Errorf("after the peer started anew %d processes made for %d questions, want 1; %d answers were late", askers, n, late)
 	}
 }
 
