@@ -158,11 +158,7 @@ func (s *Stream) Watch() {
 		s.lead.queueSignal(sayAck) // no other frame has carried it since the last tick
 	}
 	s.toldAt = s.told
-	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
-		s.releaseIdle()
-	} else {
-		s.rightSize(time.Now())
-	}
+	s.resize(time.Now())
 }
 
 // look checks one carrier.

@@ -25,14 +25,19 @@ const (
 	// growth of both.
 	windowGain = 4
 
+	// storedGain is the same for the bytes that were stored because earlier ones had not arrived on
+	// another carrier: once for them, once for their growth. With many carriers there is always one
+	// that sends lost bytes again, and the others may be several round trips ahead of it.
+	storedGain = 2
+
 	minMeasured = 4 * Tick                // minimum time over which a rate is measured, or a round trip
 	narrowAfter = 10 * time.Second / Tick // idle ticks after which a window returns to its initial size
 )
 
 // windowFor returns the window for a stream taken at rate bytes a second over a path with the given
-// round trip.
-func windowFor(rate float64, rtt time.Duration) uint64 {
-	want := min(windowGain*rate*rtt.Seconds(), MaxWindow)
+// round trip, of which up to stored bytes waited for earlier ones.
+func windowFor(rate float64, rtt time.Duration, stored uint64) uint64 {
+	want := min(windowGain*rate*rtt.Seconds()+storedGain*float64(stored), MaxWindow)
 	return max(Window, (uint64(want)+wire.WindowUnit-1)/wire.WindowUnit*wire.WindowUnit)
 }
 
@@ -66,15 +71,31 @@ type windows struct {
 	edge uint64 // advertised to the peer: everything below is accepted; 0: none was
 	out  uint64 // how far this end goes at most, whatever the peer advertises
 
-	took uint64    // bytes taken at the last measurement
-	at   time.Time // time of that measurement
-	idle int64     // idle ticks
+	took   uint64    // bytes taken at the last measurement
+	at     time.Time // time of that measurement
+	stored uint64    // the most bytes that were stored at a tick since then
+	tookAt uint64    // bytes taken at the last tick
+	idle   int64     // idle ticks
 }
 
-// rightSize is this file's part of Watch while the stream is busy.
+// resize is this file's part of Watch. A stream is idle that has sent and taken everything, and took
+// nothing since the last tick: one that keeps up with its peer has also taken everything.
+func (s *Stream) resize(now time.Time) {
+	w := &s.windows
+	busy := s.took != w.tookAt || s.waiting() > 0 || s.recv.Stored() > 0 || s.send.Acked() < s.send.End()
+	w.tookAt = s.took
+	if busy {
+		s.rightSize(now)
+	} else {
+		s.releaseIdle()
+	}
+}
+
+// rightSize widens the window of a busy stream for the rate at which it is taken.
 func (s *Stream) rightSize(now time.Time) {
 	w := &s.windows
 	w.idle = 0
+	w.stored = max(w.stored, s.recv.Stored())
 	if !s.o.Windows || w.in >= MaxWindow {
 		return
 	}
@@ -89,8 +110,9 @@ func (s *Stream) rightSize(now time.Time) {
 		return
 	}
 	rate := float64(s.took-w.took) / passed.Seconds()
-	w.took, w.at = s.took, now
-	if want := windowFor(rate, rtt); want > w.in {
+	stored := w.stored
+	w.took, w.at, w.stored = s.took, now, 0
+	if want := windowFor(rate, rtt, stored); want > w.in {
 		w.in += extra.take(want - w.in)
 		s.in.widen(w.in)
 	}

@@ -10,26 +10,75 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// TestWindowFor: a window holds windowGain times the data of a round trip, in whole units and
-// within the limits.
+// TestWindowFor: a window holds windowGain times the data of a round trip and storedGain times what
+// was stored, in whole units and within the limits.
 func TestWindowFor(t *testing.T) {
 	const mbit = 1e6 / 8
 	for _, tc := range []struct {
-		rate float64
-		rtt  time.Duration
-		want uint64
+		rate   float64
+		rtt    time.Duration
+		stored uint64
+		want   uint64
 	}{
-		{0, 0, Window},
-		{100 * mbit, 200 * time.Millisecond, Window}, // 10 MB
-		{10_000 * mbit, time.Millisecond, Window},    // a fast short path needs no larger one
-		{200 * mbit, 200 * time.Millisecond, 306 * wire.WindowUnit},
-		{1000 * mbit, 200 * time.Millisecond, 1526 * wire.WindowUnit},
-		{10_000 * mbit, 200 * time.Millisecond, MaxWindow},
-		{1e30, time.Hour, MaxWindow},
+		{0, 0, 0, Window},
+		{100 * mbit, 200 * time.Millisecond, 0, Window}, // 10 MB
+		{10_000 * mbit, time.Millisecond, 0, Window},    // a fast short path needs no larger one
+		{200 * mbit, 200 * time.Millisecond, 0, 306 * wire.WindowUnit},
+		{1000 * mbit, 200 * time.Millisecond, 0, 1526 * wire.WindowUnit},
+		{10_000 * mbit, 200 * time.Millisecond, 0, MaxWindow},
+		{1e30, time.Hour, 0, MaxWindow},
+		{0, 0, Window, 2 * Window}, // the window was full, and all of it waited for its first bytes
+		{200 * mbit, 200 * time.Millisecond, 100 * wire.WindowUnit, 506 * wire.WindowUnit},
+		{0, 0, MaxWindow, MaxWindow},
 	} {
-		if got := windowFor(tc.rate, tc.rtt); got != tc.want {
-			t.Errorf("windowFor(%v, %v) = %d, want %d", tc.rate, tc.rtt, got, tc.want)
+		if got := windowFor(tc.rate, tc.rtt, tc.stored); got != tc.want {
+			t.Errorf("windowFor(%v, %v, %d) = %d, want %d", tc.rate, tc.rtt, tc.stored, got, tc.want)
 		}
+	}
+}
+
+// TestWindowOfAPromptReader: the window of a stream grows also while its process takes everything as
+// it arrives and sends nothing, and by what is stored; but not while nothing arrives.
+func TestWindowOfAPromptReader(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.ends[0], w.ends[1]
+	a.Use(w.with("tcp").carriers[0], 1)
+	tick := func() uint64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, c := range b.carriers {
+			c.least, c.served = time.Second, b.ticks.Load()
+		}
+		b.windows.at = b.windows.at.Add(-time.Second) // a round trip has passed
+		b.resize(time.Now())
+		return b.windows.in
+	}
+	tick() // the first measurement
+	if err := swap(a, b, 0, 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	b.windows.took, b.windows.at = b.took-8<<20, time.Now()
+	waiting, under := b.waiting(), b.send.End()-b.send.Acked()
+	b.mu.Unlock()
+	if waiting != 0 || under != 0 {
+		t.Fatalf("%d bytes are not taken and %d not acknowledged", waiting, under)
+	}
+	if got, low, high := tick(), uint64(24<<20), uint64(32<<20); got < low || got > high {
+		t.Errorf("the window is %d after 8 MiB in a round trip, want from %d to %d", got, low, high)
+	}
+	before := tick()
+	b.mu.Lock()
+	b.windows.stored = 48 << 20
+	b.mu.Unlock()
+	if got := tick(); got != before {
+		t.Errorf("the window went from %d to %d while nothing arrived", before, got)
+	}
+	if err := swap(a, b, 8<<20, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tick(), uint64(96<<20+wire.WindowUnit); got != want { // a unit for the byte
+		t.Errorf("the window is %d after 48 MiB were stored, want %d", got, want)
 	}
 }
 
