@@ -25,7 +25,7 @@ const (
 	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none
 	EnvelopeSwitch    EnvelopeKind = 12 // everything that the sender sends after this goes through the shared memory
 	EnvelopeBell      EnvelopeKind = 13 // the receiver slept and must check the shared memory; the only kind after Switch
-	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: no process communicates with it any more
+	EnvelopeFailed    EnvelopeKind = 14 // process ID has failed, as far as the sender knows: no process communicates with it any more
 	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
 	EnvelopeCopying   EnvelopeKind = 17 // the receiver copies the buffer that the RTS exposes; in shared memory only
@@ -57,7 +57,7 @@ type Envelope struct {
 	Flags   uint8
 	Context uint32 // of the communicator, agreed by its members
 	Tag     uint32 // at most 1<<31 - 1
-	ID      uint32 // of an RTS or a synchronous message; of EnvelopeFailed, a world rank
+	ID      uint32 // of an RTS or a synchronous message; of EnvelopeFailed, a process number
 	Length  uint64
 }
 

@@ -39,7 +39,7 @@ func (e *Engine) carryOutAll() {
 func (e *Engine) carryOutOne(f *protocol.Effect) {
 	var p *peer
 	if f.Peer != nil {
-		p = e.peers[f.Peer.Rank]
+		p = e.peers[f.Peer.Process]
 	}
 	switch f.Kind {
 	case protocol.Control:

@@ -26,7 +26,12 @@ var (
 
 // Config says which process of which job the engine serves.
 type Config struct {
-	Rank, Size int
+	Rank, Size int // of the world that the program sees
+
+	// Replica and Replicas say which of how many processes of the rank this is; 0, 0: the only one.
+	// Replica c of rank k is process c*Size + k: links, their peers and what is said of failures
+	// between engines know processes, everything above knows ranks.
+	Replica, Replicas int
 
 	// Unexpected bounds the bytes that each peer may have here, or under way, in
 	// messages without a posted receive; at least 64 KiB. Each message counts 64
@@ -41,9 +46,9 @@ type Config struct {
 	// where the system permits it.
 	SharedMemory bool
 
-	// Connect returns nil once Attach was called for the rank, or why no link could be made.
+	// Connect returns nil once Attach was called for the process, or why no link could be made.
 	// The engine calls it from its own goroutines, once for each peer.
-	Connect func(ctx context.Context, rank int) error
+	Connect func(ctx context.Context, process int) error
 
 	// Unmade reports whether no process can have created a context yet. The engine calls it
 	// with its lock held. nil: every context is taken to exist.
@@ -62,7 +67,7 @@ type Engine struct {
 	core       protocol.Core
 	effects    []protocol.Effect // memory for the next list of the core's effects
 	dispatches []*peer           // whom something was said, which is to go
-	peers      []*peer           // by world rank; nil for this process
+	peers      []*peer           // by process; nil for this one
 	remote     int               // how many of them have a link
 	arrived    chan struct{}
 
@@ -87,6 +92,11 @@ type Engine struct {
 	work   sync.WaitGroup
 }
 
+// process returns the number of the engine's process, and processes how many there are.
+func (c *Config) process() int { return c.Replica*c.Size + c.Rank }
+
+func (c *Config) processes() int { return c.Size * max(1, c.Replicas) }
+
 // A Group is the processes of a communicator.
 type Group interface {
 	// Member reports whether a world rank is in the group.
@@ -104,14 +114,14 @@ type Group interface {
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
-	e.core.Init(protocol.Config{Rank: cfg.Rank, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.Size)
+	e.core.Init(protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.processes())
 	e.sharing, e.seeker.e, e.news.e = systemSharing, e, e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.rings.init(e)
-	e.peers = make([]*peer, cfg.Size)
-	for r := range cfg.Size {
-		if r != cfg.Rank {
-			e.peers[r] = newPeer(e, r)
+	e.peers = make([]*peer, cfg.processes())
+	for q := range e.peers {
+		if q != cfg.process() {
+			e.peers[q] = newPeer(e, q)
 		}
 	}
 	return e
@@ -120,7 +130,7 @@ func New(cfg Config) *Engine {
 // Rank returns the process's rank in the world.
 func (e *Engine) Rank() int { return e.cfg.Rank }
 
-// Size returns how many processes the world has.
+// Size returns how many ranks the world has.
 func (e *Engine) Size() int { return e.cfg.Size }
 
 // Attach hands the engine a link, which the engine owns from then on. It closes a second
@@ -128,8 +138,8 @@ func (e *Engine) Size() int { return e.cfg.Size }
 func (e *Engine) Attach(l *link.Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	rank := int(l.Peer.Rank)
-	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].transport.connected() || e.peers[rank].proto.Failed != nil {
+	process := int(l.Peer.Rank)
+	if e.ctx.Err() != nil || process >= len(e.peers) || e.peers[process] == nil || e.peers[process].transport.connected() || e.peers[process].proto.Failed != nil {
 		e.work.Go(func() { e.rejectLink(l) })
 		return
 	}
@@ -137,7 +147,7 @@ func (e *Engine) Attach(l *link.Link) {
 		e.work.Go(e.watchIdle)
 	}
 	e.remote++
-	e.peers[rank].attach(l)
+	e.peers[process].attach(l)
 }
 
 // Forget drops a context that no process will use any more, with its messages.

@@ -44,7 +44,7 @@ const (
 func (e *Engine) announceFailure(p *peer) {
 	e.dead = append(e.dead, p.rank)
 	if !e.outcast {
-		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)})
+		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)})
 	}
 	e.end(func(r *Request) error {
 		if r.group.Whole() && r.group.Member(p.rank) {
@@ -93,7 +93,7 @@ func (p *peer) sendHistory() {
 func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
-	if rank := int(l.Peer.Rank); e.core.Closed() == nil && rank < e.cfg.Size && e.peers[rank] != nil && e.peers[rank].proto.Failed != nil {
+	if q := int(l.Peer.Rank); e.core.Closed() == nil && q < len(e.peers) && e.peers[q] != nil && e.peers[q].proto.Failed != nil {
 		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
 	}
 	e.mu.Unlock()
@@ -107,9 +107,9 @@ func (p *peer) connectFailed(err error) {
 	switch ended := errors.Is(err, overlay.ErrEnded); {
 	case p.transport.connected() || p.proto.Failed != nil || p.proto.Gone:
 	case ended:
-		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
+		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
 	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
-		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
+		p.fail(fmt.Errorf("%v: %w", p, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
 	}
@@ -127,26 +127,27 @@ func (e *Engine) expects(rank int) bool {
 
 // failedReceived acts on a peer's news that a process has failed. mu is held.
 func (p *peer) failedReceived(env wire.Envelope) error {
-	e, rank := p.e, int(env.ID)
+	e, process := p.e, int(env.ID)
 	switch {
-	case rank >= e.cfg.Size:
-		return fmt.Errorf("%w: rank %d of %d has failed", wire.ErrMalformed, rank, e.cfg.Size)
-	case rank == e.cfg.Rank:
+	case process >= len(e.peers):
+		return fmt.Errorf("%w: process %d of %d has failed", wire.ErrMalformed, process, len(e.peers))
+	case e.peers[process] == nil:
 		e.outcast = true // what this process takes for failures from now on is its own
 		e.news.add(News{Kind: Outcast, Rank: p.rank})
-		p.fail(fmt.Errorf("rank %d of the world: %w: it takes this process for failed, and has closed the link", p.rank, ErrProcFailed))
+		p.fail(fmt.Errorf("%v: %w: it takes this process for failed, and has closed the link", p, ErrProcFailed))
 	default:
-		e.peers[rank].markFailed(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
+		q := e.peers[process]
+		q.markFailed(fmt.Errorf("%v: %w: rank %d says so", q, ErrProcFailed, p.rank))
 	}
 	return nil
 }
 
-// Fail has a rank of the world count as failed, for why, unless it has left.
-func (e *Engine) Fail(rank int, why error) {
+// Fail has a process of the world count as failed, for why, unless it has left.
+func (e *Engine) Fail(process int, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p := e.peers[rank]; p != nil {
-		p.markFailed(fmt.Errorf("rank %d of the world: %w: %w", rank, ErrProcFailed, why))
+	if p := e.peers[process]; p != nil {
+		p.markFailed(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, why))
 	}
 }
 
@@ -163,7 +164,7 @@ func (p *peer) markFailed(err error) {
 		}
 		return
 	}
-	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}) // or it does not learn
+	p.transport.sendLast(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)}) // or it does not learn
 	p.fail(err)
 }
 

@@ -74,7 +74,7 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 		}, "the peer asks for message 3"},
 		"a rank that is none": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeFailed, ID: 77}, 0
-		}, "rank 77 of 3 has failed"},
+		}, "process 77 of 3 has failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine, hostile := sockets(t)

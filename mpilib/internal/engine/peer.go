@@ -12,14 +12,15 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// peer is this process's state of another rank of the world. The engine's lock guards
+// peer is this process's state of another process of the world. The engine's lock guards
 // all of it but what the holder of a token owns.
 //
 // Its life: no link -> (first message, or the peer dials) link -> failed, or
 // gone after the peer's goodbye. Both ends are final.
 type peer struct {
-	e    *Engine
-	rank int
+	e       *Engine
+	process int
+	rank    int // of the process
 
 	transport  switchTransport
 	shm        sharedMemory
@@ -41,12 +42,20 @@ type parting struct {
 	byPeer bool          // the peer confirmed it before the link ended
 }
 
-func newPeer(e *Engine, rank int) *peer {
-	p := &peer{e: e, rank: rank, parting: parting{done: make(chan struct{})}}
+func newPeer(e *Engine, process int) *peer {
+	p := &peer{e: e, process: process, rank: process % e.cfg.Size, parting: parting{done: make(chan struct{})}}
 	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
 	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
-	e.core.Join(&p.proto, rank)
+	e.core.Join(&p.proto, process)
 	return p
+}
+
+// String names the peer in errors.
+func (p *peer) String() string {
+	if p.e.cfg.Replicas > 1 {
+		return fmt.Sprintf("replica %d of rank %d of the world", p.process/p.e.cfg.Size, p.rank)
+	}
+	return fmt.Sprintf("rank %d of the world", p.rank)
 }
 
 // attach gives the peer its link. mu is held.
@@ -69,7 +78,7 @@ func (p *peer) wantLink() {
 	}
 	p.connecting = true
 	p.e.work.Go(func() {
-		if err := p.e.cfg.Connect(p.e.ctx, p.rank); err != nil {
+		if err := p.e.cfg.Connect(p.e.ctx, p.process); err != nil {
 			p.e.mu.Lock()
 			defer p.e.mu.Unlock()
 			p.connectFailed(err)
@@ -140,8 +149,8 @@ func (p *peer) linkError(doing string, cause error) error {
 	if l.Path.Peer.Name != "" {
 		where = " on " + l.Path.Peer.String()
 	}
-	return fmt.Errorf("rank %d of the world%s: %w: the link (%v) broke while %s: %w",
-		p.rank, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
+	return fmt.Errorf("%v%s: %w: the link (%v) broke while %s: %w",
+		p, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
 }
 
 // LinkState is a peer's link and its traffic.

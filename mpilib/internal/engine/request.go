@@ -237,8 +237,8 @@ func (r *Request) abandon(err error) {
 		}
 	case r.State == moving:
 		r.GiveUp = err
-		if r.Got.Source != e.cfg.Rank { // otherwise it is being copied
-			e.peers[r.Got.Source].stopReceive(r)
+		if r.From != nil { // otherwise it is being copied
+			e.peers[r.From.Process].stopReceive(r)
 		}
 	case !r.IsSend:
 		e.core.Withdraw(&r.Request)

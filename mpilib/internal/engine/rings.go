@@ -404,7 +404,7 @@ func (n *rings) sharesCPU(peers []*peer, now time.Duration) bool {
 			continue
 		}
 		same = true
-		if p.e.cfg.Rank > p.rank && now-n.movedAt > leaveEvery {
+		if p.e.cfg.process() > p.process && now-n.movedAt > leaveEvery {
 			n.movedAt = now
 			shm.Leave(cpu)
 		}

@@ -53,7 +53,7 @@ func (p *peer) startSharing() {
 		return
 	}
 	p.shm.possible = true
-	if p.e.cfg.Rank < p.rank {
+	if p.e.cfg.process() < p.process {
 		p.e.work.Go(p.createSegment)
 	}
 }
@@ -61,7 +61,7 @@ func (p *peer) startSharing() {
 // createSegment makes the memory.
 func (p *peer) createSegment() {
 	data := shm.DefaultData
-	if p.e.cfg.Size > manyProcesses {
+	if len(p.e.peers) > manyProcesses {
 		data = shm.MinData
 	}
 	seg, err := p.e.sharing.create(data)
@@ -126,7 +126,7 @@ func (p *peer) descriptorReceived() error {
 		p.refuseSharing(nil, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
-	case p.transport.ring.seg == nil && p.e.cfg.Rank > p.rank:
+	case p.transport.ring.seg == nil && p.e.cfg.process() > p.process:
 		p.e.work.Go(func() { p.mapSegment(offer) })
 	case p.transport.ring.seg == nil:
 		return fmt.Errorf("%w: the peer maps memory that was not described to it", wire.ErrMalformed)

@@ -9,7 +9,7 @@ import (
 
 // What is queued for the ring waits until the link has taken all that was queued before the change.
 func TestRingWaitsForTheLink(t *testing.T) {
-	e := &Engine{}
+	e := &Engine{cfg: Config{Size: 2}}
 	e.core.Init(protocol.Config{}, 2)
 	p := newPeer(e, 1)
 	s := &p.transport

@@ -55,6 +55,7 @@ var (
 // Config is what does not change.
 type Config struct {
 	Rank       int
+	Ranks      int // process q is one of rank q % Ranks; 0: each process is its own rank
 	Unexpected int // see FirstCredit; what each peer may have here in messages without a receive
 	MaxCredit  int // how far that may grow
 
@@ -70,7 +71,7 @@ type Core struct {
 	cfg      Config
 	closed   error // why nothing is started or wanted any more
 	effects  []Effect
-	peers    []*Peer // by rank; nil for this process
+	peers    []*Peer // by process; nil for this one
 	contexts map[uint32]*msgContext
 	made     map[uint32]bool // contexts of this process's communicators
 	latest   struct {        // the last context that contextOf returned
@@ -96,16 +97,19 @@ type msgContext struct {
 // Init makes c, which is zero, the Core of a process that is alone among so many: Join adds peers.
 func (c *Core) Init(cfg Config, size int) {
 	cfg.Unexpected = max(cfg.Unexpected, FirstCredit)
+	if cfg.Ranks == 0 {
+		cfg.Ranks = size
+	}
 	*c = Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
 }
 
-// Join makes p, which is zero, the peer of a rank.
-func (c *Core) Join(p *Peer, rank int) {
+// Join makes p, which is zero, the peer of a process.
+func (c *Core) Join(p *Peer, process int) {
 	*p = Peer{
-		core: c, Rank: rank, Credit: FirstCredit, maxCredit: c.cfg.Unexpected, pending: map[uint32]*Request{},
+		core: c, Process: process, Rank: process % c.cfg.Ranks, Credit: FirstCredit, maxCredit: c.cfg.Unexpected, pending: map[uint32]*Request{},
 		kept: map[uint32]*Message{}, moving: map[uint32]*Transfer{}, grant: newGrant(c.cfg.Unexpected, c.cfg.MaxCredit),
 	}
-	c.peers[rank] = p
+	c.peers[process] = p
 }
 
 // Closed says why nothing is started or wanted any more, or returns nil.
@@ -306,9 +310,16 @@ func (c *Core) SourceError(source int) error {
 	case source == c.cfg.Rank || source == AnySource:
 		return nil
 	}
-	p := c.peers[source]
-	if p.Failed == nil && p.Gone {
-		return p.GoodbyeError()
+	var err error
+	for q := source; q < len(c.peers); q += c.cfg.Ranks { // the processes of the rank
+		switch p := c.peers[q]; {
+		case p.Failed == nil && !p.Gone:
+			return nil
+		case p.Failed == nil:
+			err = p.GoodbyeError()
+		case err == nil:
+			err = p.Failed
+		}
 	}
-	return p.Failed
+	return err
 }

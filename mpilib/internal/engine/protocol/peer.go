@@ -13,8 +13,9 @@ import (
 //
 // Its life: well -> Failed, or Gone after the peer's goodbye and later Failed.
 type Peer struct {
-	core *Core
-	Rank int
+	core    *Core
+	Process int
+	Rank    int // of the process: the source of its messages
 
 	Failed error // why no message can be sent or received any more
 	Gone   bool  // it has said goodbye: no message follows
@@ -127,6 +128,10 @@ func (p *Peer) endBacklog(err error) {
 
 // failReceives fails every posted receive that only the peer could have matched.
 func (p *Peer) failReceives(err error) {
+	p.core.emit(Effect{Kind: Probe})
+	if p.core.SourceError(p.Rank) == nil { // another process of the rank goes on
+		return
+	}
 	for _, x := range p.core.contexts {
 		x.table.Posted(func(m *match.Receive[*Request]) bool {
 			if r := m.Owner; r.Peer == p.Rank {
@@ -136,7 +141,6 @@ func (p *Peer) failReceives(err error) {
 			return true
 		})
 	}
-	p.core.emit(Effect{Kind: Probe})
 }
 
 // Granted returns the peer's credit here, and how much of it is used by what is kept.

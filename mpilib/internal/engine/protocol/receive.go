@@ -54,7 +54,7 @@ func (c *Core) Find(context uint32, source, tag int, take bool) *Message {
 
 // Give has a receive take a message that is here, or was announced.
 func (c *Core) Give(r *Request, m *Message) {
-	r.State, m.Taken = Moving, true
+	r.State, r.From, m.Taken = Moving, m.from, true
 	r.Got = Result{Source: m.Source, Tag: m.Tag(), Bytes: m.Size}
 	r.Err = truncated(m.Size, len(r.Buf))
 	if m.Sender != nil {
@@ -72,7 +72,7 @@ func (c *Core) Give(r *Request, m *Message) {
 
 // Given goes on when what is here of a message was copied.
 func (c *Core) Given(r *Request, m *Message) {
-	if m.Source == c.cfg.Rank {
+	if m.from == nil {
 		c.selfHeld -= m.paid
 		if m.Sender != nil {
 			c.finish(m.Sender, nil)
@@ -80,7 +80,7 @@ func (c *Core) Given(r *Request, m *Message) {
 		c.finish(r, r.Err)
 		return
 	}
-	p := c.peers[m.Source]
+	p := m.from
 	p.refund(m.paid)
 	if m.id != 0 {
 		delete(p.kept, m.id)
@@ -101,14 +101,14 @@ func (c *Core) Given(r *Request, m *Message) {
 
 // drop forgets a message that is in no table any more.
 func (c *Core) drop(m *Message) {
-	if m.Source == c.cfg.Rank {
+	if m.from == nil {
 		c.selfHeld -= m.paid
 		if m.Sender != nil {
 			c.finish(m.Sender, c.closed)
 		}
 		return
 	}
-	p := c.peers[m.Source]
+	p := m.from
 	p.refund(m.paid)
 	if p.kept[m.id] != m {
 		return
@@ -197,14 +197,14 @@ func (p *Peer) Direct(n int) {
 }
 
 func (p *Peer) message(env wire.Envelope) *Message {
-	m := &Message{Context: env.Context, Source: p.Rank, Size: env.Length, id: env.ID}
+	m := &Message{Context: env.Context, Source: p.Rank, from: p, Size: env.Length, id: env.ID}
 	m.entry = match.Message[*Message]{Source: int32(p.Rank), Tag: int32(env.Tag), Owner: m}
 	return m
 }
 
 // matched records which message a receive gets.
 func (p *Peer) matched(r *Request, env wire.Envelope) {
-	r.State = Moving
+	r.State, r.From = Moving, p
 	r.Got = Result{Source: p.Rank, Tag: int(env.Tag), Bytes: env.Length}
 	r.Err = truncated(env.Length, len(r.Buf))
 }

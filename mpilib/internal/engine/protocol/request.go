@@ -59,6 +59,7 @@ type Request struct {
 	At      int    // bytes that were sent, or received, so far
 
 	self   *Message // of a send to this process
+	From   *Peer    // of a receive: who sends the message that it has matched; nil: none, or this process
 	Err    error
 	GiveUp error // why it is to end, while moving
 	Got    Result
@@ -91,6 +92,7 @@ type Message struct {
 	entry    match.Message[*Message]
 	Context  uint32
 	Source   int    // world rank
+	from     *Peer  // whose it is; nil: this process's
 	Data     []byte // the bytes that have come
 	head     []byte // where the head of a rendezvous message goes while it comes
 	Size     uint64 // of all of it
