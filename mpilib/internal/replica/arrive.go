@@ -76,7 +76,7 @@ func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival,
 }
 
 // Delivered notes that all bytes of a message of a process are here, in the program's buffer or kept, so that it
-// can no more be lost but with this process; or that nobody wants them. The digest is that of Send.
+// can no more be lost but with this process; or that nobody wants them. The digest is that of Send; 0: not known, for it did not come whole.
 func (p *Process) Delivered(process int, context uint32, tag int, a *Arrival, digest uint64) {
 	a.delivered, a.digest = true, digest
 	k := streamOf(context, tag)
@@ -113,8 +113,11 @@ func (s *source) due(k key, a *Arrival) {
 		s.acks = append(s.acks, AckEntry{Context: k.context, Tag: k.tag})
 	}
 	e := &s.acks[i]
+	known := a.digest != 0 && (e.Count == 0 || e.Digest != 0)
 	e.Count++
-	e.Digest = mix(e.Digest, a.digest)
+	if e.Digest = mix(e.Digest, a.digest); !known {
+		e.Digest = 0
+	}
 	s.messages++
 	s.bytes += a.bytes
 	s.delivered++

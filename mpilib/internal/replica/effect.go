@@ -66,6 +66,9 @@ func (p *Process) Effects(spare []Effect) (list []Effect) {
 	return list
 }
 
+// HasEffects reports whether there is something to be done.
+func (p *Process) HasEffects() bool { return len(p.effects) > 0 }
+
 func (p *Process) emit(e Effect) { p.effects = append(p.effects, e) }
 
 // tell sends m to a process that has not failed.

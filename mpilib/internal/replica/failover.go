@@ -50,10 +50,10 @@ func (p *Process) expel(process int) {
 	}
 }
 
-// failures returns the processes that have failed, in ascending order.
+// failures returns the processes that have failed and not just left, in ascending order.
 func (p *Process) failures() (all []int) {
 	for q, failed := range p.failed {
-		if failed {
+		if failed && !p.ended.left[q] {
 			all = append(all, q)
 		}
 	}

@@ -22,12 +22,13 @@ const (
 	Lead      Kind = 6 // failed:set after:u64 count:u32 entries   the same, in place of what is there
 	Committed Kind = 7 // leader:u32 length:u64 used:u64     the sender has so much of a leader's log
 	Failures  Kind = 8 // failed:set                         the sender treats them as failed
+	Done      Kind = 9 //                                    the sender has drained, and ends once all its rank's replicas have
 )
 
 // MaxData is how many bytes the data of an outcome may have.
 const MaxData = 64 << 10
 
-var kindNames = [...]string{"0", "Ack", "Have", "Query", "Flush", "Decisions", "Lead", "Committed", "Failures"}
+var kindNames = [...]string{"0", "Ack", "Have", "Query", "Flush", "Decisions", "Lead", "Committed", "Failures", "Done"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -37,7 +38,7 @@ func (k Kind) String() string {
 }
 
 // within reports whether replicas of one rank send such messages to each other. Others are between ranks.
-func (k Kind) within() bool { return k == Decisions || k == Lead || k == Committed }
+func (k Kind) within() bool { return k == Decisions || k == Lead || k == Committed || k == Done }
 
 // A Message is one between processes. Which fields matter depends on the kind; the others are zero.
 type Message struct {
@@ -55,7 +56,7 @@ type AckEntry struct {
 	Context uint32
 	Tag     int
 	Count   uint32
-	Digest  uint64 // of those messages' digests, in order
+	Digest  uint64 // of those messages' digests, in order; 0: not known
 }
 
 // The sizes of what is repeated; an entry without its data.
@@ -134,6 +135,7 @@ func Parse(b []byte, l Layout) (Message, error) {
 	case Committed:
 		m.Leader, m.Count, m.Used = int(r.take(4)), r.take(8), r.take(8)
 		r.check(m.Leader < l.Replicas, "replica %d of %d", m.Leader, l.Replicas)
+	case Done:
 	default:
 		r.check(false, "there is no such kind")
 	}

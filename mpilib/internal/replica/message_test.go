@@ -29,6 +29,7 @@ var golden = []struct {
 		"06 00000001 00000000 0000000000000001 00000001 0000000000000002 00 0000000000000000 00000003 00000009 00000000"},
 	{Message{Kind: Committed, Leader: 1, Count: 7, Used: 6}, "07 00000001 0000000000000007 0000000000000006"},
 	{Message{Kind: Failures, Failed: []int{98}}, "08 00000001 00000062"},
+	{Message{Kind: Done}, "09"},
 }
 
 func bytesOf(t testing.TB, s string) []byte {

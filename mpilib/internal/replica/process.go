@@ -50,9 +50,11 @@ type Process struct {
 
 	peers    []peer  // by rank
 	kept     int     // bytes copied, with SendCost
-	held     []*Send // not copied for want of room, in order
+	held     []*Send // not copied, in order: for want of room,
+	awaiting int     // or because they are Synchronous, which so many are
 	gated    []*Send // wait until an outcome is committed, in order
 	draining bool
+	ended    ended
 	digest   uint64 // of the messages that the program sent in order
 
 	log      log
@@ -88,6 +90,7 @@ func New(cfg Config) *Process {
 			}
 		}
 	}
+	p.ended = ended{left: make([]bool, cfg.Size()), fellows: make([]bool, cfg.Replicas)}
 	p.log.init(cfg.Replicas)
 	return p
 }
@@ -100,6 +103,9 @@ func (p *Process) Failed(process int) bool { return p.failed[process] }
 
 // Lost reports whether all replicas of a rank have failed.
 func (p *Process) Lost(rank int) bool { return p.lost[rank] }
+
+// Server returns the process whose messages of a rank are accepted.
+func (p *Process) Server(rank int) int { return p.peers[rank].server }
 
 // alive returns which replicas of a rank have not failed.
 func (p *Process) alive(rank int) func(int) bool {
@@ -157,6 +163,8 @@ func (p *Process) Receive(from int, m Message) error {
 		return p.holds(from, m)
 	case Failures:
 		p.learn(m.Failed, true)
+	case Done:
+		p.ended.fellows[p.cfg.Replica(from)] = true
 	}
 	return nil
 }

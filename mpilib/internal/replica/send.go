@@ -14,7 +14,10 @@ type Send struct {
 	// InOrder says that the program itself sends the message, so that it has the same place among the
 	// points and other such messages in all replicas. Messages of schedules have not.
 	InOrder bool
-	Owner   any // the caller's
+	// Synchronous says that the send is complete for the program only when it is acknowledged. Its
+	// destination is to call Delivered once a receive has matched it, not before.
+	Synchronous bool
+	Owner       any // the caller's
 
 	nth      uint64 // place in its stream
 	gate     uint64 // the log's entries that it may depend on
@@ -152,15 +155,24 @@ func (p *Process) dispatch(s *Send) {
 
 // keep copies s if there is room, or holds it.
 func (p *Process) keep(s *Send) {
-	cost := s.Bytes + SendCost
-	if len(p.held) == 0 && p.kept+cost <= p.cfg.MaxKept {
-		p.kept += cost
-		s.copied = true
-		p.emit(Effect{Kind: Copy, Send: s})
+	if !s.Synchronous && len(p.held) == p.awaiting && p.fits(s) {
+		p.copy(s)
 		return
+	}
+	if s.Synchronous {
+		p.awaiting++
 	}
 	p.held = append(p.held, s)
 	p.askForAcks()
+}
+
+// fits reports whether there is room to copy s.
+func (p *Process) fits(s *Send) bool { return p.kept+s.Bytes+SendCost <= p.cfg.MaxKept }
+
+func (p *Process) copy(s *Send) {
+	p.kept += s.Bytes + SendCost
+	s.copied = true
+	p.emit(Effect{Kind: Copy, Send: s})
 }
 
 // Blocked reports whether sends wait for others to be acknowledged.
@@ -185,29 +197,6 @@ func (p *Process) askForAcks() {
 			p.tell(to, Message{Kind: Flush, Count: d.total[c] + n})
 		}
 	}
-}
-
-// Drain asks for all acknowledgements, since the program sends nothing more. A process must not end
-// before Drained: the others may need what it sent.
-func (p *Process) Drain() {
-	p.draining = true
-	p.askForAcks()
-	for i := range p.peers {
-		d := &p.peers[i].destination
-		for _, o := range d.outgoing {
-			o.checkSurplus(p)
-		}
-	}
-}
-
-// Drained reports whether all that was sent is acknowledged by all, and all that was decided is committed.
-func (p *Process) Drained() bool {
-	for i := range p.peers {
-		if d := &p.peers[i].destination; len(d.order) > d.stale {
-			return false
-		}
-	}
-	return p.log.committed == p.log.length()
 }
 
 // acknowledged takes the acknowledgements of a process.
@@ -258,6 +247,9 @@ func (p *Process) drop(d *destination, s *Send) {
 		p.emit(Effect{Kind: Release, Send: s})
 	} else {
 		p.held = slices.DeleteFunc(p.held, func(h *Send) bool { return h == s })
+		if s.Synchronous {
+			p.awaiting--
+		}
 		p.emit(Effect{Kind: Complete, Send: s})
 	}
 	if d.stale > len(d.order)/2 {
@@ -268,16 +260,22 @@ func (p *Process) drop(d *destination, s *Send) {
 
 // copyHeld copies what is held, as far as there is room.
 func (p *Process) copyHeld() {
-	for len(p.held) > 0 {
-		s := p.held[0]
-		if p.kept+s.Bytes+SendCost > p.cfg.MaxKept {
-			return
-		}
-		p.held = p.held[1:]
-		p.kept += s.Bytes + SendCost
-		s.copied = true
-		p.emit(Effect{Kind: Copy, Send: s})
+	if len(p.held) == p.awaiting {
+		return
 	}
+	rest := make([]*Send, 0, len(p.held))
+	full := false
+	for _, s := range p.held {
+		if !s.Synchronous {
+			full = full || !p.fits(s)
+		}
+		if s.Synchronous || full {
+			rest = append(rest, s)
+			continue
+		}
+		p.copy(s)
+	}
+	p.held = rest
 }
 
 // forget deletes a stream of which nothing is known that the beginning of another would not be.

@@ -1,0 +1,57 @@
+package replica
+
+// This file is the end of a process whose program is over.
+
+// ended is who has come to its end.
+type ended struct {
+	told    bool   // the others of this rank know that this process has
+	fellows []bool // replicas of this rank that have said so
+	left    []bool // processes that have ended: they count as failed, but nobody is told that
+}
+
+// Drain asks for all acknowledgements, since the program sends nothing more. A process must not end
+// before Drained: the others may need what it sent. Nor before Ended: while another replica of its rank has
+// something to send, that may be asked for what this one leads or served.
+func (p *Process) Drain() {
+	p.draining = true
+	p.askForAcks()
+	for i := range p.peers {
+		d := &p.peers[i].destination
+		for _, o := range d.outgoing {
+			o.checkSurplus(p)
+		}
+	}
+}
+
+// Drained reports whether all that was sent is acknowledged by all, and all that was decided is committed.
+func (p *Process) Drained() bool {
+	for i := range p.peers {
+		if d := &p.peers[i].destination; len(d.order) > d.stale {
+			return false
+		}
+	}
+	return p.log.committed == p.log.length()
+}
+
+// Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more.
+// It has effects: the others are told, once, that this one has.
+func (p *Process) Ended() bool {
+	if !p.Drained() {
+		return false
+	}
+	if !p.ended.told {
+		p.ended.told = true
+		p.fellows(func(_, q int) { p.tell(q, Message{Kind: Done}) })
+	}
+	all := true
+	p.fellows(func(c, _ int) { all = all && p.ended.fellows[c] })
+	return all
+}
+
+// Leave reports that processes have ended in order: nothing goes to them any more, and nothing comes.
+func (p *Process) Leave(processes ...int) {
+	for _, q := range processes {
+		p.ended.left[q] = true
+	}
+	p.learn(processes, false)
+}

@@ -1,0 +1,124 @@
+package replica
+
+import (
+	"slices"
+	"testing"
+)
+
+// kinds returns the kinds of the effects of a Process, and to whom Done is told.
+func kinds(p *Process) (all []EffectKind, done []int) {
+	for _, e := range p.Effects(nil) {
+		all = append(all, e.Kind)
+		if e.Kind == Tell && e.Message.Kind == Done {
+			done = append(done, e.Process)
+		}
+	}
+	return all, done
+}
+
+func receive(t *testing.T, p *Process, from int, m Message) {
+	t.Helper()
+	if err := p.Receive(from, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process ends when all live replicas of its rank have drained; who has left needs nothing, is not
+// reported as failed, and makes a rank lost only with the last of its replicas.
+func TestEnd(t *testing.T) {
+	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20}) // replica 0 of rank 0: fellows 2 and 4, the other rank is 1, 3, 5
+	p.Send(&Send{Context: 4, To: 1, Digest: 9})
+	p.Drain()
+	p.Effects(nil)
+	if p.Ended() {
+		t.Fatal("ended with a message that nobody has acknowledged")
+	}
+	p.Leave(3)
+	ack := Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Count: 1, Digest: mix(0, 9)}}}
+	receive(t, p, 1, ack)
+	if p.Drained() {
+		t.Fatal("drained, and process 5 has acknowledged nothing")
+	}
+	receive(t, p, 5, ack)
+	p.Effects(nil)
+	if p.Ended() {
+		t.Fatal("ended before the other replicas")
+	}
+	if _, done := kinds(p); !slices.Equal(done, []int{2, 4}) {
+		t.Errorf("Done is told to %v", done)
+	}
+	receive(t, p, 4, Message{Kind: Done})
+	if p.Ended() {
+		t.Error("ended before replica 1")
+	}
+	p.Fail(2)
+	if !p.Ended() {
+		t.Error("not ended, and replica 1 has failed")
+	}
+	if f := p.failures(); !slices.Equal(f, []int{2}) {
+		t.Errorf("reported as failed: %v", f)
+	}
+	p.Effects(nil)
+	p.Leave(1)
+	if all, _ := kinds(p); slices.Contains(all, Lost) || p.Lost(1) {
+		t.Error("a rank is lost that has a live replica")
+	}
+	p.Leave(5)
+	if all, _ := kinds(p); !slices.Contains(all, Lost) {
+		t.Error("a rank without replicas is not lost")
+	}
+}
+
+// A synchronous send is complete when it is acknowledged, which is asked for, and holds up no other one.
+func TestSynchronous(t *testing.T) {
+	p := New(Config{Layout: Layout{2, 2}, MaxKept: 2 * SendCost})
+	p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 9, Synchronous: true})
+	if all, _ := kinds(p); slices.Contains(all, Copy) || !slices.Contains(all, Tell) {
+		t.Errorf("a synchronous send: %v", all)
+	}
+	for i := range 3 { // the third finds no room
+		p.Send(&Send{Context: 4, To: 1, Tag: 2, Digest: 9})
+		if all, _ := kinds(p); slices.Contains(all, Copy) != (i < 2) {
+			t.Errorf("send %d after it: %v", i, all)
+		}
+	}
+	ack := func(tag int) Message {
+		return Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: tag, Count: 1, Digest: mix(0, 9)}}}
+	}
+	receive(t, p, 1, ack(2))
+	receive(t, p, 3, ack(2))
+	if all, _ := kinds(p); !slices.Contains(all, Copy) {
+		t.Errorf("with room for the third: %v", all)
+	}
+	receive(t, p, 1, ack(1))
+	if all, _ := kinds(p); slices.Contains(all, Complete) {
+		t.Error("complete before all have acknowledged it")
+	}
+	receive(t, p, 3, ack(1))
+	if all, _ := kinds(p); !slices.Contains(all, Complete) || p.Blocked() {
+		t.Errorf("acknowledged: %v", all)
+	}
+}
+
+// A digest that is not known is not compared, and nor is what is acknowledged with it.
+func TestUnknownDigest(t *testing.T) {
+	p := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20, AckEvery: 3})
+	for i, digest := range []uint64{7, 0, 7} {
+		a, _ := p.Arrive(0, 4, 1, 10)
+		p.Delivered(0, 4, 1, a, digest)
+		if i < 2 {
+			continue
+		}
+		for _, e := range p.Effects(nil) {
+			if e.Kind != Tell || e.Message.Acks[0].Count != 3 || e.Message.Acks[0].Digest != 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	q := New(Config{Layout: Layout{2, 2}, MaxKept: 1 << 20})
+	q.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 5})
+	receive(t, q, 1, Message{Kind: Ack, Acks: []AckEntry{{Context: 4, Tag: 1, Count: 1}}})
+	if d := divergence(q); d != nil {
+		t.Error(d)
+	}
+}
