@@ -353,6 +353,18 @@ func (b *booking) noteExit(at place) {
 	}
 }
 
+// live returns the processes of a program whose exit was not reported.
+func (b *booking) live(p *program) (all []*gatepb.Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range p.processes {
+		if !b.exited[q] {
+			all = append(all, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
+		}
+	}
+	return all
+}
+
 // died reports to the submitter what an agent that has ended left unreported.
 func (b *booking) died() {
 	why := b.whyEnded()

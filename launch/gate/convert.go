@@ -89,7 +89,8 @@ func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToS
 type program struct {
 	start     *gatepb.Start // nil once the agent has it
 	processes []allocate.Process
-	size      int
+	size      int // ranks of the whole job
+	replicas  int // of each rank; 0: 1
 	argv      []string
 	outputs   []string
 	input     bool
@@ -98,10 +99,12 @@ type program struct {
 }
 
 // listens reports whether a process here reads the input.
-func (p *program) listens() bool { return p.input && slices.Contains(p.processes, allocate.Process{}) }
+func (p *program) listens() bool {
+	return p.input && slices.ContainsFunc(p.processes, func(q allocate.Process) bool { return q.Rank == 0 })
+}
 
 func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
-	p := program{start: m, size: int(m.Size), argv: m.Argv, outputs: m.Outputs, input: m.Input}
+	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), argv: m.Argv, outputs: m.Outputs, input: m.Input}
 	key, err := jobkey.Parse(m.JobKey)
 	if err != nil {
 		return p, err
@@ -111,6 +114,8 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 		return p, fmt.Errorf("the key is that of job %s, the reservation that of %s", key.ID(), job)
 	case m.Size < 1 || m.Size > math.MaxInt32:
 		return p, fmt.Errorf("a job of %d ranks", m.Size)
+	case m.Replicas > allocate.MaxProcesses:
+		return p, fmt.Errorf("%d replicas of each rank; at most %d", m.Replicas, allocate.MaxProcesses)
 	case len(p.argv) == 0 || p.argv[0] == "":
 		return p, errors.New("no program to run")
 	case tooLong(p.argv) || tooLong(m.Environment):
@@ -120,14 +125,20 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 	case slices.ContainsFunc(m.Environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
 		return p, errors.New("an environment that is not NAME=VALUE")
 	}
-	seen := map[allocate.Process]bool{}
+	seen, readers := map[allocate.Process]bool{}, 0
 	for _, q := range m.Processes {
 		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
-		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || seen[one] {
-			return p, fmt.Errorf("rank %d, copy %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
+		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || p.replicas > 0 && one.Copy >= p.replicas || seen[one] {
+			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
 		}
 		seen[one] = true
+		if one.Rank == 0 {
+			readers++
+		}
 		p.processes = append(p.processes, one)
+	}
+	if p.input && readers > 1 {
+		return p, fmt.Errorf("%d replicas of rank 0 on one node: only one can read the input", readers)
 	}
 	for _, name := range p.outputs {
 		if err := checkName(name); err != nil {

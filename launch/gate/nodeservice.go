@@ -346,9 +346,7 @@ func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
 				j.LeaseMs = uint64(max(s.Until.Sub(now), 0).Milliseconds())
 			}
 			if p := b.program; p != nil {
-				for _, q := range p.processes {
-					j.Places = append(j.Places, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
-				}
+				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
 				if mayKill(who, b.who) {
 					j.Argv = p.argv
 				}

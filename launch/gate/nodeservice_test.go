@@ -302,6 +302,48 @@ func TestKill(t *testing.T) {
 	h.empty()
 }
 
+// A node says which of a job's processes run there, and a replica of rank 0 reads the input, whichever.
+func TestReplicas(t *testing.T) {
+	h := newHost(t, nil)
+	c := h.talk().booked()
+	c.runs("[ $ISTHMUS_RANK = 0 ] && read word && echo $ISTHMUS_COPY $word && read word; kill -9 $$", func(s *gatepb.Start) {
+		s.Size, s.Replicas, s.Input = 3, 2, true
+		s.Processes = []*gatepb.Process{{Rank: 0, Copy: 1}, {Rank: 2}}
+	})
+	input := func(offset int, text string, end bool) {
+		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(offset), Data: []byte(text), End: end}}})
+	}
+	input(0, "hello\n", false)
+	for told := 0; told < 2; {
+		m := c.hear()
+		if m.GetExited() != nil || string(m.GetOutput().GetData()) == "1 hello\n" {
+			told++
+		}
+	}
+	h.until("the node service to say that replica 1 of rank 0 lives and rank 2 does not", func() bool {
+		list, err := h.list(Asker{Node: here})
+		if err != nil || len(list.Jobs) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		j := list.Jobs[0]
+		return j.Ranks == 3 && j.Replicas == 2 && len(j.Places) == 1 && j.Places[0].Rank == 0 && j.Places[0].Copy == 1
+	})
+	input(6, "", true)
+	c.listen()
+	for what, s := range map[string]*gatepb.Start{
+		"replica 2 of a job of 1 ranks":             {Replicas: 2, Processes: []*gatepb.Process{{Copy: 2}}},
+		"only one can read the input":               {Replicas: 2, Input: true, Processes: []*gatepb.Process{{}, {Copy: 1}}},
+		"4294967295 replicas of each rank; at most": {Replicas: 1<<32 - 1},
+	} {
+		c := h.talk().booked()
+		s.Argv = []string{"true"}
+		if m := c.start(s); !strings.Contains(m.GetRefused().GetText(), what) {
+			t.Errorf("the node says %v, want %s", m, what)
+		}
+		c.cancel()
+	}
+}
+
 // The end of the node service ends its jobs, and their submitters are told.
 func TestKeeperStops(t *testing.T) {
 	h := newHost(t, nil)

@@ -28,6 +28,7 @@ type record struct {
 	// Of the program, once it was started.
 	Processes []place
 	Size      int
+	Replicas  int
 	Argv      []string
 	Outputs   []string
 	Input     bool
@@ -49,7 +50,7 @@ func (k *NodeService) recordFile(name string) string {
 func (b *booking) note() {
 	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since}
 	if p := b.begun.Load(); p != nil {
-		r.Started, r.Processes, r.Size, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.argv, p.outputs, p.input, p.hosts, p.gossip
+		r.Started, r.Processes, r.Size, r.Replicas, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.argv, p.outputs, p.input, p.hosts, p.gossip
 	}
 	text, err := json.Marshal(r)
 	file := b.k.recordFile(b.name)
@@ -122,7 +123,7 @@ func (k *NodeService) adoptOne(name string, r record) {
 		b.finish()
 		return
 	}
-	p := &program{processes: r.Processes, size: r.Size, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
+	p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
 	b.program = p
 	b.begun.Store(p)
 	b.orphan = now.Add(k.opts.Orphan)

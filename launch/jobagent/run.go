@@ -146,7 +146,7 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
 		Attr: dieWithParent(), Key: j.key,
 	}
-	if j.Input && at == (place{}) {
+	if j.Input && at.Rank == 0 { // no host has two replicas of it
 		theirs, ours, err := os.Pipe()
 		if err != nil {
 			return nil, err

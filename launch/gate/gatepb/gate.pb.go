@@ -1557,12 +1557,13 @@ type Start struct {
 	Groups      string                 `protobuf:"bytes,7,opt,name=groups,proto3" json:"groups,omitempty"`               // the line of package jobgroups; empty: no groups
 	Limits      []*Limit               `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`               // of each process
 	Outputs     []string               `protobuf:"bytes,9,rep,name=outputs,proto3" json:"outputs,omitempty"`             // files that File brings back when all processes have ended: names below the job's folder, or patterns of path.Match; at most 4096
-	Input       bool                   `protobuf:"varint,10,opt,name=input,proto3" json:"input,omitempty"`               // rank 0 (copy 0), if it is here, reads Input; otherwise its input is empty
+	Input       bool                   `protobuf:"varint,10,opt,name=input,proto3" json:"input,omitempty"`               // rank 0, if a replica of it is here, reads Input; otherwise its input is empty
 	// All nodes of the job, this one included: from Commit on they watch each other,
 	// and tell the processes of the others that a node's have failed when it is
 	// silent for too long. Empty: nobody watches.
 	Nodes         []*NodeOfJob `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	HangMs        uint32       `protobuf:"varint,12,opt,name=hang_ms,json=hangMs,proto3" json:"hang_ms,omitempty"` // how long a node or the way to it may hang without being dead; 0: 5 s
+	Replicas      uint32       `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`           // of each rank, on all nodes; 0: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1681,11 +1682,18 @@ func (x *Start) GetHangMs() uint32 {
 	return 0
 }
 
-// NodeOfJob is a node and the ranks of its processes.
+func (x *Start) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+// NodeOfJob is a node and its processes.
 type NodeOfJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`           // SITE/NODE
-	Ranks         []uint32               `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // rising
+	Ranks         []uint32               `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // rising; with replicas process numbers: replica c of rank k of n has c*n + k
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2938,10 +2946,12 @@ type JobHere struct {
 	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`   // whose program did, as that node's helper says
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	Processes     uint32                 `protobuf:"varint,6,opt,name=processes,proto3" json:"processes,omitempty"`            // held or running
-	Places        []*Process             `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`                   // that run
+	Places        []*Process             `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`                   // that were started and have not ended
 	AgeMs         uint64                 `protobuf:"varint,8,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`       // since the Ask
 	LeaseMs       uint64                 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // until it ends by itself; 0: not
 	Argv          []string               `protobuf:"bytes,10,rep,name=argv,proto3" json:"argv,omitempty"`                      // empty before Start, and for who may not kill it
+	Ranks         uint32                 `protobuf:"varint,11,opt,name=ranks,proto3" json:"ranks,omitempty"`                   // of the whole job; 0 before Start
+	Replicas      uint32                 `protobuf:"varint,12,opt,name=replicas,proto3" json:"replicas,omitempty"`             // of each rank; 0: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3044,6 +3054,20 @@ func (x *JobHere) GetArgv() []string {
 		return x.Argv
 	}
 	return nil
+}
+
+func (x *JobHere) GetRanks() uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *JobHere) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
 }
 
 type KillRequest struct {
@@ -4192,7 +4216,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x03sum\x18\x01 \x01(\fR\x03sum\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1c\n" +
 	"\x06Stored\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x90\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xac\x03\n" +
 	"\x05Start\x12)\n" +
 	"\x04hold\x18\x01 \x01(\v2\x15.isthmus.gate.v1.HoldR\x04hold\x12\x17\n" +
 	"\ajob_key\x18\x02 \x01(\tR\x06jobKey\x126\n" +
@@ -4206,7 +4230,8 @@ const file_gate_proto_rawDesc = "" +
 	"\x05input\x18\n" +
 	" \x01(\bR\x05input\x120\n" +
 	"\x05nodes\x18\v \x03(\v2\x1a.isthmus.gate.v1.NodeOfJobR\x05nodes\x12\x17\n" +
-	"\ahang_ms\x18\f \x01(\rR\x06hangMs\"5\n" +
+	"\ahang_ms\x18\f \x01(\rR\x06hangMs\x12\x1a\n" +
+	"\breplicas\x18\r \x01(\rR\breplicas\"5\n" +
 	"\tNodeOfJob\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"1\n" +
@@ -4285,7 +4310,7 @@ const file_gate_proto_rawDesc = "" +
 	"\x0eGossipResponse\"\r\n" +
 	"\vJobsRequest\"<\n" +
 	"\fJobsResponse\x12,\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x18.isthmus.gate.v1.JobHereR\x04jobs\"\xfd\x01\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x18.isthmus.gate.v1.JobHereR\x04jobs\"\xaf\x02\n" +
 	"\aJobHere\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x0e\n" +
@@ -4297,7 +4322,9 @@ const file_gate_proto_rawDesc = "" +
 	"\x06age_ms\x18\b \x01(\x04R\x05ageMs\x12\x19\n" +
 	"\blease_ms\x18\t \x01(\x04R\aleaseMs\x12\x12\n" +
 	"\x04argv\x18\n" +
-	" \x03(\tR\x04argv\"\x1f\n" +
+	" \x03(\tR\x04argv\x12\x14\n" +
+	"\x05ranks\x18\v \x01(\rR\x05ranks\x12\x1a\n" +
+	"\breplicas\x18\f \x01(\rR\breplicas\"\x1f\n" +
 	"\vKillRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"2\n" +
 	"\fKillResponse\x12\"\n" +
