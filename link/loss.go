@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // lossEvery is how often a link checks whether its carriers lose data, and lossBytes how many bytes
@@ -31,4 +33,14 @@ func (sv *supervisor) watchLoss(now time.Time) {
 		a.looked = c.Sent
 		a.loss.Look(now)
 	}
+}
+
+// acked is stream.Options.Acked. On a path over a relay or gateway it is that one's system that
+// acknowledges.
+func acked(c *stream.Carrier) (time.Duration, bool) {
+	a := c.About.(*carrierInfo)
+	if a.socket == nil || a.path.Technique == overlay.Relay || a.path.Via != 0 {
+		return 0, false
+	}
+	return carrier.LastAck(a.socket)
 }

@@ -313,7 +313,7 @@ func (m *Mesh) supervise(c overlay.Carrier, h met, dialled bool) *supervisor {
 	here, there := c.Here.Site, c.Path.Peer.Site
 	sv := &supervisor{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
-	o := stream.Options{Lost: sv.lost, Silent: sv.silent, Late: sv.onLate, AskAfter: sv.askAfter, Ended: func() { // lock order: stream, then mesh
+	o := stream.Options{Lost: sv.lost, Silent: sv.silent, Late: sv.onLate, AskAfter: sv.askAfter, Acked: acked, Ended: func() { // lock order: stream, then mesh
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == sv {

@@ -194,3 +194,44 @@ func TestLate(t *testing.T) {
 		t.Errorf("it was told %v", said)
 	}
 }
+
+// Of several carriers, one whose answer is late is not dropped while the peer's system acknowledges
+// what arrives on it, until it is given up like any other; a carrier on which nothing is acknowledged
+// is.
+func TestRecoveringCarrierIsKept(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		age   time.Duration
+		known bool
+		kept  int // ticks after the question
+	}{
+		{"acknowledged", 0, true, int(giveUp / Tick)},
+		{"not acknowledged", time.Second, true, int(doubtAfter / Tick)},
+		{"unknown", 0, false, int(doubtAfter / Tick)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			e := w.ends[0]
+			e.o.Acked = func(*Carrier) (time.Duration, bool) { return tc.age, tc.known }
+			roads := []*road{w.with("middle"), w.with("middle")}
+			for _, r := range roads {
+				for i, e := range w.ends {
+					e.Use(r.carriers[i], 1)
+				}
+			}
+			w.pass(int(time.Second / Tick))
+			roads[0].mute()
+			e.mu.Lock()
+			e.carriers[0].asked.since, e.carriers[0].least = e.ticks.Load(), 0
+			e.carriers[0].heard = e.ticks.Load() - int64(askLoaded/Tick)
+			e.mu.Unlock()
+			n := 0
+			for ; len(e.Carriers()) == 2 && n < 2*int(giveUp/Tick); n++ {
+				w.pass(1)
+			}
+			if n < tc.kept || n > tc.kept+1 {
+				t.Errorf("the carrier was dropped after %d ticks, want %d", n, tc.kept)
+			}
+		})
+	}
+}

@@ -200,10 +200,22 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 		c.asked.since, c.asking = now, c.served
 		c.queueSignal(sayPing)
 	case doubtful:
-		c.silent = true
+		c.silent = !s.recovers(c)
 	case gone:
 		s.failed(c, c.died(ErrSilent))
 	}
+}
+
+// recovers reports whether a carrier's answer is late because lost data is being sent again before
+// it: the peer's system still acknowledges what arrives, as it would not on a dead path. It matters
+// among several carriers, where one in doubt is dropped; a single one continues while the link looks
+// for another path.
+func (s *Stream) recovers(c *Carrier) bool {
+	if s.o.Acked == nil || !s.send.Shared() {
+		return false
+	}
+	age, known := s.o.Acked(c)
+	return known && age < askLoaded+c.least
 }
 
 // loaded reports whether a carrier must not be silent for long: it carries what the peer has to

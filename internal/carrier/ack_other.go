@@ -1,0 +1,11 @@
+//go:build !linux
+
+package carrier
+
+import (
+	"net"
+	"time"
+)
+
+// LastAck returns false: only Linux tells.
+func LastAck(*net.TCPConn) (time.Duration, bool) { return 0, false }
