@@ -21,6 +21,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -59,6 +60,10 @@ type Config struct {
 	Unexpected int // see FirstCredit; what each peer may have here in messages without a receive
 	MaxCredit  int // how far that may grow
 
+	// Replica decides from which process of a rank messages are taken; nil: ranks have one each. Its
+	// effects are the caller's to carry out.
+	Replica *replica.Process
+
 	// Unmade reports whether no process can have created a context yet; nil: none is such.
 	Unmade func(context uint32) bool
 }
@@ -78,10 +83,11 @@ type Core struct {
 		id uint32
 		c  *msgContext
 	}
-	maxPending  int // MaxPendingSends, and
-	maxCopied   int // maxCopied, but in tests
-	selfHeld    int // bytes of buffered messages to self
-	extraCredit int // what is left of MaxExtraCredit
+	arrivals    *arrivals // nil: ranks have one process each
+	maxPending  int       // MaxPendingSends, and
+	maxCopied   int       // maxCopied, but in tests
+	selfHeld    int       // bytes of buffered messages to self
+	extraCredit int       // what is left of MaxExtraCredit
 
 	revokes      map[uint32]uint32 // first context: how many contexts from there on
 	revoked      map[uint32]bool
@@ -101,6 +107,9 @@ func (c *Core) Init(cfg Config, size int) {
 		cfg.Ranks = size
 	}
 	*c = Core{cfg: cfg, peers: make([]*Peer, size), contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, maxPending: MaxPendingSends, maxCopied: maxCopied, extraCredit: MaxExtraCredit}
+	if cfg.Replica != nil {
+		c.arrivals = &arrivals{core: c, process: cfg.Replica, stranded: map[*arrival]bool{}}
+	}
 }
 
 // Join makes p, which is zero, the peer of a process.
@@ -245,6 +254,9 @@ func (c *Core) Close(err error) {
 		c.closed = err
 	}
 	c.EndReceives(func(*Request) error { return c.closed })
+	if c.arrivals != nil {
+		c.arrivals.fail(func(*arrival) error { return c.closed })
+	}
 	for _, x := range c.contexts {
 		c.dropMessages(x, func(*Message) bool { return true })
 	}

@@ -52,6 +52,8 @@ const (
 	Fetch
 	// Probe: a message is here for those who probe, or none will come.
 	Probe
+	// Matched: a message has matched Request, whose Point is not 0.
+	Matched
 	// Dispatch: what was said to Peer shall go now, once all effects are carried out.
 	Dispatch
 )

@@ -56,6 +56,7 @@ type Incoming struct {
 
 	transfer *Transfer // of a matched RTS
 	message  *Message  // or the message that is kept
+	arrival  *arrival  // of the message, where ranks have replicas
 	refund   int       // credit to return when they have come
 }
 
@@ -70,6 +71,9 @@ func (p *Peer) GoodbyeError() error {
 func (p *Peer) Lost(err error, reading bool) {
 	c := p.core
 	p.Failed = err
+	if c.arrivals != nil {
+		c.arrivals.lost(p)
+	}
 	p.endBacklog(err)
 	for id, r := range p.pending {
 		delete(p.pending, id)
@@ -102,6 +106,9 @@ func (p *Peer) ReadEnded() {
 func (p *Peer) Goodbye() {
 	c, err := p.core, p.GoodbyeError()
 	p.Gone = true
+	if c.arrivals != nil {
+		c.arrivals.lost(p)
+	}
 	c.extraCredit += p.grant.end()
 	p.endBacklog(err)
 	for id, r := range p.pending {

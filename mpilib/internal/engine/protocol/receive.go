@@ -57,8 +57,18 @@ func (c *Core) Give(r *Request, m *Message) {
 	r.State, r.From, m.Taken = Moving, m.from, true
 	r.Got = Result{Source: m.Source, Tag: m.Tag(), Bytes: m.Size}
 	r.Err = truncated(m.Size, len(r.Buf))
+	if r.Point != 0 {
+		c.emit(Effect{Kind: Matched, Request: r})
+	}
 	if m.Sender != nil {
 		m.Sender.State = Moving
+	}
+	if a := m.arrival; a != nil {
+		if m.lost {
+			c.arrivals.wait(r, m)
+			return
+		}
+		r.arrival, a.request, a.message = a, r, nil
 	}
 	if r.Err == nil {
 		if len(m.Data) > c.maxCopied {
@@ -110,6 +120,7 @@ func (c *Core) drop(m *Message) {
 	}
 	p := m.from
 	p.refund(m.paid)
+	c.arrivals.drop(m.arrival)
 	if p.kept[m.id] != m {
 		return
 	}
@@ -165,6 +176,9 @@ func (p *Peer) Eager(env wire.Envelope) error {
 	if err != nil {
 		return err
 	}
+	if s := p.core.arrivals; s != nil {
+		return s.eager(p, x, env)
+	}
 	switch m := x.table.Arrive(int32(p.Rank), int32(env.Tag)); {
 	case p.core.Unwanted(env.Context):
 		p.owe(cost)
@@ -207,6 +221,9 @@ func (p *Peer) matched(r *Request, env wire.Envelope) {
 	r.State, r.From = Moving, p
 	r.Got = Result{Source: p.Rank, Tag: int(env.Tag), Bytes: env.Length}
 	r.Err = truncated(env.Length, len(r.Buf))
+	if r.Point != 0 {
+		p.core.emit(Effect{Kind: Matched, Request: r})
+	}
 }
 
 // RTS is the peer's, of a message whose buffer may be lent.
@@ -219,6 +236,10 @@ func (p *Peer) RTS(env wire.Envelope, lent Lent) error {
 	x, err := p.arrivalContext(env.Context)
 	if err != nil {
 		return err
+	}
+	if s := p.core.arrivals; s != nil {
+		s.rts(p, x, env)
+		return nil
 	}
 	switch m := x.table.Arrive(int32(p.Rank), int32(env.Tag)); {
 	case p.core.Unwanted(env.Context):
@@ -253,6 +274,7 @@ func (p *Peer) Moving(id uint32) *Transfer { return p.moving[id] }
 // flags of the CTS.
 func (p *Peer) transfer(r *Request, id uint32, have uint64, late uint8, lent Lent) *Transfer {
 	if r.Err != nil || r.Got.Bytes == 0 {
+		p.core.arrivals.received(r)
 		p.control(wire.Envelope{Kind: wire.EnvelopeCTS, Flags: late, ID: id})
 		p.core.finish(r, r.Err)
 		return nil
@@ -291,6 +313,7 @@ func (p *Peer) transferred(f *Transfer, n uint64) {
 	delete(p.moving, f.ID)
 	p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.ID})
 	if f.Request != nil {
+		p.core.arrivals.received(f.Request)
 		p.core.finish(f.Request, nil)
 	}
 }
@@ -337,24 +360,27 @@ func (p *Peer) Data(env wire.Envelope) error {
 // complete with it, mostly, or nil; others are among the effects.
 func (p *Peer) Arrived() (done *Request) {
 	in := &p.In
-	r, f, m, n := in.Request, in.transfer, in.message, in.Size
+	r, f, m, a, n := in.Request, in.transfer, in.message, in.arrival, in.Size
 	p.owe(in.refund)
 	p.countArrival(int(n), f != nil && in.refund == 0)
-	in.Request, in.transfer, in.message, in.Into, in.refund = nil, nil, nil, nil, 0
+	in.Request, in.transfer, in.message, in.Into, in.refund, in.arrival = nil, nil, nil, nil, 0, nil
 	switch {
 	case f != nil:
 		if r != nil && r.GiveUp != nil {
 			f.Request = nil
+			p.core.arrivals.drop(r.arrival)
 			p.core.finish(r, r.GiveUp)
 		}
 		p.transferred(f, n)
 	case r != nil:
+		p.core.arrivals.received(r)
 		if r.Complete(cmp.Or(r.GiveUp, r.Err)) {
 			return r
 		}
 	case m == nil: // dropped
 	case m.rts:
 		p.headArrived(m)
+	case a != nil && p.core.arrivals.whole(p, a, m):
 	default: // a receive may have been posted while it came
 		x := p.core.contextOf(m.Context)
 		if to := x.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
@@ -409,11 +435,13 @@ func (p *Peer) StopReceive(r *Request) bool {
 		if in.transfer != nil {
 			in.transfer.Request = nil
 		}
+		p.core.arrivals.drop(r.arrival)
 		p.core.finish(r, r.GiveUp)
 		return true
 	}
 	if f := p.moving[r.ID]; f != nil && f.Request == r && !f.Fetching {
 		f.Request = nil
+		p.core.arrivals.drop(r.arrival)
 		p.core.finish(r, r.GiveUp)
 		return true
 	}

@@ -58,11 +58,13 @@ type Request struct {
 	Buf     []byte // not the caller's until complete
 	At      int    // bytes that were sent, or received, so far
 
-	self   *Message // of a send to this process
-	From   *Peer    // of a receive: who sends the message that it has matched; nil: none, or this process
-	Err    error
-	GiveUp error // why it is to end, while moving
-	Got    Result
+	self    *Message // of a send to this process
+	From    *Peer    // of a receive: who sends the message that it has matched; nil: none, or this process
+	Err     error
+	GiveUp  error    // why it is to end, while moving
+	arrival *arrival // of a receive: of the message that it has matched, where ranks have replicas
+	Point   uint64   // of a receive: emit Matched when a message has matched it; 0: do not
+	Got     Result
 }
 
 // Begin makes r a request that waits.
@@ -103,6 +105,8 @@ type Message struct {
 	paid     int       // credit to return once it is taken
 	transfer *Transfer // of an RTS that was matched while its head came
 	lent     Lent      // of an RTS that exposes its buffer
+	arrival  *arrival  // of an RTS, where ranks have replicas
+	lost     bool      // and the process that sent it is lost
 }
 
 // Tag returns the message's tag.
