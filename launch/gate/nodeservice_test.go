@@ -306,7 +306,7 @@ func TestKill(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("[ $ISTHMUS_RANK = 0 ] && read word && echo $ISTHMUS_COPY $word && read word; kill -9 $$", func(s *gatepb.Start) {
+	c.runs("[ $ISTHMUS_RANK = 0 ] && read word && echo $ISTHMUS_COPY/$ISTHMUS_COPIES $word && read word; kill -9 $$", func(s *gatepb.Start) {
 		s.Size, s.Replicas, s.Input = 3, 2, true
 		s.Processes = []*gatepb.Process{{Rank: 0, Copy: 1}, {Rank: 2}}
 	})
@@ -316,7 +316,7 @@ func TestReplicas(t *testing.T) {
 	input(0, "hello\n", false)
 	for told := 0; told < 2; {
 		m := c.hear()
-		if m.GetExited() != nil || string(m.GetOutput().GetData()) == "1 hello\n" {
+		if m.GetExited() != nil || string(m.GetOutput().GetData()) == "1/2 hello\n" {
 			told++
 		}
 	}

@@ -20,10 +20,6 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// EnvCopy is the variable that tells a process of a job with replicated ranks which copy of its
-// rank it is.
-const EnvCopy = "ISTHMUS_COPY"
-
 // Piece bounds the bytes of output in one event.
 const Piece = 32 << 10
 
@@ -179,11 +175,15 @@ func environment(j job, at place, folder string) []string {
 		env = append(env, "HOME="+folder)
 	}
 	env = append(env, slices.DeleteFunc(slices.Clone(j.Environment), func(v string) bool {
-		return strings.HasPrefix(v, ranks.EnvDir+"=") || strings.HasPrefix(v, jobkey.EnvKey+"=")
+		name, _, _ := strings.Cut(v, "=")
+		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas
 	})...)
 	env = append(env, ranks.EnvHelper+"="+j.helper)
 	if at.Copy > 0 {
-		env = append(env, fmt.Sprintf("%s=%d", EnvCopy, at.Copy))
+		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvReplica, at.Copy))
+	}
+	if j.Replicas > 1 {
+		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvReplicas, j.Replicas))
 	}
 	return append(env, ranks.Environment(j.groups, at.Rank, int(j.Size))...)
 }

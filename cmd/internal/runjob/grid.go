@@ -333,7 +333,8 @@ func jobName(j *submit.Job) string {
 }
 
 // placeVariables describe a process's location, or belong to one job, so they are not passed on.
-var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobkey.EnvKeyFD, grant.Env, jobgroups.Env, mpilib.EnvReport}
+var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobkey.EnvKeyFD, grant.Env, jobgroups.Env, mpilib.EnvReport,
+	ranks.EnvReplica, ranks.EnvReplicas, ranks.EnvReplicaTable, ranks.EnvSendDeterministic}
 
 // environmentOf returns the part of an environment that processes get: what is requested, and what
 // tunes the library.

@@ -32,6 +32,16 @@ const (
 	EnvDir    = "ISTHMUS_DIR"    // in place of EnvHelper: folder of the processes' own sockets
 )
 
+// The environment of a process of a job with replicated ranks. Replica c of rank k of n is registered
+// with its helper as process c*n + k, of EnvReplicas * n, but for a pinned rank 0, which has replica 0
+// only.
+const (
+	EnvReplica           = "ISTHMUS_COPY"               // which replica of its rank the process is; not set: 0
+	EnvReplicas          = "ISTHMUS_COPIES"             // of each rank; not set: 1
+	EnvReplicaTable      = "ISTHMUS_REPLICA_TABLE"      // parallel or primary: which replicas serve which
+	EnvSendDeterministic = "ISTHMUS_SEND_DETERMINISTIC" // 1: no send depends on the order of arrivals
+)
+
 // grace is how long a process has between SIGTERM and SIGKILL.
 const grace = 2 * time.Second
 
