@@ -31,13 +31,14 @@ type event struct {
 	from *conversation
 	say  *gatepb.ToSubmitter // a message from the node; nil: one of the fields below
 
-	unreachable error // the first stream could not be opened: the node received nothing
-	broken      error // a stream broke, and the conversation opens another
-	back        bool  // the new stream works
-	lost        error // no stream worked in time, or the node no longer knows the reservation
-	staged      bool  // the node has all files
-	output      error // a process's output could not be delivered
-	fault       error // a file could not be read here
+	unreachable error  // the first stream could not be opened: the node received nothing
+	broken      error  // a stream broke, and the conversation opens another
+	back        bool   // the new stream works
+	lost        error  // no stream worked in time, or the node no longer knows the reservation
+	staged      bool   // the node has all files
+	output      error  // a process's output could not be delivered
+	diverged    string // how a replica writes something else than the others
+	fault       error  // a file could not be read here
 }
 
 // conversation is the exchange with one node. serve runs it; sendMessage and hasEnded are for the
@@ -50,7 +51,7 @@ type conversation struct {
 	events chan<- event
 	sink   *sink // receives output and files
 	stage  *stager
-	feed   *feeder             // nil unless rank 0 is here and the job has input
+	feed   *feeder             // nil unless the job has input
 	out    chan *gatepb.ToNode // messages from the driver; on overflow the driver repeats them
 	wake   chan struct{}       // there may be more to send
 	done   chan struct{}       // closed when serve has returned
@@ -344,7 +345,15 @@ func (c *conversation) handle(ctx context.Context, m *gatepb.ToSubmitter) error 
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Output:
 		size += len(say.Output.Data)
-		err = c.sink.output(c.node, say.Output)
+		var diverged string
+		diverged, err = c.sink.output(c.node, say.Output)
+		if diverged != "" {
+			c.emit(ctx, event{diverged: diverged})
+		}
+	case *gatepb.ToSubmitter_Exited:
+		for _, diverged := range c.sink.ended(processOf(say.Exited.Process), endedWell(say.Exited)) {
+			c.emit(ctx, event{diverged: diverged})
+		}
 	case *gatepb.ToSubmitter_File:
 		size += len(say.File.Data)
 		c.sink.file(c.node, say.File)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
@@ -38,6 +39,7 @@ type driver struct {
 	sub    *reserve.Submission
 	grid   *Grid
 	sink   *sink
+	stdin  *stdin
 	events chan event
 	talks  map[overlay.NodeID]*conversation
 	keys   map[overlay.NodeID]reserve.Key
@@ -65,10 +67,10 @@ type driver struct {
 // newDriver prepares a submission of the job to the hosts of a placement.
 func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 	d := &driver{
-		job: j, place: p, grid: g, sink: newSink(j.Output, j.FetchTo), events: make(chan event, 64),
+		job: j, place: p, grid: g, stdin: newStdin(), sink: newSink(j.Output, j.FetchTo, p.replicas), events: make(chan event, 64),
 		talks: map[overlay.NodeID]*conversation{}, keys: map[overlay.NodeID]reserve.Key{},
 		bytes:  counter{of: map[overlay.NodeID]int64{}},
-		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), j.Survive), over: map[overlay.NodeID]error{}, lost: map[overlay.NodeID]error{},
+		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), p.replicas, j.Survive), over: map[overlay.NodeID]error{}, lost: map[overlay.NodeID]error{},
 	}
 	var candidates []reserve.Candidate
 	for _, h := range p.hosts {
@@ -92,7 +94,7 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	d.ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.wg.Wait()
 	defer d.cancel()
-	defer d.closeFeeds()
+	defer d.stdin.close()
 	d.begun = time.Now()
 	d.do(d.sub.Begin(d.begun))
 	timer := time.NewTimer(0)
@@ -153,22 +155,22 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 	}
 	return &gatepb.Start{
 		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks),
-		Argv: d.job.Argv, Environment: d.job.Env, Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
-		Input: d.job.Stdin != nil && hasInput(run), Nodes: d.nodes(),
-		HangMs: uint32(d.job.Hang.Milliseconds()),
+		Argv: d.job.Argv, Environment: d.job.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
+		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
+		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: uint32(d.place.job.Copies),
 	}
 }
 
-// nodes returns the nodes of the job, which watch each other. With copies of ranks they do not: a
-// dead node's ranks may live on elsewhere.
+// nodes returns the nodes of the job, which watch each other, and their processes by number: replica c
+// of rank k has c*n + k.
 func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
-	if d.place.job.Copies > 1 {
-		return nil
+	if d.job.Independent && d.place.job.Copies > 1 {
+		return nil // nobody is to hear of a death
 	}
 	for _, p := range d.place.processes(d.sub.Plan()) {
 		n := &gatepb.NodeOfJob{Node: p.Node.String()}
 		for _, q := range p.Processes {
-			n.Ranks = append(n.Ranks, uint32(q.Rank))
+			n.Ranks = append(n.Ranks, uint32(q.Copy*d.place.job.Ranks+q.Rank))
 		}
 		slices.Sort(n.Ranks)
 		all = append(all, n)
@@ -176,8 +178,10 @@ func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	return all
 }
 
-// hasInput reports whether all includes the process that reads the input.
-func hasInput(all []allocate.Process) bool { return slices.Contains(all, allocate.Process{}) }
+// hasInput reports whether all includes a process that reads the input.
+func (d *driver) hasInput(all []allocate.Process) bool {
+	return slices.ContainsFunc(all, func(p allocate.Process) bool { return p.Rank == 0 && (p.Copy == 0 || !d.job.Independent) })
+}
 
 // startConversation starts the conversation with a node.
 func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
@@ -187,7 +191,7 @@ func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 		open: func(ctx context.Context) (stream, error) { return d.grid.Gate().Converse(gate.At(ctx, node)) },
 	}
 	if d.job.Stdin != nil {
-		c.feed = newFeeder(c.poke)
+		c.feed = &feeder{in: d.stdin, poke: c.poke}
 	}
 	c.stage = &stager{files: d.job.Files, count: func(missing, sent int64) { d.bytes.add(node, missing, sent) }}
 	d.talks[node] = c
@@ -215,6 +219,10 @@ func (d *driver) handleEvent(e event) {
 		d.ready(node)
 	case e.fault != nil:
 		d.failed(e.fault)
+	case e.diverged != "":
+		if d.cause == nil { // replicas that are ended do not end at the same place
+			d.progress(Progress{Step: "diverged", Who: e.diverged})
+		}
 	case e.output != nil:
 		d.failed(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
 	default:
@@ -226,9 +234,7 @@ func (d *driver) handleEvent(e event) {
 func (d *driver) handleMessage(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Exited:
-		if bad := d.outcome.exited(c.node, say.Exited); bad != nil {
-			d.failed(bad)
-		}
+		d.ended(d.outcome.exited(c.node, say.Exited))
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
 	case *gatepb.ToSubmitter_Over:
 		d.over[c.node] = errors.New(cmp.Or(say.Over.Ended, "the node does not say how it ended"))
@@ -275,15 +281,27 @@ func (d *driver) conversationEnded(c *conversation, why error) {
 // markMissing counts as lost the processes of a node whose end was not reported, when nothing more
 // will be reported.
 func (d *driver) markMissing(node overlay.NodeID) {
+	if c := d.talks[node]; c != nil && c.feed != nil {
+		c.feed.leave()
+	}
 	for _, p := range d.places {
 		if p.Node != node {
 			continue
 		}
 		for _, process := range p.Processes {
-			if bad := d.outcome.lost(node, process, d.over[node]); bad != nil {
-				d.failed(bad)
-			}
+			d.sink.ended(process, false)
+			d.ended(d.outcome.lost(node, process, d.over[node]))
 		}
+	}
+}
+
+// ended does what the end of a process requires: it ends the job, or says that a replica has died.
+func (d *driver) ended(bad *ranks.ExitError, died *death) {
+	if bad != nil {
+		d.failed(bad)
+	}
+	if died != nil && d.cause == nil {
+		d.progress(Progress{Step: "died", Who: died.String()})
 	}
 }
 
@@ -337,26 +355,17 @@ func (d *driver) answered() (n int) {
 	return n
 }
 
-// feed starts to send the input to rank 0.
+// feed starts to send the input to the replicas of rank 0.
 func (d *driver) feed() {
 	if d.job.Stdin == nil {
 		return
 	}
 	for _, p := range d.places {
-		if hasInput(p.Processes) {
-			c := d.talks[p.Node]
-			go c.feed.read(d.job.Stdin) // ends with the input, or with the feeder
-			return
+		if d.hasInput(p.Processes) {
+			d.talks[p.Node].feed.join()
 		}
 	}
-}
-
-func (d *driver) closeFeeds() {
-	for _, c := range d.talks {
-		if c.feed != nil {
-			c.feed.close()
-		}
-	}
+	go d.stdin.read(d.job.Stdin) // ends with the input, or with d.stdin
 }
 
 // checkDeadlines does what is due.

@@ -129,7 +129,7 @@ func (a *annotated) Unwrap() error { return a.err }
 // closeAll lets the conversations with the hosts of the job end, and releases the hosts that were
 // booked unnecessarily, so that their leases need not expire.
 func (d *driver) closeAll() {
-	d.closeFeeds()
+	d.stdin.close()
 	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
 		return // they had their time
 	}

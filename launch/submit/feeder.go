@@ -9,67 +9,135 @@ import (
 
 // Bounds on the input in flight.
 const (
-	inputAhead = 256 << 10 // beyond what rank 0 took
-	inputPiece = 64 << 10
+	inputAhead  = 256 << 10 // beyond what a process took
+	inputBehind = 4 << 20   // beyond what the slowest replica of rank 0 took; the others then wait for it, until it is given up
+	inputPiece  = 64 << 10
 )
 
-// feeder keeps the input that was read but not yet taken by rank 0, so that it can be sent again
-// after a stream broke.
-type feeder struct {
-	poke func() // signals that there may be something to send
-
-	mu    sync.Mutex // guards the fields below
-	room  sync.Cond  // signalled when less is held, or the feeder has ended
-	held  []byte     // bytes from taken on
-	taken uint64
-	sent  uint64 // at least taken
-	ended bool   // end of the input was read
-	told  bool   // and sent to the node
-	over  bool   // no more input is wanted
+// stdin is the input of rank 0, all of which goes to each replica. It keeps what was read but not yet
+// taken by all of them, so that it can be sent again after a stream broke. Safe for concurrent use.
+type stdin struct {
+	mu      sync.Mutex // guards the fields below, and the feeders
+	room    sync.Cond  // signalled when there may be room, or no more is wanted
+	feeders []*feeder  // of the replicas that take input
+	held    []byte     // bytes from start on
+	start   uint64
+	ended   bool // end of the input was read
+	over    bool // no more input is wanted
 }
 
-func newFeeder(poke func()) *feeder {
-	f := &feeder{poke: poke}
-	f.room.L = &f.mu
-	return f
+func newStdin() *stdin {
+	in := &stdin{}
+	in.room.L = &in.mu
+	return in
 }
 
-// read reads the input to its end, or until close. It may still block in a Read after that.
-func (f *feeder) read(r io.Reader) {
+// read reads the input to its end, or until no feeder wants any. It may still block in a Read after
+// that.
+func (in *stdin) read(r io.Reader) {
 	buf := make([]byte, inputPiece)
 	for {
 		n, err := r.Read(buf)
-		f.mu.Lock()
-		for len(f.held)+n > inputAhead && !f.over {
-			f.room.Wait()
+		in.mu.Lock()
+		for !in.over && !in.hasRoom(n) {
+			in.room.Wait()
 		}
-		f.held = append(f.held, buf[:n]...)
-		f.ended = err != nil
-		over := f.over || f.ended
-		f.mu.Unlock()
-		f.poke()
+		in.held = append(in.held, buf[:n]...)
+		in.ended = err != nil
+		over := in.over || in.ended
+		for _, f := range in.feeders {
+			f.poke()
+		}
+		in.mu.Unlock()
 		if over {
 			return
 		}
 	}
 }
 
+// hasRoom reports whether n more bytes may be kept. The caller must hold mu.
+func (in *stdin) hasRoom(n int) bool {
+	first := in.start
+	for _, f := range in.feeders {
+		first = max(first, f.taken)
+	}
+	return len(in.held)+n <= min(inputBehind, int(first-in.start)+inputAhead)
+}
+
+// trim drops what all have taken. The caller must hold mu.
+func (in *stdin) trim() {
+	least := in.start + uint64(len(in.held))
+	for _, f := range in.feeders {
+		least = min(least, f.taken)
+	}
+	if len(in.feeders) > 0 && least > in.start {
+		in.held = append(in.held[:0], in.held[least-in.start:]...)
+		in.start = least
+	}
+	in.room.Broadcast()
+}
+
 // close makes read return.
-func (f *feeder) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.over = true
-	f.room.Broadcast()
+func (in *stdin) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = true
+	in.room.Broadcast()
+}
+
+// feeder sends the input to one replica of rank 0.
+type feeder struct {
+	in   *stdin
+	poke func() // signals that there may be something to send; it does not block
+
+	// Guarded by in.mu.
+	taken uint64
+	sent  uint64 // at least taken
+	told  bool   // the end of the input was sent
+}
+
+// join makes the feeder send, from the first byte on. Call it before anything is read.
+func (f *feeder) join() {
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	f.in.feeders = append(f.in.feeders, f)
+}
+
+// leave makes the feeder send no more: others do not wait for it. After the last one, no more input is
+// wanted.
+func (f *feeder) leave() {
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	for i, other := range f.in.feeders {
+		if other == f {
+			f.in.feeders = append(f.in.feeders[:i:i], f.in.feeders[i+1:]...)
+			f.in.over = f.in.over || len(f.in.feeders) == 0
+			f.in.trim()
+			return
+		}
+	}
+}
+
+func (f *feeder) hasJoined() bool {
+	for _, other := range f.in.feeders {
+		if other == f {
+			return true
+		}
+	}
+	return false
 }
 
 // next returns the next piece to send, nil if there is none.
 func (f *feeder) next() *gatepb.ToNode {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rest := f.held[f.sent-f.taken:]
-	piece := rest[:min(len(rest), inputPiece)]
-	end := f.ended && len(piece) == len(rest)
-	if f.over || len(piece) == 0 && (!end || f.told) {
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	if f.in.over || !f.hasJoined() {
+		return nil
+	}
+	rest := f.in.held[f.sent-f.in.start:]
+	piece := rest[:min(len(rest), inputPiece, inputAhead-int(f.sent-f.taken))]
+	end := f.in.ended && len(piece) == len(rest)
+	if len(piece) == 0 && (!end || f.told) {
 		return nil
 	}
 	m := &gatepb.Input{Offset: f.sent, Data: append([]byte(nil), piece...), End: end}
@@ -78,21 +146,24 @@ func (f *feeder) next() *gatepb.ToNode {
 	return &gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: m}}
 }
 
-// acknowledged records how much rank 0 took.
+// acknowledged records how much the process took.
 func (f *feeder) acknowledged(bytes uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if bytes > f.taken && bytes <= f.sent {
-		f.held = append(f.held[:0], f.held[bytes-f.taken:]...)
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	f.took(bytes)
+}
+
+func (f *feeder) took(bytes uint64) {
+	if f.hasJoined() && bytes > f.taken && bytes <= f.sent {
 		f.taken = bytes
-		f.room.Broadcast()
+		f.in.trim()
 	}
 }
 
 // restart resumes after the stream broke: it sends again what was not taken.
 func (f *feeder) restart(taken uint64) {
-	f.acknowledged(taken)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.in.mu.Lock()
+	defer f.in.mu.Unlock()
+	f.took(taken)
 	f.sent, f.told = f.taken, false
 }

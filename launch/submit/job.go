@@ -1,10 +1,12 @@
 package submit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
@@ -38,6 +40,17 @@ type Job struct {
 
 	Limits  []*gatepb.Limit
 	Survive bool // see ranks.Job
+
+	// Independent makes replicas of ranks processes of their own, of a program that does not use the
+	// message library: the output of each is printed, its end counts for itself, only replica 0 of rank 0
+	// reads Stdin, and the hosts do not watch each other.
+	Independent bool
+
+	// ReplicaTable says which replicas of a rank serve which of another, parallel or primary; empty:
+	// parallel. SendDeterministic says that what the program sends does not depend on the order in which
+	// messages arrive. Both are for the message library, of jobs with replicas.
+	ReplicaTable      string
+	SendDeterministic bool
 
 	// Hang is how long a node, or the path to it, may be silent before the others consider its
 	// processes dead, at most MaxHang; 0: 5 s.
@@ -73,8 +86,27 @@ func (j *Job) Check() error {
 		return fmt.Errorf("a node may hang for %v; want at most %v", j.Hang, MaxHang)
 	case len(j.Hosts) > 0 && j.Profile != nil:
 		return errors.New("hosts and a profile both say where the job runs: give one of them")
+	case j.Profile != nil && j.Place.Copies > 1:
+		return errors.New("a profile says where each process runs, and knows no replicas: give hosts or a strategy instead")
+	case j.ReplicaTable != "" && !slices.Contains(ReplicaTables, j.ReplicaTable):
+		return fmt.Errorf("no replica table %.40q: want one of %q", j.ReplicaTable, ReplicaTables)
 	}
 	return j.Place.Check()
+}
+
+// ReplicaTables lists the values of Job.ReplicaTable, the default first.
+var ReplicaTables = []string{"parallel", "primary"}
+
+// environment returns Env and what tells the message library about replicas.
+func (j *Job) environment() []string {
+	if j.Place.Copies < 2 || j.Independent {
+		return j.Env
+	}
+	env := append(slices.Clone(j.Env), ranks.EnvReplicaTable+"="+cmp.Or(j.ReplicaTable, ReplicaTables[0]))
+	if j.SendDeterministic {
+		env = append(env, ranks.EnvSendDeterministic+"=1")
+	}
+	return env
 }
 
 // groups returns the line by which the processes learn their groups.
@@ -104,13 +136,13 @@ type Result struct {
 
 // Progress is a step of a submission. Step is one word; it determines which numbers are set.
 type Progress struct {
-	Step    string // listing, measuring, waiting, booking, staging, starting, running, broken, back, ended
+	Step    string // listing, measuring, waiting, booking, staging, starting, running, broken, back, died, diverged, ended
 	Have    int    // ranks with room, measured paths, staged hosts, or processes that ended
 	Need    int    // of this many
 	Sent    int64  // staging: bytes
 	Missing int64  // staging: total bytes to send, as far as known
 	Left    time.Duration
-	Who     string // which hosts or sites
+	Who     string // which hosts or sites; died, diverged: which replica of which rank, and how
 }
 
 // String describes the step.
@@ -134,6 +166,8 @@ func (p Progress) String() string {
 		return fmt.Sprintf("%s cannot be reached; it is tried again for %d s", p.Who, int(p.Left/time.Second))
 	case "back":
 		return p.Who + " can be reached again"
+	case "died", "diverged":
+		return p.Who
 	}
 	return fmt.Sprintf("%d of %d processes have ended", p.Have, p.Need)
 }

@@ -57,13 +57,14 @@ func TestFetchedFilesStayInTheirFolder(t *testing.T) {
 func TestFeeder(t *testing.T) {
 	input := bytes.Repeat([]byte("0123456789"), 100_000)
 	poked := make(chan struct{}, 1)
-	f := newFeeder(func() {
+	f := &feeder{in: newStdin(), poke: func() {
 		select {
 		case poked <- struct{}{}:
 		default:
 		}
-	})
-	go f.read(bytes.NewReader(input)) // ends with the input
+	}}
+	f.join()
+	go f.in.read(bytes.NewReader(input)) // ends with the input
 	var got []byte
 	for breaks, ended := 0, false; !ended; {
 		m := f.next().GetInput()
@@ -96,17 +97,79 @@ func TestFeeder(t *testing.T) {
 
 // A closed feeder releases its reader.
 func TestFeederThatIsClosed(t *testing.T) {
-	f := newFeeder(func() {})
-	ended := make(chan struct{})
-	go func() { // ends by close
-		f.read(zeros{})
-		close(ended)
-	}()
-	f.close()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("the reader still reads")
+	for name, end := range map[string]func(*feeder){"close": func(f *feeder) { f.in.close() }, "leave": (*feeder).leave} {
+		f := &feeder{in: newStdin(), poke: func() {}}
+		f.join()
+		ended := make(chan struct{})
+		go func() { // ends by end
+			f.in.read(zeros{})
+			close(ended)
+		}()
+		end(f)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Fatalf("%s: the reader still reads", name)
+		}
+	}
+}
+
+// All replicas get all of the input, each at its pace; one that takes nothing makes the others wait
+// only when a bound is reached, and not when it has left.
+func TestFeedersOfReplicas(t *testing.T) {
+	input := make([]byte, 3*inputBehind)
+	for i := range input {
+		input[i] = byte(i >> 8)
+	}
+	poked := make(chan struct{}, 1)
+	in := newStdin()
+	var feeders []*feeder
+	for range 3 {
+		f := &feeder{in: in, poke: func() {
+			select {
+			case poked <- struct{}{}:
+			default:
+			}
+		}}
+		f.join()
+		feeders = append(feeders, f)
+	}
+	go in.read(bytes.NewReader(input)) // ends with the input
+	got := make([][]byte, 3)
+	// run makes the first feeders take, until the first one has this many bytes.
+	run := func(first, until int) {
+		for len(got[0]) < until {
+			idle := true
+			for i, f := range feeders[:first] {
+				if m := f.next().GetInput(); m != nil {
+					got[i], idle = append(got[i], m.Data...), false
+					f.acknowledged(uint64(len(got[i])))
+				}
+			}
+			if !idle {
+				continue
+			}
+			select {
+			case <-poked:
+			case <-time.After(patience):
+				t.Fatalf("%d and %d bytes came, and no word of more", len(got[0]), len(got[1]))
+			}
+		}
+	}
+	run(2, inputBehind)
+	if f := feeders[0]; f.next() != nil || len(in.held) != inputBehind {
+		t.Errorf("%d bytes are kept for a replica that takes none, at most %d may be", len(in.held), inputBehind)
+	}
+	feeders[2].leave()
+	run(2, len(input))
+	run(1, len(input))
+	for i := range 2 {
+		if !bytes.Equal(got[i], input[:len(got[i])]) || len(got[i]) < len(input)-inputPiece {
+			t.Errorf("replica %d took %d bytes that are not the first of %d", i, len(got[i]), len(input))
+		}
+	}
+	if feeders[2].next() != nil {
+		t.Error("a feeder that has left sends")
 	}
 }
 

@@ -84,12 +84,22 @@ type placement struct {
 	// ranks, if not nil, lists the processes of a host, in place of the plan's, which has as many:
 	// a profile numbers ranks by group.
 	ranks map[overlay.NodeID][]allocate.Process
+
+	independent bool // replicas do not act as one
+}
+
+// replicas returns how many processes act as one for a rank.
+func (p *placement) replicas(rank int) int {
+	if p.independent || rank == 0 && p.job.Home != (overlay.NodeID{}) {
+		return 1
+	}
+	return p.job.Copies
 }
 
 // place places a job on the available hosts, nearest first. The error is a *TooFew if more hosts
 // could help.
 func place(j *Job, hosts []Host, between network) (*placement, error) {
-	p := &placement{job: j.Place, between: between}
+	p := &placement{job: j.Place, between: between, independent: j.Independent}
 	for _, h := range hosts {
 		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway {
 			p.hosts = append(p.hosts, h)

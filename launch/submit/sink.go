@@ -26,44 +26,100 @@ type Fetcher interface {
 
 // sink receives the output of processes. Conversations use it concurrently.
 type sink struct {
-	out   ranks.Output
-	files Fetcher
+	out      ranks.Output
+	files    Fetcher
+	replicas func(rank int) int // whose output is printed once
 
-	mu      sync.Mutex // guards the fields below
-	writers map[allocate.Process]*[2]io.Writer
-	broken  map[string]bool // files that cannot be written, by host and name
+	mu      sync.Mutex                          // guards the fields below
+	streams map[allocate.Process]*[2]*stdStream // of each process, or of replica 0 for all
+	broken  map[string]bool                     // files that cannot be written, by host and name
 }
 
-func newSink(out ranks.Output, files Fetcher) *sink {
-	return &sink{out: out, files: files, writers: map[allocate.Process]*[2]io.Writer{}, broken: map[string]bool{}}
+// stdStream is the standard output or standard error of a process, or of all replicas of a rank.
+type stdStream struct {
+	mu    sync.Mutex // held while writing, so that bytes are printed in order
+	to    io.Writer
+	merge *merger // nil: of one process
 }
 
-// output forwards a process's output.
-func (s *sink) output(from overlay.NodeID, m *gatepb.Output) error {
-	w, err := s.writer(from, processOf(m.Process), m.Stderr)
-	if err != nil {
-		return err
+// streamNames are the names of the streams in the order in which they are kept.
+var streamNames = [2]string{"stdout", "stderr"}
+
+func newSink(out ranks.Output, files Fetcher, replicas func(rank int) int) *sink {
+	return &sink{out: out, files: files, replicas: replicas, streams: map[allocate.Process]*[2]*stdStream{}, broken: map[string]bool{}}
+}
+
+// output forwards a process's output. It returns how the process diverges from the other replicas of
+// its rank, if it does now.
+func (s *sink) output(from overlay.NodeID, m *gatepb.Output) (diverged string, err error) {
+	p, i := processOf(m.Process), 0
+	if m.Stderr {
+		i = 1
 	}
-	_, err = w.Write(m.Data)
-	return err
+	both, err := s.of(from, p)
+	if err != nil {
+		return "", err
+	}
+	w, data := both[i], m.Data
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.merge != nil {
+		var how *divergence
+		if data, how = w.merge.write(p.Copy, data); how != nil {
+			diverged = how.describe(p.Rank, streamNames[i])
+		}
+	}
+	if len(data) > 0 {
+		_, err = w.to.Write(data)
+	}
+	return diverged, err
 }
 
-func (s *sink) writer(from overlay.NodeID, p allocate.Process, stderr bool) (io.Writer, error) {
+// ended takes that a process will write no more: because it exited with status 0, or because it died.
+// It returns how it diverges by that from the other replicas of its rank.
+func (s *sink) ended(p allocate.Process, well bool) (diverged []string) {
+	if s.replicas(p.Rank) == 1 {
+		return nil
+	}
+	both, err := s.of(overlay.NodeID{}, p)
+	if err != nil {
+		return nil // the replica that writes gets the error
+	}
+	for i, w := range both {
+		w.mu.Lock()
+		if how := w.merge.end(p.Copy, !well); how != nil {
+			diverged = append(diverged, how.describe(p.Rank, streamNames[i]))
+		}
+		w.mu.Unlock()
+	}
+	return diverged
+}
+
+// of returns the streams of a process, or of its rank.
+func (s *sink) of(from overlay.NodeID, p allocate.Process) (*[2]*stdStream, error) {
+	place := ranks.Place{Host: from.String(), Rank: p.Rank, Copy: p.Copy}
+	n := s.replicas(p.Rank)
+	if n > 1 {
+		if p.Copy >= n {
+			return nil, fmt.Errorf("%s has output of replica %d of a job with %d", from, p.Copy, n)
+		}
+		p.Copy, place = 0, ranks.Place{Rank: p.Rank, Merged: true}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.writers[p]
-	if w == nil {
-		out, err, fault := s.out.Of(ranks.Place{Host: from.String(), Rank: p.Rank, Copy: p.Copy})
+	both := s.streams[p]
+	if both == nil {
+		out, err, fault := s.out.Of(place)
 		if fault != nil {
 			return nil, fault
 		}
-		w = &[2]io.Writer{out, err}
-		s.writers[p] = w
+		both = &[2]*stdStream{{to: out}, {to: err}}
+		if n > 1 {
+			both[0].merge, both[1].merge = newMerger(n, mergeWindow), newMerger(n, mergeWindow)
+		}
+		s.streams[p] = both
 	}
-	if stderr {
-		return w[1], nil
-	}
-	return w[0], nil
+	return both, nil
 }
 
 // file forwards a piece of a file. A file that fails does not end the job.

@@ -16,6 +16,10 @@ type Place struct {
 	Host string // the tag of output, such as "site/node"; empty: no tag
 	Rank int
 	Copy int // the copy of the rank, from 0
+
+	// Merged means that several replicas of the rank write the output together, on several hosts; the
+	// tag is the rank alone.
+	Merged bool
 }
 
 // Output handles the output of a job's processes. Lines, JSON and Folder return the implementations
@@ -42,12 +46,16 @@ func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
 	return Folder(form)
 }
 
-// Lines merges output line by line, so that lines do not mix, each after the tag [host:rank]. A
+// Lines merges output line by line, so that lines do not mix, each after the tag [host:rank], or
+// [rank]. A
 // line of more than 64 KiB is split. A nil writer discards.
 func Lines(stdout, stderr io.Writer) Output {
 	m := &merged{}
 	m.form = func(out []byte, p Place, _ string, line []byte) []byte {
-		if p.Host != "" {
+		switch {
+		case p.Merged:
+			out = fmt.Appendf(out, "[%d] ", p.Rank)
+		case p.Host != "":
 			out = fmt.Appendf(out, "[%s:%d] ", p.Host, p.Rank)
 		}
 		return append(out, line...)

@@ -1,0 +1,201 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+)
+
+// replicated is a job of n ranks with 2 replicas. reports returns the steps of these names.
+func replicated(t *testing.T, n int, out io.Writer) (j *Job, reports func(step string) []string) {
+	j = jobOf(t, n, out)
+	j.Place.Copies = 2
+	var mu sync.Mutex
+	var all []Progress
+	j.Progress = func(p Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, p)
+	}
+	return j, func(step string) (texts []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, p := range all {
+			if p.Step == step {
+				texts = append(texts, p.String())
+			}
+		}
+		return texts
+	}
+}
+
+// The death of a replica is reported, and nothing else of it is seen: the other prints the rest, and
+// has had all of the input.
+func TestAReplicaDies(t *testing.T) {
+	w := newWorld(t, "a/n1:2", "b/n1:2")
+	died := make(chan struct{})
+	write := func(p *process, first, last int) {
+		for i := first; i < last; i++ {
+			p.say("line %d\n", i)
+		}
+	}
+	w.nodes["a/n1"].life = func(p *process) {
+		write(p, 0, 3)
+		if p.Rank == 0 {
+			<-p.inputEnd
+			p.exit(137, "KILL")
+			close(died)
+			return
+		}
+		<-died
+		write(p, 3, 6)
+		p.exit(0, "")
+	}
+	w.nodes["b/n1"].life = func(p *process) {
+		<-died
+		write(p, 0, 6)
+		if p.Rank == 0 {
+			<-p.inputEnd
+			p.say("%s\n", p.input.String())
+		}
+		p.exit(0, "")
+	}
+	var out buffer
+	j, reports := replicated(t, 2, &out)
+	j.Stdin = strings.NewReader("input")
+	if _, err := w.run(j); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for rank := range 2 {
+		for i := range 6 {
+			want = append(want, fmt.Sprintf("[%d] line %d\n", rank, i))
+		}
+	}
+	want = append(want, "[0] input\n")
+	slices.Sort(want)
+	if out.sorted() != strings.Join(want, "") {
+		t.Errorf("got\n%s", out.sorted())
+	}
+	if got := reports("died"); len(got) != 1 || got[0] != "rank 0: replica 0 has died: signal: killed (a/n1); 1 of its 2 replicas live" {
+		t.Errorf("reported: %q", got)
+	}
+	if got := reports("diverged"); got != nil {
+		t.Errorf("reported: %q", got)
+	}
+	w.idle()
+}
+
+// A rank is lost with its last replica, whether they are killed or lost with their hosts.
+func TestARankIsLost(t *testing.T) {
+	w := newWorld(t, "a/n1:2", "b/n1:2")
+	died := make(chan struct{})
+	w.nodes["a/n1"].life = func(p *process) {
+		if p.Rank == 1 {
+			p.exit(137, "KILL")
+			close(died)
+			return
+		}
+		<-p.Signals
+		p.exit(143, "TERM")
+	}
+	w.nodes["b/n1"].life = func(p *process) {
+		<-died
+		if p.Rank == 1 {
+			p.exit(139, "SEGV")
+			return
+		}
+		<-p.Signals
+		p.exit(143, "TERM")
+	}
+	j, reports := replicated(t, 2, io.Discard)
+	_, err := w.run(j)
+	var exit *ranks.ExitError
+	if !errors.As(err, &exit) || exit.Rank != 1 || len(reports("died")) != 1 {
+		t.Errorf("%v, after %q", err, reports("died"))
+	}
+	w.idle()
+}
+
+// A status of its own ends the job, whichever replica exits with it.
+func TestAReplicaFails(t *testing.T) {
+	w := newWorld(t, "a/n1:2", "b/n1:2")
+	for name, n := range w.nodes {
+		n.life = func(p *process) {
+			if name == "b/n1" && p.Rank == 1 {
+				p.exit(9, "")
+				return
+			}
+			<-p.Signals
+			p.exit(143, "TERM")
+		}
+	}
+	j, reports := replicated(t, 2, io.Discard)
+	_, err := w.run(j)
+	if err == nil || err.Error() != "rank 1: replica 1: exit status 9 (b/n1)" || reports("died") != nil {
+		t.Errorf("%v, after %q", err, reports("died"))
+	}
+	w.idle()
+}
+
+// Replicas that write different bytes are reported, and one of them is printed.
+func TestReplicasDiffer(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1")
+	for name, n := range w.nodes {
+		n.life = func(p *process) {
+			p.say("I am at %s\n", name)
+			p.exit(0, "")
+		}
+	}
+	var out buffer
+	j, reports := replicated(t, 1, &out)
+	if _, err := w.run(j); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.sorted(); got != "[0] I am at a/n1\n" && got != "[0] I am at b/n1\n" {
+		t.Errorf("printed %q", got)
+	}
+	if got := reports("diverged"); len(got) != 1 || !strings.Contains(got[0], "other bytes to stdout than another, from byte 8 on") {
+		t.Errorf("reported: %q", got)
+	}
+	w.idle()
+}
+
+// Nodes watch each other's processes by number, and processes know how replicas work together; of
+// independent replicas neither is so, and each is printed.
+func TestWhatReplicasAreTold(t *testing.T) {
+	for _, independent := range []bool{false, true} {
+		w := newWorld(t, "a/n1:3", "b/n1:3")
+		var out buffer
+		j, _ := replicated(t, 3, &out)
+		j.Independent, j.ReplicaTable, j.SendDeterministic = independent, "primary", true
+		j.Stdin = strings.NewReader("")
+		if _, err := w.run(j); err != nil {
+			t.Fatal(err)
+		}
+		for _, talk := range w.nodes["b/n1"].talks {
+			s := talk.start
+			want, watched, lines := "[ISTHMUS_REPLICA_TABLE=primary ISTHMUS_SEND_DETERMINISTIC=1]", "[a/n1 [0 1 2] b/n1 [3 4 5]]", 3
+			if independent {
+				want, watched, lines = "[]", "[]", 6
+			}
+			var nodes []any
+			for _, n := range s.Nodes {
+				nodes = append(nodes, n.Node, n.Ranks)
+			}
+			if fmt.Sprint(s.Environment) != want || fmt.Sprint(nodes) != watched || s.Replicas != 2 || s.Input == independent {
+				t.Errorf("independent %t: started with %v", independent, s)
+			}
+			if got := strings.Count(out.sorted(), "\n"); got != lines {
+				t.Errorf("independent %t: printed\n%s", independent, out.sorted())
+			}
+		}
+		w.idle()
+	}
+}
