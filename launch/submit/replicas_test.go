@@ -50,7 +50,6 @@ func TestAReplicaDies(t *testing.T) {
 		if p.Rank == 0 {
 			<-p.inputEnd
 			p.exit(137, "KILL")
-			close(died)
 			return
 		}
 		<-died
@@ -69,6 +68,12 @@ func TestAReplicaDies(t *testing.T) {
 	var out buffer
 	j, reports := replicated(t, 2, &out)
 	j.Stdin = strings.NewReader("input")
+	note := j.Progress
+	j.Progress = func(p Progress) {
+		if note(p); p.Step == "died" {
+			close(died)
+		}
+	}
 	if _, err := w.run(j); err != nil {
 		t.Fatal(err)
 	}
