@@ -124,6 +124,7 @@ const lastWords = 3 * time.Second
 
 // launch makes the agent start the processes.
 func (b *booking) launch() {
+	b.reportAbsent(b.program)
 	m := &gatepb.Launch{Start: b.program.start, Helper: b.k.opts.Helper}
 	b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Launch{Launch: m}})
 	b.program.start = nil // the agent has it now, and the job's key with it

@@ -114,8 +114,8 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 		return p, fmt.Errorf("the key is that of job %s, the reservation that of %s", key.ID(), job)
 	case m.Size < 1 || m.Size > math.MaxInt32:
 		return p, fmt.Errorf("a job of %d ranks", m.Size)
-	case m.Replicas > allocate.MaxProcesses:
-		return p, fmt.Errorf("%d replicas of each rank; at most %d", m.Replicas, allocate.MaxProcesses)
+	case m.Replicas > 1 && uint64(m.Size)*uint64(m.Replicas) > allocate.MaxProcesses:
+		return p, fmt.Errorf("%d ranks of %d replicas each; at most %d processes", m.Size, m.Replicas, allocate.MaxProcesses)
 	case len(p.argv) == 0 || p.argv[0] == "":
 		return p, errors.New("no program to run")
 	case tooLong(p.argv) || tooLong(m.Environment):

@@ -331,9 +331,9 @@ func TestReplicas(t *testing.T) {
 	input(6, "", true)
 	c.listen()
 	for what, s := range map[string]*gatepb.Start{
-		"replica 2 of a job of 1 ranks":             {Replicas: 2, Processes: []*gatepb.Process{{Copy: 2}}},
-		"only one can read the input":               {Replicas: 2, Input: true, Processes: []*gatepb.Process{{}, {Copy: 1}}},
-		"4294967295 replicas of each rank; at most": {Replicas: 1<<32 - 1},
+		"replica 2 of a job of 1 ranks":                {Replicas: 2, Processes: []*gatepb.Process{{Copy: 2}}},
+		"only one can read the input":                  {Replicas: 2, Input: true, Processes: []*gatepb.Process{{}, {Copy: 1}}},
+		"1 ranks of 4294967295 replicas each; at most": {Replicas: 1<<32 - 1},
 	} {
 		c := h.talk().booked()
 		s.Argv = []string{"true"}
@@ -341,6 +341,31 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("the node says %v, want %s", m, what)
 		}
 		c.cancel()
+	}
+}
+
+// The replicas that a pinned rank 0 has not are reported as dead before the processes start, and
+// forgotten with the job.
+func TestAbsentReplicas(t *testing.T) {
+	said := make(chan string, 2)
+	h := newHost(t, func(o *Options) {
+		o.Dead = func(_ overlay.JobID, ranks []uint32, why string) { said <- fmt.Sprint(ranks, why) }
+		o.Forget = func(overlay.JobID) { said <- "forget" }
+	})
+	c := h.talk().booked()
+	c.runs("true", func(s *gatepb.Start) {
+		s.Size, s.Replicas = 3, 3
+		s.Processes = []*gatepb.Process{{}, {Rank: 1}, {Rank: 2}}
+		s.Nodes = []*gatepb.NodeOfJob{
+			{Node: here.String(), Ranks: []uint32{0, 1, 2}},
+			{Node: "there/n1", Ranks: []uint32{4, 5}}, {Node: "there/n2", Ranks: []uint32{7, 8}},
+		}
+	})
+	c.listen()
+	for _, want := range []string{"[3 6]the job has no such replica, as rank 0 is pinned", "forget"} {
+		if got := receive(t, want, said); got != want {
+			t.Errorf("the node service reported %q, want %q", got, want)
+		}
 	}
 }
 

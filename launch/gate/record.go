@@ -128,6 +128,7 @@ func (k *NodeService) adoptOne(name string, r record) {
 	b.begun.Store(p)
 	b.orphan = now.Add(k.opts.Orphan)
 	k.node.Adopt(b.hold, b.who.requester(), b.ask, p.processes, b.committed, now)
+	b.reportAbsent(p)
 	if b.committed {
 		k.watchOver(b)
 	}

@@ -71,6 +71,40 @@ func (k *NodeService) watchOver(b *booking) {
 	})
 }
 
+// absent returns the numbers of the processes that a job with replicas lacks: a pinned rank 0 has only
+// one replica.
+func (p *program) absent() (all []uint32) {
+	if p.replicas < 2 || len(p.hosts) == 0 {
+		return nil
+	}
+	there := map[uint32]bool{}
+	for _, h := range p.hosts {
+		for _, n := range h.Ranks {
+			there[n] = true
+		}
+	}
+	for n := range uint32(p.size) * uint32(p.replicas) {
+		if !there[n] {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// reportAbsent reports the processes that the job lacks as dead, so that its processes here need not
+// look for them.
+func (b *booking) reportAbsent(p *program) {
+	absent := p.absent()
+	if len(absent) == 0 || b.k.opts.Dead == nil || b.k.opts.Forget == nil {
+		return
+	}
+	b.k.opts.Dead(b.ask.Job, absent, "the job has no such replica, as rank 0 is pinned")
+	b.k.work.Go(func() {
+		<-b.busy.Done() // no process is left, or this node service is not in charge any more
+		b.k.opts.Forget(b.ask.Job)
+	})
+}
+
 // hearGossip passes a message to the watch that it is for.
 func (k *NodeService) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
 	k.mu.Lock()
