@@ -61,6 +61,13 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "-n", "4", "--size", "2", "true"}, "run: ranks 0-3 do not lie in a job of 2"},
 		{[]string{"run", "-n", "4", "--groups", "a:1,b:2", "true"}, `run: --groups: groups "a:1,b:2": 3 ranks in all groups, and 4 in the job`},
 
+		{[]string{"run", "--helper", "s", "-n", "2", "--send-deterministic", "true"}, "run: --send-deterministic is for jobs with replicas: give --replicas 2 or more, or omit it"},
+		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--replica-table", "both", "true"}, "run: --replica-table both: want one of parallel, primary"},
+		{[]string{"run", "--helper", "s", "-n", "2", "--copies", "2", "--independent", "--replica-table", "primary", "true"}, "run: --replica-table is for the message library, which --independent says the program does not use: omit one of them"},
+		{[]string{"run", "--helper", "s", "-r", "2", "--hosts", "a/n1:2,b/n1:1", "true"}, "run: --hosts has 3 processes, which --replicas 2 cannot share: want a multiple of 2"},
+		{[]string{"run", "--helper", "s", "-n", "2", "-r", "2", "--hosts", "a/n1:2", "true"}, "run: --hosts has 2 processes, which contradicts -n 2 --replicas 2: they need 4"},
+		{[]string{"run", "--helper", "s", "--pin-rank0", "--hosts", "a/n1:2", "true"}, "run: --pin-rank0: --profile, or --hosts with numbers of ranks, says already where rank 0 runs: omit one of them"},
+
 		{[]string{"job", "new"}, "job new: want NAME"},
 		{[]string{"job", "new", "a", "b"}, "job new: want NAME"},
 		{[]string{"job", "new", "Upper"}, `job new: job name "Upper": byte 0 is 'U'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`},

@@ -46,6 +46,10 @@ type Job struct {
 	// reads Stdin, and the hosts do not watch each other.
 	Independent bool
 
+	// PinRank0 makes rank 0 run once, whatever Place.Copies is, on the nearest host: the submitter's own, if
+	// that takes jobs. It excludes Profile and Hosts with numbers of ranks.
+	PinRank0 bool
+
 	// ReplicaTable says which replicas of a rank serve which of another, parallel or primary; empty:
 	// parallel. SendDeterministic says that what the program sends does not depend on the order in which
 	// messages arrive. Both are for the message library, of jobs with replicas.
@@ -88,6 +92,8 @@ func (j *Job) Check() error {
 		return errors.New("hosts and a profile both say where the job runs: give one of them")
 	case j.Profile != nil && j.Place.Copies > 1:
 		return errors.New("a profile says where each process runs, and knows no replicas: give hosts or a strategy instead")
+	case j.PinRank0 && (j.Profile != nil || ranksOf(j.Hosts) > 0):
+		return errors.New("rank 0 is to be pinned, but a profile or the hosts' numbers of ranks say where it runs: give one of them")
 	case j.ReplicaTable != "" && !slices.Contains(ReplicaTables, j.ReplicaTable):
 		return fmt.Errorf("no replica table %.40q: want one of %q", j.ReplicaTable, ReplicaTables)
 	}

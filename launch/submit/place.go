@@ -122,6 +122,9 @@ func place(j *Job, hosts []Host, between network) (*placement, error) {
 	if err != nil {
 		return nil, err
 	}
+	if nearest := slices.IndexFunc(p.hosts, func(h Host) bool { return h.Fault == nil }); j.PinRank0 && nearest >= 0 {
+		p.job.Home = p.hosts[nearest].Node
+	}
 	return p, nil
 }
 

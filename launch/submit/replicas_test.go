@@ -204,3 +204,42 @@ func TestWhatReplicasAreTold(t *testing.T) {
 		w.idle()
 	}
 }
+
+// A pinned rank 0 runs once, on the nearest host, under its host's name; its end is the job's.
+func TestRank0IsPinned(t *testing.T) {
+	w := newWorld(t, "a/n1:3", "b/n1:2", "c/n1:2")
+	var out buffer
+	j, _ := replicated(t, 3, &out)
+	j.PinRank0 = true
+	r, err := w.run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.Places); got != "[{a/n1 [{0 0} {1 0} {2 0}]} {b/n1 [{1 1} {2 1}]}]" {
+		t.Errorf("placed at %s", got)
+	}
+	if got := out.sorted(); got != "[1] rank 1\n[2] rank 2\n[a/n1:0] rank 0\n" {
+		t.Errorf("printed\n%s", got)
+	}
+	w.nodes["a/n1"].life = func(p *process) {
+		if p.Rank == 0 {
+			p.exit(137, "KILL")
+			return
+		}
+		<-p.Signals
+		p.exit(143, "TERM")
+	}
+	w.nodes["b/n1"].life = func(p *process) {
+		<-p.Signals
+		p.exit(143, "TERM")
+	}
+	j, reports := replicated(t, 3, io.Discard)
+	j.PinRank0 = true
+	if _, err := w.run(j); err == nil || err.Error() != "rank 0: signal: killed (a/n1)" || reports("died") != nil {
+		t.Errorf("%v, after %q", err, reports("died"))
+	}
+	j.Hosts = []HostShare{{Ranks: 6}}
+	if _, err := w.run(j); err == nil || !strings.Contains(err.Error(), "rank 0 is to be pinned") {
+		t.Error(err)
+	}
+}

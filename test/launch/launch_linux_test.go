@@ -167,7 +167,7 @@ func TestRunOverSites(t *testing.T) {
 		w.ends(127, "no-such-program-here", w.Isthmus("run", "-n", "3", "no-such-program-here"))
 		w.ends(1, "would fit: 10 ranks", w.Isthmus("run", "-n", "11", "sh"))
 		w.ends(1, "shut/n9 is not a host of the grid now", w.Isthmus("run", "--hosts", "n9@shut:2", "sh"))
-		w.ends(2, "has no replicas", w.Isthmus("run", "-n", "2", "-r", "2", "sh"))
+		w.ends(2, "is for jobs with replicas", w.Isthmus("run", "-n", "2", "--send-deterministic", "sh"))
 	})
 	t.Run("profile", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "profile.yaml")

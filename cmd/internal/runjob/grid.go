@@ -39,8 +39,11 @@ func gridFlags() []cli.Flag {
 		&cli.StringFlag{Category: category, Name: "strategy", Aliases: []string{"a"}, Usage: "how hosts are chosen: `" + strings.Join(allocate.Strategies, "|") + "`", Value: allocate.Strategies[0]},
 		&cli.StringFlag{Category: category, Name: "hosts", Usage: "run on these hosts: `NODE@SITE:RANKS,...`, ranks are numbered in this order; without :RANKS the strategy distributes them"},
 		&cli.StringFlag{Category: category, Name: "profile", Usage: "`FILE` that describes the groups of processes and what they need"},
-		&cli.IntFlag{Category: category, Name: "replicas", Aliases: []string{"r", "copies"}, Value: 1, Usage: "`NUMBER` of replicas of each rank, on different hosts; more than 1 with --dry-run or --independent only"},
-		&cli.BoolFlag{Category: category, Name: "independent", Usage: "the processes do not use the message library, so that replicas of a rank may run"},
+		&cli.IntFlag{Category: category, Name: "replicas", Aliases: []string{"r", "copies"}, Value: 1, Usage: "`NUMBER` of replicas of each rank, on different hosts: the job goes on while each rank has one"},
+		&cli.StringFlag{Category: category, Name: "replica-table", Value: submit.ReplicaTables[0], Usage: "with --replicas: which replicas of a rank send to those of another, `" + strings.Join(submit.ReplicaTables, "|") + "`: each to the one of its number, or the first one to all"},
+		&cli.BoolFlag{Category: category, Name: "send-deterministic", Usage: "with --replicas: what the program sends does not depend on the order in which messages arrive, so that replicas wait less for each other"},
+		&cli.BoolFlag{Category: category, Name: "pin-rank0", Usage: "run rank 0 once, on this host, or the nearest one that takes jobs, whatever --replicas is: the job ends with it"},
+		&cli.BoolFlag{Category: category, Name: "independent", Usage: "with --replicas: replicas are processes of their own, which do not use the message library; the output of each is printed"},
 		&cli.StringFlag{Category: category, Name: "pattern", Value: allocate.Dense.String(), Usage: "for auto: which ranks communicate, `dense|neighbour|master`"},
 		&cli.StringFlag{Category: category, Name: "message", Usage: "for auto: `SIZE` of the job's messages, such as 1MiB, so that the bandwidth between sites counts too; without it, only latency counts"},
 		&cli.StringFlag{Category: category, Name: "memory", Usage: "`SIZE` that each process needs, such as 2GiB"},
@@ -82,9 +85,6 @@ func runOverGrid(c *cli.Context) error {
 	defer grid.Close()
 	if c.Bool("dry-run") {
 		return dryRun(c, grid, job)
-	}
-	if job.Place.Copies > 1 && !c.Bool("independent") {
-		return cmdline.Usage(fmt.Sprintf("run: --replicas %d: the message library has no replicas, so they are only for programs that do not use it: give --independent if yours does not, or --dry-run to see where they would run", job.Place.Copies))
 	}
 	if err := fetchFiles(c, job); err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -260,6 +260,9 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 		}
 		j.Place.Memory = int64(size)
 	}
+	if err := setReplicas(c, j); err != nil {
+		return nil, err
+	}
 	if j.Groups, err = jobgroups.Parse(c.String("groups"), j.Place.Ranks); err != nil {
 		return wrong("--groups: %v", err)
 	}
@@ -278,6 +281,33 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	granted, err := grantFor(c, j.Key)
 	j.Env = append(j.Env, granted...)
 	return j, err
+}
+
+// setReplicas sets how replicas of ranks work together.
+func setReplicas(c *cli.Context, j *submit.Job) error {
+	together := []string{"replica-table", "send-deterministic"}
+	for _, name := range append(together, "independent") {
+		if c.IsSet(name) && j.Place.Copies < 2 {
+			return cmdline.Usage(fmt.Sprintf("run: --%s is for jobs with replicas: give --replicas 2 or more, or omit it", name))
+		}
+	}
+	j.Independent, j.ReplicaTable, j.SendDeterministic = c.Bool("independent"), c.String("replica-table"), c.Bool("send-deterministic")
+	for _, name := range together {
+		if j.Independent && c.IsSet(name) {
+			return cmdline.Usage(fmt.Sprintf("run: --%s is for the message library, which --independent says the program does not use: omit one of them", name))
+		}
+	}
+	if !slices.Contains(submit.ReplicaTables, j.ReplicaTable) {
+		return cmdline.Usage(fmt.Sprintf("run: --replica-table %s: want one of %s", j.ReplicaTable, strings.Join(submit.ReplicaTables, ", ")))
+	}
+	j.PinRank0 = c.Bool("pin-rank0")
+	if j.PinRank0 && (j.Profile != nil || len(j.Hosts) > 0 && j.Hosts[0].Ranks > 0) {
+		return cmdline.Usage("run: --pin-rank0: --profile, or --hosts with numbers of ranks, says already where rank 0 runs: omit one of them")
+	}
+	if j.Place.Copies > 1 && j.Profile != nil {
+		return cmdline.Usage("run: --replicas: a --profile says where each process runs, and knows no replicas: give --hosts or --strategy in its place")
+	}
+	return nil
 }
 
 // useProgram takes from the profile what the command line does not specify.
@@ -306,9 +336,14 @@ func countRanks(c *cli.Context, j *submit.Job) error {
 	case named == 0 && !c.IsSet("n"):
 		return cmdline.Usage("run: give the number of ranks with -n")
 	case named > 0 && c.IsSet("n") && named != j.Place.Processes():
+		if j.Place.Copies > 1 {
+			return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which contradicts -n %d --replicas %d: they need %d", what, named, j.Place.Ranks, j.Place.Copies, j.Place.Processes()))
+		}
 		return cmdline.Usage(fmt.Sprintf("run: %s has %d ranks, which contradicts -n %d", what, named, j.Place.Ranks))
+	case named > 0 && !c.IsSet("n") && named%max(1, j.Place.Copies) != 0:
+		return cmdline.Usage(fmt.Sprintf("run: %s has %d processes, which --replicas %d cannot share: want a multiple of %d", what, named, j.Place.Copies, j.Place.Copies))
 	case named > 0 && !c.IsSet("n"):
-		j.Place.Ranks = named
+		j.Place.Ranks = named / max(1, j.Place.Copies)
 	}
 	return nil
 }
@@ -472,7 +507,7 @@ const (
 func (n *narrator) line(p submit.Progress, now time.Time) string {
 	every := time.Duration(0)
 	switch p.Step {
-	case "broken", "back":
+	case "broken", "back", "died", "diverged":
 	case "waiting":
 		every = tellWaiting
 	case "staging", "measuring":
