@@ -118,7 +118,28 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	err := d.verdict()
 	d.closeAll()
 	_, sent, _ := d.bytes.read(overlay.NodeID{})
-	return &Result{Places: d.places, Staged: sent, Hosts: len(d.talks)}, err
+	r := &Result{Places: d.places, Staged: sent, Hosts: len(d.talks), Sources: d.outcome.sources(d.places)}
+	d.cancel()
+	d.wg.Wait() // no more files come
+	d.dropFiles(r.Sources)
+	return r, err
+}
+
+// dropFiles drops the files of the hosts that are no rank's source. Where no rank has ended, all are
+// kept, to show what went wrong.
+func (d *driver) dropFiles(sources map[int]overlay.NodeID) {
+	if d.job.FetchTo == nil || d.job.Independent || len(d.outcome.well) == 0 {
+		return
+	}
+	used := map[overlay.NodeID]bool{}
+	for _, node := range sources {
+		used[node] = true
+	}
+	for _, p := range d.places {
+		if !used[p.Node] {
+			d.job.FetchTo.Drop(p.Node)
+		}
+	}
 }
 
 // do sends the messages of the submission.

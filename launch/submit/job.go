@@ -138,6 +138,10 @@ type Result struct {
 	Places []Placed // in the order of the plan
 	Staged int64    // bytes of files that had to be sent
 	Hosts  int      // asked
+
+	// Sources has for each rank the host from which files were fetched: that of its lowest replica that
+	// exited with status 0, or of its lowest if none did. Independent replicas are all fetched.
+	Sources map[int]overlay.NodeID
 }
 
 // Progress is a step of a submission. Step is one word; it determines which numbers are set.

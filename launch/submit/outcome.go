@@ -112,6 +112,22 @@ func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitErr
 	return how, nil
 }
 
+// sources returns for each rank where its lowest replica ran that exited with status 0, or its lowest
+// if none did.
+func (o *outcome) sources(places []Placed) map[int]overlay.NodeID {
+	best := map[int]allocate.Process{}
+	nodes := map[int]overlay.NodeID{}
+	for _, h := range places {
+		for _, p := range h.Processes {
+			b, found := best[p.Rank]
+			if !found || o.well[p] && !o.well[b] || o.well[p] == o.well[b] && p.Copy < b.Copy {
+				best[p.Rank], nodes[p.Rank] = p, h.Node
+			}
+		}
+	}
+	return nodes
+}
+
 // verdict returns the result of the job when nothing has ended it early.
 func (o *outcome) verdict() error {
 	switch {

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
 // replicated is a job of n ranks with 2 replicas. reports returns the steps of these names.
@@ -241,5 +244,47 @@ func TestRank0IsPinned(t *testing.T) {
 	j.Hosts = []HostShare{{Ranks: 6}}
 	if _, err := w.run(j); err == nil || !strings.Contains(err.Error(), "rank 0 is to be pinned") {
 		t.Error(err)
+	}
+}
+
+// Files come from the lowest replica that ended well; what the other hosts sent is dropped, with what
+// failed there.
+func TestFilesOfReplicas(t *testing.T) {
+	for _, c := range []struct{ killed, want string }{{"", "a"}, {"a/n1", "b"}, {"b/n1", "a"}} {
+		w := newWorld(t, "a/n1:1", "b/n1:1")
+		for name, n := range w.nodes {
+			n.life = func(p *process) {
+				for _, m := range []*gatepb.FileChunk{
+					{Name: "sub/out", Mode: 0o600, Data: []byte(name), End: name != c.killed}, // unless it dies, whole
+					{Name: "none", Fault: "no such file on " + name, End: true},
+				} {
+					p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: m}})
+				}
+				if name == c.killed {
+					p.exit(137, "KILL")
+				} else {
+					p.exit(0, "")
+				}
+			}
+		}
+		to := &Folder{Dir: t.TempDir()}
+		j, _ := replicated(t, 1, io.Discard)
+		j.Fetch, j.FetchTo = []string{"sub/*"}, to
+		r, err := w.run(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := to.Close()
+		host := c.want + "/n1"
+		if r.Sources[0].String() != host || len(got) != 1 || got[0] != filepath.Join(to.Dir, host, "sub/out") {
+			t.Errorf("%q was killed: got %q, and %v", c.killed, got, r.Sources)
+		}
+		if err == nil || err.Error() != "none of "+host+": no such file on "+host {
+			t.Errorf("%q was killed: the errors are %v", c.killed, err)
+		}
+		if all, err := os.ReadDir(to.Dir); err != nil || len(all) != 1 {
+			t.Errorf("%q was killed: there is %v, %v", c.killed, all, err)
+		}
+		w.idle()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +19,12 @@ import (
 
 // Fetcher receives the files fetched from hosts, in pieces. The pieces of a file come in order and
 // from one goroutine; those of different hosts concurrently. For a file that cannot be fetched,
-// Fail is called with the reason instead of the last piece.
+// Fail is called with the reason instead of the last piece. Drop is called for a host after all of
+// its pieces, if its files do not count: other replicas of its ranks did it all.
 type Fetcher interface {
 	Piece(from overlay.NodeID, name string, mode os.FileMode, data []byte, end bool) error
 	Fail(from overlay.NodeID, name string, why error)
+	Drop(from overlay.NodeID)
 }
 
 // sink receives the output of processes. Conversations use it concurrently.
@@ -153,8 +156,8 @@ type Folder struct {
 
 	mu     sync.Mutex // guards the fields below
 	open   map[string]*os.File
-	failed []error
-	got    []string
+	failed map[overlay.NodeID][]error
+	got    map[overlay.NodeID][]string
 }
 
 // Piece implements Fetcher.
@@ -191,7 +194,10 @@ func (f *Folder) Piece(from overlay.NodeID, name string, mode os.FileMode, data 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.got = append(f.got, path)
+	if f.got == nil {
+		f.got = map[overlay.NodeID][]string{}
+	}
+	f.got[from] = append(f.got[from], path)
 	return nil
 }
 
@@ -224,11 +230,47 @@ func (f *Folder) keep(path string, file *os.File) {
 func (f *Folder) Fail(from overlay.NodeID, name string, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed = append(f.failed, fmt.Errorf("%s of %s: %w", name, from, why))
+	f.fail(from, fmt.Errorf("%s of %s: %w", name, from, why))
 	if path, err := f.path(from, name); err == nil && f.open[path] != nil {
 		f.open[path].Close()
 		os.Remove(path + ".part")
 		delete(f.open, path)
+	}
+}
+
+func (f *Folder) fail(from overlay.NodeID, err error) {
+	if f.failed == nil {
+		f.failed = map[overlay.NodeID][]error{}
+	}
+	f.failed[from] = append(f.failed[from], err)
+}
+
+// Drop implements Fetcher: it removes the files of a host, and the folders that are empty then, and
+// forgets which failed. It is of no use with Flat, where a file may be another host's.
+func (f *Folder) Drop(from overlay.NodeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Flat {
+		return
+	}
+	all := f.got[from]
+	of := filepath.Join(f.Dir, string(from.Site), from.Name) + string(filepath.Separator)
+	for path, file := range f.open {
+		if strings.HasPrefix(path, of) {
+			file.Close()
+			delete(f.open, path)
+			all = append(all, path+".part")
+		}
+	}
+	delete(f.got, from)
+	delete(f.failed, from)
+	for _, path := range all {
+		if err := os.Remove(path); err != nil {
+			f.fail(from, err)
+		}
+		for dir := filepath.Dir(path); dir != filepath.Clean(f.Dir) && os.Remove(dir) == nil; {
+			dir = filepath.Dir(dir)
+		}
 	}
 }
 
@@ -240,9 +282,9 @@ func (f *Folder) Close() (got []string, err error) {
 	for path, file := range f.open {
 		file.Close()
 		os.Remove(path + ".part")
-		f.failed = append(f.failed, fmt.Errorf("%s did not come to its end", strings.TrimPrefix(path, f.Dir+string(filepath.Separator))))
+		f.fail(overlay.NodeID{}, fmt.Errorf("%s did not come to its end", strings.TrimPrefix(path, f.Dir+string(filepath.Separator))))
 	}
 	f.open = nil
-	slices.Sort(f.got)
-	return f.got, errors.Join(f.failed...)
+	got = slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(f.got))...)))
+	return got, errors.Join(slices.Concat(slices.Collect(maps.Values(f.failed))...)...)
 }

@@ -155,10 +155,8 @@ func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 		return runErr
 	}
 	nodes := map[int]string{}
-	for _, p := range r.Places {
-		for _, process := range p.Processes {
-			nodes[process.Rank] = p.Node.String()
-		}
+	for rank, node := range r.Sources {
+		nodes[rank] = node.String()
 	}
 	m, err := runmap.ReadHosts(dir, nodes, job.Place.Ranks)
 	if err == nil && c.Bool("json") {
@@ -190,6 +188,12 @@ func (r *reports) Piece(from overlay.NodeID, name string, mode os.FileMode, data
 // Fail implements submit.Fetcher.
 func (r *reports) Fail(from overlay.NodeID, name string, why error) {
 	r.byName(name).Fail(from, name, why)
+}
+
+// Drop implements submit.Fetcher.
+func (r *reports) Drop(from overlay.NodeID) {
+	r.to.Drop(from)
+	r.rest.Drop(from)
 }
 
 // dryRun shows where the job would run.
