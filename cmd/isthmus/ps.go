@@ -65,13 +65,17 @@ type jobLine struct {
 	Hosts     []string      `json:"hosts"`
 	AgeS      float64       `json:"age_s"`
 	Argv      []string      `json:"argv,omitempty"` // absent: hidden from this user
+
+	Ranks    int     `json:"ranks,omitempty"`    // absent: it has not started
+	Replicas int     `json:"replicas,omitempty"` // of each rank
+	Live     [][]int `json:"live,omitempty"`     // for each rank the replicas that run; absent with one replica
 }
 
 func printJobs(c *cli.Context, jobs []submit.RunningJob) error {
 	out := json.NewEncoder(c.App.Writer)
 	table := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
 	if !c.Bool("json") {
-		fmt.Fprintln(table, "job\tstate\tby\tprocesses\thosts\tage\tprogram")
+		fmt.Fprintln(table, "job\tstate\tby\tprocesses\tlive\thosts\tage\tprogram")
 	}
 	for _, j := range jobs {
 		var hosts []string
@@ -79,7 +83,7 @@ func printJobs(c *cli.Context, jobs []submit.RunningJob) error {
 			hosts = append(hosts, n.String())
 		}
 		if c.Bool("json") {
-			if err := out.Encode(jobLine{j.ID, j.State, j.By, j.Processes, hosts, j.Age.Seconds(), j.Argv}); err != nil {
+			if err := out.Encode(jobLine{j.ID, j.State, j.By, j.Processes, hosts, j.Age.Seconds(), j.Argv, j.Ranks, j.Replicas, j.Live}); err != nil {
 				return err
 			}
 			continue
@@ -89,7 +93,36 @@ func printJobs(c *cli.Context, jobs []submit.RunningJob) error {
 			program = strings.Join(j.Argv, " ")
 			program = program[:min(len(program), 60)]
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", j.ID, j.State, j.By, j.Processes, len(hosts), j.Age.Round(time.Second), program)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%v\t%s\n", j.ID, j.State, j.By, j.Processes, liveText(j), len(hosts), j.Age.Round(time.Second), program)
 	}
 	return table.Flush()
+}
+
+// maxLacking bounds the ranks that a line of the table names.
+const maxLacking = 3
+
+// liveText says how many replicas of a job's ranks run, and which are left of the ranks that lack some.
+func liveText(j submit.RunningJob) string {
+	if j.Live == nil {
+		return "-"
+	}
+	live, lacking := 0, 0
+	left := ""
+	for rank, replicas := range j.Live {
+		live += len(replicas)
+		if len(replicas) == j.Replicas {
+			continue
+		}
+		switch lacking++; {
+		case lacking > maxLacking:
+		case len(replicas) == 0:
+			left += fmt.Sprintf("; rank %d has none", rank)
+		default:
+			left += fmt.Sprintf("; rank %d has %s", rank, strings.Trim(fmt.Sprint(replicas), "[]"))
+		}
+	}
+	if lacking > maxLacking {
+		left += fmt.Sprintf("; %d more ranks lack some", lacking-maxLacking)
+	}
+	return fmt.Sprintf("%d of %dx%d%s", live, j.Ranks, j.Replicas, left)
 }

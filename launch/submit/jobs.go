@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -30,6 +31,30 @@ type RunningJob struct {
 	Hosts     []overlay.NodeID
 	Age       time.Duration // since the first host was booked
 	Argv      []string      // empty: the caller may not see it
+
+	Ranks    int     // of the whole job; 0: it has not started
+	Replicas int     // of each rank, at least 1 once it has started
+	Live     [][]int // for each rank the replicas that run, on hosts that answer; nil with one replica
+}
+
+// addLive adds what a host says of the job's processes there.
+func (j *RunningJob) addLive(there *gatepb.JobHere) {
+	if there.Ranks == 0 || there.Ranks > allocate.MaxProcesses || j.Ranks > 0 && int(there.Ranks) != j.Ranks {
+		return // it has not started there, or the host says something else than the others
+	}
+	j.Ranks, j.Replicas = int(there.Ranks), int(max(there.Replicas, 1))
+	if j.Replicas == 1 {
+		return
+	}
+	if j.Live == nil {
+		j.Live = make([][]int, j.Ranks)
+	}
+	for _, p := range there.Places {
+		if int(p.Rank) < j.Ranks {
+			j.Live[p.Rank] = append(j.Live[p.Rank], int(p.Copy))
+			slices.Sort(j.Live[p.Rank])
+		}
+	}
 }
 
 // Jobs returns the jobs of all hosts, the oldest first, and the errors of the hosts that did not
@@ -58,6 +83,7 @@ func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error
 			j.Processes += int(there.Processes)
 			j.Hosts = append(j.Hosts, h.Node)
 			j.Age = max(j.Age, time.Duration(there.AgeMs)*time.Millisecond)
+			j.addLive(there)
 			if len(j.Argv) == 0 {
 				j.Argv = there.Argv
 			}

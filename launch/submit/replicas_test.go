@@ -288,3 +288,24 @@ func TestFilesOfReplicas(t *testing.T) {
 		w.idle()
 	}
 }
+
+// Which replicas live is known from all hosts together.
+func TestLiveReplicas(t *testing.T) {
+	j := RunningJob{}
+	for _, there := range []*gatepb.JobHere{
+		{Ranks: 3, Replicas: 2, Places: []*gatepb.Process{{Rank: 1, Copy: 1}, {Rank: 7}}},
+		{State: "held"}, // by a host that is not used
+		{Ranks: 3, Replicas: 2, Places: []*gatepb.Process{{Rank: 0}, {Rank: 1}}},
+		{Ranks: 9, Replicas: 2, Places: []*gatepb.Process{{Rank: 2}}},
+	} {
+		j.addLive(there)
+	}
+	if got := fmt.Sprint(j.Ranks, j.Replicas, j.Live); got != "3 2 [[0] [0 1] []]" {
+		t.Error(got)
+	}
+	alone := RunningJob{}
+	alone.addLive(&gatepb.JobHere{Ranks: 3, Places: []*gatepb.Process{{}}})
+	if alone.Ranks != 3 || alone.Replicas != 1 || alone.Live != nil {
+		t.Errorf("%+v", alone)
+	}
+}
