@@ -67,7 +67,7 @@ type Carrier struct {
 // use.
 type Connector interface {
 	// Dial returns a carrier to the peer, made in one of the given ways. It waits for a peer that
-	// has not started yet. It ends with ctx; the error names the peer, what was tried and why each
+	// has not started yet, but not for one that is known to have ended (ErrEnded). It ends with ctx; the error names the peer, what was tried and why each
 	// attempt failed.
 	Dial(ctx context.Context, peer ProcessName, ways Ways) (Carrier, error)
 
@@ -111,4 +111,8 @@ var (
 	// ErrNoSession is the ErrUnreachable between daemons: a required control session is down. It
 	// will return, and its absence says nothing about paths for data.
 	ErrNoSession = fmt.Errorf("%w", ErrUnreachable)
+
+	// ErrLeft is the ErrEnded of a process that left its job in order: it did not fail. A code on the wire
+	// does not tell the two apart.
+	ErrLeft = fmt.Errorf("%w: it has left the job", ErrEnded)
 )

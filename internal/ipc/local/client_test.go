@@ -535,6 +535,84 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
+// A process that left is known as such, until its rank starts again; a process whose own rank was here
+// before waits, since the other may start again, too.
+func TestDirectoryLeft(t *testing.T) {
+	dir := shortDir(t)
+	me, other, third := testConfig(t, "").Process, testConfig(t, "").Process, testConfig(t, "").Process
+	other.Rank, third.Rank = 5, 7
+	a, b, c := listenIn(t, dir, me), listenIn(t, dir, other), listenIn(t, dir, third)
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx := testContext(t)
+	_, err := a.Dial(ctx, other, overlay.AllWays)
+	if !errors.Is(err, overlay.ErrLeft) || !errors.Is(err, overlay.ErrEnded) || !strings.Contains(err.Error(), "it has left the job, as "+filepath.Join(dir, "rank-5-")) {
+		t.Errorf("Dial: %v", err)
+	}
+	a.Close()
+	a = listenIn(t, dir, me)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := a.Dial(short, other, overlay.AllWays); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Dial of one that was here before: %v", err)
+	}
+	listenIn(t, dir, other)
+	for _, d := range []*Directory{a, c} {
+		got, err := d.Dial(ctx, other, overlay.AllWays)
+		if err != nil {
+			t.Fatalf("Dial of one that started again: %v", err)
+		}
+		got.Conn.Close()
+	}
+}
+
+// Nothing stays in the directory when all have left, in whichever order, and no error comes of it if the
+// directory is removed first.
+func TestDirectoryLeftByAll(t *testing.T) {
+	dir := shortDir(t)
+	var all []*Directory
+	for rank := range uint32(20) {
+		process := testConfig(t, "").Process
+		process.Rank = rank
+		all = append(all, listenIn(t, dir, process))
+	}
+	otherJob := testConfig(t, "").Process
+	otherJob.Job = "other-fedcba98"
+	last := listenIn(t, dir, otherJob)
+	var leaving sync.WaitGroup
+	for _, d := range all {
+		leaving.Go(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	leaving.Wait()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(last.socket(otherJob.Rank)) {
+		t.Errorf("what is left of the other job alone: %v, %v", entries, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Close(); err != nil {
+		t.Errorf("Close after its directory was removed: %v", err)
+	}
+}
+
+// listenIn listens until the test ends.
+func listenIn(t *testing.T, dir string, process overlay.ProcessName) *Directory {
+	t.Helper()
+	d, err := Listen(dir, process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 func TestDirectoryIsPrivate(t *testing.T) {
 	dir := shortDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,21 +27,34 @@ const (
 
 // Directory connects processes of one machine and one user without a daemon: rank N listens on the
 // socket rank-N-D.sock in a directory that only its owner can enter, where D is the end of the
-// job's name, so that the remains of a dead job are not mistaken for this one's. It starts no
-// goroutine.
+// job's name, so that the remains of a dead job are not mistaken for this one's. When it leaves, the
+// empty file rank-N-D.left takes the socket's place, until the rank starts again or the last process of
+// the job leaves. It starts no goroutine.
 type Directory struct {
 	dir     string
 	process overlay.ProcessName
 	ln      *net.UnixListener
+
+	// again means that a process of this rank was here before. Those that left may have been of an
+	// earlier job with the same key, and start again in this one.
+	again bool
 }
 
 var _ overlay.Connector = (*Directory)(nil)
 
 // Listen creates dir if needed (mode 0700) and listens there as process. It refuses a directory
-// that others can enter, and a rank that a live process has; it replaces the socket of a dead one.
+// that others can enter, and a rank that a live process has; it replaces the socket of a dead one,
+// and the mark of one that left.
 func Listen(dir string, process overlay.ProcessName) (*Directory, error) {
 	d := &Directory{dir: dir, process: process}
 	if err := d.listen(); err != nil {
+		return nil, fmt.Errorf("local.Listen: %v: %w", process, err)
+	}
+	switch err := os.Remove(d.mark(process.Rank)); {
+	case err == nil:
+		d.again = true
+	case !errors.Is(err, fs.ErrNotExist):
+		d.ln.Close()
 		return nil, fmt.Errorf("local.Listen: %v: %w", process, err)
 	}
 	return d, nil
@@ -69,6 +83,7 @@ func (d *Directory) listen() error {
 		other.Close()
 		return fmt.Errorf("%w: %s is served by another process", overlay.ErrDuplicate, name)
 	}
+	d.again = true
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -76,14 +91,34 @@ func (d *Directory) listen() error {
 	return err
 }
 
-func (d *Directory) socket(rank uint32) string {
-	const digits = 8
-	job := string(d.process.Job)
-	return filepath.Join(d.dir, fmt.Sprintf("rank-%d-%s.sock", rank, job[max(0, len(job)-digits):]))
+func (d *Directory) socket(rank uint32) string { return d.file(rank, "sock") }
+
+// mark is the file that says that a rank has left.
+func (d *Directory) mark(rank uint32) string { return d.file(rank, "left") }
+
+func (d *Directory) file(rank uint32, kind string) string {
+	return filepath.Join(d.dir, fmt.Sprintf("rank-%d%s", rank, d.suffix(kind)))
 }
 
-// Dial implements overlay.Connector. A killed process leaves its socket behind, without a listener:
-// that is overlay.ErrEnded after a while.
+// suffix ends the names of a kind of files of this job.
+func (d *Directory) suffix(kind string) string {
+	const digits = 8
+	job := string(d.process.Job)
+	return fmt.Sprintf("-%s.%s", job[max(0, len(job)-digits):], kind)
+}
+
+// hasLeft reports whether a rank has left this job, as far as that can be told.
+func (d *Directory) hasLeft(rank uint32) bool {
+	if d.again {
+		return false
+	}
+	_, err := os.Lstat(d.mark(rank))
+	return err == nil
+}
+
+// Dial implements overlay.Connector. A process that has closed its Directory is overlay.ErrLeft at once,
+// unless one of this process's own rank was here before: then it may start again, and Dial waits for it. A
+// killed process leaves its socket behind, without a listener: that is overlay.ErrEnded after a while.
 func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	start := time.Now()
 	var deadSince time.Time // zero: it is alive
@@ -103,6 +138,8 @@ func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overla
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: %w", peer, overlay.ErrUnreachable, err)
 		}
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && d.hasLeft(peer.Rank):
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w, as %s says", peer, overlay.ErrLeft, d.mark(peer.Rank))
 		case !errors.Is(err, syscall.ECONNREFUSED):
 			deadSince = time.Time{}
 		case deadSince.IsZero():
@@ -137,10 +174,43 @@ func (d *Directory) Accept(ctx context.Context) (overlay.Carrier, error) {
 	return overlay.Carrier{Conn: conn, Path: d.path(0)}, nil
 }
 
-// Close implements overlay.Connector. It removes the socket.
+// Close implements overlay.Connector. It removes the socket and marks the process as one that has left; the
+// last process of the job removes the marks.
 func (d *Directory) Close() error {
-	if err := d.ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+	err := d.ln.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	if err := errors.Join(err, d.leave()); err != nil {
 		return fmt.Errorf("local.Close: %w", err)
+	}
+	return nil
+}
+
+// leave writes the mark before it looks for others, so that of processes that leave at once the last one
+// to look finds all marks.
+func (d *Directory) leave() error {
+	err := os.WriteFile(d.mark(d.process.Rank), nil, 0o600)
+	entries, readErr := os.ReadDir(d.dir)
+	if errors.Is(readErr, fs.ErrNotExist) { // removed with all that was in it
+		return nil
+	}
+	if err = errors.Join(err, readErr); err != nil {
+		return err
+	}
+	var marks []string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case strings.HasSuffix(name, d.suffix("sock")):
+			return nil
+		case strings.HasSuffix(name, d.suffix("left")):
+			marks = append(marks, name)
+		}
+	}
+	for _, name := range marks {
+		if err := os.Remove(filepath.Join(d.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
