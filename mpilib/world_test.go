@@ -171,6 +171,31 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 	})
 }
 
+// A rank that finalized before anybody had a link with it is not waited for.
+func TestFinalizedBeforeTheFirstMessage(t *testing.T) {
+	started, gone := make(chan struct{}), make(chan struct{})
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 0 {
+			defer close(gone)
+			if _, err := taken(ctx, started); err != nil {
+				return err
+			}
+			return c.world.Finalize(ctx)
+		}
+		close(started)
+		if _, err := taken(ctx, gone); err != nil {
+			return err
+		}
+		_, recvErr := Recv(ctx, c, []int{0}, 0, 0)
+		for _, err := range []error{recvErr, Ssend(ctx, c, []int{1}, 0, 0), Send(ctx, c, make([]byte, 20<<20), 0, 0)} {
+			if !errors.Is(err, ErrFinalized) || errors.Is(err, ErrProcFailed) || !strings.Contains(err.Error(), "rank 0 of the world: world is finalized") {
+				return fmt.Errorf("with a rank that has left: %v", err)
+			}
+		}
+		return nil
+	}, WithConnectTimeout(testTimeout))
+}
+
 func TestReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "links.json")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {

@@ -106,6 +106,9 @@ func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
 	case p.transport.connected() || p.proto.Failed != nil || p.proto.Gone:
+	case errors.Is(err, overlay.ErrLeft): // its goodbye went to those that had links with it
+		p.goodbyeReceived()
+		p.fail(err)
 	case ended:
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
 	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
