@@ -37,7 +37,7 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overla
 		return fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, point.Process)
 	}
 	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
-	l := carriedLink{
+	l := forwardedLink{
 		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
@@ -52,7 +52,7 @@ func (g *Gateway) answer(ctx context.Context, in *controlpb.Signal, point overla
 
 // traverseFor is the target's end of a coordinated traversal and brings the connection to the
 // process. It returns what was prepared for the asker's next attempt, if anything.
-func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *carriedLink, tell func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
+func (g *Gateway) traverseFor(ctx context.Context, in *controlpb.Signal, point overlay.AccessPoint, l *forwardedLink, tell func(*controlpb.SignalEvent) error) (reserved []byte, err error) {
 	g.mu.Lock()
 	err = g.links.room(l.node)
 	g.mu.Unlock()

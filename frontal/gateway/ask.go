@@ -72,7 +72,7 @@ func (g *Gateway) Ask(ctx context.Context, node string, req *controlpb.SignalReq
 		g.carries.take(c.id)
 		g.mu.Unlock()
 		err = g.says(err)
-		g.logLink(c.carriedLink, "not carried", err)
+		g.logLink(c.forwardedLink, "not carried", err)
 		return err
 	}
 	g.traversals.connected.Add(1)
@@ -110,7 +110,7 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, t
 
 // reserveTraversal reserves the place of the future connection.
 func (g *Gateway) reserveTraversal(a *asking, node string) (*carry, error) {
-	c := &carry{carriedLink: carriedLink{
+	c := &carry{forwardedLink: forwardedLink{
 		kind: "meeting", technique: a.technique, job: a.asker.Job, ranks: []uint32{a.asker.Rank, a.target.Rank},
 		node: node, peer: a.peer, id: fmt.Sprintf("%x", a.request.Link),
 	}, lan: make(chan lanEnd, 1), gone: make(chan struct{})}

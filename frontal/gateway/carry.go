@@ -27,7 +27,7 @@ import (
 // takes a waiting carry out of the table owes it a lanEnd; nobody else sends
 // one.
 type carry struct {
-	carriedLink
+	forwardedLink
 	id    wire.ID
 	addrs []outward
 	lan   chan lanEnd   // buffered: the sender does not block
@@ -60,11 +60,11 @@ func (g *Gateway) runCarry(c *carry, out net.Conn) {
 	lan, err := g.awaitLAN(c)
 	if err != nil {
 		cut(out)
-		g.logLink(c.carriedLink, "not carried", err)
+		g.logLink(c.forwardedLink, "not carried", err)
 		return
 	}
 	c.from, c.to = lan.RemoteAddr().String(), out.RemoteAddr().String()
-	g.join(c.carriedLink, lan, out)
+	g.join(c.forwardedLink, lan, out)
 }
 
 // awaitLAN waits for the node's connection, or returns why there is none.

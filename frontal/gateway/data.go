@@ -107,7 +107,7 @@ func (g *Gateway) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 	if err != nil {
 		return err
 	}
-	l := carriedLink{
+	l := forwardedLink{
 		kind: "inbound", job: point.Process.Job, principal: g.registry.Principal(point.Process), ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
 		peer: intro.From.String(), from: conn.RemoteAddr().String(), to: point.Local.String(),
 	}

@@ -59,11 +59,11 @@ func (g *Gateway) countEnded(l *liveLink, e account.LinkEnded) {
 }
 
 func (g *Gateway) logEnded(l *liveLink, e account.LinkEnded) {
-	g.logLink(l.carriedLink, "carried", e.Err, append(e.LimitAttrs(), "bytes_out", e.Moved.AToB, "bytes_in", e.Moved.BToA, "duration", e.Lasted.Round(time.Millisecond).String())...)
+	g.logLink(l.forwardedLink, "carried", e.Err, append(e.LimitAttrs(), "bytes_out", e.Moved.AToB, "bytes_in", e.Moved.BToA, "duration", e.Lasted.Round(time.Millisecond).String())...)
 }
 
 // addTo adds what a link moved, for the project of the process at this site.
-func (l carriedLink) addTo(sums *traffic.Sums, site overlay.SiteID, out, back traffic.Count) {
+func (l forwardedLink) addTo(sums *traffic.Sums, site overlay.SiteID, out, back traffic.Count) {
 	peer := traffic.Unknown
 	if node, err := overlay.ParseNodeID(l.peer); err == nil {
 		peer = node.Site

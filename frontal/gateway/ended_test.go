@@ -37,7 +37,7 @@ func TestWhenEnded(t *testing.T) {
 		site: "a", log: slog.New(slog.NewTextHandler(&logged, nil)), Audit: trail, proxies: encap.NewDialer(nil), links: newLinks(1, 1, limiter),
 	}
 	l := &liveLink{
-		carriedLink: carriedLink{
+		forwardedLink: forwardedLink{
 			kind: "meeting", technique: overlay.HolePunching, job: job, principal: overlay.Principal{User: "alice", Project: "climate"}, ranks: []uint32{2, 3},
 			node: "a1", peer: "b/b1", id: "00ff", from: "192.0.2.1:1", to: "192.0.2.2:2", proxy: "192.0.2.3:443",
 		},

@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// carriedLink describes a carried connection, for the log.
-type carriedLink struct {
+// forwardedLink describes a carried connection, for the log.
+type forwardedLink struct {
 	kind      string            // carry, inbound, reversed or meeting
 	technique overlay.Technique // of a coordinated traversal; 0 if this side cannot know it
 	job       overlay.JobID
@@ -80,7 +80,7 @@ func (l *links) room(node string) error {
 
 // liveLink is a link that has its place: about to be carried, or carried.
 type liveLink struct {
-	carriedLink
+	forwardedLink
 	meter    metered
 	throttle *ratelimit.Throttle
 	run      func(context.Context) error // until both ends have ended; closes both
@@ -90,10 +90,10 @@ type liveLink struct {
 
 // book takes a place for the link between a node of the site and the outside.
 // The caller then carries it; if book refuses, the caller still owns both connections.
-func (g *Gateway) book(l carriedLink, inside *net.TCPConn, outside net.Conn) (*liveLink, error) {
+func (g *Gateway) book(l forwardedLink, inside *net.TCPConn, outside net.Conn) (*liveLink, error) {
 	g.tune(inside, outside)
 	m := meterOf(inside, outside)
-	live := &liveLink{carriedLink: l, meter: m}
+	live := &liveLink{forwardedLink: l, meter: m}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := g.Audit.Ready()
@@ -128,15 +128,15 @@ func (g *Gateway) tune(conns ...net.Conn) {
 
 // meterOf returns how a link is carried: the kernel copies between two of its sockets. Anything
 // else is a stream that only this process can read.
-func meterOf(inside *net.TCPConn, outside net.Conn) carried {
+func meterOf(inside *net.TCPConn, outside net.Conn) forwarder {
 	if tcp, ok := outside.(*net.TCPConn); ok {
 		return &spliced{inside: inside, outside: tcp}
 	}
 	return &bridged{nodeEnd: nodeEnd{TCPConn: inside}, outside: outside}
 }
 
-// carried is a method of carrying a link.
-type carried interface {
+// forwarder is a method of carrying a link.
+type forwarder interface {
 	metered
 	joining(*ratelimit.Throttle) func(context.Context) error
 }
@@ -166,12 +166,12 @@ func (b *bridged) joining(p *ratelimit.Throttle) func(context.Context) error {
 }
 
 // owner is the principal on whose behalf the link is carried.
-func (l carriedLink) owner() quota.Owner {
+func (l forwardedLink) owner() quota.Owner {
 	return quota.Owner{User: l.principal.User, Project: l.principal.Project, Job: l.job}
 }
 
 // join books and carries, or refuses.
-func (g *Gateway) join(l carriedLink, inside *net.TCPConn, outside net.Conn) {
+func (g *Gateway) join(l forwardedLink, inside *net.TCPConn, outside net.Conn) {
 	live, err := g.book(l, inside, outside)
 	if err != nil {
 		g.logLink(l, "not carried", err)
@@ -215,7 +215,7 @@ func cut(c net.Conn) {
 }
 
 // logLink writes the log line of one link.
-func (g *Gateway) logLink(l carriedLink, what string, err error, more ...any) {
+func (g *Gateway) logLink(l forwardedLink, what string, err error, more ...any) {
 	cause := "ended"
 	if err != nil {
 		cause = err.Error()

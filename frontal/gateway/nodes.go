@@ -31,7 +31,7 @@ func (g *Gateway) Carry(ctx context.Context, id control.Identity, req *controlpb
 		g.mu.Lock()
 		g.carries.take(c.id)
 		g.mu.Unlock()
-		g.logLink(c.carriedLink, "not carried", err)
+		g.logLink(c.forwardedLink, "not carried", err)
 		return nil, fmt.Errorf("%s: %w", g.who, err)
 	}
 	note := c.form.Note()
@@ -60,7 +60,7 @@ func (g *Gateway) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	if k := len(req.Addresses); k == 0 || k > maxAddresses {
 		return nil, fmt.Errorf("%s: %w: %d addresses to dial, want 1 to %d", g.who, wire.ErrMalformed, k, maxAddresses)
 	}
-	c := &carry{carriedLink: carriedLink{kind: "carry", job: asker.Job, ranks: []uint32{asker.Rank, target.Rank}, node: id.Name, id: fmt.Sprintf("%x", req.Link)}, lan: make(chan lanEnd, 1)}
+	c := &carry{forwardedLink: forwardedLink{kind: "carry", job: asker.Job, ranks: []uint32{asker.Rank, target.Rank}, node: id.Name, id: fmt.Sprintf("%x", req.Link)}, lan: make(chan lanEnd, 1)}
 	rand.Read(c.id[:])
 	other := target
 	if !g.registry.RunsAt(id.Node(), asker) {

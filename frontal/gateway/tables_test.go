@@ -67,7 +67,7 @@ func TestCarriesAreBoundedAndTakenOnce(t *testing.T) {
 	if err := c.add(wire.ID{2}, v); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.pending_per_node") {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := c.add(wire.ID{3}, &carry{carriedLink: carriedLink{node: "n2"}}); err != nil {
+	if err := c.add(wire.ID{3}, &carry{forwardedLink: forwardedLink{node: "n2"}}); err != nil {
 		t.Errorf("another node's: %v", err)
 	}
 	if c.take(wire.ID{1}) != v || c.take(wire.ID{1}) != nil {
