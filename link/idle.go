@@ -86,7 +86,7 @@ func (l *idleDeaths) of(path overlay.Path) time.Duration {
 
 // askAfter is stream.Options.AskAfter.
 func (sv *supervisor) askAfter(c *stream.Carrier) time.Duration {
-	a := c.About.(*carrierInfo)
+	a := c.Owner.(*carrierInfo)
 	return askAfter(a.idle, sv.mesh.idleDeaths.of(a.path), sv.link.Dialled)
 }
 

@@ -266,7 +266,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 // leave closes a carrier after data in flight on it has had time to arrive, unless by then the link
 // has no other carrier.
 func (sv *supervisor) leave(c *stream.Carrier, why error) {
-	left := &c.About.(*carrierInfo).left
+	left := &c.Owner.(*carrierInfo).left
 	left.Store(true)
 	time.AfterFunc(leaving, func() {
 		for _, o := range sv.link.stream.Carriers() {

@@ -113,15 +113,15 @@ type carrierInfo struct {
 	reason  atomic.Pointer[string] // replaces the helper's reason for the path when a measurement gave another; or nil
 
 	// Owned by the goroutine that watches the mesh's links:
-	socket  *net.TCPConn       // nil: there is none, and losses cannot be measured
-	loss    *carrier.LossWatch // of the socket; nil: too little has been sent
-	looked  uint64             // bytes sent at the last check
-	carried uint64             // bytes moved both ways at the latest reading (ranking.go)
+	socket     *net.TCPConn       // nil: there is none, and losses cannot be measured
+	loss       *carrier.LossWatch // of the socket; nil: too little has been sent
+	looked     uint64             // bytes sent at the last check
+	totalBytes uint64             // bytes moved both ways at the latest reading (ranking.go)
 }
 
 // pathOf returns a carrier's path with the current reason for it.
 func pathOf(c *stream.Carrier) overlay.Path {
-	a := c.About.(*carrierInfo)
+	a := c.Owner.(*carrierInfo)
 	path := a.path
 	if why := a.reason.Load(); why != nil {
 		path.Reason = *why

@@ -23,7 +23,7 @@ func (sv *supervisor) watchLoss(now time.Time) {
 	}
 	sv.lossDue = now.Add(lossEvery)
 	for _, c := range sv.link.stream.Carriers() {
-		a := c.Carrier.About.(*carrierInfo)
+		a := c.Carrier.Owner.(*carrierInfo)
 		if a.socket == nil || c.Sent-a.looked < lossBytes {
 			continue
 		}

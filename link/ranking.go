@@ -142,23 +142,23 @@ func (sv *supervisor) read(load, last stream.Load, took time.Duration) (r readin
 		// Count only carriers in use, because what still arrives on a path that was left says
 		// nothing about the current one; and count only bytes of the stream, because questions are
 		// sent while any arrive, and answers are not stream data.
-		a, carried := c.Carrier.About.(*carrierInfo), c.Acked+c.Brought
-		if c.Used && a.path.Technique == r.class && carried > a.carried {
-			r.bytes += carried - a.carried
+		a, total := c.Carrier.Owner.(*carrierInfo), c.Acked+c.Brought
+		if c.Used && a.path.Technique == r.class && total > a.totalBytes {
+			r.bytes += total - a.totalBytes
 		}
-		a.carried = carried
+		a.totalBytes = total
 		if c.Used {
 			sv.ranking.noteUse(a)
 		}
 	}
 	for _, c := range carriers {
 		if c.Used && !c.Silent && pathOf(c.Carrier).Technique == r.class {
-			queued = queued || max(c.RTT, c.Asked) > queueFor+queueRTTs*c.Least && (c.Carried >= queueBytes || r.bytes >= queueBytes)
-			if c.Asked == 0 && (c.Carried > 0 || r.bytes > 0) {
+			queued = queued || max(c.RTT, c.Asked) > queueFor+queueRTTs*c.Least && (c.InFlight >= queueBytes || r.bytes >= queueBytes)
+			if c.Asked == 0 && (c.InFlight > 0 || r.bytes > 0) {
 				sv.link.stream.Ask(c.Carrier) // its answer queues behind what waits on the way, in both directions
 			}
 		}
-		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*carrierInfo).left.Load() {
+		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.Owner.(*carrierInfo).left.Load() {
 			relay, r.relay = c.Carrier, c.Least
 		}
 	}
@@ -223,7 +223,7 @@ func (sv *supervisor) goBack(class overlay.Technique) {
 // the helper's outcome: the next link to that site need not repeat the trial.
 func (sv *supervisor) giveUp(class overlay.Technique, why string) {
 	for _, c := range sv.link.stream.Carriers() {
-		a := c.Carrier.About.(*carrierInfo)
+		a := c.Carrier.Owner.(*carrierInfo)
 		switch {
 		case a.path.Technique == class:
 			sv.leave(c.Carrier, errSlow)
@@ -249,7 +249,7 @@ func (sv *supervisor) fellSilent(c *stream.Carrier, err error) {
 	if !errors.Is(err, stream.ErrSilent) {
 		return
 	}
-	a, now := c.About.(*carrierInfo), time.Now()
+	a, now := c.Owner.(*carrierInfo), time.Now()
 	sv.mu.Lock()
 	avoided := sv.ranker.silent(a.path.Technique, now.Sub(a.since), now)
 	why, _ := sv.ranker.avoids(a.path.Technique, now)

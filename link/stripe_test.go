@@ -150,7 +150,7 @@ func TestLateLooks(t *testing.T) {
 	var v stripingState
 	now, load := time.Unix(1000, 0), stream.Load{}
 	used, trials := make([]stream.State, 1, 2), 0
-	used[0].Least, used[0].Carrier = 20*time.Millisecond, &stream.Carrier{About: new(carrierInfo)}
+	used[0].Least, used[0].Carrier = 20*time.Millisecond, &stream.Carrier{Owner: new(carrierInfo)}
 	for i := range 20 * second {
 		late := sampleEvery
 		if i%16 == 11 { // with the first trial under way

@@ -113,7 +113,7 @@ func (v *stripingState) decide(told int, load stream.Load, at time.Time, used []
 	}
 	for _, c := range used {
 		x.rtt = min(x.rtt, c.Least)
-		a, ok := c.Carrier.About.(*carrierInfo)
+		a, ok := c.Carrier.Owner.(*carrierInfo)
 		x.lossy = x.lossy || ok && a.loss.Lossy()
 	}
 	return v.next(x)
@@ -205,7 +205,7 @@ func (sv *supervisor) widen(now time.Time, used []stream.State) {
 func (sv *supervisor) join(ctx context.Context, class overlay.Technique, weight uint32) error {
 	s := sv.link.stream
 	for _, c := range s.Carriers() {
-		if !c.Used && !c.Silent && !c.Carrier.About.(*carrierInfo).left.Load() && pathOf(c.Carrier).Technique == class {
+		if !c.Used && !c.Silent && !c.Carrier.Owner.(*carrierInfo).left.Load() && pathOf(c.Carrier).Technique == class {
 			s.Use(c.Carrier, weight)
 			return nil
 		}

@@ -69,7 +69,7 @@ type supervisor struct {
 
 // lost is stream.Options.Lost.
 func (sv *supervisor) lost(c *stream.Carrier, err error, left int) error {
-	a := c.About.(*carrierInfo)
+	a := c.Owner.(*carrierInfo)
 	sv.note(fmt.Sprintf("%v: %v", a.path, err))
 	sv.mesh.learn(a.path, err)
 	sv.fellSilent(c, err)

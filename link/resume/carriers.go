@@ -11,7 +11,7 @@ type carrier struct {
 	weight   uint32 // 0: standby
 	draining bool
 	usable   bool   // is given data: follows from the states of all carriers, see refresh
-	carried  uint64 // bytes written on it and not acknowledged
+	inFlight uint64 // bytes written on it and not acknowledged
 	acked    uint64 // bytes written on it and acknowledged
 	unit     uint64 // used grows by this much per byte
 	used     uint64 // bytes given to it, divided by the weight; see Pick
@@ -55,17 +55,17 @@ func (s *Sender) Down(id Carrier) uint64 {
 // must not be given data meanwhile; see Weight and Drain.
 func (s *Sender) Abandon(id Carrier) uint64 {
 	c := s.find(id)
-	if c == nil || c.carried == 0 {
+	if c == nil || c.inFlight == 0 {
 		return 0
 	}
-	left := c.carried
+	left := c.inFlight
 	s.q.abandon(id)
 	s.lost += left
-	c.carried = 0
+	c.inFlight = 0
 	return left
 }
 
-// Drain stops giving data to a carrier, for good; what it carries counts as in flight. When Carried
+// Drain stops giving data to a carrier, for good; what it carries counts as in flight. When InFlight
 // returns 0, the carrier can be closed and taken Down with nothing to send again. (A carrier that
 // may be needed again gets Weight 0 instead.)
 func (s *Sender) Drain(id Carrier) {
@@ -85,11 +85,11 @@ func (s *Sender) Weight(id Carrier, weight uint32) {
 	}
 }
 
-// Carried returns how many bytes were written on a living carrier and are not
+// InFlight returns how many bytes were written on a living carrier and are not
 // acknowledged. The fin counts as one.
-func (s *Sender) Carried(id Carrier) uint64 {
+func (s *Sender) InFlight(id Carrier) uint64 {
 	if c := s.find(id); c != nil {
-		return c.carried
+		return c.inFlight
 	}
 	return 0
 }

@@ -27,7 +27,7 @@ func (s *Sender) Next(id Carrier, max int) (Frame, bool) {
 	} else if f, size = s.sendNew(id, uint64(max)); size == 0 {
 		return Frame{}, false
 	}
-	c.carried += size
+	c.inFlight += size
 	if s.usable > 1 {
 		s.charge(c, size)
 	}

@@ -79,7 +79,7 @@ func (s *Sender) Ack(off uint64) (free uint64, err error) {
 			s.lost -= n
 		} else {
 			c := s.find(owner)
-			c.carried -= n
+			c.inFlight -= n
 			c.acked += n
 		}
 	}

@@ -136,7 +136,7 @@ func TestStates(t *testing.T) {
 	uses("two active carriers", 1, 4)
 	s.Drain(1)
 	uses("one drains", 4)
-	if s.Weight(1, 9); s.Carried(1) == 0 {
+	if s.Weight(1, 9); s.InFlight(1) == 0 {
 		t.Error("what the draining carrier carries is not under way any more")
 	}
 	uses("a weight does not end draining", 4)

@@ -224,7 +224,7 @@ func (n *end) abandon(id Carrier) error {
 	if got := n.s.Abandon(id); got != want {
 		return fmt.Errorf("Abandon(%d) = %d, want %d", id, got, want)
 	}
-	if left := n.s.Carried(id); left != 0 {
+	if left := n.s.InFlight(id); left != 0 {
 		return fmt.Errorf("%d bytes on carrier %d, which was abandoned", left, id)
 	}
 	return n.sameSender()

@@ -42,13 +42,13 @@ func TestLeftCarrierHoldsNothingBack(t *testing.T) {
 		t.Helper()
 		until(t, what, func() bool { return is(0) && is(1) })
 	}
-	both("data on the slow carrier", func(i int) bool { s, _ := state(i, slow); return s.Carried > 0 })
+	both("data on the slow carrier", func(i int) bool { s, _ := state(i, slow); return s.InFlight > 0 })
 	w.ends[0].Use(fast.carriers[0], 1)
 	both("the move to the fast carrier", func(i int) bool { s, _ := state(i, fast); return s.Used })
 	w.pass(int(abandonAfter / Tick))
 	for i := range w.ends {
-		if s, lives := state(i, slow); s.Carried > 0 || s.Asked > 0 || !lives {
-			t.Errorf("end %d: the slow carrier lives: %v, carries %d bytes, and was asked for %v; it was to be left in peace", i, lives, s.Carried, s.Asked)
+		if s, lives := state(i, slow); s.InFlight > 0 || s.Asked > 0 || !lives {
+			t.Errorf("end %d: the slow carrier lives: %v, carries %d bytes, and was asked for %v; it was to be left in peace", i, lives, s.InFlight, s.Asked)
 		}
 	}
 	w.watch()

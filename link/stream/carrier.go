@@ -15,7 +15,7 @@ import (
 
 // A Carrier is one connection under a stream. It is guarded by the stream's mu.
 type Carrier struct {
-	About any // data of the owner
+	Owner any // data of the owner
 
 	id    resume.Carrier
 	s     *Stream
@@ -97,7 +97,7 @@ const (
 
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
 	c := &Carrier{
-		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
+		Owner: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
 		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: minFrame,
 	}
 	c.alone = c.readAlone

@@ -39,7 +39,7 @@ type State struct {
 	Sent     uint64        // bytes given to the system, including headers
 	Received uint64        // bytes
 	Brought  uint64        // of these, bytes of the stream, including duplicates
-	Carried  uint64        // bytes of the stream that were sent on it and are not acknowledged
+	InFlight uint64        // bytes of the stream that were sent on it and are not acknowledged
 	Acked    uint64        // bytes of the stream that were sent on it and are acknowledged
 }
 
@@ -55,7 +55,7 @@ func (s *Stream) Carriers() []State {
 		}
 		all = append(all, State{
 			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt, Asked: asked, Least: c.least,
-			Sent: c.outN, Received: c.in, Brought: c.data, Carried: s.send.Carried(c.id), Acked: s.send.Delivered(c.id),
+			Sent: c.outN, Received: c.in, Brought: c.data, InFlight: s.send.InFlight(c.id), Acked: s.send.Delivered(c.id),
 		})
 	}
 	return all

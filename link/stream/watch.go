@@ -221,7 +221,7 @@ func (s *Stream) recovers(c *Carrier) bool {
 // loaded reports whether a carrier must not be silent for long: it carries what the peer has to
 // acknowledge, or data has arrived on it since the peer was last asked whether that was all. A
 // receiver would not notice otherwise that its path is dead.
-func (s *Stream) loaded(c *Carrier) bool { return s.send.Carried(c.id) > 0 || c.served > c.asking }
+func (s *Stream) loaded(c *Carrier) bool { return s.send.InFlight(c.id) > 0 || c.served > c.asking }
 
 // answerTime returns how long nothing may arrive after a question although the path is alive: the
 // minimum round trip. An answer takes longer behind much data, but then data arrives, or

@@ -108,7 +108,7 @@ func (w *Watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 func (w *Watcher) moving() bool {
 	for _, l := range w.cfg.Engine.Links() {
 		for _, c := range l.Link.Carriers() {
-			if c.Carried > 0 {
+			if c.InFlight > 0 {
 				return true
 			}
 		}
