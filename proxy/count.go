@@ -68,7 +68,7 @@ type counters struct {
 	accepted uint64
 	joined   uint64
 	broken   uint64
-	carried  carrier.Stats
+	relayed  carrier.Stats
 	refused  map[Reason]uint64
 }
 
@@ -91,10 +91,10 @@ func (c *counters) ended(s carrier.Stats, err error) {
 	if err != nil {
 		c.broken++
 	}
-	c.carried.AToB += s.AToB
-	c.carried.BToA += s.BToA
-	c.carried.Spliced += s.Spliced
-	c.carried.Copied += s.Copied
+	c.relayed.AToB += s.AToB
+	c.relayed.BToA += s.BToA
+	c.relayed.Spliced += s.Spliced
+	c.relayed.Copied += s.Copied
 }
 
 func (c *counters) status() Status {
@@ -102,7 +102,7 @@ func (c *counters) status() Status {
 	defer c.mu.Unlock()
 	return Status{
 		Accepted: c.accepted, Joined: c.joined, Broken: c.broken,
-		Bytes: c.carried.Total(), Spliced: c.carried.Spliced, Copied: c.carried.Copied,
+		Bytes: c.relayed.Total(), Spliced: c.relayed.Spliced, Copied: c.relayed.Copied,
 		Refused: maps.Clone(c.refused),
 	}
 }

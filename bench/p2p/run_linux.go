@@ -199,14 +199,14 @@ func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 // measure makes a job do f count times. Messages between ranks at two hosts must have crossed the
 // wire.
 func (r *run) measure(s *scenario, f figure, j *job, count int) (ns float64, err error) {
-	before, err := r.wire.Carried()
+	before, err := r.wire.TotalBytes()
 	if err != nil {
 		return 0, err
 	}
 	if ns, err = j.do(f.order(count)); err != nil {
 		return 0, err
 	}
-	after, err := r.wire.Carried()
+	after, err := r.wire.TotalBytes()
 	if err != nil {
 		return 0, err
 	}

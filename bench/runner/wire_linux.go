@@ -137,8 +137,8 @@ func (w *Wire) SetCongestion(names ...string) (inUse string, err error) {
 	})
 }
 
-// Carried returns how many bytes have crossed the wire, in both directions together.
-func (w *Wire) Carried() (bytes uint64, err error) {
+// TotalBytes returns how many bytes have crossed the wire, in both directions together.
+func (w *Wire) TotalBytes() (bytes uint64, err error) {
 	return bytes, w.Left.Do(func() error {
 		link, err := netlink.LinkByName(WireName)
 		if err != nil {

@@ -83,7 +83,7 @@ func TestCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	before, err := w.Carried()
+	before, err := w.TotalBytes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestCarried(t *testing.T) {
 	}
 	// The address must be resolved first; the packet waits for the answer.
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		after, err := w.Carried()
+		after, err := w.TotalBytes()
 		if err != nil {
 			t.Fatal(err)
 		}

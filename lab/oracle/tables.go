@@ -61,10 +61,10 @@ const (
 
 // The kinds as distinguished by the table of SYN carrying.
 const (
-	letsCarriedIn = "OSCD"        // once the SYN is injected, the rest passes as for any connection
-	resets        = "RJI"         // as targets they answer the asker's own SYN with a reset, before the carried one arrives
-	stateful      = "FPUXYLNE"    // needs a packet outward first, and so an asker that silently accepts it
-	quiet         = "OSFPUXYLNCE" // askers that do
+	passesInjected = "OSCD"        // once the SYN is injected, the rest passes as for any connection
+	resets         = "RJI"         // as targets they answer the asker's own SYN with a reset, before the carried one arrives
+	stateful       = "FPUXYLNE"    // needs a packet outward first, and so an asker that silently accepts it
+	quiet          = "OSFPUXYLNCE" // askers that do
 )
 
 // traverses reports whether carrying the asker's SYN connects the two, at the best of its levels
@@ -81,7 +81,7 @@ func traverses(a, b kind) answer {
 		return no
 	case in(b, resets):
 		return no
-	case in(b, letsCarriedIn):
+	case in(b, passesInjected):
 		return yes
 	case b.hidden && in(b, "XY"):
 		// The host behind such a gateway was measured, and so was a host that drops packets that
