@@ -27,10 +27,10 @@ func (g Mesh) Add(m Model, ray Ray, from, to Point) {
 		pieces := int(math.Ceil((c.from - c.to) / piece))
 		length := (c.from - c.to) / float64(pieces)
 		amount := int64(math.Round(length * fraction))
-		start := math.Atan2(c.from, c.near)
+		start := math.Atan2(c.from, c.closest)
 		for i := range pieces {
 			middle := c.from - (float64(i)+0.5)*length
-			angle := passed + start - math.Atan2(middle, c.near)
+			angle := passed + start - math.Atan2(middle, c.closest)
 			g[cell(c.shell, at(angle))] += amount
 			g[cell(c.shell, at(ray.Distance-angle))] += amount // the other half
 		}

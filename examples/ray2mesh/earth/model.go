@@ -43,15 +43,15 @@ func (m Model) bottom(i int) float64 {
 // part of, from is where it begins and to where it ends, counted from the point
 // closest to the centre, which is near away from it. All in km.
 type crossing struct {
-	shell          int
-	near, from, to float64
+	shell             int
+	closest, from, to float64
 }
 
 // seconds is how long it takes.
 func (c crossing) seconds(m Model) float64 { return (c.from - c.to) / m[c.shell].Speed }
 
 // angle is how far it gets around the centre, in radians.
-func (c crossing) angle() float64 { return math.Atan2(c.from, c.near) - math.Atan2(c.to, c.near) }
+func (c crossing) angle() float64 { return math.Atan2(c.from, c.closest) - math.Atan2(c.to, c.closest) }
 
 // descend calls visit with the crossings of the ray with parameter p (s/rad), from
 // the surface to its deepest point: where it is level, the centre, or the top of
@@ -63,7 +63,7 @@ func (m Model) descend(p float64, visit func(crossing)) {
 		if near >= shell.Top {
 			return
 		}
-		c := crossing{shell: i, near: near, from: leg(shell.Top, near)}
+		c := crossing{shell: i, closest: near, from: leg(shell.Top, near)}
 		bottom := m.bottom(i)
 		if near < bottom {
 			c.to = leg(bottom, near)

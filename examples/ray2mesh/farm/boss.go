@@ -59,7 +59,7 @@ func (f *farm) pass(ctx context.Context) (dealt, error) {
 	}
 	b.up = mpilib.Irecv(b.above, b.got[:], 0, tagChunk)
 	for b.left > 0 {
-		if err := b.turn(ctx); err != nil {
+		if err := b.handleOne(ctx); err != nil {
 			return b.dealt, err
 		}
 	}
@@ -73,8 +73,8 @@ func (f *farm) pass(ctx context.Context) (dealt, error) {
 	return b.dealt, err
 }
 
-// turn waits for one message, from above or from below, and does what follows.
-func (b *bossState) turn(ctx context.Context) error {
+// handleOne waits for one message, from above or from below, and does what follows.
+func (b *bossState) handleOne(ctx context.Context) error {
 	if b.down == nil {
 		b.down = mpilib.Irecv(b.comm, b.buf, mpilib.AnySource, tagResult)
 	}
@@ -97,7 +97,7 @@ func (b *bossState) turn(ctx context.Context) error {
 // dealtTo takes in what came from above.
 func (b *bossState) dealtTo() {
 	if c := b.got[0]; c.Count > 0 {
-		b.desk.put(c)
+		b.queue.put(c)
 		b.open = append(b.open, &batch{chunk: c})
 	} else {
 		b.endings++
@@ -107,7 +107,7 @@ func (b *bossState) dealtTo() {
 		b.up = mpilib.Irecv(b.above, b.got[:], 0, tagChunk)
 		return
 	}
-	b.desk.close()
+	b.queue.close()
 }
 
 // answer takes in what came from a worker, and passes a big chunk's results on.

@@ -4,9 +4,9 @@ package farm
 // more.
 type chunk struct{ First, Count int64 }
 
-// desk is where a dealer's chunks lie, and who waits for some. It is told what
+// workQueue is where a dealer's chunks lie, and who waits for some. It is told what
 // happens and says what to send; it sends nothing itself.
-type desk struct {
+type workQueue struct {
 	pile    []chunk                // not handed out
 	waiting []int                  // clients that may be sent one chunk each, in the order in which they asked
 	closed  bool                   // nothing will be put on the pile any more
@@ -14,22 +14,22 @@ type desk struct {
 	given   map[int]map[chunk]bool // what a client has and has not answered
 }
 
-func newDesk(size func(client int) int64) *desk {
-	return &desk{size: size, given: make(map[int]map[chunk]bool)}
+func newWorkQueue(size func(client int) int64) *workQueue {
+	return &workQueue{size: size, given: make(map[int]map[chunk]bool)}
 }
 
 // put adds rays to be handed out.
-func (d *desk) put(c chunk) { d.pile = append(d.pile, c) }
+func (d *workQueue) put(c chunk) { d.pile = append(d.pile, c) }
 
 // close says that nothing will be put any more.
-func (d *desk) close() { d.closed = true }
+func (d *workQueue) close() { d.closed = true }
 
 // ask notes that a client may be sent one more chunk.
-func (d *desk) ask(client int) { d.waiting = append(d.waiting, client) }
+func (d *workQueue) ask(client int) { d.waiting = append(d.waiting, client) }
 
 // next returns what to send now, and to whom, if there is anything to send: an
 // empty chunk when nothing is left and nothing will come.
-func (d *desk) next() (client int, c chunk, ok bool) {
+func (d *workQueue) next() (client int, c chunk, ok bool) {
 	if len(d.waiting) == 0 || len(d.pile) == 0 && !d.closed {
 		return 0, chunk{}, false
 	}
@@ -52,7 +52,7 @@ func (d *desk) next() (client int, c chunk, ok bool) {
 
 // answered notes that a client has computed a chunk, and says whether it had been
 // given that one and not answered it before.
-func (d *desk) answered(client int, c chunk) bool {
+func (d *workQueue) answered(client int, c chunk) bool {
 	had := d.given[client][c]
 	delete(d.given[client], c)
 	return had

@@ -46,16 +46,16 @@ type plan struct {
 // farm is one rank's part of a run.
 type farm struct {
 	plan
-	comm   *mpilib.Comm
-	made   []*mpilib.Comm   // of those that others left behind; freed by close
-	places []overlay.NodeID // of the world's ranks
-	cast   cast
-	rankOf map[int]int  // in comm and the cast, by rank in the world
-	upper  *mpilib.Comm // master, bosses, and workers of the master's; nil on others
-	lower  *mpilib.Comm // a boss and its workers; nil on others
-	tracer tracer
-	ledger ledger // on the master
-	lost   int    // ranks that have died
+	comm     *mpilib.Comm
+	orphaned []*mpilib.Comm   // of those that others left behind; freed by close
+	places   []overlay.NodeID // of the world's ranks
+	cast     cast
+	rankOf   map[int]int  // in comm and the cast, by rank in the world
+	upper    *mpilib.Comm // master, bosses, and workers of the master's; nil on others
+	lower    *mpilib.Comm // a boss and its workers; nil on others
+	tracer   tracer
+	ledger   ledger // on the master
+	lost     int    // ranks that have died
 
 	handled int64               // chunks that this rank has traced, or taken the results of
 	fault   func(handled int64) // if not nil, told of each; tests have the process die there
@@ -142,15 +142,15 @@ func (f *farm) run(ctx context.Context) (o outcome, err error) {
 	}
 	begun := time.Now()
 	err = f.attempt(ctx, func() error {
-		err := f.through(ctx, &o)
+		err := f.runPhases(ctx, &o)
 		o.phases.All = time.Since(begun).Seconds()
 		return err
 	})
 	return o, err
 }
 
-// through goes through the phases once, as far as it comes.
-func (f *farm) through(ctx context.Context, o *outcome) error {
+// runPhases goes through the phases once, as far as it comes.
+func (f *farm) runPhases(ctx context.Context, o *outcome) error {
 	if err := f.meet(ctx); err != nil { // again, once somebody has died
 		return err
 	}
@@ -158,7 +158,7 @@ func (f *farm) through(ctx context.Context, o *outcome) error {
 	if err := f.broadcast(ctx); err != nil {
 		return fmt.Errorf("broadcasting the model: %w", err)
 	}
-	if err := f.takeStock(ctx); err != nil {
+	if err := f.collectProgress(ctx); err != nil {
 		return fmt.Errorf("gathering what is traced: %w", err)
 	}
 	o.phases.Broadcast += time.Since(begun).Seconds()

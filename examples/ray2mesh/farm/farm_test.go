@@ -83,7 +83,7 @@ func TestRoles(t *testing.T) {
 // A desk hands out every ray once, in the order of the requests, and says "no
 // more" only when nothing can come.
 func TestDesk(t *testing.T) {
-	d := newDesk(func(client int) int64 { return int64(client) })
+	d := newWorkQueue(func(client int) int64 { return int64(client) })
 	var log []string
 	say := func() {
 		for {

@@ -43,7 +43,7 @@ func (d *dealt) add(o dealt) {
 type dealer struct {
 	farm  *farm
 	comm  *mpilib.Comm
-	desk  *desk
+	queue *workQueue
 	buf   []arrival // of the longest result
 	left  int64     // credits of clients that have not been told "no more"
 	dealt dealt
@@ -53,7 +53,7 @@ type dealer struct {
 // newDealer returns the dealer of comm, whose clients are sent as many rays at
 // once as size says.
 func (f *farm) newDealer(comm *mpilib.Comm, size func(client int) int64) *dealer {
-	d := &dealer{farm: f, comm: comm, desk: newDesk(size), isFar: make([]bool, comm.Size())}
+	d := &dealer{farm: f, comm: comm, queue: newWorkQueue(size), isFar: make([]bool, comm.Size())}
 	here := f.places[comm.WorldRank(0)].Site
 	most := int64(0)
 	for client := 1; client < comm.Size(); client++ {
@@ -80,7 +80,7 @@ func (f *farm) isBoss(comm *mpilib.Comm, client int) bool {
 // deal sends what the desk has for those who wait.
 func (d *dealer) deal(ctx context.Context) error {
 	for {
-		client, c, ok := d.desk.next()
+		client, c, ok := d.queue.next()
 		if !ok {
 			return nil
 		}
@@ -103,7 +103,7 @@ func (d *dealer) deal(ctx context.Context) error {
 func (d *dealer) heard(ctx context.Context, client, n int) ([]arrival, error) {
 	arrivals := d.buf[:n]
 	if n > 0 {
-		if c := (chunk{arrivals[0].Ray, int64(n)}); !d.desk.answered(client, c) {
+		if c := (chunk{arrivals[0].Ray, int64(n)}); !d.queue.answered(client, c) {
 			return nil, fmt.Errorf("rank %d answered %+v, which it had not been given", d.comm.WorldRank(client), c)
 		}
 		if err := d.farm.tracer.processor.Do(ctx, d.farm.handling, func() {}); err != nil {
@@ -111,7 +111,7 @@ func (d *dealer) heard(ctx context.Context, client, n int) ([]arrival, error) {
 		}
 		d.farm.handle()
 	}
-	d.desk.ask(client)
+	d.queue.ask(client)
 	return arrivals, nil
 }
 
@@ -124,9 +124,9 @@ func (f *farm) lead(ctx context.Context) (dealt, error) {
 		return f.chunk
 	})
 	for _, c := range f.ledger.missing() {
-		d.desk.put(c)
+		d.queue.put(c)
 	}
-	d.desk.close()
+	d.queue.close()
 	for d.left > 0 {
 		st, err := mpilib.Recv(ctx, d.comm, d.buf, mpilib.AnySource, tagResult)
 		if err != nil {

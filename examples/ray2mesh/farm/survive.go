@@ -66,7 +66,7 @@ func (f *farm) shrink(ctx context.Context) error {
 		return err
 	}
 	gone := f.comm.Size() - left.Size()
-	f.made = append(f.made, left)
+	f.orphaned = append(f.orphaned, left)
 	if f.lost += gone; gone == 0 {
 		return errors.New("all ranks live, but do not get on")
 	}
@@ -89,13 +89,13 @@ func (f *farm) move(comm *mpilib.Comm) error {
 // close frees what the farm has made. Others that have moved there are done.
 func (f *farm) close() {
 	f.part()
-	for _, c := range f.made {
+	for _, c := range f.orphaned {
 		c.Free() // fails only when it was freed before
 	}
 }
 
-// takeStock has the master know what all have traced before.
-func (f *farm) takeStock(ctx context.Context) error {
+// collectProgress has the master know what all have traced before.
+func (f *farm) collectProgress(ctx context.Context) error {
 	if f.comm.Rank() == 0 {
 		f.ledger = newLedger(f.rays)
 	}
