@@ -55,7 +55,7 @@ type target struct {
 
 // memory is what the site has learned about the plan's techniques.
 type memory struct {
-	winner   race.Known                   // connected last
+	winner   race.DialResult              // connected last
 	barred   map[overlay.Technique]string // not worth trying for now, and why
 	inferior map[overlay.Technique]string // carry far less than another: tried when nothing else connects
 }
@@ -261,7 +261,7 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 func readMemory(m *controlpb.Memory) memory {
 	out := memory{barred: map[overlay.Technique]string{}, inferior: map[overlay.Technique]string{}}
 	if t, err := control.TechniqueFromPB(m.GetWinner()); err == nil {
-		out.winner = race.Known{Technique: t, Took: time.Duration(m.GetSetupUs()) * time.Microsecond}
+		out.winner = race.DialResult{Technique: t, Took: time.Duration(m.GetSetupUs()) * time.Microsecond}
 	}
 	for _, b := range m.GetBarred() {
 		t, err := control.TechniqueFromPB(b.Technique)
@@ -314,7 +314,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	fail := func(err error) (readyConn, error) {
 		return readyConn{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
-	t, err := h.turn(ctx, to)
+	t, err := h.enterRace(ctx, to)
 	if err != nil {
 		return fail(err)
 	}
@@ -323,13 +323,13 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	failures, last, learned := h.reportOutcomes(to, entries, got, won)
 	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
 		tried = append(tried, failures...)
-		entries, got, won = h.run(ctx, p, to, inferior, race.Known{})
+		entries, got, won = h.run(ctx, p, to, inferior, race.DialResult{})
 		failures, last, learned = h.reportOutcomes(to, entries, got, won)
 	}
 	switch {
 	case won >= 0:
 		o := got[slices.IndexFunc(got, func(o race.Outcome[readyConn]) bool { return o.Entry == won })]
-		t.Finish(race.Known{Technique: entries[won].Step.Technique, Took: o.Took})
+		t.Finish(race.DialResult{Technique: entries[won].Step.Technique, Took: o.Took})
 		if o.Conn.commit != nil {
 			if err := o.Conn.commit(ctx); err != nil {
 				o.Conn.Drop()
@@ -346,7 +346,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 		}
 		return o.Conn, nil
 	case learned || len(got) == 0:
-		t.Finish(race.Known{})
+		t.Finish(race.DialResult{})
 	default:
 		t.Leave()
 	}
@@ -361,17 +361,17 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	return fail(&attemptsError{tried, last})
 }
 
-// turn waits for a link's turn to be made. One that looks for a path other than the best does not
+// enterRace waits for a link's turn to be made. One that looks for a path other than the best does not
 // wait, and its result is of no use to others.
-func (h *Helper) turn(ctx context.Context, to target) (*race.Turn, error) {
+func (h *Helper) enterRace(ctx context.Context, to target) (*race.Slot, error) {
 	if to.ways != overlay.AllWays {
-		return new(race.Turn), nil
+		return new(race.Slot), nil
 	}
 	return h.paths.Enter(ctx, to.point.Node.Site, to.digest, to.memory.winner)
 }
 
 // eligible returns the plan's steps to try, and why others are not tried.
-func (to target) eligible(t *race.Turn) (steps []overlay.Step, skipped []string) {
+func (to target) eligible(t *race.Slot) (steps []overlay.Step, skipped []string) {
 	for _, s := range to.plan.Steps {
 		reason, barred := to.memory.barred[s.Technique]
 		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
@@ -391,7 +391,7 @@ func (to target) eligible(t *race.Turn) (steps []overlay.Step, skipped []string)
 }
 
 // run races steps.
-func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.Known) ([]race.Entry, []race.Outcome[readyConn], int) {
+func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner race.DialResult) ([]race.Entry, []race.Outcome[readyConn], int) {
 	entries := race.LineUp(steps, winner)
 	got, won := race.Run(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (readyConn, error) {
 		return h.attempt(ctx, p, to, step)
@@ -424,7 +424,7 @@ func (to target) passedOver(taken overlay.Technique) (why []string) {
 // onOutcome returns the function to call when the process reports the result of its handshake: a
 // technique has succeeded when both ends have authenticated themselves, not when the network has
 // connected, because only the handshake shows that the connection carries data.
-func (h *Helper) onOutcome(t *race.Turn, to target, path overlay.Path, took time.Duration) func(error) {
+func (h *Helper) onOutcome(t *race.Slot, to target, path overlay.Path, took time.Duration) func(error) {
 	technique, away := path.Technique, to.point.Node.Site != h.node.Site
 	return func(err error) {
 		if err == nil && away && !path.Small {

@@ -52,15 +52,15 @@ const nearPings = 16
 
 // gateServices is the gate and its services.
 type gateServices struct {
-	gate *gate.Gate
-	near *nearby.Nearby
+	gate   *gate.Gate
+	nearby *nearby.Nearby
 }
 
 // newGate returns the node's gate. offers reports whether the settings offer jobs, whether they can
 // be taken or not: a submitter is then told why they are not.
 func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gateServices, error) {
 	var g gateServices
-	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
+	g.nearby = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 		return g.gate.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
 	policy := cfg.Offer.Policy()
@@ -83,7 +83,7 @@ func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log
 			NodeBytes: int(limits.NodeBytes), AllNodesBytes: int(limits.NodeBytesTotal),
 		},
 		Credentials: creds,
-		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,
+		Hosts:       gate.HostList{List: h.Hosts, Near: g.nearby}.Hosts,
 	})
 	if err == nil {
 		h.callers.Store(g.gate)
@@ -96,7 +96,7 @@ func (g *gateServices) serve(ctx context.Context, door *net.UnixListener) error 
 	var pings sync.WaitGroup
 	defer pings.Wait()
 	defer stop()
-	pings.Go(func() { g.near.Serve(ctx) })
+	pings.Go(func() { g.nearby.Serve(ctx) })
 	return g.gate.Serve(ctx, door)
 }
 

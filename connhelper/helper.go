@@ -34,17 +34,17 @@ import (
 
 // Timeouts and intervals.
 const (
-	introTimeout   = 5 * time.Second        // for the first frame of a connection
-	attemptTimeout = 5 * time.Second        // for one technique, unless the budget is shorter
-	relayTimeout   = 15 * time.Second       // for the relay: both ends have to reach it
-	awaitStep      = 20 * time.Second       // for one long call about a process that has not started
-	registerWait   = 5 * time.Second        // for the frontal to accept a registration
-	rejoin         = time.Second            // between attempts to reach a frontal that is away; it is near, and an attempt is cheap
-	turnTimeout    = 12 * time.Second       // for the target's turn to dial, so that the asker still hears why it did not
-	persistence    = 8 * time.Second        // for retries after every technique failed once
-	longestPause   = 400 * time.Millisecond // between two of these retries
-	maxBudget      = 10 * time.Minute       // for one dial, whatever the process requests
-	watchTimeout   = 30 * time.Second       // for events about a carrier that was handed out
+	introTimeout    = 5 * time.Second        // for the first frame of a connection
+	attemptTimeout  = 5 * time.Second        // for one technique, unless the budget is shorter
+	relayTimeout    = 15 * time.Second       // for the relay: both ends have to reach it
+	awaitStep       = 20 * time.Second       // for one long call about a process that has not started
+	registerWait    = 5 * time.Second        // for the frontal to accept a registration
+	rejoin          = time.Second            // between attempts to reach a frontal that is away; it is near, and an attempt is cheap
+	peerDialTimeout = 12 * time.Second       // for the target's turn to dial, so that the asker still hears why it did not
+	persistence     = 8 * time.Second        // for retries after every technique failed once
+	longestPause    = 400 * time.Millisecond // between two of these retries
+	maxBudget       = 10 * time.Minute       // for one dial, whatever the process requests
+	watchTimeout    = 30 * time.Second       // for events about a carrier that was handed out
 )
 
 // Options of a helper. All fields but HTTPProxy, Address, Advertise and Limits are required.

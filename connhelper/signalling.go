@@ -242,7 +242,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		return s, path, err
 	}
 	inside := path.Technique.Kind() == overlay.TargetDials && overlay.SiteID(m.AskerSite) == h.node.Site
-	ctx, end, err := h.dialSlot(ctx, f, inside, turnTimeout) // before the asker relies on this end
+	ctx, end, err := h.dialSlot(ctx, f, inside, peerDialTimeout) // before the asker relies on this end
 	if err != nil {
 		return nil, path, err
 	}

@@ -17,15 +17,15 @@ type Cache struct {
 	sites map[overlay.SiteID]*cachedPath
 }
 
-// Known is what is known about the path to a site.
-type Known struct {
+// DialResult is what is known about the path to a site.
+type DialResult struct {
 	Technique overlay.Technique // connected last; 0: nothing is known
 	Took      time.Duration     // time from the start of the dial
 }
 
 type cachedPath struct {
 	plan   uint64 // digest; results under another plan do not count
-	winner Known
+	winner DialResult
 	found  time.Time
 	race   chan struct{} // closed when the first race ends; nil when there is none
 	probes int           // links that look for something better than a relay
@@ -48,8 +48,8 @@ const (
 func NewCache() *Cache { return &Cache{sites: map[overlay.SiteID]*cachedPath{}} }
 
 // A Turn is a link's turn to be made. The zero Turn is of a link whose result is of no use to others.
-type Turn struct {
-	Winner Known // how links to that site are made; zero for the link that is to find out
+type Slot struct {
+	Winner DialResult // how links to that site are made; zero for the link that is to find out
 
 	// Follow says to use the winner and try nothing else: other links look for better.
 	Follow bool
@@ -61,14 +61,14 @@ type Turn struct {
 
 // Enter waits for the turn of a link to a site, under the plan of that digest. told is what the
 // frontal remembers of the path. The caller must call Finish or Leave, once.
-func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, told Known) (*Turn, error) {
+func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, told DialResult) (*Slot, error) {
 	s := l.lookup(site, plan)
 	select {
 	case s.turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %d links to %s are being made already", context.Cause(ctx), maxMaking, site)
 	}
-	t := &Turn{cache: l, cachedPath: s}
+	t := &Slot{cache: l, cachedPath: s}
 	for {
 		l.mu.Lock()
 		if s.winner.Technique != 0 && time.Since(s.found) < leadLife {
@@ -113,7 +113,7 @@ func (l *Cache) lookup(site overlay.SiteID, plan uint64) *cachedPath {
 }
 
 // Finish records how the link was made, or that it was not (zero k).
-func (t *Turn) Finish(k Known) {
+func (t *Slot) Finish(k DialResult) {
 	if t.cache == nil {
 		return
 	}
@@ -126,25 +126,25 @@ func (t *Turn) Finish(k Known) {
 	case k.Technique != 0:
 		s.winner, s.found = k, time.Now()
 	case !t.first:
-		s.winner = Known{} // what was known to work does not
+		s.winner = DialResult{} // what was known to work does not
 	}
 }
 
 // Disproved records that a link by this technique, which seemed to be made, was not.
-func (t *Turn) Disproved(technique overlay.Technique) {
+func (t *Slot) Disproved(technique overlay.Technique) {
 	if t.cache == nil {
 		return
 	}
 	t.cache.mu.Lock()
 	defer t.cache.mu.Unlock()
 	if t.cachedPath.winner.Technique == technique {
-		t.cachedPath.winner = Known{}
+		t.cachedPath.winner = DialResult{}
 	}
 }
 
 // Leave is Finish for a link that was not made, for reasons that say nothing about the paths to the
 // site: what was known about them is kept.
-func (t *Turn) Leave() {
+func (t *Slot) Leave() {
 	if t.cache == nil {
 		return
 	}
@@ -154,7 +154,7 @@ func (t *Turn) Leave() {
 }
 
 // end releases the turn. The cache is locked.
-func (t *Turn) end() {
+func (t *Slot) end() {
 	s := t.cachedPath
 	if t.Winner.Technique == overlay.Relay && !t.Follow {
 		s.probes--

@@ -16,15 +16,15 @@ import (
 // asked is what a link that asks for its turn says of itself.
 type asked struct {
 	digest uint64
-	told   Known
+	told   DialResult
 }
 
 func site(digest uint64, winner overlay.Technique) asked {
-	return asked{digest: digest, told: Known{Technique: winner}}
+	return asked{digest: digest, told: DialResult{Technique: winner}}
 }
 
 // enter takes a turn that comes.
-func enter(t *testing.T, l *Cache, to asked) *Turn {
+func enter(t *testing.T, l *Cache, to asked) *Slot {
 	t.Helper()
 	turn, err := l.Enter(t.Context(), "siteb", to.digest, to.told)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestLeads(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				making.Add(-1)
-				turn.Finish(Known{Technique: overlay.HolePunching})
+				turn.Finish(DialResult{Technique: overlay.HolePunching})
 			})
 		}
 		all.Wait()
@@ -69,23 +69,23 @@ func TestLeads(t *testing.T) {
 		if turn.Winner.Technique != 0 {
 			t.Errorf("follows %v after %v", turn.Winner.Technique, leadLife)
 		}
-		turn.Finish(Known{Technique: overlay.HolePunching})
+		turn.Finish(DialResult{Technique: overlay.HolePunching})
 		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
 			t.Errorf("follows %v of another plan", turn.Winner.Technique)
 		}
-		turn.Finish(Known{})
+		turn.Finish(DialResult{})
 		// What the frontal remembers needs no race; what fails is forgotten.
 		if turn = enter(t, l, site(2, overlay.Traversing)); turn.Winner.Technique != overlay.Traversing || turn.Follow {
 			t.Errorf("%+v, the frontal said traversing", turn)
 		}
-		turn.Finish(Known{})
+		turn.Finish(DialResult{})
 		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
 			t.Errorf("follows %v, which failed", turn.Winner.Technique)
 		}
-		turn.Finish(Known{})
+		turn.Finish(DialResult{})
 		// Who fails for other reasons than the way leaves it as known as it was.
 		turn = enter(t, l, site(2, overlay.Traversing))
-		turn.Finish(Known{Technique: overlay.Traversing})
+		turn.Finish(DialResult{Technique: overlay.Traversing})
 		enter(t, l, site(2, 0)).Leave()
 		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != overlay.Traversing {
 			t.Errorf("follows %v, nothing was said against traversing", turn.Winner.Technique)
@@ -103,18 +103,18 @@ func TestRelaysAreFollowed(t *testing.T) {
 	if first.Follow || !second.Follow {
 		t.Errorf("%+v, %+v", first, second)
 	}
-	first.Finish(Known{Technique: overlay.SimultaneousOpen})
-	second.Finish(Known{Technique: overlay.Relay})
+	first.Finish(DialResult{Technique: overlay.SimultaneousOpen})
+	second.Finish(DialResult{Technique: overlay.Relay})
 	third := enter(t, l, site(1, overlay.Relay))
 	if third.Winner.Technique != overlay.SimultaneousOpen || third.Follow {
 		t.Errorf("%+v", third)
 	}
-	third.Finish(Known{Technique: overlay.Relay})
+	third.Finish(DialResult{Technique: overlay.Relay})
 	fourth := enter(t, l, site(1, 0))
 	if fourth.Winner.Technique != overlay.Relay || fourth.Follow {
 		t.Errorf("%+v, with nobody looking for something better", fourth)
 	}
-	fourth.Finish(Known{})
+	fourth.Finish(DialResult{})
 }
 
 // TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
@@ -122,7 +122,7 @@ func TestRelaysAreFollowed(t *testing.T) {
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewCache()
-		turns := []*Turn{enter(t, l, site(1, 0))}
+		turns := []*Slot{enter(t, l, site(1, 0))}
 		begin := time.Now()
 		turns = append(turns, enter(t, l, site(1, 0)))
 		if took := time.Since(begin); turns[1].Winner.Technique != 0 || took != leadWait {
@@ -130,7 +130,7 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		third, err := l.Enter(ctx, "siteb", 1, Known{})
+		third, err := l.Enter(ctx, "siteb", 1, DialResult{})
 		if took := time.Since(begin); err != nil || took != leadWait+time.Millisecond {
 			t.Errorf("waited %v, %v", took, err)
 		}
@@ -140,12 +140,12 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := l.Enter(ctx, "siteb", 1, Known{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 links to siteb are being made") {
+		if _, err := l.Enter(ctx, "siteb", 1, DialResult{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 links to siteb are being made") {
 			t.Errorf("one too many: %v", err)
 		}
 		for _, turn := range turns {
-			turn.Finish(Known{})
+			turn.Finish(DialResult{})
 		}
-		enter(t, l, site(1, 0)).Finish(Known{})
+		enter(t, l, site(1, 0)).Finish(DialResult{})
 	})
 }

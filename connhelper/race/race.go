@@ -33,7 +33,7 @@ type Entry struct {
 // LineUp returns when each step of a plan starts. The technique that last won between these sites,
 // if any, goes first, and the others follow only if it takes twice as long as it did: unnecessary
 // attempts cost other daemons something.
-func LineUp(steps []overlay.Step, winner Known) []Entry {
+func LineUp(steps []overlay.Step, winner DialResult) []Entry {
 	headStart := min(2*winner.Took, most)
 	if winner.Technique == overlay.Relay {
 		headStart = 0 // there may be a better one

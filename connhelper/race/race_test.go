@@ -24,21 +24,21 @@ func steps(ts ...overlay.Technique) (s []overlay.Step) {
 func TestLineUp(t *testing.T) {
 	for _, tc := range []struct {
 		steps  []overlay.Step
-		winner Known
+		winner DialResult
 		want   string
 	}{
-		{steps(overlay.Direct), Known{}, "direct 0s"},
-		{steps(overlay.Direct, overlay.Relay), Known{}, "direct 0s, relay 50ms"},
-		{steps(overlay.Relay), Known{}, "relay 0s"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), Known{},
+		{steps(overlay.Direct), DialResult{}, "direct 0s"},
+		{steps(overlay.Direct, overlay.Relay), DialResult{}, "direct 0s, relay 50ms"},
+		{steps(overlay.Relay), DialResult{}, "relay 0s"},
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), DialResult{},
 			"simultaneous-open 0s, traversing 100ms, hole-punching 200ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), Known{Technique: overlay.HolePunching},
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), DialResult{Technique: overlay.HolePunching},
 			"hole-punching 0s, simultaneous-open 0s, traversing 100ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), Known{overlay.HolePunching, 70 * time.Millisecond},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), DialResult{overlay.HolePunching, 70 * time.Millisecond},
 			"hole-punching 0s, simultaneous-open 0s, relay 140ms"},
-		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), Known{overlay.SimultaneousOpen, 4 * time.Second},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), DialResult{overlay.SimultaneousOpen, 4 * time.Second},
 			"simultaneous-open 0s, hole-punching 400ms, relay 400ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Relay), Known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
+		{steps(overlay.SimultaneousOpen, overlay.Relay), DialResult{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
 	} {
 		got := ""
 		for i, e := range LineUp(tc.steps, tc.winner) {
@@ -91,7 +91,7 @@ func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts ma
 				dropped = append(dropped, s.Technique)
 			}), nil
 		}
-		entries := LineUp(plan, Known{Technique: winner})
+		entries := LineUp(plan, DialResult{Technique: winner})
 		got, i := Run(t.Context(), all.Go, entries, try)
 		after = time.Since(begin)
 		if i >= 0 {
@@ -192,7 +192,7 @@ func TestRaceIsCalledOff(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		begin := time.Now()
-		got, i := Run(ctx, all.Go, LineUp(steps(overlay.Direct, overlay.Relay), Known{}), func(ctx context.Context, _ overlay.Step) (dropper, error) {
+		got, i := Run(ctx, all.Go, LineUp(steps(overlay.Direct, overlay.Relay), DialResult{}), func(ctx context.Context, _ overlay.Step) (dropper, error) {
 			<-ctx.Done()
 			return dropper(nil), ctx.Err()
 		})

@@ -41,10 +41,10 @@ type Relay[P comparable] struct {
 
 // When a helper requests a reserve, and how long it keeps it.
 const (
-	renewBefore = 3 * time.Minute  // a reserve is replaced this long before it expires, and up to renewSpread later
-	renewSpread = time.Minute      // so that those of many links are not requested at once
-	retryAfter  = 15 * time.Second // after a request failed
-	restAfter   = 5 * time.Minute  // the same, where it will fail again: policies, or older daemons
+	renewBefore       = 3 * time.Minute  // a reserve is replaced this long before it expires, and up to renewSpread later
+	renewSpread       = time.Minute      // so that those of many links are not requested at once
+	retryAfter        = 15 * time.Second // after a request failed
+	refusedRetryAfter = 5 * time.Minute  // the same, where it will fail again: policies, or older daemons
 )
 
 // maxRelays bounds the relays of a Table, maxRelaysEach those of a process; at the bound the oldest is
@@ -87,7 +87,7 @@ func (r *Table[P]) Failed(p P, rank uint32, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one := r.of[p][rank]; one != nil && lasting(err) {
-		one.due = now.Add(restAfter)
+		one.due = now.Add(refusedRetryAfter)
 	}
 }
 

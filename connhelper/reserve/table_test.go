@@ -23,7 +23,7 @@ func TestReserves(t *testing.T) {
 		t.Error("one that is being got was taken")
 	}
 	r.Failed(p, 1, overlay.ErrForbidden, now)
-	if r.Wants(p, 1, 7, now.Add(restAfter-time.Second)) || !r.Wants(p, 1, 7, now.Add(restAfter)) {
+	if r.Wants(p, 1, 7, now.Add(refusedRetryAfter-time.Second)) || !r.Wants(p, 1, 7, now.Add(refusedRetryAfter)) {
 		t.Error("one that is refused is wanted after a while, and not before")
 	}
 	r.Keep(p, 1, full())
