@@ -112,7 +112,7 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 
 // isTransient reports whether a failure may be transient.
 func isTransient(err error) bool {
-	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrTurn) {
+	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrNoSlot) {
 		return true // nothing was tried
 	}
 	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrEnded, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {

@@ -27,24 +27,24 @@ type Window struct {
 // New returns a window. It logs to log when the site turns out to limit connections.
 func New(log *slog.Logger) *Window { return &Window{log: log, w: newWindow()} }
 
-// Turn is the right to make one dial. It ends with the dial, or with End.
-type Turn struct {
+// Slot is the right to make one dial. It ends with the dial, or with End.
+type Slot struct {
 	in    *Window
 	used  atomic.Bool
 	ended atomic.Bool
 }
 
-// ErrTurn means that a dial was not made, since its turn did not come in time.
-var ErrTurn = errors.New("its turn to open a connection did not come")
+// ErrNoSlot means that a dial was not made, since its turn did not come in time.
+var ErrNoSlot = errors.New("its turn to open a connection did not come")
 
 // Wait waits for the caller's turn until ctx ends. Unless ctx was cancelled the error is an ErrTurn
 // and an overlay.ErrOverloaded, and says what the dial waited for.
-func (d *Window) Wait(ctx context.Context) (*Turn, error) {
+func (d *Window) Wait(ctx context.Context) (*Slot, error) {
 	begin := time.Now()
 	d.mu.Lock()
 	if len(d.waiting) == 0 && d.w.admit(begin) {
 		d.mu.Unlock()
-		return &Turn{in: d}, nil
+		return &Slot{in: d}, nil
 	}
 	mine := make(chan struct{})
 	d.waiting = append(d.waiting, mine)
@@ -52,7 +52,7 @@ func (d *Window) Wait(ctx context.Context) (*Turn, error) {
 	d.mu.Unlock()
 	select {
 	case <-mine:
-		return &Turn{in: d}, nil
+		return &Slot{in: d}, nil
 	case <-ctx.Done():
 	}
 	return nil, d.giveUp(ctx, mine, time.Since(begin))
@@ -81,7 +81,7 @@ func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Dur
 	if rate, is := d.w.limited(time.Now()); is {
 		why = limit(rate)
 	}
-	return fmt.Errorf("%w: %w within %v, after %d others: %s", overlay.ErrOverloaded, ErrTurn, waited.Round(time.Millisecond), d.w.open, why)
+	return fmt.Errorf("%w: %w within %v, after %d others: %s", overlay.ErrOverloaded, ErrNoSlot, waited.Round(time.Millisecond), d.w.open, why)
 }
 
 // next gives turns to the first waiters as far as the window permits. The caller must hold d.mu.
@@ -93,13 +93,13 @@ func (d *Window) next(now time.Time) {
 }
 
 // End returns the turn, if no dial has used it. It does nothing for a nil Turn.
-func (t *Turn) End() {
+func (t *Slot) End() {
 	if t != nil && t.used.CompareAndSwap(false, true) {
 		t.end()
 	}
 }
 
-func (t *Turn) end() {
+func (t *Slot) end() {
 	if t.ended.CompareAndSwap(false, true) {
 		t.in.mu.Lock()
 		defer t.in.mu.Unlock()
@@ -111,11 +111,11 @@ func (t *Turn) end() {
 type key struct{}
 
 // With returns a context whose next Dial of a window uses this turn.
-func (t *Turn) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
+func (t *Slot) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
 
 // Dial makes a dial with the turn in ctx, or else waits for one.
 func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, error)) (c C, err error) {
-	t, _ := ctx.Value(key{}).(*Turn)
+	t, _ := ctx.Value(key{}).(*Slot)
 	if t == nil || t.in != d || !t.used.CompareAndSwap(false, true) {
 		if t, err = d.Wait(ctx); err != nil {
 			return c, err
@@ -124,12 +124,12 @@ func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, 
 	}
 	defer t.end()
 	begin := time.Now()
-	defer time.AfterFunc(turnTime, func() {
+	defer time.AfterFunc(slotTime, func() {
 		if d.Limited() == nil {
 			t.end()
 		}
 	}).Stop()
-	defer time.AfterFunc(limitedTurnTime, t.end).Stop()
+	defer time.AfterFunc(limitedSlotTime, t.end).Stop()
 	if c, err = dial(ctx); err == nil {
 		d.answered(retransmitted(c, time.Since(begin)))
 	}

@@ -19,7 +19,7 @@ import (
 func TestTurnsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(slog.New(slog.DiscardHandler))
-		var held []*Turn
+		var held []*Slot
 		for range initialSize {
 			turn, err := d.Wait(t.Context())
 			if err != nil {
@@ -42,7 +42,7 @@ func TestTurnsInOrder(t *testing.T) {
 				turn, err := d.Wait(ctx)
 				switch {
 				case i == 0 && errors.Is(err, context.Canceled):
-				case i == 1 && errors.Is(err, ErrTurn) && errors.Is(err, overlay.ErrOverloaded) && strings.Contains(err.Error(), "within 1s, after 32 others"):
+				case i == 1 && errors.Is(err, ErrNoSlot) && errors.Is(err, overlay.ErrOverloaded) && strings.Contains(err.Error(), "within 1s, after 32 others"):
 				case i < 2 || err != nil:
 					t.Errorf("%d: %v", i, err)
 				default:
@@ -96,7 +96,7 @@ func TestDialsCount(t *testing.T) {
 			}
 		}
 		Dial(t.Context(), d, func(context.Context) (int, error) {
-			time.Sleep(turnTime + time.Second)
+			time.Sleep(slotTime + time.Second)
 			if opened(d) != 0 {
 				t.Error("a dial without an answer still counts")
 			}

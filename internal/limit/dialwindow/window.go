@@ -16,11 +16,11 @@ const (
 	// not provide the number of retransmissions (retransmitted).
 	lateAfter = 900 * time.Millisecond
 
-	// turnTime is how long a dial without an answer counts: the host may be down, and dials to live
+	// slotTime is how long a dial without an answer counts: the host may be down, and dials to live
 	// hosts must not wait for that. Where the site limits connections it is limitedTurnTime,
 	// because the kernel retransmits the SYN for about as long, and others must not overtake that.
-	turnTime        = 4 * time.Second
-	limitedTurnTime = 8 * time.Second
+	slotTime        = 4 * time.Second
+	limitedSlotTime = 8 * time.Second
 
 	round     = time.Second // minimum between two judgements
 	enough    = 4           // answers for a judgement

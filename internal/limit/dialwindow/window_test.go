@@ -80,7 +80,7 @@ func play(s *site, w *window, n int, gap time.Duration, dead func(int) bool) (an
 				w.answered(zero.Add(now), now-begun[e.dial] >= lateAfter)
 				fallthrough
 			case e.try == -2:
-				if _, is := w.limited(zero.Add(now)); e.try == -2 && is && now < begun[e.dial]+limitedTurnTime {
+				if _, is := w.limited(zero.Add(now)); e.try == -2 && is && now < begun[e.dial]+limitedSlotTime {
 					break
 				}
 				if !over[e.dial] {
@@ -100,8 +100,8 @@ func play(s *site, w *window, n int, gap time.Duration, dead func(int) bool) (an
 		for next < arrived && w.admit(zero.Add(now)) {
 			begun[next] = now
 			heap.Push(&queue, event{now, next, 0})
-			heap.Push(&queue, event{now + turnTime, next, -2})
-			heap.Push(&queue, event{now + limitedTurnTime, next, -2})
+			heap.Push(&queue, event{now + slotTime, next, -2})
+			heap.Push(&queue, event{now + limitedSlotTime, next, -2})
 			next++
 		}
 		least = min(least, w.size)
@@ -170,7 +170,7 @@ func TestDeadPeer(t *testing.T) {
 		t.Errorf("limited %v, window %d", limited, least)
 	}
 	for i, at := range answered {
-		if wait := at - time.Duration(i)*10*time.Millisecond; !dead(i) && wait > turnTime {
+		if wait := at - time.Duration(i)*10*time.Millisecond; !dead(i) && wait > slotTime {
 			t.Errorf("dial %d was answered after %v", i, wait)
 		}
 	}

@@ -43,7 +43,7 @@ func (l *Ledger) begin(month string) {
 
 // Add counts n bytes for a user and, unless it is "", a project.
 func (l *Ledger) Add(user, project string, n uint64, now time.Time) {
-	l.Turn(now)
+	l.StartMonth(now)
 	*l.users.At(user) += n
 	if project != "" {
 		*l.projects.At(project) += n
@@ -52,13 +52,13 @@ func (l *Ledger) Add(user, project string, n uint64, now time.Time) {
 
 // addAllowed counts n bytes for the key of an overlay.Allowance.
 func (l *Ledger) addAllowed(key string, n uint64, now time.Time) {
-	l.Turn(now)
+	l.StartMonth(now)
 	*l.allowed.At(key) += n
 }
 
-// Turn drops the counts of a month that is over, and reports whether it did. A clock that goes back
+// StartMonth drops the counts of a month that is over, and reports whether it did. A clock that goes back
 // to an earlier month has no effect: counts would be lost.
-func (l *Ledger) Turn(now time.Time) bool {
+func (l *Ledger) StartMonth(now time.Time) bool {
 	month := now.UTC().Format(monthLayout)
 	if month <= l.month {
 		return false

@@ -455,7 +455,7 @@ func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
 // Tidy drops users, projects and jobs that have no link and no debt. In a new month it lifts the
 // restrictions from the old month's counts, and reports that. Call it periodically.
 func (q *Quota) Tidy(now time.Time) (changed bool) {
-	if q.ledger.Turn(now) {
+	if q.ledger.StartMonth(now) {
 		q.SetRules(q.rules, now)
 		changed = true
 	}
@@ -489,7 +489,7 @@ func (q *Quota) Stored(all, back *Ledger, now time.Time) {
 	}
 	if all != nil {
 		q.ledger = all
-		q.ledger.Turn(now)
+		q.ledger.StartMonth(now)
 		q.ledger.Merge(q.fresh) // the counts since then
 	}
 	q.SetRules(q.rules, now)

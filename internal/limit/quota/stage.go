@@ -53,7 +53,7 @@ type class struct {
 	links       int // live links, for a class in sharers
 
 	mark  int64  // bytes
-	turn  uint64 // when it arrived or was served last; among equal marks the lowest is next
+	seq   uint64 // when it arrived or was served last; among equal marks the lowest is next
 	place int    // index in the queue
 }
 
@@ -63,7 +63,7 @@ type line []*class
 func (l line) Len() int { return len(l) }
 
 func (l line) Less(i, j int) bool {
-	return l[i].mark < l[j].mark || l[i].mark == l[j].mark && l[i].turn < l[j].turn
+	return l[i].mark < l[j].mark || l[i].mark == l[j].mark && l[i].seq < l[j].seq
 }
 
 func (l line) Swap(i, j int) {
@@ -87,7 +87,7 @@ func (l *line) Pop() any {
 // join updates the mark of a class that had no requests.
 func (s *stage) join(c *class) {
 	c.mark = max(c.mark, s.clock)
-	c.turn = s.turns
+	c.seq = s.turns
 	s.turns++
 }
 
@@ -96,7 +96,7 @@ func (s *stage) serve(c *class, n int) {
 	s.take(n)
 	s.clock = max(s.clock, c.mark)
 	c.mark += int64(n)
-	c.turn = s.turns
+	c.seq = s.turns
 	s.turns++
 }
 

@@ -85,7 +85,7 @@ func (lim *Limiter) advance(turn *time.Timer) {
 		lim.ready[i] = nil
 		w := lim.flows[f]
 		delete(lim.flows, f)
-		w.turn <- struct{}{} // buffered: a flow waits once at a time
+		w.granted <- struct{}{} // buffered: a flow waits once at a time
 	}
 	if lim.armed.IsZero() {
 		turn.Reset(time.Hour)
@@ -146,7 +146,7 @@ func (lim *Limiter) countAll() {
 
 // count adds the new traffic of one link. The caller must hold lim.mu.
 func (lim *Limiter) count(l *Throttle, now time.Time) (changed bool) {
-	moved := l.movedBytes()
+	moved := l.totalBytes()
 	if moved == l.counted {
 		return false
 	}
@@ -173,7 +173,7 @@ func (lim *Limiter) Admit(o quota.Owner, moved func() uint64) (*Throttle, error)
 		lim.refused++
 		return nil, err
 	}
-	l := &Throttle{limiter: lim, link: admitted, movedBytes: moved, stopped: make(chan struct{})}
+	l := &Throttle{limiter: lim, link: admitted, totalBytes: moved, stopped: make(chan struct{})}
 	l.paced.Store(admitted.Paced())
 	lim.links[l] = struct{}{}
 	return l, nil

@@ -13,7 +13,7 @@ import (
 type Throttle struct {
 	limiter    *Limiter
 	link       *quota.Admission
-	movedBytes func() uint64
+	totalBytes func() uint64
 	counted    uint64 // the part of movedBytes counted so far, guarded by limiter.mu
 	paced      atomic.Bool
 	dirs       [2]flow
@@ -24,8 +24,8 @@ type Throttle struct {
 
 // flow is one direction of a Throttle.
 type flow struct {
-	turn chan struct{} // holds a value when the turn has come; created when first needed
-	held Held          // guarded by limiter.mu
+	granted chan struct{} // holds a value when the turn has come; created when first needed
+	held    Held          // guarded by limiter.mu
 }
 
 // Held is how often a direction of a link had to wait for its turn, and the reason of the last
@@ -56,8 +56,8 @@ func (t *Throttle) Take(dir, n int) int {
 		lim.mu.Unlock()
 		return pass
 	}
-	if w.turn == nil {
-		w.turn = make(chan struct{}, 1)
+	if w.granted == nil {
+		w.granted = make(chan struct{}, 1)
 	}
 	lim.flows[f] = w
 	w.held.Waits++
@@ -68,7 +68,7 @@ func (t *Throttle) Take(dir, n int) int {
 	lim.waits.Add(1)
 
 	select {
-	case <-w.turn:
+	case <-w.granted:
 		return f.Want()
 	case <-t.stopped:
 	}
@@ -78,7 +78,7 @@ func (t *Throttle) Take(dir, n int) int {
 		delete(lim.flows, f)
 		return 0
 	}
-	<-w.turn // it came at the same time
+	<-w.granted // it came at the same time
 	lim.quota.Return(f, f.Want())
 	return 0
 }
