@@ -211,7 +211,7 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 			intermediates.AddCert(cert)
 		}
 	}
-	chains, err := VerifyNear(fmt.Sprintf("the certificate of %v", id), leaf, x509.VerifyOptions{
+	chains, err := VerifyWithSkew(fmt.Sprintf("the certificate of %v", id), leaf, x509.VerifyOptions{
 		Roots: roots, Intermediates: intermediates, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
@@ -238,10 +238,10 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e)
 }
 
-// VerifyNear is cert.Verify with tolerance for clock skew: it accepts a chain that is valid at a
+// VerifyWithSkew is cert.Verify with tolerance for clock skew: it accepts a chain that is valid at a
 // time at most overlay.MaxAhead after opts.CurrentTime, and at most overlay.MaxLate before it. The
 // error calls the certificate what.
-func VerifyNear(what string, cert *x509.Certificate, opts x509.VerifyOptions) ([][]*x509.Certificate, error) {
+func VerifyWithSkew(what string, cert *x509.Certificate, opts x509.VerifyOptions) ([][]*x509.Certificate, error) {
 	now, bad := opts.CurrentTime, (*x509.Certificate)(nil) // the first certificate that is not valid now
 	var chains [][]*x509.Certificate
 	var err error

@@ -356,7 +356,7 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 		if tell {
 			e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
 		}
-		if accepted && errors.Is(err, errMoved) {
+		if accepted && errors.Is(err, errAddressGone) {
 			continue // not the peer's fault; its other peers have not moved
 		}
 		if !sleep(ctx, wait/2+rand.N(wait)) {

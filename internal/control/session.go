@@ -126,7 +126,7 @@ func (s *Session) Err() error {
 	return fmt.Errorf("the session with %v ended: %w", s.Peer(), s.cause)
 }
 
-var errMoved = errors.New("no longer an address of this host")
+var errAddressGone = errors.New("no longer an address of this host")
 
 // Close ends the session; calls in flight fail. It may be called repeatedly.
 func (s *Session) Close() error {

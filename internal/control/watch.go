@@ -48,7 +48,7 @@ func (s *Session) watch() {
 			continue
 		case <-look:
 			if !s.has(own) {
-				s.end(fmt.Errorf("its own end, %v, is %w", own, errMoved))
+				s.end(fmt.Errorf("its own end, %v, is %w", own, errAddressGone))
 				return
 			}
 			continue

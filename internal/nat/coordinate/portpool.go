@@ -190,7 +190,7 @@ func (s *Side) sparePort() *ready {
 // nothing about the path.
 func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	ctx, cancel := context.WithTimeout(ctx, webPortTimeout)
 	defer cancel()
 	select {
 	case s.sole <- struct{}{}:
@@ -204,10 +204,10 @@ func (s *PortPool) lockPorts(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// turnTime bounds the wait for webPort. Where both ends need it, two crossing traversals each hold
+// webPortTimeout bounds the wait for webPort. Where both ends need it, two crossing traversals each hold
 // it at one end and wait for it at the other; the bound is shorter than a traversal may take, so
 // that they end with the reason.
-const turnTime = 2 * time.Second
+const webPortTimeout = 2 * time.Second
 
 // reserveFor reserves r for a peer, and returns the message to send. It returns nil when no more
 // ports can be reserved; r then remains the caller's.

@@ -15,23 +15,23 @@ const reflectorCacheLife = 30 * time.Second
 // ReflectorCache caches the directory's answer about reflectors for half a minute, and asks once
 // for all concurrent callers. It is safe for concurrent use.
 type ReflectorCache struct {
-	turn  chan struct{} // holds a value while a caller uses the fields below
+	sem   chan struct{} // holds a value while a caller uses the fields below
 	last  Reflectors
 	asked time.Time
 }
 
 // NewReflectorCache returns an empty cache.
-func NewReflectorCache() *ReflectorCache { return &ReflectorCache{turn: make(chan struct{}, 1)} }
+func NewReflectorCache() *ReflectorCache { return &ReflectorCache{sem: make(chan struct{}, 1)} }
 
 // Get returns the cached answer, or that of ask; ask ends with ctx, and so does the wait for
 // another caller's ask. A failure is not cached.
 func (c *ReflectorCache) Get(ctx context.Context, ask func(context.Context) (*controlpb.ReflectorsResponse, error)) (Reflectors, error) {
 	select {
-	case c.turn <- struct{}{}:
+	case c.sem <- struct{}{}:
 	case <-ctx.Done():
 		return Reflectors{}, fmt.Errorf("asking for reflectors: %w", context.Cause(ctx))
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-c.sem }()
 	if !c.asked.IsZero() && time.Since(c.asked) < reflectorCacheLife {
 		return c.last, nil
 	}

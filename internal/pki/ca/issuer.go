@@ -126,7 +126,7 @@ func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error)
 	if !i.cert.IsCA || len(i.roles) == 0 {
 		return nil, errors.New("this is not an issuing certificate; create one with isthmus ca issuer")
 	}
-	if _, err := control.VerifyNear("the issuing certificate", i.cert, x509.VerifyOptions{
+	if _, err := control.VerifyWithSkew("the issuing certificate", i.cert, x509.VerifyOptions{
 		Roots: pool, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}); err != nil {
 		return nil, err

@@ -41,11 +41,11 @@ const (
 
 // keys are the provider's public keys. Safe for concurrent use.
 type keys struct {
-	issuer string
-	url    string // URL; empty: as in the provider's configuration
-	client *http.Client
-	now    func() time.Time
-	turn   chan struct{} // semaphore of the fetching goroutine
+	issuer   string
+	url      string // URL; empty: as in the provider's configuration
+	client   *http.Client
+	now      func() time.Time
+	fetchSem chan struct{} // semaphore of the fetching goroutine
 
 	mu    sync.Mutex // guards the fields below; never held while fetching
 	set   map[string][]jose.JSONWebKey
@@ -56,7 +56,7 @@ type keys struct {
 
 func newKeys(issuer, url string, roots *x509.CertPool) *keys {
 	return &keys{
-		issuer: issuer, url: url, now: time.Now, turn: make(chan struct{}, 1),
+		issuer: issuer, url: url, now: time.Now, fetchSem: make(chan struct{}, 1),
 		client: &http.Client{
 			Timeout: fetchTimeout,
 			Transport: bounded{&http.Transport{
@@ -100,7 +100,7 @@ func (k *keys) named(ctx context.Context, kid string) ([]jose.JSONWebKey, error)
 			if _, due, _ := k.look(kid); due { // still none, after the other caller's fetch
 				k.fetch(ctx)
 			}
-			<-k.turn
+			<-k.fetchSem
 		}
 	}
 	found, _, err := k.look(kid)
@@ -117,14 +117,14 @@ func (k *keys) named(ctx context.Context, kid string) ([]jose.JSONWebKey, error)
 func (k *keys) take(ctx context.Context, known bool) error {
 	if known {
 		select {
-		case k.turn <- struct{}{}:
+		case k.fetchSem <- struct{}{}:
 			return nil
 		default:
 			return overlay.ErrOverloaded
 		}
 	}
 	select {
-	case k.turn <- struct{}{}:
+	case k.fetchSem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
