@@ -275,7 +275,7 @@ func TestCopyThrough(t *testing.T) {
 	m := new(Meter)
 	f := &flow{from: a, to: b, meter: m, dir: 1, budget: &budget{limit: 6}}
 	io.WriteString(left, "123456789")
-	if err := f.copyThrough(); !errors.Is(err, ErrLimit) {
+	if err := f.copyInUserSpace(); !errors.Is(err, ErrLimit) {
 		t.Errorf("copyThrough = %v", err)
 	}
 	b.Close()

@@ -209,8 +209,8 @@ func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// copyThrough copies through this process's memory, where the kernel cannot splice.
-func (f *flow) copyThrough() error {
+// copyInUserSpace copies through this process's memory, where the kernel cannot splice.
+func (f *flow) copyInUserSpace() error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.from.Read(buf)

@@ -65,5 +65,5 @@ func TestIdleJoinHoldsNoPipe(t *testing.T) {
 		io.WriteString(j.left, "hello")
 		io.ReadFull(j.right, make([]byte, 5))
 	}
-	settle(t, "pipes in use", 0, func() int { return int(pipes.lent.Load()) })
+	settle(t, "pipes in use", 0, func() int { return int(pipes.inUse.Load()) })
 }

@@ -15,16 +15,16 @@ const maxIdlePipes = 32
 type pipe struct{ r, w int }
 
 // pipes is the process's pool of empty pipes.
-var pipes stock
+var pipes pipePool
 
-type stock struct {
-	mu   sync.Mutex
-	idle []*pipe
-	lent atomic.Int32 // pipes in use
+type pipePool struct {
+	mu    sync.Mutex
+	idle  []*pipe
+	inUse atomic.Int32 // pipes in use
 }
 
 // get returns an empty pipe. The caller must return it with put or drop.
-func (s *stock) get() (*pipe, error) {
+func (s *pipePool) get() (*pipe, error) {
 	p := s.pop()
 	if p == nil {
 		var err error
@@ -32,12 +32,12 @@ func (s *stock) get() (*pipe, error) {
 			return nil, err
 		}
 	}
-	s.lent.Add(1)
+	s.inUse.Add(1)
 	return p, nil
 }
 
 // pop returns an idle pipe, or nil.
-func (s *stock) pop() *pipe {
+func (s *pipePool) pop() *pipe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.idle)
@@ -60,8 +60,8 @@ func newPipe() (*pipe, error) {
 }
 
 // put returns an empty pipe to the pool.
-func (s *stock) put(p *pipe) {
-	s.lent.Add(-1)
+func (s *pipePool) put(p *pipe) {
+	s.inUse.Add(-1)
 	s.mu.Lock()
 	keep := len(s.idle) < maxIdlePipes
 	if keep {
@@ -74,8 +74,8 @@ func (s *stock) put(p *pipe) {
 }
 
 // drop closes a pipe that may have bytes in it.
-func (s *stock) drop(p *pipe) {
-	s.lent.Add(-1)
+func (s *pipePool) drop(p *pipe) {
+	s.inUse.Add(-1)
 	p.close()
 }
 

@@ -26,7 +26,7 @@ func (f *flow) copy() error {
 	from, bare := f.from.(*net.TCPConn)
 	to, also := f.to.(*net.TCPConn)
 	if !bare || !also {
-		return f.copyThrough()
+		return f.copyInUserSpace()
 	}
 	src, err := from.SyscallConn()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *splicer) next() (int, error) {
 // nextPaced waits for bytes, then for its turn, without a pipe meanwhile, and fills one with as
 // many as may pass.
 func (s *splicer) nextPaced() (int, error) {
-	s.restPipe()
+	s.releasePipe()
 	have, err := s.arrived()
 	if err != nil {
 		return 0, s.readFailed(err)
@@ -131,7 +131,7 @@ func (s *splicer) fill(most int) (n int, err error) {
 		if err != unix.EAGAIN {
 			return true
 		}
-		s.restPipe()
+		s.releasePipe()
 		return false // park until there is something
 	})
 	if rerr != nil {
@@ -140,8 +140,8 @@ func (s *splicer) fill(most int) (n int, err error) {
 	return n, err
 }
 
-// restPipe returns an empty pipe to the pool.
-func (s *splicer) restPipe() {
+// releasePipe returns an empty pipe to the pool.
+func (s *splicer) releasePipe() {
 	if s.pipe != nil {
 		pipes.put(s.pipe)
 		s.pipe = nil

@@ -20,10 +20,10 @@ import (
 
 // Bounds of a dial that does not know yet which form gets through.
 const (
-	stagger  = 300 * time.Millisecond // before the next form is tried in parallel to those that have not answered
-	tryBound = 5 * time.Second        // for one form
-	memory   = 5 * time.Minute        // how long a form that got through is used without a test
-	maxKnown = 4096                   // maximum number of remembered addresses
+	stagger   = 300 * time.Millisecond // before the next form is tried in parallel to those that have not answered
+	tryBound  = 5 * time.Second        // for one form
+	memory    = 5 * time.Minute        // how long a form that got through is used without a test
+	maxCached = 4096                   // maximum number of remembered addresses
 )
 
 // Route is how connections leave a site.
@@ -69,14 +69,14 @@ type Dialer struct {
 	tls func() *tls.Config // nil: only plain connections
 
 	mu    sync.Mutex // guards the fields below
-	known map[place]known
+	cache map[place]cachedForm
 	asked map[place]*race // under way
 }
 
 // place is an address as reached over one route.
 type place struct{ addr, via string }
 
-type known struct {
+type cachedForm struct {
 	form  Form
 	until time.Time
 }
@@ -90,7 +90,7 @@ type race struct {
 // NewDialer returns a Dialer that uses the TLS configuration from config, which is called for each
 // dial.
 func NewDialer(config func() *tls.Config) *Dialer {
-	return &Dialer{tls: config, known: make(map[place]known), asked: make(map[place]*race)}
+	return &Dialer{tls: config, cache: make(map[place]cachedForm), asked: make(map[place]*race)}
 }
 
 // Dial opens a connection to the proxy at addr, in the form that got through last. If none is known
@@ -207,9 +207,9 @@ func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.
 func (d *Dialer) Forget(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at := range d.known {
+	for at := range d.cache {
 		if at.addr == addr {
-			delete(d.known, at)
+			delete(d.cache, at)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (d *Dialer) Forget(addr string) {
 func (d *Dialer) remembered(at place) (Form, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	k, ok := d.known[at]
+	k, ok := d.cache[at]
 	return k.form, ok && time.Now().Before(k.until)
 }
 
@@ -230,14 +230,14 @@ func (d *Dialer) remember(at place, f Form, within time.Duration) {
 
 // note is remember with mu held.
 func (d *Dialer) note(at place, f Form, within time.Duration) {
-	if len(d.known) >= maxKnown {
-		clear(d.known) // each costs a moment to determine again
+	if len(d.cache) >= maxCached {
+		clear(d.cache) // each costs a moment to determine again
 	}
 	until := time.Now().Add(within)
-	if before := d.known[at]; before.form == f && before.until.After(until) {
+	if before := d.cache[at]; before.form == f && before.until.After(until) {
 		until = before.until
 	}
-	d.known[at] = known{f, until}
+	d.cache[at] = cachedForm{f, until}
 }
 
 // try is the result of one form.

@@ -367,7 +367,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%v: %d connections were opened", form, n)
 		}
 		d.remember(place{i.addr, ""}, form, memory)
-		if left := time.Until(d.known[place{i.addr, ""}].until); left < memory+time.Minute {
+		if left := time.Until(d.cache[place{i.addr, ""}].until); left < memory+time.Minute {
 			t.Errorf("%v is remembered for %v", form, left)
 		}
 	}
