@@ -43,7 +43,7 @@ func (h *Helper) reportTraffic(ctx context.Context, p *process, gone bool) {
 	if s := p.account.Surplus(); s.Links > 0 {
 		h.opts.Audit.Append(audit.EndOf(account.LinkEnded{
 			Principal: p.principal, Job: p.name.Job, Ranks: []uint32{p.name.Rank}, Nodes: []overlay.NodeID{h.node}, Peer: p.who(),
-			Moved: carrier.Stats{AToB: s.Sent, BToA: s.Received}, Count: s.Links, Rule: audit.OwnWord,
+			Traffic: carrier.Stats{AToB: s.Sent, BToA: s.Received}, Count: s.Links, Rule: audit.OwnWord,
 			Reason: fmt.Sprintf("sum of %d links that ended too quickly to be written one by one", s.Links),
 		}))
 	}

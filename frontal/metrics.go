@@ -75,7 +75,7 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCarried, float64(s.Links.Live))
 	w.Put(metricCarriedAll, float64(s.Links.Total))
 	w.Put(metricCarriedSize, float64(s.Links.Bytes))
-	kinds, by := f.gateway.Moved()
+	kinds, by := f.gateway.Totals()
 	metrics.PutAll(w, metricCarriedKind, kinds)
 	w.PutBounded(metricPair, pairSamples(f.site, by.Counts()))
 	w.PutBounded(metricProject, metrics.SamplesOf(by.Projects()))

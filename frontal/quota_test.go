@@ -44,7 +44,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 	// What it moved, and what held it back, is still told.
-	_, by := r.f.gateway.Moved()
+	_, by := r.f.gateway.Totals()
 	waits := uint64(0)
 	for p, c := range by.Counts() {
 		waits += c.Waits

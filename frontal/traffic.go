@@ -19,7 +19,7 @@ func (f *Frontal) tellTraffic() {
 			return
 		case <-period.C:
 		}
-		_, by := f.gateway.Moved()
+		_, by := f.gateway.Totals()
 		report := traffic.Report{Life: f.epoch, Counts: by.Counts()}
 		if len(report.Counts) == 0 {
 			continue

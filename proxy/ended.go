@@ -28,7 +28,7 @@ func (l *relayedLink) ended(proxy string, stats carrier.Stats, err error) accoun
 	e := account.LinkEnded{
 		ID: hex.EncodeToString(t.Link[:]), Principal: t.Principal, Job: t.Job, Ranks: []uint32{t.Asker, t.Target},
 		Technique: overlay.Relay.String(), Relay: proxy, Peer: l.asker.conn.RemoteAddr().String() + " " + l.target.conn.RemoteAddr().String(),
-		Moved: stats, Lasted: time.Since(l.joined), Err: err, Reason: "both ends closed",
+		Traffic: stats, Lasted: time.Since(l.joined), Err: err, Reason: "both ends closed",
 	}
 	if err != nil {
 		e.Reason = err.Error()
@@ -48,8 +48,8 @@ func (s *Server) logEnded(l *relayedLink, e account.LinkEnded) {
 			"waited", l.joined.Sub(from.since).Round(time.Microsecond), "duration", e.Lasted.Round(time.Microsecond), "cause", e.Reason,
 		}, e.LimitAttrs()...)...)
 	}
-	line(l.asker, e.Ranks[0], e.Ranks[1], e.Moved.AToB, e.Moved.BToA)
-	line(l.target, e.Ranks[1], e.Ranks[0], e.Moved.BToA, e.Moved.AToB)
+	line(l.asker, e.Ranks[0], e.Ranks[1], e.Traffic.AToB, e.Traffic.BToA)
+	line(l.target, e.Ranks[1], e.Ranks[0], e.Traffic.BToA, e.Traffic.AToB)
 }
 
 // countEnded moves the link from those that are joined to the counts of those that were.
@@ -57,8 +57,8 @@ func (s *Server) countEnded(l *relayedLink, e account.LinkEnded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.links, l)
-	s.count.ended(e.Moved, e.Err)
-	out, back := traffic.Of(e.Moved, l.throttle, false)
+	s.count.ended(e.Traffic, e.Err)
+	out, back := traffic.Of(e.Traffic, l.throttle, false)
 	s.siteTraffic.note(l, out, back)
-	s.siteTraffic.sums.AddProject(e.Principal.Project, e.Moved.Total())
+	s.siteTraffic.sums.AddProject(e.Principal.Project, e.Traffic.Total())
 }

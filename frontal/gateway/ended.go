@@ -15,7 +15,7 @@ func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 	return account.Subscribers[*liveLink]{
 		g.countEnded,
 		func(l *liveLink, e account.LinkEnded) {
-			if l.proxy != "" && e.Moved.BToA == 0 {
+			if l.proxy != "" && e.Traffic.BToA == 0 {
 				g.proxies.Forget(l.proxy) // nothing came back in the form in which it was dialled
 			}
 		},
@@ -30,7 +30,7 @@ func (g *Gateway) whenEnded() account.Subscribers[*liveLink] {
 func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) account.LinkEnded {
 	e := account.LinkEnded{
 		ID: l.id, Principal: l.principal, Job: l.job, Ranks: l.ranks, Nodes: []overlay.NodeID{{Site: site, Name: l.node}},
-		Peer: l.from + " " + l.to, Moved: l.meter.Stats(), Lasted: lasted, Err: err, Reason: l.kind + ": ended",
+		Peer: l.from + " " + l.to, Traffic: l.meter.Stats(), Lasted: lasted, Err: err, Reason: l.kind + ": ended",
 	}
 	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
 		e.Nodes = append(e.Nodes, peer)
@@ -49,17 +49,17 @@ func (l *liveLink) ended(site overlay.SiteID, lasted time.Duration, err error) a
 
 // countEnded moves the link from those that are carried to the counts of those that were.
 func (g *Gateway) countEnded(l *liveLink, e account.LinkEnded) {
-	out, back := traffic.Of(e.Moved, l.throttle, false)
+	out, back := traffic.Of(e.Traffic, l.throttle, false)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.links.places.Give(l.node, 1)
 	delete(g.links.live, l)
-	g.links.bytes += e.Moved.Total()
+	g.links.bytes += e.Traffic.Total()
 	l.addTo(&g.links.sums, g.site, out, back)
 }
 
 func (g *Gateway) logEnded(l *liveLink, e account.LinkEnded) {
-	g.logLink(l.forwardedLink, "carried", e.Err, append(e.LimitAttrs(), "bytes_out", e.Moved.AToB, "bytes_in", e.Moved.BToA, "duration", e.Lasted.Round(time.Millisecond).String())...)
+	g.logLink(l.forwardedLink, "carried", e.Err, append(e.LimitAttrs(), "bytes_out", e.Traffic.AToB, "bytes_in", e.Traffic.BToA, "duration", e.Lasted.Round(time.Millisecond).String())...)
 }
 
 // addTo adds what a link moved, for the project of the process at this site.
@@ -72,9 +72,9 @@ func (l forwardedLink) addTo(sums *traffic.Sums, site overlay.SiteID, out, back 
 	sums.AddProject(l.principal.Project, out.Bytes+back.Bytes)
 }
 
-// Moved counts the live links of each kind, and sums what all links moved,
+// Totals counts the live links of each kind, and sums what all links moved,
 // those that are over, too.
-func (g *Gateway) Moved() (kinds map[string]int, by *traffic.Sums) {
+func (g *Gateway) Totals() (kinds map[string]int, by *traffic.Sums) {
 	kinds = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}
 	g.mu.Lock()
 	defer g.mu.Unlock() // a link ends under it: none is missed or counted twice

@@ -80,7 +80,7 @@ func (l *ledger) take(e *account.LinkEnded, now time.Time) bool {
 	}
 	s := l.sums.At(key)
 	s.links++
-	s.sent, s.received = addUp(s.sent, e.Moved.AToB), addUp(s.received, e.Moved.BToA)
+	s.sent, s.received = addUp(s.sent, e.Traffic.AToB), addUp(s.received, e.Traffic.BToA)
 	return false
 }
 
@@ -156,7 +156,7 @@ func (ls *Ledgers) Due(now time.Time, all bool) (write []account.LinkEnded) {
 		for _, k := range keys {
 			e := account.LinkEnded{
 				Principal: k.who, Job: k.job, Nodes: []overlay.NodeID{id.Node()}, Peer: id.String(),
-				Count: sums[k].links, Moved: carrier.Stats{AToB: sums[k].sent, BToA: sums[k].received}, Rule: account.RuleOwnWord,
+				Count: sums[k].links, Traffic: carrier.Stats{AToB: sums[k].sent, BToA: sums[k].received}, Rule: account.RuleOwnWord,
 				Reason: fmt.Sprintf("sum of %d links, of which its helper told too quickly for them to be written one by one", sums[k].links),
 			}
 			if k.peer != "" {

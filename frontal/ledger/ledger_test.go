@@ -15,7 +15,7 @@ func TestLedger(t *testing.T) {
 	l := newLedger(now)
 	alice := overlay.Principal{User: "alice", Project: "climate"}
 	record := func(job overlay.JobID, site overlay.SiteID) *account.LinkEnded {
-		return &account.LinkEnded{Principal: alice, Job: job, Nodes: []overlay.NodeID{{Site: "sitea"}, {Site: site}}, Moved: carrier.Stats{AToB: 1 << 63, BToA: 2}}
+		return &account.LinkEnded{Principal: alice, Job: job, Nodes: []overlay.NodeID{{Site: "sitea"}, {Site: site}}, Traffic: carrier.Stats{AToB: 1 << 63, BToA: 2}}
 	}
 	written := func(n int) (k int) {
 		for range n {

@@ -21,11 +21,11 @@ type LinkEnded struct {
 	Relay     string           // the proxy's name
 	Peer      string           // the addresses of its connections, or who told of it
 
-	Moved  carrier.Stats // AToB from the first of Ranks or Nodes to the second
-	Lasted time.Duration
-	Err    error  // why it ended before both ends closed it; nil: they did
-	Rule   string // of its audit record
-	Reason string // likewise: why it ended, or how its bytes are known
+	Traffic carrier.Stats // AToB from the first of Ranks or Nodes to the second
+	Lasted  time.Duration
+	Err     error  // why it ended before both ends closed it; nil: they did
+	Rule    string // of its audit record
+	Reason  string // likewise: why it ended, or how its bytes are known
 
 	LimitedTo, LimitedBy string // the rate that held it, and that rate's setting or rule; "": none
 
@@ -61,7 +61,7 @@ const RuleOwnWord = "own-word"
 func OwnWord(process overlay.ProcessName, at overlay.NodeID, who overlay.Principal, by string, t overlay.Traffic, unsaid time.Duration) LinkEnded {
 	e := LinkEnded{
 		ID: hex.EncodeToString(t.Link[:]), Principal: who, Job: process.Job, Ranks: []uint32{process.Rank, t.Rank}, Nodes: []overlay.NodeID{at},
-		Technique: t.Technique.String(), Peer: by, Moved: carrier.Stats{AToB: t.Sent, BToA: t.Received}, Lasted: t.Lasted,
+		Technique: t.Technique.String(), Peer: by, Traffic: carrier.Stats{AToB: t.Sent, BToA: t.Received}, Lasted: t.Lasted,
 		Rule: RuleOwnWord, Reason: "no daemon carried it: the bytes are what the process says",
 	}
 	if t.Peer != (overlay.NodeID{}) {

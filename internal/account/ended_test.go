@@ -34,7 +34,7 @@ func TestOwnWord(t *testing.T) {
 	}
 	want := LinkEnded{
 		ID: "000000000000000000000000000000ab", Principal: who, Job: "j", Ranks: []uint32{4, 9}, Nodes: []overlay.NodeID{at, told.Peer}, Technique: "direct",
-		Peer: "uid 7", Moved: carrier.Stats{AToB: 5, BToA: 7}, Lasted: 3 * time.Second,
+		Peer: "uid 7", Traffic: carrier.Stats{AToB: 5, BToA: 7}, Lasted: 3 * time.Second,
 		Rule: "own-word", Reason: "no daemon carried it: the bytes are what the process says",
 	}
 	if got := OwnWord(process, at, who, "uid 7", told, 0); !reflect.DeepEqual(got, want) {

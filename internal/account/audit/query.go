@@ -101,24 +101,24 @@ func readFile(name string, each func(*Record) error) (bad int, err error) {
 
 // Join completes records from other daemons' records about the same link. A proxy does not know
 // sites: the broker's decision has them. Add every record first.
-type Join struct{ known map[string]Record }
+type Join struct{ byLink map[string]Record }
 
 // Add remembers what a record says about its link.
 func (j *Join) Add(r *Record) {
 	if r.Link == "" || r.Event != Decision && r.Event != LinkStart {
 		return
 	}
-	if j.known == nil {
-		j.known = map[string]Record{}
+	if j.byLink == nil {
+		j.byLink = map[string]Record{}
 	}
-	k := j.known[r.Link]
+	k := j.byLink[r.Link]
 	fill(&k, r)
-	j.known[r.Link] = k
+	j.byLink[r.Link] = k
 }
 
 // Complete fills in the missing fields of r.
 func (j *Join) Complete(r *Record) {
-	if k, ok := j.known[r.Link]; ok && r.Link != "" {
+	if k, ok := j.byLink[r.Link]; ok && r.Link != "" {
 		fill(r, &k)
 	}
 }

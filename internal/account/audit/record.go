@@ -84,7 +84,7 @@ type Record struct {
 func EndOf(e account.LinkEnded) Record {
 	r := Record{
 		Event: LinkEnd, User: e.Principal.User, Project: e.Principal.Project, Job: string(e.Job), Ranks: e.Ranks, Technique: e.Technique,
-		Relay: e.Relay, Link: e.ID, Peer: e.Peer, Sent: e.Moved.AToB, Received: e.Moved.BToA, Seconds: e.Lasted.Seconds(),
+		Relay: e.Relay, Link: e.ID, Peer: e.Peer, Sent: e.Traffic.AToB, Received: e.Traffic.BToA, Seconds: e.Lasted.Seconds(),
 		Rule: e.Rule, Reason: e.Reason, Count: e.Count,
 	}
 	for _, n := range e.Nodes {

@@ -115,7 +115,7 @@ func TestEndOf(t *testing.T) {
 	got := EndOf(account.LinkEnded{
 		ID: "00ff", Principal: overlay.Principal{User: "alice", Project: "climate"}, Job: "j1", Ranks: []uint32{0, 5},
 		Nodes:     []overlay.NodeID{{Site: "a", Name: "a1"}, {Site: "b"}}, // of the second only the site is known
-		Technique: "relay", Relay: "p1", Peer: "192.0.2.1:1 192.0.2.2:2", Moved: carrier.Stats{AToB: 3, BToA: 4, Spliced: 7}, Lasted: 1500 * time.Millisecond,
+		Technique: "relay", Relay: "p1", Peer: "192.0.2.1:1 192.0.2.2:2", Traffic: carrier.Stats{AToB: 3, BToA: 4, Spliced: 7}, Lasted: 1500 * time.Millisecond,
 		Err: errors.New("cut"), Rule: "r", Reason: "cut", LimitedTo: "1Mbit/s", LimitedBy: "quota.rate", Count: 2,
 	})
 	want := Record{
