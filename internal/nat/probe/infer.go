@@ -55,8 +55,8 @@ type Finding struct {
 	How   string `json:"how"`             // how it was learned, or why it is unknown
 }
 
-// Known reports whether the value is known.
-func (f Finding) Known() bool { return f.Value != "" }
+// HasValue reports whether the value is known.
+func (f Finding) HasValue() bool { return f.Value != "" }
 
 // Result is a measured profile. Fields of Profile that Findings report as unknown have their zero
 // value, which means nothing.
@@ -150,7 +150,7 @@ func (o Observations) noteIPv6Rules(p *overlay.SiteProfile, note func(field stri
 	note(IPv6Refusal, take(&r.Refusal, refusal), refusal.how)
 	note(IPv6Egress, take(&r.Egress, egress), egress.how)
 	note(IPv6UDP, take(&r.UDP, udp), udp.how)
-	if inbound.known || filter.known || egress.known || udp.known {
+	if inbound.ok || filter.ok || egress.ok || udp.ok {
 		p.IPv6Rules = r
 	}
 }
@@ -163,7 +163,7 @@ func defaultIPv6Rules(p overlay.SiteProfile) overlay.IPv6Rules {
 // told is a value that was learned, or not, and how.
 type told[T any] struct {
 	value T
-	known bool
+	ok    bool
 	how   string
 }
 
@@ -177,7 +177,7 @@ func unknown[T any](how string, args ...any) told[T] {
 
 // take stores a known value and returns it for the finding, or nil.
 func take[T any](to *T, t told[T]) any {
-	if !t.known {
+	if !t.ok {
 		return nil
 	}
 	*to = t.value
@@ -258,7 +258,7 @@ func (o Observations) refusal() told[overlay.Refusal] {
 func (o Observations) filter(nat translation, inbound overlay.Inbound) told[overlay.Filter] {
 	fresh, err := o.calls(Fresh, false)
 	switch {
-	case nat.known && nat.translates:
+	case nat.measured && nat.translates:
 		return is(overlay.FilterStateful, "a NAT tracks connections by its nature; what else filters cannot be told behind it")
 	case len(fresh) == 0:
 		return unknown[overlay.Filter]("%s", err)
@@ -295,7 +295,7 @@ func (o Observations) filterByTCP() told[overlay.Filter] {
 
 // translation is what the views say about a NAT.
 type translation struct {
-	known      bool
+	measured   bool
 	translates bool
 	mapping    told[overlay.NATBehaviour]
 	keeps      told[bool]
@@ -314,9 +314,9 @@ func (o Observations) nat(udp bool) translation {
 	}
 	if !slices.ContainsFunc(views, func(v View) bool { return v.Seen != v.Local }) {
 		how := fmt.Sprintf("%s saw the %s socket's own address and port", hosts(views), protocol)
-		return translation{known: true, mapping: is(overlay.NATNone, "%s", how), keeps: is(false, "nothing is translated")}
+		return translation{measured: true, mapping: is(overlay.NATNone, "%s", how), keeps: is(false, "nothing is translated")}
 	}
-	return translation{known: true, translates: true, mapping: mapping(protocol, views), keeps: keepsPort(protocol, views)}
+	return translation{measured: true, translates: true, mapping: mapping(protocol, views), keeps: keepsPort(protocol, views)}
 }
 
 func answered(views []View) []View {
@@ -395,13 +395,13 @@ func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 // unknown for TCP, UDP's result is used for both.
 func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBehaviour] {
 	switch {
-	case !nat.known:
+	case !nat.measured:
 		return unknown[overlay.NATBehaviour]("%s", nat.mapping.how)
 	case !nat.translates:
 		return is(overlay.NATNone, "nothing is translated")
 	}
 	t := filtering(o, udp)
-	if other := filtering(o, true); !t.known && other.known {
+	if other := filtering(o, true); !t.ok && other.ok {
 		return other
 	}
 	return t

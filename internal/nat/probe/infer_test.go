@@ -167,7 +167,7 @@ func TestInfer(t *testing.T) {
 			t.Errorf("%s: %d findings", tc.name, len(r.Findings))
 		}
 		for i, f := range r.Findings {
-			if f.Field != Fields()[i] || f.Known() && f.Field != Stripped && f.Value != Value(r.Profile, f.Field) {
+			if f.Field != Fields()[i] || f.HasValue() && f.Field != Stripped && f.Value != Value(r.Profile, f.Field) {
 				t.Errorf("%s: finding %+v, the profile says %q", tc.name, f, Value(r.Profile, f.Field))
 			}
 		}

@@ -71,10 +71,10 @@ const implausible = 0.2
 func (o Observations) rate() told[bound] {
 	t := o.limit()
 	limited, top := rateLimits(o.Rate, true, 1)
-	if !t.known || limited == nil || top == nil || float64(t.value.value) >= implausible*float64(top.Through) {
+	if !t.ok || limited == nil || top == nil || float64(t.value.value) >= implausible*float64(top.Delivered) {
 		return t
 	}
-	return unknown[bound]("%s; but %s had got through just before, so that this is no limit but a busy moment", t.how, speed(top.Through))
+	return unknown[bound]("%s; but %s had got through just before, so that this is no limit but a busy moment", t.how, speed(top.Delivered))
 }
 
 func (o Observations) limit() told[bound] {
@@ -95,23 +95,23 @@ func (o Observations) limit() told[bound] {
 	last := o.Rate[len(o.Rate)-1]
 	switch {
 	case both == nil && (!last.Echoed || last.limited()):
-		return unknown[bound]("at %s, %s got through, and the measurement ended before it was tried again", speed(last.Rate), speed(last.Through))
+		return unknown[bound]("at %s, %s got through, and the measurement ended before it was tried again", speed(last.Rate), speed(last.Delivered))
 	case both == nil:
 		return is(bound{}, "%d of %d datagrams at %s, and as large answers, got through: not limited below %s", top.Answered, top.Sent, speed(top.Rate), speed(top.Offered/4*3))
 	case top == nil:
-		return unknown[bound]("at %s, the slowest that is tried, not all gets through: %s does (%d of %d datagrams), which may be loss as well", speed(both.Rate), speed(both.Through), both.Answered, both.Sent)
+		return unknown[bound]("at %s, the slowest that is tried, not all gets through: %s does (%d of %d datagrams), which may be loss as well", speed(both.Rate), speed(both.Delivered), both.Answered, both.Sent)
 	}
-	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Through), both.Answered, both.Sent)
+	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Delivered), both.Answered, both.Sent)
 	switch {
 	case out == nil:
-		return is(bound{value: round(both.Through)}, "%s, while with small answers nothing was held back: what comes in is limited", back)
-	case float64(both.Through) < together*float64(out.Through):
-		return is(bound{value: round(both.Through)}, "%s, while with small answers %s did: what comes in is limited more than what goes out", back, speed(out.Through))
-	case float64(both.Through) < 2*together*float64(out.Through):
-		return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
+		return is(bound{value: round(both.Delivered)}, "%s, while with small answers nothing was held back: what comes in is limited", back)
+	case float64(both.Delivered) < together*float64(out.Delivered):
+		return is(bound{value: round(both.Delivered)}, "%s, while with small answers %s did: what comes in is limited more than what goes out", back, speed(out.Delivered))
+	case float64(both.Delivered) < 2*together*float64(out.Delivered):
+		return is(bound{value: round(out.Delivered)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Delivered), out.Answered, out.Sent, back)
 	}
 	// A busy host makes either rate seem lower than it is; nothing makes it seem higher.
-	return is(bound{value: round(max(out.Through, both.Through))}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
+	return is(bound{value: round(max(out.Delivered, both.Delivered))}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Delivered), out.Answered, out.Sent, back)
 }
 
 // rateLimits returns the last step if it and the tries-1 steps before it were limited, and the last
@@ -241,7 +241,7 @@ func (o IdleObservations) Findings() []Finding {
 	}{{IdleTCP, "connection", o.TCP}, {IdleUDP, "UDP mapping", o.UDP}} {
 		t := lifetime(f.what, f.tried)
 		value := ""
-		if t.known {
+		if t.ok {
 			value = t.value.String()
 		}
 		all = append(all, Finding{f.field, value, t.how})

@@ -12,7 +12,7 @@ import (
 
 // step is a run of 100 datagrams at a rate, of which the given rate got through.
 func step(rate uint64, echoed bool, through uint64) RateStep {
-	return RateStep{Rate: rate, Echoed: echoed, Sent: 100, Answered: int(through * 100 / rate), Offered: rate, Through: through}
+	return RateStep{Rate: rate, Echoed: echoed, Sent: 100, Answered: int(through * 100 / rate), Offered: rate, Delivered: through}
 }
 
 func TestInferPath(t *testing.T) {
@@ -72,7 +72,7 @@ func TestInferPath(t *testing.T) {
 			}
 		}
 		for _, f := range r.Findings {
-			if f.Known() && f.Value != Value(r.Profile, f.Field) {
+			if f.HasValue() && f.Value != Value(r.Profile, f.Field) {
 				t.Errorf("%s: finding %+v, the profile says %q", tc.name, f, Value(r.Profile, f.Field))
 			}
 		}
@@ -95,7 +95,7 @@ func TestLifetime(t *testing.T) {
 		{"nothing", nil, ""},
 	} {
 		f := IdleObservations{UDP: tc.tried}.Findings()
-		if len(f) != 2 || f[0].Field != IdleTCP || f[0].Known() || f[1].Field != IdleUDP || f[1].Value != tc.want || f[1].How == "" {
+		if len(f) != 2 || f[0].Field != IdleTCP || f[0].HasValue() || f[1].Field != IdleUDP || f[1].Value != tc.want || f[1].How == "" {
 			t.Errorf("%s: %+v, want %q", tc.name, f, tc.want)
 		}
 	}
@@ -214,7 +214,7 @@ func TestJudgeRun(t *testing.T) {
 		{"nothing", make([]time.Time, n), 0, true},
 	} {
 		s := judgeRun(every(interval), tc.came, size)
-		if s.Sent != n || math.Abs(float64(s.Offered)-2e6) > 1e4 || math.Abs(float64(s.Through)-tc.through) > tc.through/20 || s.limited() != tc.limited {
+		if s.Sent != n || math.Abs(float64(s.Offered)-2e6) > 1e4 || math.Abs(float64(s.Delivered)-tc.through) > tc.through/20 || s.limited() != tc.limited {
 			t.Errorf("%s: %+v", tc.name, s)
 		}
 	}

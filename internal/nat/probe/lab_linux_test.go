@@ -453,7 +453,7 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	cancel()
 	o := <-done
 	for _, f := range o.Findings() {
-		if f.Known() || !strings.Contains(f.How, "ended early") {
+		if f.HasValue() || !strings.Contains(f.How, "ended early") {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -89,7 +89,7 @@ func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 			}
 		}
 		strict := f.Field == Filter && declared == overlay.FilterStrict.String() && f.Value == overlay.FilterStateful.String()
-		if f.Known() && declared != "" && declared != f.Value && !strict {
+		if f.HasValue() && declared != "" && declared != f.Value && !strict {
 			all = append(all, Difference{f.Field, declared, f.Value, f.How})
 		}
 	}
@@ -166,7 +166,7 @@ func ipv6Value(p overlay.SiteProfile, field string) string {
 func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfile {
 	q := p
 	for _, f := range m.Findings {
-		if !f.Known() || !slices.Contains(unset, f.Field) {
+		if !f.HasValue() || !slices.Contains(unset, f.Field) {
 			continue
 		}
 		setValue(&q, f, m.Ports)

@@ -42,7 +42,7 @@ func (p PathReport) Findings() (mtu, rate Finding) {
 
 func finding(field string, t told[bound]) Finding {
 	f := Finding{Field: field, How: t.how}
-	if t.known {
+	if t.ok {
 		f.Value = t.value.String()
 	}
 	return f

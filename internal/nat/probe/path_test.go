@@ -7,10 +7,10 @@ import (
 
 // The findings for a path alone equal those from the same observations for a site.
 func TestPathFindings(t *testing.T) {
-	limited := RateStep{Rate: 1_000_000, Sent: 40, Answered: 20, Offered: 1_000_000, Through: 500_000}
+	limited := RateStep{Rate: 1_000_000, Sent: 40, Answered: 20, Offered: 1_000_000, Delivered: 500_000}
 	echoed := limited
 	echoed.Echoed = true
-	slow := RateStep{Rate: 250_000, Echoed: true, Sent: 20, Answered: 20, Offered: 250_000, Through: 250_000}
+	slow := RateStep{Rate: 250_000, Echoed: true, Sent: 20, Answered: 20, Offered: 250_000, Delivered: 250_000}
 	for _, tc := range []struct {
 		name      string
 		path      PathReport
@@ -24,7 +24,7 @@ func TestPathFindings(t *testing.T) {
 		}, "1400", "500000", 1400, true},
 		{"a small one lost", PathReport{
 			Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1400}, Lost: []int{1280}},
-			Rate:  []RateStep{{Rate: 1_000_000, Echoed: true, Sent: 40, Answered: 40, Offered: 1_000_000, Through: 1_000_000}},
+			Rate:  []RateStep{{Rate: 1_000_000, Echoed: true, Sent: 40, Answered: 40, Offered: 1_000_000, Delivered: 1_000_000}},
 		}, "none", "none", 1500, false},
 		{"nothing came", PathReport{Sizes: &PathSizes{Lost: []int{1500}}, RateErr: "no socket"}, "", "", 0, false},
 		{"not begun", PathReport{}, "", "", 0, false},

@@ -15,16 +15,16 @@ import (
 
 // RateStep is a short run of datagrams to a STUN server at one rate.
 type RateStep struct {
-	Rate     uint64 // intended rate, in bits per second of IP packets
-	Echoed   bool   // the answers were as large as the questions
-	Sent     int    // datagrams
-	Answered int
-	Offered  uint64 // actual sending rate of the second half, in bits per second
-	Through  uint64 // rate at which the second half got through, according to its answers
+	Rate      uint64 // intended rate, in bits per second of IP packets
+	Echoed    bool   // the answers were as large as the questions
+	Sent      int    // datagrams
+	Answered  int
+	Offered   uint64 // actual sending rate of the second half, in bits per second
+	Delivered uint64 // rate at which the second half got through, according to its answers
 }
 
 // limited reports whether clearly less got through than was sent.
-func (s RateStep) limited() bool { return s.Through < s.Offered/4*3 }
+func (s RateStep) limited() bool { return s.Delivered < s.Offered/4*3 }
 
 // rates are the rates to try, each for rateTime and only if the previous one got through, so that a
 // narrow site is not flooded: together 220 kB, and 520 kB where the fastest is limited, 660 kB if
@@ -82,7 +82,7 @@ func (r *rateRun) increaseRate(ctx context.Context, rates []uint64) (steps []Rat
 	}
 	for _, rate := range rates {
 		if limited(rate, true, 2) {
-			for _, higher := range ratesAbove(rates, steps[len(steps)-1].Through) {
+			for _, higher := range ratesAbove(rates, steps[len(steps)-1].Delivered) {
 				if limited(higher, false, 1) || !ok {
 					return steps
 				}
@@ -259,7 +259,7 @@ func judgeRun(sent, came []time.Time, size int) RateStep {
 	if okBefore && okAfter && after > before {
 		span += 2 * (after - before) // the two are a quarter of the run apart
 	}
-	s.Through = perSecond(late*size, span)
+	s.Delivered = perSecond(late*size, span)
 	return s
 }
 

@@ -109,7 +109,7 @@ func rateLimitFinding(o Observations, p probe.PathReport) Finding {
 	_, rate := p.Findings()
 	f := Finding{Layer: "UDP", Target: p.To.String() + ", many datagrams", Status: Passed, Class: OK, Evidence: rate.How, Meaning: "datagrams are not held to a low rate"}
 	switch v, err := strconv.ParseUint(rate.Value, 10, 64); {
-	case !rate.Known():
+	case !rate.HasValue():
 		f.Status, f.Evidence, f.Meaning = NotChecked, "", "not told: "+rate.How
 	case err == nil && v > 0:
 		f.Status, f.Class = Warning, UDPSlow

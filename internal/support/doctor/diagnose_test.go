@@ -234,14 +234,14 @@ func sized(told int) *probe.PathReport {
 	return &probe.PathReport{
 		To:    addr("203.0.113.2:3478"),
 		Sizes: &probe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
-		Rate:  []probe.RateStep{{Rate: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Through: 3_000_000}},
+		Rate:  []probe.RateStep{{Rate: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Delivered: 3_000_000}},
 	}
 }
 
 // limitedAt returns the steps that show a limit in both directions.
 func limitedAt(rate uint64) []probe.RateStep {
 	step := func(rate, through uint64, echoed bool) probe.RateStep {
-		return probe.RateStep{Rate: rate, Echoed: echoed, Sent: 100, Answered: 50, Offered: rate, Through: through}
+		return probe.RateStep{Rate: rate, Echoed: echoed, Sent: 100, Answered: 50, Offered: rate, Delivered: through}
 	}
 	return []probe.RateStep{step(rate/4, rate/4, true), step(3*rate, rate, true), step(3*rate, rate, true), step(3*rate, rate, false)}
 }
