@@ -46,7 +46,7 @@ func (a *CA) Revoke(dir string, ids []control.Identity, serials []string, now ti
 	if err != nil {
 		return nil, nil, err
 	}
-	list := &revoked.List{Number: old.Number + 1, Made: now, Serials: maps.Clone(old.Serials), Holders: maps.Clone(old.Holders)}
+	list := &revoked.List{Number: old.Number + 1, ThisUpdate: now, Serials: maps.Clone(old.Serials), Holders: maps.Clone(old.Holders)}
 	if list.Serials == nil {
 		list.Serials, list.Holders = map[string]time.Time{}, map[string]time.Time{}
 	}

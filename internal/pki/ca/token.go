@@ -167,8 +167,8 @@ func (t Token) Fits(id control.Identity) error {
 	return nil
 }
 
-// MadeAt returns when the token was created, and ExpiresAt when it expires.
-func (t Token) MadeAt() time.Time { return time.UnixMilli(t.Made) }
+// CreatedAt returns when the token was created, and ExpiresAt when it expires.
+func (t Token) CreatedAt() time.Time { return time.UnixMilli(t.Made) }
 
 // ExpiresAt is described at MadeAt.
 func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
@@ -178,9 +178,9 @@ func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
 // revocations have, and may be ahead of it.
 func (t Token) Enrolled() time.Time {
 	if t.Allocation != nil {
-		return t.MadeAt().Add(-overlay.MaxAhead)
+		return t.CreatedAt().Add(-overlay.MaxAhead)
 	}
-	return t.MadeAt()
+	return t.CreatedAt()
 }
 
 // Forgotten returns the time after which no broker accepts the token, regardless of the clock
@@ -193,9 +193,9 @@ func (t Token) Current(now time.Time) error {
 	case now.After(t.ExpiresAt()):
 		return fmt.Errorf("the token expired at %s; ask the administrator of the CA for another (isthmus ca token), or else %s",
 			t.ExpiresAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", now.Sub(t.ExpiresAt())))
-	case now.Add(overlay.MaxAhead).Before(t.MadeAt()):
+	case now.Add(overlay.MaxAhead).Before(t.CreatedAt()):
 		return fmt.Errorf("the token is not good before %s, when it was made: %s",
-			t.MadeAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", t.MadeAt().Sub(now)))
+			t.CreatedAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", t.CreatedAt().Sub(now)))
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (g *grid) token(identity string, change func(*ca.Token)) string {
 	if expires := t.ExpiresAt(); expires.Before(now) {
 		now = expires.Add(-time.Minute)
 	} else if t.Made != 0 {
-		now = t.MadeAt()
+		now = t.CreatedAt()
 	}
 	text, err := g.ca.Token(t, now)
 	if err != nil {

@@ -150,7 +150,7 @@ func Parse(b []byte) (*Grant, error) {
 	if len(b) > wire.MaxGrant {
 		return nil, fmt.Errorf("grant: %d bytes, at most %d are allowed", len(b), wire.MaxGrant)
 	}
-	r := reader{rest: b}
+	r := reader{remaining: b}
 	if v := r.take(1); v != nil && v[0] != version {
 		return nil, fmt.Errorf("grant: version %d, this side knows %d", v[0], version)
 	}
@@ -165,9 +165,9 @@ func Parse(b []byte) (*Grant, error) {
 	for range n {
 		g.chain = append(g.chain, r.take(r.length(2)))
 	}
-	g.signed = b[:len(b)-len(r.rest)]
+	g.signed = b[:len(b)-len(r.remaining)]
 	g.signature = r.take(r.length(1))
-	if r.short || len(r.rest) > 0 {
+	if r.short || len(r.remaining) > 0 {
 		return nil, errors.New("grant: it is cut, or longer than it says")
 	}
 	if err := g.Check(); err != nil {
@@ -178,17 +178,17 @@ func Parse(b []byte) (*Grant, error) {
 
 // reader parses a grant and records whether it was too short.
 type reader struct {
-	rest  []byte
-	short bool
+	remaining []byte
+	short     bool
 }
 
 func (r *reader) take(n int) []byte {
-	if r.short || n > len(r.rest) {
+	if r.short || n > len(r.remaining) {
 		r.short = true
 		return nil
 	}
-	b := r.rest[:n:n]
-	r.rest = r.rest[n:]
+	b := r.remaining[:n:n]
+	r.remaining = r.remaining[n:]
 	return b
 }
 

@@ -33,10 +33,10 @@ var holdersOID = asn1.ObjectIdentifier{2, 25, 1298498081, 1}
 
 // List is one revocation list. It is immutable once in use.
 type List struct {
-	Number  uint64               // increases with each list; 0 means no list
-	Made    time.Time            // by the CA's clock
-	Serials map[string]time.Time // when each was revoked, by Key
-	Holders map[string]time.Time // by identity: certificates of enrolments up to this time are revoked
+	Number     uint64               // increases with each list; 0 means no list
+	ThisUpdate time.Time            // by the CA's clock
+	Serials    map[string]time.Time // when each was revoked, by Key
+	Holders    map[string]time.Time // by identity: certificates of enrolments up to this time are revoked
 }
 
 // Key is the form of a serial number in a List: lower-case hexadecimal.
@@ -93,7 +93,7 @@ type holder struct {
 func (l *List) Sign(root *x509.Certificate, key crypto.Signer) ([]byte, error) {
 	template := &x509.RevocationList{
 		Number:     new(big.Int).SetUint64(l.Number),
-		ThisUpdate: l.Made,
+		ThisUpdate: l.ThisUpdate,
 		NextUpdate: root.NotAfter, // it is valid until there is a newer one
 	}
 	for _, text := range slices.Sorted(maps.Keys(l.Serials)) {
@@ -141,7 +141,7 @@ func Parse(der []byte, roots []*x509.Certificate) (*List, error) {
 	if crl.Number == nil || crl.Number.Sign() <= 0 || !crl.Number.IsUint64() {
 		return nil, errors.New("revocation list: it has no number")
 	}
-	l := &List{Number: crl.Number.Uint64(), Made: crl.ThisUpdate, Serials: map[string]time.Time{}, Holders: map[string]time.Time{}}
+	l := &List{Number: crl.Number.Uint64(), ThisUpdate: crl.ThisUpdate, Serials: map[string]time.Time{}, Holders: map[string]time.Time{}}
 	for _, e := range crl.RevokedCertificateEntries {
 		l.Serials[Key(e.SerialNumber)] = e.RevocationTime
 	}

@@ -35,7 +35,7 @@ func newRoot(t testing.TB) (*x509.Certificate, *ecdsa.PrivateKey) {
 
 func sample() *List {
 	at := time.UnixMilli(1_700_000_000_123)
-	return &List{Number: 3, Made: time.Unix(1_700_000_001, 0).UTC(),
+	return &List{Number: 3, ThisUpdate: time.Unix(1_700_000_001, 0).UTC(),
 		Serials: map[string]time.Time{"abc": time.Unix(1_700_000_000, 0).UTC()},
 		Holders: map[string]time.Time{"helper sitea/n1": at, "user alice": at.Add(time.Second)}}
 }
