@@ -115,7 +115,7 @@ func explainGrid(c *cli.Context, who []policy.Who) error {
 
 // readSide reads one site's policy; without a file the site has no say.
 func readSide(site, file string) (policy.Side, error) {
-	side := policy.Side{Site: overlay.SiteID(site), Unasked: file == ""}
+	side := policy.Side{Site: overlay.SiteID(site), EvaluatedElsewhere: file == ""}
 	if err := overlay.CheckName("site", site); err != nil {
 		return side, cmdline.Usage("policy explain: " + err.Error())
 	}

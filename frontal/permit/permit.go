@@ -89,7 +89,7 @@ func (j *Judge) Permit(in *controlpb.Signal, point overlay.AccessPoint) error {
 	if own.Site() != "" || !own.Known() {
 		own = point.Principal
 	}
-	g := policy.Agree(policy.Side{Site: j.Site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), Unasked: true},
+	g := policy.Agree(policy.Side{Site: j.Site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), EvaluatedElsewhere: true},
 		point.Process.Job.Name(), []policy.Who{asker, own}, time.Now())
 	for _, text := range g.Would() {
 		j.Log.Warn("dry-run: "+text, "job", point.Process.Job, "asker_site", in.AskerSite)
@@ -122,7 +122,7 @@ func (j *Judge) Inside(point *controlpb.AccessPoint) error {
 		return nil
 	}
 	job := overlay.JobID(point.GetProcess().GetJob())
-	g := policy.Agree(policy.Side{Site: j.Site}, policy.Side{Site: there, Unasked: true}, job.Name(), nil, time.Now())
+	g := policy.Agree(policy.Side{Site: j.Site}, policy.Side{Site: there, EvaluatedElsewhere: true}, job.Name(), nil, time.Now())
 	j.Audit(audit.Record{
 		Event: audit.Decision, Effect: audit.Refused, Job: string(job), Sites: []string{string(j.Site), string(there)}, Rule: g.Rule(), Reason: g.Err().Error(),
 	})

@@ -20,7 +20,7 @@ type Side struct {
 
 	// Unasked means that this site's policy is not known here, and that others evaluate it: here it
 	// refuses nothing.
-	Unasked bool
+	EvaluatedElsewhere bool
 }
 
 // NoPolicy is the rule that refuses the links of a site without a policy.
@@ -69,7 +69,7 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 		o.Site = own.Site
 		if own.Policy == nil {
 			o.Decision = Decision{Allow: true, Text: "it is not asked here"}
-			if !own.Unasked {
+			if !own.EvaluatedElsewhere {
 				o.Decision, g.Allow = missing(own.Site, peer.Site), false
 			}
 			continue

@@ -154,7 +154,7 @@ func TestBothMustAgree(t *testing.T) {
 	b := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: y, effect: allow, techniques: [reversed, relay], limits: {rate: 2Gbit/s, bytes_month: 1TB}}")}
 	c := Side{Site: "sitec", Policy: mustParse(t, "contact: opsc\nrules:\n- {name: z, effect: allow, techniques: [hole-punching]}")}
 	dry := Side{Site: "dry", Policy: mustParse(t, "mode: dry-run\ncontact: opsd\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: w, effect: allow, techniques: [direct, relay]}")}
-	none := Side{Site: "none", Unasked: true}
+	none := Side{Site: "none", EvaluatedElsewhere: true}
 	p, q := []Who{{User: "alice", Project: "p"}}, []Who{{User: "alice", Project: "q"}}
 	now := time.Now()
 
@@ -217,7 +217,7 @@ func TestBothMustAgree(t *testing.T) {
 	if len(g.Would()) != 1 || !strings.Contains(g.Would()[0], "without port-range, reversed") {
 		t.Errorf("%q", g.Would())
 	}
-	g = Agree(none, Side{Site: "other", Unasked: true}, "j", nil, now)
+	g = Agree(none, Side{Site: "other", EvaluatedElsewhere: true}, "j", nil, now)
 	if g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) || g.Key() != "" || g.Rule() != "" {
 		t.Errorf("%+v", g)
 	}
@@ -229,7 +229,7 @@ func TestNoPolicyPermitsNothing(t *testing.T) {
 	open := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nrules: [{name: all, effect: allow}]")}
 	dry := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nmode: dry-run")}
 	bare := Side{Site: "sitea"}
-	for _, peer := range []Side{open, dry, {Site: "siteb"}, {Site: "siteb", Unasked: true}} {
+	for _, peer := range []Side{open, dry, {Site: "siteb"}, {Site: "siteb", EvaluatedElsewhere: true}} {
 		for _, g := range []Agreement{Agree(bare, peer, "j", nil, time.Now()), Agree(peer, bare, "j", nil, time.Now())} {
 			err := g.Err()
 			if !errors.Is(err, overlay.ErrForbidden) || g.Allow || len(g.Techniques) > 0 {
@@ -247,7 +247,7 @@ func TestNoPolicyPermitsNothing(t *testing.T) {
 	if g := Agree(told, open, "j", nil, time.Now()); g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) {
 		t.Errorf("with %s: %v", Example("sitea", "siteb"), g.Err())
 	}
-	if g := Agree(told, Side{Site: "sitec", Unasked: true}, "j", nil, time.Now()); g.Err() == nil {
+	if g := Agree(told, Side{Site: "sitec", EvaluatedElsewhere: true}, "j", nil, time.Now()); g.Err() == nil {
 		t.Error("it permits another site, too")
 	}
 }
