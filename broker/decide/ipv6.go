@@ -19,14 +19,14 @@ func (p pair) overIPv6() pair {
 	return p
 }
 
-// rulesKnown reports whether the profile says what the site's firewall does to IPv6.
-func rulesKnown(s overlay.SiteProfile) bool { return s.IPv6Only || s.IPv6Rules.Known }
+// hasIPv6Rules reports whether the profile says what the site's firewall does to IPv6.
+func hasIPv6Rules(s overlay.SiteProfile) bool { return s.IPv6Only || s.IPv6Rules.Known }
 
 // lacksIPv6 returns why nodes or gateways of the two sites cannot connect over IPv6, or "".
 func (p pair) lacksIPv6() string {
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		switch {
-		case s.IPv6 && (rulesKnown(s) || s.Egress == overlay.EgressAny):
+		case s.IPv6 && (hasIPv6Rules(s) || s.Egress == overlay.EgressAny):
 		case s.IPv6:
 			return fmt.Sprintf("%s, and what it lets out over IPv6 is not known", egressLimit(s))
 		case s.IPv6Only:
@@ -55,7 +55,7 @@ func (p pair) unknownOverIPv6(t overlay.Technique) string {
 		return ""
 	case t.Kind() == overlay.BothSend:
 		for _, s := range []overlay.SiteProfile{p.asker, p.target} {
-			if !rulesKnown(s) {
+			if !hasIPv6Rules(s) {
 				return fmt.Sprintf("it is not known whether datagrams leave %s over IPv6", s.Site)
 			}
 		}

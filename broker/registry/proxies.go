@@ -20,7 +20,7 @@ type Proxies struct {
 	mu      sync.RWMutex
 	max     int
 	proxies map[string]*proxyState
-	turn    uint64 // number of the latest choice
+	choices uint64 // number of the latest choice
 }
 
 type proxyState struct {
@@ -101,8 +101,8 @@ func (x *Proxies) Assign(how Choice, need Need) (Offer, error) {
 		return Offer{}, err
 	}
 	p := x.proxies[candidates[i].name]
-	x.turn++
-	p.last = x.turn
+	x.choices++
+	p.last = x.choices
 	p.pending++
 	p.assigned++
 	return p.offer, nil

@@ -45,9 +45,9 @@ const (
 	// maxPlans bounds the cached plans.
 	maxPlans = 4096
 
-	// maxKnownPlans bounds the digests in one request to the broker. The broker sends plans that
+	// maxDigests bounds the digests in one request to the broker. The broker sends plans that
 	// are not listed again, which costs only bytes.
-	maxKnownPlans = 256
+	maxDigests = 256
 )
 
 func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
@@ -106,7 +106,7 @@ func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bo
 func (c *cache) recentPlans() map[uint64]*controlpb.Plan {
 	known := make(map[uint64]*controlpb.Plan)
 	for _, plan := range c.plans.Recent() {
-		if len(known) == maxKnownPlans {
+		if len(known) == maxDigests {
 			break
 		}
 		known[plan.Digest] = plan

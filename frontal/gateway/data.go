@@ -66,10 +66,10 @@ func (g *Gateway) greet(conn *net.TCPConn, place *limit.Place[accept.Source], ha
 	if err == nil {
 		return
 	}
-	g.turnAway(conn, err)
+	g.refuseAndLog(conn, err)
 }
 
-func (g *Gateway) turnAway(conn *net.TCPConn, err error) {
+func (g *Gateway) refuseAndLog(conn *net.TCPConn, err error) {
 	g.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
 	g.auditRefusal(conn.RemoteAddr().String(), "data-"+wire.CodeOf(err).String(), err)
 	g.mu.Lock()

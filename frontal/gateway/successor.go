@@ -24,6 +24,6 @@ func (g *Gateway) GreetReturned(r daemon.Returned) {
 		err = handle(g.ctx, r.Conn, intro)
 	}
 	if err != nil {
-		g.turnAway(r.Conn, err)
+		g.refuseAndLog(r.Conn, err)
 	}
 }

@@ -127,7 +127,7 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 	ip := s.LocalAddr().Addr().Unmap().WithZone("")
 	side := &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: g.profile(), Log: g.log,
-		Forbidden: neverMet, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,
+		Forbidden: notTraversed, Permit: g.settings().Rule.Foreign, PortPool: g.portPool, Engine: g.engine,
 		Reflectors: func(ctx context.Context) (coordinate.Reflectors, error) {
 			return g.reflectors.Get(ctx, g.askReflectors)
 		},
@@ -140,8 +140,8 @@ func (g *Gateway) Side(ctx context.Context, ipv6 bool) (End, error) {
 	return side, nil
 }
 
-// neverMet is what NeverDialled refuses and package coordinate does not refuse itself.
-var neverMet = slices.Concat(netrule.Translated(), []netip.Prefix{
+// notTraversed is what NeverDialled refuses and package coordinate does not refuse itself.
+var notTraversed = slices.Concat(netrule.Translated(), []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("255.255.255.255/32"),
 })

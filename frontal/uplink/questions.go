@@ -29,7 +29,7 @@ func (u *Set) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*cont
 			return nil, err
 		}
 		call, cancel := ctx, context.CancelFunc(func() {})
-		if try == 0 && u.Several() {
+		if try == 0 && u.HasSpare() {
 			call, cancel = context.WithTimeout(ctx, u.Another)
 		}
 		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)

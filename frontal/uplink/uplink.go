@@ -163,8 +163,8 @@ func (u *Set) change() {
 // Up reports whether there is a broker to call.
 func (u *Set) Up() bool { return u.Current() != nil }
 
-// Several reports whether more than one broker has a session.
-func (u *Set) Several() bool { return len(u.Sessions()) > 1 }
+// HasSpare reports whether more than one broker has a session.
+func (u *Set) HasSpare() bool { return len(u.Sessions()) > 1 }
 
 // Get returns the session to call on, or fails with overlay.ErrNoSession, naming the broker, the
 // start of the outage and its cause.

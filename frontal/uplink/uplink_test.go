@@ -33,7 +33,7 @@ func TestWhoIsAsked(t *testing.T) {
 	asked("with one", second)
 	u.Opened(u.All[0], first, "b1", 1)
 	asked("with the first of the settings besides", second)
-	if all := u.Sessions(); !u.Several() || len(all) != 2 || all[0] != first || all[1] != second {
+	if all := u.Sessions(); !u.HasSpare() || len(all) != 2 || all[0] != first || all[1] != second {
 		t.Error("not both are told, in the order of the settings")
 	}
 	if !u.Doubt(second) {
