@@ -62,14 +62,14 @@ func (a quality) better(b quality) bool {
 // The time between looks doubles each time: up to maxRest if the link once had something better,
 // which may come back, and up to longRest otherwise.
 const (
-	firstLook = 250 * time.Millisecond
-	afterFall = time.Second // instead, if the link had something better a moment ago
-	maxRest   = 16 * time.Second
-	longRest  = 5 * time.Minute
-	smallRest = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
-	lookBound = 5 * time.Second  // plus lookRTTs: bound of one look while full-sized packets may vanish; nothing waits for it
-	lookRTTs  = 10               // of the path in use: two ends that dial at an agreed instant take as many
-	leaving   = 2 * time.Second  // from the last data on a carrier that is left to its close
+	firstLook         = 250 * time.Millisecond
+	afterFall         = time.Second // instead, if the link had something better a moment ago
+	maxReturnInterval = 16 * time.Second
+	maxInterval       = 5 * time.Minute
+	maxSmallInterval  = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
+	lookBound         = 5 * time.Second  // plus lookRTTs: bound of one look while full-sized packets may vanish; nothing waits for it
+	lookRTTs          = 10               // of the path in use: two ends that dial at an agreed instant take as many
+	leaving           = 2 * time.Second  // from the last data on a carrier that is left to its close
 )
 
 // lookout decides when to look for a better path. It uses no clock.
@@ -102,12 +102,12 @@ func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 // looked records that a look found nothing better than class; small says whether with small
 // packets.
 func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
-	most := longRest
+	most := maxInterval
 	switch {
 	case class > l.best:
-		most = maxRest
+		most = maxReturnInterval
 	case small:
-		most = smallRest
+		most = maxSmallInterval
 	}
 	l.interval = min(2*l.interval, most)
 	l.at = now.Add(l.interval)

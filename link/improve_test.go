@@ -60,7 +60,7 @@ func TestLookout(t *testing.T) {
 		t.Errorf("on the best path: %v", looks)
 	}
 	run(overlay.Relay, 2*time.Minute)
-	if looks[0] != afterFall || looks[len(looks)-1]-looks[len(looks)-2] != maxRest {
+	if looks[0] != afterFall || looks[len(looks)-1]-looks[len(looks)-2] != maxReturnInterval {
 		t.Errorf("after a fall: %v", looks)
 	}
 	run(overlay.SimultaneousOpen, time.Minute)

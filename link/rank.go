@@ -35,11 +35,11 @@ const (
 	slowRate   = 300_000   // bytes a second below which a path is doubted though no better one is known
 	plenty     = 2_500_000 // bytes a second above which no path is doubted: a busy host delays all paths for a moment
 
-	judgeFor = 500 * time.Millisecond // plus judgeRTTs: how long a path must have held back for that to count
-	slowFor  = time.Second            // plus slowRTTs: the same if slowRate is the only reason: a flow starts slowly
-	failFor  = 2 * time.Second        // plus failRTTs: after which a relay on trial has failed
-	minMoved = 64 << 10               // bytes that a relay must have moved before it can win
-	tryFor   = 10 * time.Second       // after which a trial with little to send is over
+	judgeFor      = 500 * time.Millisecond // plus judgeRTTs: how long a path must have held back for that to count
+	slowFor       = time.Second            // plus slowRTTs: the same if slowRate is the only reason: a flow starts slowly
+	failFor       = 2 * time.Second        // plus failRTTs: after which a relay on trial has failed
+	minTrialBytes = 64 << 10               // bytes that a relay must have moved before it can win
+	tryFor        = 10 * time.Second       // after which a trial with little to send is over
 
 	judgeRTTs, slowRTTs, failRTTs, settleRTTs = 4, 12, 16, 2
 
@@ -247,7 +247,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 		gain, soon = 1, 1
 	}
 	long := max(tryFor, 2*(failFor+failRTTs*r.rtt))
-	moved := k.far || k.total.bytes >= minMoved
+	moved := k.far || k.total.bytes >= minTrialBytes
 	switch {
 	case k.total.took >= judgeFor+judgeRTTs*r.rtt && k.total.rate() >= soon*k.base && moved,
 		k.total.took >= failFor+failRTTs*r.rtt && k.total.rate() >= gain*k.base && moved,

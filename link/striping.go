@@ -132,7 +132,7 @@ func (v *stripingState) added(err error) {
 		return
 	}
 	v.failed()
-	v.retry = min(max(2*v.retry, firstLook), longRest)
+	v.retry = min(max(2*v.retry, firstLook), maxInterval)
 	v.due = v.due.Add(v.retry)
 }
 

@@ -20,13 +20,13 @@ const DefaultPatience = 60 * time.Second
 // How a link gets another carrier. The end that dialled the first one dials at once; the other end
 // waits a little, and dials in case only its direction is open.
 const (
-	otherEnd  = 1500 * time.Millisecond
-	firstRest = 50 * time.Millisecond // after a dial that failed; doubles
-	lastRest  = 2 * time.Second
-	oneDial   = 5 * time.Second
-	// spareRest is the minimum time between two dials of a standby relay: on a busy machine
+	otherEnd   = 1500 * time.Millisecond
+	minBackoff = 50 * time.Millisecond // after a dial that failed; doubles
+	maxBackoff = 2 * time.Second
+	oneDial    = 5 * time.Second
+	// minSpareInterval is the minimum time between two dials of a standby relay: on a busy machine
 	// carriers fall silent too, and more dials would make it busier.
-	spareRest = 10 * time.Second
+	minSpareInterval = 10 * time.Second
 	// firstDial bounds the dials until the peer is known to be alive: a dial waits for a process
 	// that has ended as it does for one that has not started.
 	firstDial = 2 * time.Second
@@ -106,7 +106,7 @@ func (sv *supervisor) onLate() {
 func (sv *supervisor) dialReserve() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if sv.dialing || sv.ranker.trying || !sv.link.Dialled || time.Since(sv.spare) < spareRest {
+	if sv.dialing || sv.ranker.trying || !sv.link.Dialled || time.Since(sv.spare) < minSpareInterval {
 		return
 	}
 	sv.spare = time.Now()
@@ -206,7 +206,7 @@ func (sv *supervisor) look(ctx context.Context) error {
 	}
 	var unknown time.Time
 	bound := firstDial
-	for pause := firstRest; !sv.isHealthy(); pause = min(2*pause, lastRest) {
+	for pause := minBackoff; !sv.isHealthy(); pause = min(2*pause, maxBackoff) {
 		err := sv.dialAnother(ctx, bound)
 		if err == nil {
 			return nil
