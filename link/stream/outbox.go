@@ -5,18 +5,18 @@ import "sort"
 // An outbox holds the bytes of the sending stream that the peer has not acknowledged. Small writes
 // are copied; large ones are lent by their owner until they are acknowledged or reclaimed.
 type outbox struct {
-	pages pages
-	lent  []loan // by offset
-	end   uint64 // offset after the last byte
+	pages    pages
+	zeroCopy []zeroCopySpan // by offset
+	end      uint64         // offset after the last byte
 }
 
 // A loan is memory that its owner has lent.
-type loan struct {
+type zeroCopySpan struct {
 	off  uint64
 	data []byte
 }
 
-func (l *loan) end() uint64 { return l.off + uint64(len(l.data)) }
+func (l *zeroCopySpan) end() uint64 { return l.off + uint64(len(l.data)) }
 
 // lendFrom is the size in bytes from which written data is lent, and below which it is copied: a
 // system call takes longer than copying this much.
@@ -30,22 +30,22 @@ func (o *outbox) add(b []byte) {
 
 // addUncopied appends b itself.
 func (o *outbox) addUncopied(b []byte) {
-	o.lent = append(o.lent, loan{o.end, b})
+	o.zeroCopy = append(o.zeroCopy, zeroCopySpan{o.end, b})
 	o.end += uint64(len(b))
 }
 
 // gather appends to iov the memory of n bytes starting at off.
 func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
-	next := o.loanFrom(off)
+	next := o.zeroCopyFrom(off)
 	for n > 0 {
 		var part []byte
 		switch {
-		case next == len(o.lent):
+		case next == len(o.zeroCopy):
 			part = o.pages.get(off, n)
-		case off < o.lent[next].off:
-			part = o.pages.get(off, min(n, int(o.lent[next].off-off)))
+		case off < o.zeroCopy[next].off:
+			part = o.pages.get(off, min(n, int(o.zeroCopy[next].off-off)))
 		default:
-			l := &o.lent[next]
+			l := &o.zeroCopy[next]
 			part = l.data[off-l.off:]
 			part = part[:min(n, len(part))]
 			next++
@@ -57,18 +57,18 @@ func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
 	return iov
 }
 
-// loanFrom returns the index of the first loan that ends after off.
-func (o *outbox) loanFrom(off uint64) int {
-	if len(o.lent) == 0 || o.lent[0].end() > off {
+// zeroCopyFrom returns the index of the first loan that ends after off.
+func (o *outbox) zeroCopyFrom(off uint64) int {
+	if len(o.zeroCopy) == 0 || o.zeroCopy[0].end() > off {
 		return 0
 	}
-	return sort.Search(len(o.lent), func(i int) bool { return o.lent[i].end() > off })
+	return sort.Search(len(o.zeroCopy), func(i int) bool { return o.zeroCopy[i].end() > off })
 }
 
 // free releases everything below off.
 func (o *outbox) free(off uint64) {
-	if len(o.lent) > 0 {
-		o.cut(0, o.loanFrom(off))
+	if len(o.zeroCopy) > 0 {
+		o.cut(0, o.zeroCopyFrom(off))
 	}
 	o.pages.free(off)
 }
@@ -76,16 +76,16 @@ func (o *outbox) free(off uint64) {
 // copyUnacked copies what is still held of lent bytes starting at off, so that their owner can have
 // them back. Bytes below acked are not needed.
 func (o *outbox) copyUnacked(off, acked uint64) {
-	from := o.loanFrom(off)
-	for i := from; i < len(o.lent); i++ {
-		l := o.lent[i]
+	from := o.zeroCopyFrom(off)
+	for i := from; i < len(o.zeroCopy); i++ {
+		l := o.zeroCopy[i]
 		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged and not yet freed
 			l.data = l.data[min(passed, int64(len(l.data))):]
 			l.off = acked
 		}
 		o.pages.put(l.off, l.data)
 	}
-	o.cut(from, len(o.lent))
+	o.cut(from, len(o.zeroCopy))
 }
 
 // cut removes the loans from i up to but excluding j.
@@ -93,13 +93,13 @@ func (o *outbox) cut(i, j int) {
 	if i == j {
 		return
 	}
-	kept := append(o.lent[:i], o.lent[j:]...)
-	clear(o.lent[len(kept):])
-	o.lent = kept
+	kept := append(o.zeroCopy[:i], o.zeroCopy[j:]...)
+	clear(o.zeroCopy[len(kept):])
+	o.zeroCopy = kept
 }
 
 // clear releases all memory. No carrier may be writing it.
 func (o *outbox) clear() {
-	o.cut(0, len(o.lent))
+	o.cut(0, len(o.zeroCopy))
 	o.pages.clear(o.end)
 }

@@ -26,7 +26,7 @@ func (s *Stream) frame(c *Carrier) (resume.Frame, bool) {
 	if !s.send.Shared() {
 		return s.send.Next(c.id, c.frame)
 	}
-	if first := s.turnOf(c); first != c {
+	if first := s.nextWriter(c); first != c {
 		if first != nil {
 			first.wake()
 		}
@@ -37,9 +37,9 @@ func (s *Stream) frame(c *Carrier) (resume.Frame, bool) {
 	return f, ok
 }
 
-// turnOf returns the carrier whose turn it is to write, among those that no goroutine is writing
+// nextWriter returns the carrier whose turn it is to write, among those that no goroutine is writing
 // and the one given, or nil.
-func (s *Stream) turnOf(asks *Carrier) *Carrier {
+func (s *Stream) nextWriter(asks *Carrier) *Carrier {
 	var ids [resume.MaxCarriers]resume.Carrier
 	var free [resume.MaxCarriers]*Carrier
 	n := 0
@@ -62,7 +62,7 @@ func (s *Stream) turnOf(asks *Carrier) *Carrier {
 // Callers of Write do not write themselves, because one could block on a slow carrier while others
 // are idle.
 func (s *Stream) shareOut() {
-	if c := s.turnOf(nil); c != nil {
+	if c := s.nextWriter(nil); c != nil {
 		c.wake()
 	}
 }

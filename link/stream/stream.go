@@ -64,7 +64,7 @@ type Options struct {
 type Stream struct {
 	o Options
 
-	turn sync.Mutex // serialises writers; locked before mu
+	writeMu sync.Mutex // serialises writers; locked before mu
 
 	// mu guards everything below except the carriers' sockets. The goroutine that set a carrier's
 	// writing writes it, and the one that set its reading reads it.

@@ -16,8 +16,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 // neither bufs nor what they hold, and keeps neither: what the peer has not acknowledged by the
 // time it returns is copied.
 func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start := s.out.end
@@ -32,8 +32,8 @@ func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 // peer's process has taken everything before mark, or the stream is over; see Await, Reclaim and
 // Options.Acknowledged. After an error, the n bytes that were written have been copied.
 func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start := s.out.end
@@ -47,8 +47,8 @@ func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 // Reclaim returns all lent buffers to the caller: what the peer may still need is copied. It waits
 // for a system call that reads them, and for a write that is under way.
 func (s *Stream) Reclaim() {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.takeBack(0)
@@ -142,10 +142,10 @@ func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.ou
 // no room for it now or another write is under way. The carrier's goroutine writes what the socket
 // does not take at once.
 func (s *Stream) Post(p []byte) (bool, error) {
-	if !s.turn.TryLock() {
+	if !s.writeMu.TryLock() {
 		return false, nil
 	}
-	defer s.turn.Unlock()
+	defer s.writeMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
