@@ -170,7 +170,7 @@ func TestHints(t *testing.T) {
 			return err
 		}
 		got := d.GetInfo()
-		if s, _ := got.Get(AssertNoAnySource); s != "true" || !slices.Equal(got.Keys(), comm.KnownHints()) {
+		if s, _ := got.Get(AssertNoAnySource); s != "true" || !slices.Equal(got.Keys(), comm.HintKeys()) {
 			return fmt.Errorf("hints %q %q", got.Keys(), s)
 		}
 		_, err = Recv(ctx, d, []int{0}, AnySource, 0)

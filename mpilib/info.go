@@ -138,7 +138,7 @@ func (c *Comm) SetInfo(info *Info) error {
 // 7.4.4). The caller owns the Info.
 func (c *Comm) GetInfo() *Info {
 	info := new(Info)
-	for bit, key := range comm.KnownHints() {
+	for bit, key := range comm.HintKeys() {
 		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.core.Hints.Load()&(1<<bit) != 0)})
 	}
 	if forced := c.core.Forced(); forced != "" {

@@ -240,12 +240,12 @@ func (m *Member) handle(from int, msg Message) {
 		}
 	case Gather:
 		if msg.Ballot.after(a.ballot) {
-			m.turn(msg.Ballot, msg.Excluded, gathering)
+			m.switchTo(msg.Ballot, msg.Excluded, gathering)
 			m.forward(msg)
 		}
 	case Propose:
 		if msg.Ballot.after(a.ballot) || msg.Ballot == a.ballot && a.stage == gathering {
-			m.turn(msg.Ballot, msg.Excluded, proposed)
+			m.switchTo(msg.Ballot, msg.Excluded, proposed)
 			a.accepted, a.value = true, msg.Value
 			m.forward(msg)
 		}
@@ -332,16 +332,16 @@ func (m *Member) lead() {
 		b.Attempt = a.ballot.Attempt + 1
 	}
 	if a.accepted {
-		m.turn(b, m.failed, proposed)
+		m.switchTo(b, m.failed, proposed)
 		m.down(Propose, a.value)
 		return
 	}
-	m.turn(b, m.failed, gathering)
+	m.switchTo(b, m.failed, gathering)
 	m.down(Gather, Value{})
 }
 
-// turn switches to a ballot and stage.
-func (m *Member) turn(b Ballot, excluded Set, s stage) {
+// switchTo switches to a ballot and stage.
+func (m *Member) switchTo(b Ballot, excluded Set, s stage) {
 	a := &m.now
 	a.ballot, a.stage = b, s
 	a.tree = tree{m.size, excluded, m.shape}
@@ -373,7 +373,7 @@ func (m *Member) decide(v Value) {
 func (m *Member) begin() {
 	m.now = agreement{}
 	failed := m.last.Value.Failed
-	m.turn(Ballot{Leader: failed.lowestOutside()}, failed, gathering)
+	m.switchTo(Ballot{Leader: failed.lowestOutside()}, failed, gathering)
 }
 
 // up sends msg to the parent.

@@ -104,7 +104,7 @@ func (c *Call) Global(r int) int { return c.comm.Global(r) }
 
 // WorldRank, Turn and NewContext implement settle.Call.
 func (c *Call) WorldRank(r int) int         { return c.comm.Group.WorldRank(r) }
-func (c *Call) Turn() int                   { return c.Tag / schedule.Slots % c.Size() }
+func (c *Call) Allocator() int              { return c.Tag / schedule.Slots % c.Size() }
 func (c *Call) NewContext() (uint32, error) { return c.comm.World.Contexts.New() }
 
 // Places returns the locations of the ranks. The caller owns the slice.

@@ -38,14 +38,14 @@ func (n *Created) Init(w *World, c, inner *Comm) {
 		if n.call != nil && n.call.seen != nil { // a nonblocking call is not here
 			at = n.call.seen.Call()
 		}
-		w.Watch.Made(&c.Core, at)
+		w.Watch.Created(&c.Core, at)
 	}
 	if n.Peers != nil {
 		c.SetPeers(n.Peers)
 		c.Inner = inner
 		inner.Init(w, n.Name+"'s local group", n.Group, n.Inner)
 		if w.Watch != nil {
-			w.Watch.Lent(&inner.Core)
+			w.Watch.CreatedLocal(&inner.Core)
 		}
 	}
 	c.goOnFrom(n.call)

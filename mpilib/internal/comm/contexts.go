@@ -33,8 +33,8 @@ const (
 type Contexts struct {
 	rank, size int
 
-	mu   sync.Mutex
-	made uint32 // allocated by this process
+	mu        sync.Mutex
+	allocated uint32 // allocated by this process
 }
 
 // Init is for the process of the given rank in a world of the given size.
@@ -44,7 +44,7 @@ func (c *Contexts) Init(rank, size int) { c.rank, c.size = rank, size }
 func (c *Contexts) Skip(n uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made += n
+	c.allocated += n
 }
 
 // New returns the context of a new communicator, which no other communicator of the job has or will
@@ -59,12 +59,12 @@ func (c *Contexts) Skip(n uint32) {
 func (c *Contexts) New() (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := Context(c.made, c.rank, c.size)
+	id := Context(c.allocated, c.rank, c.size)
 	if id > math.MaxUint32-ContextsPerComm {
 		return 0, fmt.Errorf("%w: rank %d of the world has led the making of %d; keep communicators instead of making new ones",
-			mpi.ErrContexts, c.rank, c.made)
+			mpi.ErrContexts, c.rank, c.allocated)
 	}
-	c.made++
+	c.allocated++
 	return uint32(id), nil
 }
 
@@ -83,5 +83,5 @@ func (c *Contexts) Unmade(context uint32) bool {
 	size := uint64(c.size)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return n%size == uint64(c.rank) && n/size >= uint64(c.made)
+	return n%size == uint64(c.rank) && n/size >= uint64(c.allocated)
 }

@@ -24,7 +24,7 @@ func TestNewContext(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		c.made = (1<<32-1)/ContextsPerComm/size - 2
+		c.allocated = (1<<32-1)/ContextsPerComm/size - 2
 		var err error
 		var last uint32
 		for range 5 {

@@ -15,8 +15,8 @@ const (
 	AssertAllowOvertaking = "mpi_assert_allow_overtaking"
 )
 
-// KnownHints returns the keys, in the order of their bits in Hints.
-func KnownHints() []string {
+// HintKeys returns the keys, in the order of their bits in Hints.
+func HintKeys() []string {
 	return []string{AssertNoAnyTag, AssertNoAnySource, AssertExactLength, AssertAllowOvertaking}
 }
 
@@ -30,7 +30,7 @@ const (
 
 // With returns h with the values that get has for the keys.
 func (h Hints) With(get func(key string) (value string, ok bool)) (Hints, error) {
-	for bit, key := range KnownHints() {
+	for bit, key := range HintKeys() {
 		switch value, ok := get(key); {
 		case !ok:
 		case value == "true":

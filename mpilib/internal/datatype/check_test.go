@@ -230,9 +230,9 @@ func (p *playground) checkExternal(t *testing.T) {
 				big := make([]byte, info.external/info.parts)
 				for b := range native {
 					native[b] = 0
-					if b < len(big) && (info.class != truth || b == 0) {
+					if b < len(big) && (info.class != boolean || b == 0) {
 						native[b] = byte(n + b)
-						if info.class == truth {
+						if info.class == boolean {
 							native[b] &= 1
 						}
 						big[len(big)-1-b] = native[b]

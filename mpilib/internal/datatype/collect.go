@@ -83,14 +83,14 @@ func (c *collector) indexed() *node {
 	}
 	n := int64(len(c.parts))
 	if n == 1 {
-		return body.moved(first.at)
+		return body.displaced(first.at)
 	}
 	step, even := c.parts[1].at-first.at, true
 	for i := range c.parts[1:] {
 		even = even && c.parts[i+1].at-c.parts[i].at == step
 	}
 	if even {
-		return repeat(body, n, step).moved(first.at)
+		return repeat(body, n, step).displaced(first.at)
 	}
 	return &node{op: opIndexed, size: body.size * n, body: body, at: c.places(), sig: body.sig.times(n)}
 }

@@ -2,9 +2,9 @@ package datatype
 
 import "slices"
 
-// made finishes a type that fn made, with the shape s and the measure m. tooLarge names the
+// finish finishes a type that fn made, with the shape s and the measure m. tooLarge names the
 // arguments for the error if something did not fit.
-func made(fn, tooLarge string, s shape, m *measure, c Contents) (*Type, error) {
+func finish(fn, tooLarge string, s shape, m *measure, c Contents) (*Type, error) {
 	lb, ub := m.bounds.limits(&m.sum)
 	extent := m.sub(ub, lb)
 	if m.overflow {
@@ -21,7 +21,7 @@ func Contiguous(count int64, old *Type) (*Type, error) {
 		return nil, err
 	}
 	g := grid{old, 1, count, 0}
-	return made(fn, "count", g, g.measure(), Contents{CombinerContiguous, []int64{count}, nil, []*Type{old}})
+	return finish(fn, "count", g, g.measure(), Contents{CombinerContiguous, []int64{count}, nil, []*Type{old}})
 }
 
 // Vector returns count blocks of length elements of old. Blocks start stride
@@ -38,7 +38,7 @@ func Vector(count, length, stride int64, old *Type) (*Type, error) {
 			return nil, badArg(fn, "stride", "of %d elements of %d bytes is beyond 64 bits", stride, old.extent)
 		}
 	}
-	return made(fn, "count, length and stride", g, g.measure(), Contents{CombinerVector, []int64{count, length, stride}, nil, []*Type{old}})
+	return finish(fn, "count, length and stride", g, g.measure(), Contents{CombinerVector, []int64{count, length, stride}, nil, []*Type{old}})
 }
 
 // Hvector is Vector with the stride in bytes (MPI_Type_create_hvector;
@@ -49,7 +49,7 @@ func Hvector(count, length, stride int64, old *Type) (*Type, error) {
 		return nil, err
 	}
 	g := grid{old, count, length, stride}
-	return made(fn, "count, length and stride", g, g.measure(), Contents{CombinerHvector, []int64{count, length}, []int64{stride}, []*Type{old}})
+	return finish(fn, "count, length and stride", g, g.measure(), Contents{CombinerHvector, []int64{count, length}, []int64{stride}, []*Type{old}})
 }
 
 // Indexed returns blocks of old: block i has lengths[i] elements and starts
@@ -63,7 +63,7 @@ func Indexed(lengths, displacements []int64, old *Type) (*Type, error) {
 	n := len(lengths)
 	ints := slices.Concat([]int64{int64(n)}, lengths, displacements)
 	l := list{old: old, lengths: ints[1 : n+1 : n+1], displacements: ints[n+1:], scale: old.extent}
-	return made(fn, "lengths and displacements", l, l.measure(), Contents{CombinerIndexed, ints, nil, []*Type{old}})
+	return finish(fn, "lengths and displacements", l, l.measure(), Contents{CombinerIndexed, ints, nil, []*Type{old}})
 }
 
 // Hindexed is Indexed with displacements in bytes (MPI_Type_create_hindexed;
@@ -76,7 +76,7 @@ func Hindexed(lengths, displacements []int64, old *Type) (*Type, error) {
 	ints := slices.Concat([]int64{int64(len(lengths))}, lengths)
 	at := slices.Clone(displacements)
 	l := list{old: old, lengths: ints[1:], displacements: at, scale: 1}
-	return made(fn, "lengths and displacements", l, l.measure(), Contents{CombinerHindexed, ints, at, []*Type{old}})
+	return finish(fn, "lengths and displacements", l, l.measure(), Contents{CombinerHindexed, ints, at, []*Type{old}})
 }
 
 // IndexedBlock is Indexed with blocks of the same length
@@ -88,7 +88,7 @@ func IndexedBlock(length int64, displacements []int64, old *Type) (*Type, error)
 	}
 	ints := slices.Concat([]int64{int64(len(displacements)), length}, displacements)
 	l := list{old: old, length: length, displacements: ints[2:], scale: old.extent}
-	return made(fn, "length and displacements", l, l.measure(), Contents{CombinerIndexedBlock, ints, nil, []*Type{old}})
+	return finish(fn, "length and displacements", l, l.measure(), Contents{CombinerIndexedBlock, ints, nil, []*Type{old}})
 }
 
 // HindexedBlock is IndexedBlock with displacements in bytes
@@ -100,7 +100,7 @@ func HindexedBlock(length int64, displacements []int64, old *Type) (*Type, error
 	}
 	at := slices.Clone(displacements)
 	l := list{old: old, length: length, displacements: at, scale: 1}
-	return made(fn, "length and displacements", l, l.measure(), Contents{CombinerHindexedBlock, []int64{int64(len(at)), length}, at, []*Type{old}})
+	return finish(fn, "length and displacements", l, l.measure(), Contents{CombinerHindexedBlock, []int64{int64(len(at)), length}, at, []*Type{old}})
 }
 
 // Struct returns blocks of different types: block i has lengths[i] elements
@@ -124,7 +124,7 @@ func Struct(lengths, displacements []int64, types []*Type) (*Type, error) {
 	}
 	ints := slices.Concat([]int64{int64(len(lengths))}, lengths)
 	f := fields{slices.Clone(types), ints[1:], slices.Clone(displacements)}
-	return made(fn, "lengths and displacements", f, f.measure(), Contents{CombinerStruct, ints, f.displacements, f.types})
+	return finish(fn, "lengths and displacements", f, f.measure(), Contents{CombinerStruct, ints, f.displacements, f.types})
 }
 
 // Resized returns old with another lower bound and extent, which may be
@@ -140,7 +140,7 @@ func Resized(old *Type, lb, extent int64) (*Type, error) {
 	}
 	m := &measure{size: old.size, external: old.external, bounds: old.bounds, sig: old.sig}
 	m.bounds.marked, m.bounds.lb, m.bounds.ub = true, lb, ub
-	return made(fn, "extent", same{old}, m, Contents{CombinerResized, nil, []int64{lb, extent}, []*Type{old}})
+	return finish(fn, "extent", same{old}, m, Contents{CombinerResized, nil, []int64{lb, extent}, []*Type{old}})
 }
 
 // Dup returns a copy of t, committed if t is (MPI_Type_dup; MPI-4.1,

@@ -156,8 +156,8 @@ func toExternal(c class, out, in []byte) error {
 		binary.BigEndian.PutUint64(out, f.high)
 		binary.BigEndian.PutUint64(out[8:], f.low)
 		return nil
-	case truth:
-		putBig(out, truthOf(getNative(in)))
+	case boolean:
+		putBig(out, zeroOrOne(getNative(in)))
 		return nil
 	}
 	v := getNative(in)
@@ -174,8 +174,8 @@ func fromExternal(c class, out, in []byte) {
 	case longDouble:
 		nativeLongDouble.fromQuad(out, quad{binary.BigEndian.Uint64(in), binary.BigEndian.Uint64(in[8:])})
 		return
-	case truth:
-		putNative(out, truthOf(getBig(in)))
+	case boolean:
+		putNative(out, zeroOrOne(getBig(in)))
 		return
 	}
 	v := getBig(in)
@@ -199,7 +199,7 @@ func fits(c class, v uint64, from, to int) bool {
 	return bits.Len64(v) <= 8*to
 }
 
-func truthOf(v uint64) uint64 {
+func zeroOrOne(v uint64) uint64 {
 	if v != 0 {
 		return 1
 	}

@@ -9,7 +9,7 @@ const (
 	octets class = iota // copied as they are
 	signed
 	unsigned
-	truth // zero or not
+	boolean // zero or not
 	float
 	longDouble // its format depends on the machine
 )
@@ -72,7 +72,7 @@ var (
 	Double               = named("MPI_DOUBLE", float, 1, 8, 8)
 	LongDouble           = named("MPI_LONG_DOUBLE", longDouble, 1, longDoubleSize, 16)
 	Wchar                = named("MPI_WCHAR", unsigned, 1, 4, 2)
-	CBool                = named("MPI_C_BOOL", truth, 1, 1, 1)
+	CBool                = named("MPI_C_BOOL", boolean, 1, 1, 1)
 	Int8                 = named("MPI_INT8_T", signed, 1, 1, 1)
 	Int16                = named("MPI_INT16_T", signed, 1, 2, 2)
 	Int32                = named("MPI_INT32_T", signed, 1, 4, 4)
@@ -87,7 +87,7 @@ var (
 	CFloatComplex        = named("MPI_C_FLOAT_COMPLEX", float, 2, 4, 4)
 	CDoubleComplex       = named("MPI_C_DOUBLE_COMPLEX", float, 2, 8, 8)
 	CLongDoubleComplex   = named("MPI_C_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
-	CxxBool              = named("MPI_CXX_BOOL", truth, 1, 1, 1)
+	CxxBool              = named("MPI_CXX_BOOL", boolean, 1, 1, 1)
 	CxxFloatComplex      = named("MPI_CXX_FLOAT_COMPLEX", float, 2, 4, 4)
 	CxxDoubleComplex     = named("MPI_CXX_DOUBLE_COMPLEX", float, 2, 8, 8)
 	CxxLongDoubleComplex = named("MPI_CXX_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
@@ -107,7 +107,7 @@ var (
 	DoublePrecision = named("MPI_DOUBLE_PRECISION", float, 1, 8, 8)
 	Complex         = named("MPI_COMPLEX", float, 2, 4, 4)
 	DoubleComplex   = named("MPI_DOUBLE_COMPLEX", float, 2, 8, 8)
-	Logical         = named("MPI_LOGICAL", truth, 1, 4, 4)
+	Logical         = named("MPI_LOGICAL", boolean, 1, 4, 4)
 	Character       = named("MPI_CHARACTER", octets, 1, 1, 1)
 )
 

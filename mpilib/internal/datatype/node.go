@@ -54,8 +54,8 @@ func runNode(k kind, disp, size int64) *node {
 	return n
 }
 
-// moved returns n displaced by d.
-func (n *node) moved(d int64) *node {
+// displaced returns n displaced by d.
+func (n *node) displaced(d int64) *node {
 	if d == 0 || n == nil {
 		return n
 	}
@@ -160,7 +160,7 @@ func (t *Type) newPlan() *plan {
 	p := &plan{body: t.nodeOf(false), per: 1, step: t.extent, size: t.size, maxCount: t.maxCount()}
 	if n := p.body; n != nil && n.op == opLoop && t.extent == n.count*n.step {
 		// The next element continues where the last one's loop ends.
-		p.body, p.per, p.step = n.body.moved(n.disp), n.count, n.step
+		p.body, p.per, p.step = n.body.displaced(n.disp), n.count, n.step
 	}
 	if p.body != nil {
 		p.dense = p.body.op == opRun && p.step == p.body.size

@@ -19,9 +19,9 @@ import (
 
 // leaks is what this rank's program started; the Watcher's mu guards it.
 type leaks struct {
-	open map[Request]struct{} // whose completion the program has not seen
-	more int                  // not recorded for lack of space
-	sent map[sentTo]*sentFrom
+	open       map[Request]struct{} // whose completion the program has not seen
+	unrecorded int                  // not recorded for lack of space
+	sent       map[sentTo]*sentFrom
 }
 
 const (
@@ -62,7 +62,7 @@ func (l *leaks) started(w *Watcher, r Request) {
 	if len(l.open) < maxOpen {
 		l.open[r] = struct{}{}
 	} else {
-		l.more++
+		l.unrecorded++
 	}
 	what := r.Transfer()
 	if !what.Send {
@@ -249,8 +249,8 @@ func (w *Watcher) leakedRequests() []string {
 		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.Transfer(), r.Sighting().call.At())]++
 	}
 	lines := repeated(count)
-	if w.leaks.more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more requests were started while %d were open, and not looked after", w.leaks.more, maxOpen))
+	if w.leaks.unrecorded > 0 {
+		lines = append(lines, fmt.Sprintf("%d more requests were started while %d were open, and not looked after", w.leaks.unrecorded, maxOpen))
 	}
 	return lines
 }
@@ -261,7 +261,7 @@ func (w *Watcher) leakedComms() []string {
 	count := map[string]int{}
 	for _, c := range w.comms {
 		if c.own {
-			count[fmt.Sprintf("a communicator that was never freed: %s, made by %s%s", c.comm.Name(), c.made.name, c.made.At())]++
+			count[fmt.Sprintf("a communicator that was never freed: %s, made by %s%s", c.comm.Name(), c.created.name, c.created.At())]++
 		}
 	}
 	return repeated(count)

@@ -38,9 +38,9 @@ type Watcher struct {
 
 // seenComm is a usable communicator.
 type seenComm struct {
-	comm *comm.Core
-	made Callsite
-	own  bool // created by the program, which frees it
+	comm    *comm.Core
+	created Callsite
+	own     bool // created by the program, which frees it
 }
 
 // Sighting is a Watcher's record of a request.
@@ -289,15 +289,15 @@ func (w *Watcher) Probing(t comm.Transfer) (over func()) {
 	return func() { w.finish(x) }
 }
 
-// Made records a new communicator of the program, and the call that created it.
-func (w *Watcher) Made(c *comm.Core, at Callsite) {
+// Created records a new communicator of the program, and the call that created it.
+func (w *Watcher) Created(c *comm.Core, at Callsite) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.comms[c.Context] = seenComm{comm: c, made: at, own: true}
+	w.comms[c.Context] = seenComm{comm: c, created: at, own: true}
 }
 
-// Lent records an intercommunicator's local communicator.
-func (w *Watcher) Lent(inner *comm.Core) {
+// CreatedLocal records an intercommunicator's local communicator.
+func (w *Watcher) CreatedLocal(inner *comm.Core) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.comms[inner.Context] = seenComm{comm: inner}

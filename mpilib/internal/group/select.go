@@ -111,15 +111,15 @@ func (t Triplet) check(g *Group) error {
 	if t.Stride < 0 {
 		room = t.First
 	}
-	if whole := uint64(room) / t.pace(); t.steps() > whole {
+	if whole := uint64(room) / t.absStride(); t.steps() > whole {
 		return fmt.Errorf("%w after rank %d: %s", ErrRank, t.First+int(whole)*t.Stride, g.extent())
 	}
 	return nil
 }
 
-// pace is the stride's absolute value. Unsigned arithmetic wraps the smallest int to its true
+// absStride is the stride's absolute value. Unsigned arithmetic wraps the smallest int to its true
 // absolute value, and likewise the distance in steps.
-func (t Triplet) pace() uint64 {
+func (t Triplet) absStride() uint64 {
 	if t.Stride < 0 {
 		return -uint64(t.Stride)
 	}
@@ -132,7 +132,7 @@ func (t Triplet) steps() uint64 {
 	if t.Stride < 0 {
 		distance = -distance
 	}
-	return distance / t.pace()
+	return distance / t.absStride()
 }
 
 // gives reports whether a checked triplet contains a rank of the group.

@@ -33,8 +33,8 @@ type sharedBufferRecord struct {
 
 // sharedBufferOffer is how to map the memory that rank 0 has created.
 type sharedBufferOffer struct {
-	Made  bool
-	Offer [shm.DescriptorSize]byte
+	Created bool
+	Offer   [shm.DescriptorSize]byte
 }
 
 // findSharedBuffer makes all ranks share one, or none. Its absence is not an error.
@@ -82,11 +82,11 @@ func makeSharedBuffer(ctx context.Context, c Call) (*shm.Segment, error) {
 	var seg *shm.Segment
 	if c.Rank() == 0 {
 		if made, err := shm.CreateSharedBuffer(c.Size()); err == nil {
-			seg, offer[0].Made = made, true
+			seg, offer[0].Created = made, true
 			made.Descriptor().Append(offer[0].Offer[:0])
 		}
 	}
-	if err := coll.Bcast(ctx, c, offer[:], 0); err != nil || !offer[0].Made || c.Rank() == 0 {
+	if err := coll.Bcast(ctx, c, offer[:], 0); err != nil || !offer[0].Created || c.Rank() == 0 {
 		if err != nil && seg != nil {
 			seg.Close()
 		}

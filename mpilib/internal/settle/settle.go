@@ -24,7 +24,7 @@ type Call interface {
 	Rank() int
 	Size() int
 	WorldRank(rank int) int
-	Turn() int                   // the rank whose turn it is to allocate a context
+	Allocator() int              // the rank whose turn it is to allocate a context
 	NewContext() (uint32, error) // one that no other communicator of the job has
 }
 
@@ -118,7 +118,7 @@ func Settle(ctx context.Context, call Call, t Terms) (id uint32, err error) {
 
 // SettleWord is Settle that also returns rank 0's word.
 func SettleWord(ctx context.Context, call Call, t Terms) (id uint32, word uint64, err error) {
-	if call.Rank() == call.Turn() && t.Fault == nil {
+	if call.Rank() == call.Allocator() && t.Fault == nil {
 		id, t.Fault = call.NewContext()
 	}
 	const blame, first, fresh = 2 * (1 + MaxArgs), 2*(1+MaxArgs) + 1, 2*(1+MaxArgs) + 2
