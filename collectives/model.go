@@ -12,9 +12,9 @@ import (
 // Model is the cost of messages between ranks, from which algorithms are chosen. All ranks of a
 // communicator must have the same one. It must not be changed once it is in use.
 type Model struct {
-	Inside schedule.Path // between ranks of a node
-	Near   schedule.Path // between nodes of a site
-	Far    schedule.Path // between sites for which Between has no path
+	IntraNode schedule.Path // between ranks of a node
+	IntraSite schedule.Path // between nodes of a site
+	InterSite schedule.Path // between sites for which Between has no path
 
 	// Between holds the paths from one site to another. Sites are numbered in the order of their
 	// lowest ranks. It may be nil.
@@ -38,10 +38,10 @@ const window = 32 << 10
 // and sites 10 ms apart with 1 Gb/s.
 func DefaultModel() *Model {
 	return &Model{
-		Inside:  schedule.Path{Latency: 500 * time.Nanosecond, Rate: 3e9, Each: 300 * time.Nanosecond},
-		Near:    schedule.Path{Latency: 15 * time.Microsecond, Rate: 1.1e9, Each: 4 * time.Microsecond},
-		Far:     schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 8 * time.Microsecond, Window: window},
-		Compute: 3e9,
+		IntraNode: schedule.Path{Latency: 500 * time.Nanosecond, Rate: 3e9, Each: 300 * time.Nanosecond},
+		IntraSite: schedule.Path{Latency: 15 * time.Microsecond, Rate: 1.1e9, Each: 4 * time.Microsecond},
+		InterSite: schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 8 * time.Microsecond, Window: window},
+		Compute:   3e9,
 	}
 }
 
@@ -63,7 +63,7 @@ func (m *Model) corrected(a Algorithm, bytes int, t time.Duration) time.Duration
 
 // grid returns the grid for a simulation.
 func (m *Model) grid(l Layout) *schedule.Grid {
-	g := &schedule.Grid{Inside: m.Inside, Near: m.Near, Far: m.Far, Between: m.Between, Compute: m.Compute}
+	g := &schedule.Grid{IntraNode: m.IntraNode, IntraSite: m.IntraSite, InterSite: m.InterSite, Between: m.Between, Compute: m.Compute}
 	g.Site = numbered(l[:1])
 	if len(l) > 1 {
 		g.Node = numbered(l)

@@ -34,7 +34,7 @@ func sites(s, n int, dealt bool) collectives.Layout {
 // Between sites the choice agrees with the model's arithmetic, wherever the ranks are.
 func TestChooseApart(t *testing.T) {
 	model := collectives.DefaultModel()
-	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 5 * time.Microsecond}
+	model.InterSite = schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 5 * time.Microsecond}
 	for _, tt := range []struct {
 		collective operation.Operation
 		bytes      int
@@ -72,25 +72,25 @@ func TestChooseApart(t *testing.T) {
 // predicted to take as long the one that sends less between sites is chosen.
 func TestChooseConnections(t *testing.T) {
 	model := collectives.DefaultModel()
-	model.Far.Latency = 4 * time.Millisecond
+	model.InterSite.Latency = 4 * time.Millisecond
 	for _, tt := range []struct {
 		collective operation.Operation
 		bytes      int
 		window     int
 		want       string // prefix
 	}{
-		{operation.Bcast, 64 << 10, model.Far.Window, "full-lane"},
-		{operation.Reduce, 64 << 10, model.Far.Window, "full-lane"},
-		{operation.Allreduce, 64 << 10, model.Far.Window, "full-lane"},
-		{operation.Scan, 64 << 10, model.Far.Window, "full-lane"},
-		{operation.Bcast, 4 << 10, model.Far.Window, "binomial"},
+		{operation.Bcast, 64 << 10, model.InterSite.Window, "full-lane"},
+		{operation.Reduce, 64 << 10, model.InterSite.Window, "full-lane"},
+		{operation.Allreduce, 64 << 10, model.InterSite.Window, "full-lane"},
+		{operation.Scan, 64 << 10, model.InterSite.Window, "full-lane"},
+		{operation.Bcast, 4 << 10, model.InterSite.Window, "binomial"},
 		{operation.Bcast, 64 << 10, 0, "binomial"},
 		{operation.Scan, 64 << 10, 0, "chain"},
-		{operation.ReduceScatterBlock, 64 << 10, model.Far.Window, "full-lane"}, // pairwise takes as long, and sends four times as much
+		{operation.ReduceScatterBlock, 64 << 10, model.InterSite.Window, "full-lane"}, // pairwise takes as long, and sends four times as much
 	} {
 		p := planner(t, 0, 8, sites(2, 4, false))
 		m := *model
-		m.Far.Window = tt.window
+		m.InterSite.Window = tt.window
 		p.SetModel(&m)
 		c, err := p.Choose(tt.collective, collectives.Shape{Bytes: tt.bytes, Commutative: true, Elem: 8})
 		if err != nil {
@@ -106,7 +106,7 @@ func TestChooseConnections(t *testing.T) {
 func TestPredictions(t *testing.T) {
 	const latency, rate = 10e-3, 125e6
 	model := collectives.DefaultModel()
-	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: rate}
+	model.InterSite = schedule.Path{Latency: 10 * time.Millisecond, Rate: rate}
 	for _, tt := range []struct {
 		collective operation.Operation
 		bytes      int

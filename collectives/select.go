@@ -181,8 +181,8 @@ func (m *Model) rank(collective operation.Operation, s Shape, l Layout) []Choice
 	return slices.Insert(slices.Delete(choices, k, k+1), 0, first)
 }
 
-// spared is the number of bytes between sites that is ignored in comparisons.
-const spared = 4 << 10
+// negligibleBytes is the number of bytes between sites that is ignored in comparisons.
+const negligibleBytes = 4 << 10
 
 // simplest returns the first choice that is hardly worse than the best one and does not send much
 // more between sites than another such choice: links may be slower than known, and others may use
@@ -197,7 +197,7 @@ func simplest(choices []Choice) Choice {
 		}
 	}
 	for _, c := range choices {
-		if good(c) && c.far <= least+least/4+spared {
+		if good(c) && c.far <= least+least/4+negligibleBytes {
 			return c
 		}
 	}

@@ -17,7 +17,7 @@ func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 		return nil, err
 	}
 	model := *p.Model()
-	model.Far.Latency, model.Far.Rate = s.rtt/2, float64(s.rate)/8
+	model.InterSite.Latency, model.InterSite.Rate = s.rtt/2, float64(s.rate)/8
 	p.SetModel(&model)
 	shape := collectives.Shape{Bytes: f.size, Root: root}
 	if f.collective.Reduces() {

@@ -79,7 +79,7 @@ func ring(ranks, n int) (all []*Schedule) {
 
 func BenchmarkSimulate(b *testing.B) {
 	all := ring(24, 1000)
-	grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9, Each: 100}, Far: Path{Latency: 1e7, Rate: 1e8, Each: 100}}
+	grid := &Grid{IntraSite: Path{Latency: 1000, Rate: 1e9, Each: 100}, InterSite: Path{Latency: 1e7, Rate: 1e8, Each: 100}}
 	for r := range all {
 		grid.Site = append(grid.Site, r%3)
 	}

@@ -2,11 +2,11 @@ package schedule
 
 // graph holds the dependencies that Run and Simulate look up at every step.
 type graph struct {
-	waits  []int32 // number of steps that each waits for
-	first  []int32 // where the steps that wait for a step begin in frees, and those of the next step
-	frees  []int32
-	behind []int32 // of a message, the next one of its kind with the same peer, Slots later; else -1
-	turn   []bool  // whether no message precedes it so
+	waits     []int32 // number of steps that each waits for
+	first     []int32 // where the steps that wait for a step begin in frees, and those of the next step
+	frees     []int32
+	behind    []int32 // of a message, the next one of its kind with the same peer, Slots later; else -1
+	unblocked []bool  // whether no message precedes it so
 }
 
 // graph returns the graph of the schedule. A Builder makes it together with the schedule.
@@ -23,7 +23,7 @@ func (s *Schedule) link() *graph {
 		total += len(s.Steps[i].After)
 	}
 	ints := make([]int32, 3*n+1+total)
-	g := &graph{waits: ints[:n:n], first: ints[n : 2*n+1 : 2*n+1], behind: ints[2*n+1 : 3*n+1 : 3*n+1], frees: ints[3*n+1:], turn: make([]bool, n)}
+	g := &graph{waits: ints[:n:n], first: ints[n : 2*n+1 : 2*n+1], behind: ints[2*n+1 : 3*n+1 : 3*n+1], frees: ints[3*n+1:], unblocked: make([]bool, n)}
 	for i := range s.Steps {
 		g.waits[i] = int32(len(s.Steps[i].After))
 		for _, a := range s.Steps[i].After {
@@ -56,7 +56,7 @@ func (s *Schedule) queue(g *graph) {
 	for i := range s.Steps {
 		g.behind[i] = -1
 		step := &s.Steps[i]
-		g.turn[i] = step.Slot < Slots
+		g.unblocked[i] = step.Slot < Slots
 		if step.Slot >= Slots && at == nil {
 			at = map[place]int32{}
 		}

@@ -46,15 +46,15 @@ func Run(ctx context.Context, c Comm, s *Schedule, m *Memory, op Apply) error {
 // Runner runs a schedule any number of times, one run after the other, without allocating. It is
 // for one goroutine at a time.
 type Runner struct {
-	s     *Schedule
-	g     *graph
-	waits []int32   // number of steps that each still waits for
-	turn  []bool    // whether its predecessor of the same pair and slot, if any, has been started
-	held  []bool    // whether it was ready before its turn
-	queue int       // number of held messages
-	ready []int32   // steps that can begin
-	open  []Request // messages in transit
-	steps []int32   // their steps
+	s         *Schedule
+	g         *graph
+	waits     []int32   // number of steps that each still waits for
+	unblocked []bool    // whether its predecessor of the same pair and slot, if any, has been started
+	held      []bool    // whether it was ready before its turn
+	queue     int       // number of held messages
+	ready     []int32   // steps that can begin
+	open      []Request // messages in transit
+	steps     []int32   // their steps
 
 	c  Comm // of the current run
 	m  *Memory
@@ -65,7 +65,7 @@ type Runner struct {
 func NewRunner(s *Schedule) *Runner {
 	n := len(s.Steps)
 	ints, bools := make([]int32, n), make([]bool, 2*n)
-	return &Runner{s: s, g: s.graph(), waits: ints, turn: bools[:n], held: bools[n:]}
+	return &Runner{s: s, g: s.graph(), waits: ints, unblocked: bools[:n], held: bools[n:]}
 }
 
 // Run is the function Run with the Runner's schedule.
@@ -84,7 +84,7 @@ func (r *Runner) Run(ctx context.Context, c Comm, m *Memory, op Apply) error {
 // prepare resets the Runner for a run.
 func (r *Runner) prepare(c Comm, m *Memory, op Apply) {
 	copy(r.waits, r.g.waits)
-	copy(r.turn, r.g.turn)
+	copy(r.unblocked, r.g.unblocked)
 	clear(r.held)
 	r.queue, r.c, r.m, r.op = 0, c, m, op
 	for i, n := range r.waits {
@@ -188,7 +188,7 @@ func (r *Runner) begin(i int32) error {
 // pair and slot. There is no deadlock: of all messages that ranks hold or wait for, the one that
 // comes first in the order of the lists is not held.
 func (r *Runner) message(i int32) {
-	if !r.turn[i] {
+	if !r.unblocked[i] {
 		r.held[i] = true
 		r.queue++
 		return
@@ -203,7 +203,7 @@ func (r *Runner) message(i int32) {
 		if i = r.g.behind[i]; i < 0 {
 			return
 		}
-		r.turn[i] = true
+		r.unblocked[i] = true
 		if !r.held[i] {
 			return
 		}

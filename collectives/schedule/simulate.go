@@ -47,13 +47,13 @@ func timeFor(n int, rate float64) time.Duration {
 // at the end of the sender's site's path, which all its ranks share, and at the receiver's; within
 // a site each rank has a path of its own, out and in.
 type Grid struct {
-	Site    []int    // of each rank, counted from 0; nil: all are at one site
-	Node    []int    // of each rank, unique among all sites; nil: no two ranks share a node
-	Inside  Path     // between ranks of a node
-	Near    Path     // between nodes of a site
-	Far     Path     // between sites
-	Between [][]Path // from one site to another, where it differs from Far; may be nil
-	Compute float64  // bytes per second that a rank copies or reduces; 0: unlimited
+	Site      []int    // of each rank, counted from 0; nil: all are at one site
+	Node      []int    // of each rank, unique among all sites; nil: no two ranks share a node
+	IntraNode Path     // between ranks of a node
+	IntraSite Path     // between nodes of a site
+	InterSite Path     // between sites
+	Between   [][]Path // from one site to another, where it differs from Far; may be nil
+	Compute   float64  // bytes per second that a rank copies or reduces; 0: unlimited
 }
 
 func (g *Grid) site(rank int) int {
@@ -70,11 +70,11 @@ func (g *Grid) path(from, to int) *Path {
 	case a != b && g.Between != nil:
 		return &g.Between[a][b]
 	case a != b:
-		return &g.Far
+		return &g.InterSite
 	case g.Node != nil && g.Node[from] == g.Node[to]:
-		return &g.Inside
+		return &g.IntraNode
 	}
-	return &g.Near
+	return &g.IntraSite
 }
 
 // Memory is the memory of a rank's schedule; see Space.

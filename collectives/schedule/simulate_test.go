@@ -90,7 +90,7 @@ func TestPrograms(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		ranks := 1 + rng.IntN(5)
 		all, begin, end := program(rng, ranks, rng.IntN(60))
-		grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9}, Far: Path{Latency: 1e6, Rate: 1e8, Each: 100}}
+		grid := &Grid{IntraSite: Path{Latency: 1000, Rate: 1e9}, InterSite: Path{Latency: 1e6, Rate: 1e8, Each: 100}}
 		if rng.IntN(2) == 0 {
 			for range ranks {
 				grid.Site = append(grid.Site, rng.IntN(3))
@@ -137,7 +137,7 @@ func TestBadPrograms(t *testing.T) {
 		for r := range memory {
 			memory[r] = Memory{[]byte{1, 2, 3, 4}, []byte{5, 6, 7, 8}, nil}
 		}
-		_, err := Simulate([]*Schedule{{Rank: 0, Size: 2, Steps: tc.a}, {Rank: 1, Size: 2, Steps: tc.b}}, &Grid{Near: Path{Latency: 5}}, memory, mix)
+		_, err := Simulate([]*Schedule{{Rank: 0, Size: 2, Steps: tc.a}, {Rank: 1, Size: 2, Steps: tc.b}}, &Grid{IntraSite: Path{Latency: 5}}, memory, mix)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
@@ -154,7 +154,7 @@ func TestReceivesSpoil(t *testing.T) {
 		{Kind: Receive, Peer: 0, To: Region{Output, 0, 1}}, {Kind: Copy, From: Region{Output, 0, 1}, To: Region{Output, 1, 1}}, // without waiting for it
 	}}
 	memory := []Memory{{[]byte{7}, nil, nil}, {nil, []byte{7, 7}, nil}}
-	if _, err := Simulate([]*Schedule{a, b}, &Grid{Near: Path{Latency: 5}}, memory, mix); err != nil {
+	if _, err := Simulate([]*Schedule{a, b}, &Grid{IntraSite: Path{Latency: 5}}, memory, mix); err != nil {
 		t.Fatal(err)
 	}
 	if got := memory[1][Output]; got[0] != 7 || got[1] == 7 {
@@ -164,7 +164,7 @@ func TestReceivesSpoil(t *testing.T) {
 
 // Times are those of the model.
 func TestTimes(t *testing.T) {
-	grid := &Grid{Site: []int{0, 0, 1, 1}, Near: Path{Latency: 10, Rate: 1e9, Each: 1}, Far: Path{Latency: 1000, Rate: 1e8, Each: 2}, Compute: 1e9}
+	grid := &Grid{Site: []int{0, 0, 1, 1}, IntraSite: Path{Latency: 10, Rate: 1e9, Each: 1}, InterSite: Path{Latency: 1000, Rate: 1e8, Each: 2}, Compute: 1e9}
 	kilo := Region{Output, 0, 1000}
 	for _, tc := range []struct {
 		name string
@@ -233,7 +233,7 @@ func TestWindow(t *testing.T) {
 		{400, []int{0, 1000}, 1000 + 2000 + 600},
 		{100, []int{1000, 0}, 1000 + 3*2000 + 300}, // 100, 200, 400, 300
 	} {
-		grid := &Grid{Site: []int{0, 0, 1, 1}, Far: Path{Latency: 1000, Rate: 1e9, Window: tc.window}}
+		grid := &Grid{Site: []int{0, 0, 1, 1}, InterSite: Path{Latency: 1000, Rate: 1e9, Window: tc.window}}
 		all := make([]*Schedule, 4)
 		builders := make([]*Builder, 4)
 		for r := range builders {
@@ -275,7 +275,7 @@ func TestTimesOfThoseWhoGet(t *testing.T) {
 		}
 		all = append(all, b.Done())
 	}
-	got, err := Simulate(all, &Grid{Near: Path{Latency: 10, Rate: 1e9, Each: 1}}, nil, nil)
+	got, err := Simulate(all, &Grid{IntraSite: Path{Latency: 10, Rate: 1e9, Each: 1}}, nil, nil)
 	want := []time.Duration{1 + 10 + 2000 + 1, 1 + 10 + 1000, 1 + 10 + 2000}
 	if err != nil || !slices.Equal(got.Ends, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
@@ -284,7 +284,7 @@ func TestTimesOfThoseWhoGet(t *testing.T) {
 
 // SimulateUntil is Simulate, unless the call takes longer than the limit.
 func TestSimulateUntil(t *testing.T) {
-	grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9}, Compute: 1e9}
+	grid := &Grid{IntraSite: Path{Latency: 1000, Rate: 1e9}, Compute: 1e9}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		all, _, _ := program(rng, 2+rng.IntN(4), 40)
@@ -315,7 +315,7 @@ func TestSignalsDoNotWaitForEachOther(t *testing.T) {
 		}
 		all = append(all, b.Done())
 	}
-	got, err := Simulate(all, &Grid{Site: []int{0, 1, 2, 3}, Far: Path{Latency: 1000}}, nil, nil)
+	got, err := Simulate(all, &Grid{Site: []int{0, 1, 2, 3}, InterSite: Path{Latency: 1000}}, nil, nil)
 	if err != nil || got.End() != 1000 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -325,7 +325,7 @@ func TestSignalsDoNotWaitForEachOther(t *testing.T) {
 func TestPaths(t *testing.T) {
 	const ms = time.Millisecond
 	grid := &Grid{Site: []int{0, 0, 0, 1, 2}, Node: []int{0, 0, 1, 2, 3},
-		Inside: Path{Latency: 1 * ms}, Near: Path{Latency: 10 * ms},
+		IntraNode: Path{Latency: 1 * ms}, IntraSite: Path{Latency: 10 * ms},
 		Between: [][]Path{{{}, {Latency: 100 * ms, Rate: 1000}, {Latency: 200 * ms}}, {{}, {}, {}}, {{}, {}, {}}}}
 	builders := make([]*Builder, 5)
 	for r := range builders {

@@ -80,7 +80,7 @@ func (o *snapshot) model() *collectives.Model {
 	}
 	names, _ := o.sites()
 	for _, from := range names {
-		row := slices.Repeat([]schedule.Path{m.Far}, len(names))
+		row := slices.Repeat([]schedule.Path{m.InterSite}, len(names))
 		for k, to := range names {
 			o.correct(&row[k], siteWay{from, to})
 		}

@@ -18,7 +18,7 @@ func TestOutlookModel(t *testing.T) {
 	o := (&snapshot{places: at("b", "a", "b", "c")}).knowing(map[siteWay]pathRecord{
 		{"a", "b"}: {RTT: 0.020, Rate: 5e6}, {"b", "a"}: {RTT: 0.016}, {"c", "a"}: {Rate: 7e6},
 	})
-	m, far := o.model(), collectives.DefaultModel().Far
+	m, far := o.model(), collectives.DefaultModel().InterSite
 	const a, b, c = 1, 0, 2 // by the lowest rank
 	for _, w := range []struct {
 		from, to int
