@@ -72,7 +72,7 @@ func TestExplain(t *testing.T) {
 	if strings.Count(b.String(), "\n"+chosen+", at s") != 4 || !strings.Contains(b.String(), "send out[0:8] to rank ") {
 		t.Errorf("said\n%s", b.String())
 	}
-	o.Near, o.Sites, o.RTT, o.Rate = true, nil, nil, nil
+	o.Local, o.Sites, o.RTT, o.Rate = true, nil, nil, nil
 	b.Reset()
 	if err := Explain(&b, o); err != nil || !strings.Contains(b.String(), "node: bcast of 8 bytes") || strings.Count(b.String(), "\nshared-buffer: no messages") != 1 {
 		t.Errorf("%v; said\n%s", err, b.String())

@@ -24,7 +24,7 @@ type Options struct {
 	RTT    []time.Duration // between any two sites; 0 is no delay
 	Rate   []int64         // bit/s of each site's link; 0 is no limit
 	Orders []string        // of Orders()
-	Near   bool            // also within one host, and one site
+	Local  bool            // also within one host, and one site
 
 	Collectives []operation.Operation
 	Sizes       []int    // bytes, as bound.Of takes them
@@ -106,7 +106,7 @@ func (o Options) Check() error {
 		return fmt.Errorf("--ranks %d: want 1 to 64 at each site", o.Ranks)
 	case o.Nodes < 1 || o.Ranks%o.Nodes != 0:
 		return fmt.Errorf("--nodes %d: want a number that divides the %d ranks of a site", o.Nodes, o.Ranks)
-	case o.Root < 0 || o.Root >= 2*o.Ranks || o.Near && o.Root >= nearRanks:
+	case o.Root < 0 || o.Root >= 2*o.Ranks || o.Local && o.Root >= localRanks:
 		return fmt.Errorf("--root %d: not a rank of every scenario", o.Root)
 	case o.Repeat < 1:
 		return fmt.Errorf("--repeat %d: want 1 or more", o.Repeat)

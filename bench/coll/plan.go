@@ -45,17 +45,17 @@ func (f figure) key(s *scenario, implementation string) string {
 
 // How often a call is repeated at a time.
 const (
-	turn      = 150 * time.Millisecond // about how long an implementation is measured at a time
-	maxFar    = 5                      // repetitions in that time
-	maxNear   = 2000
-	warmFar   = 1
-	warmNear  = 20
-	startWait = 5 * time.Millisecond // beside a round trip, to tell all when to begin
+	measureTime = 150 * time.Millisecond // about how long an implementation is measured at a time
+	maxFar      = 5                      // repetitions in that time
+	maxLocal    = 2000
+	warmFar     = 1
+	warmLocal   = 20
+	startWait   = 5 * time.Millisecond // beside a round trip, to tell all when to begin
 )
 
 // order is what rank 0 is told, for so many repetitions.
 func (f figure) order(s *scenario, root, count int) string {
-	warm, ahead := warmNear, time.Duration(0)
+	warm, ahead := warmLocal, time.Duration(0)
 	if s.far() {
 		warm, ahead = warmFar, s.rtt+startWait
 	}
@@ -64,11 +64,11 @@ func (f figure) order(s *scenario, root, count int) string {
 
 // count is how many repetitions make a turn if one takes d.
 func (s *scenario) count(d time.Duration) int {
-	most := maxNear
+	most := maxLocal
 	if s.far() {
 		most = maxFar
 	}
-	return int(min(max(int64(turn/max(d, 1)), 1), int64(most)))
+	return int(min(max(int64(measureTime/max(d, 1)), 1), int64(most)))
 }
 
 // variants returns what ours are told in passes of a scenario, the first of which is that

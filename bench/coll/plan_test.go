@@ -64,10 +64,10 @@ func TestScenarios(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{func(o *Options) { o.Near = true }, "node site"},
+		{func(o *Options) { o.Local = true }, "node site"},
 		{func(o *Options) { o.RTT, o.Rate, o.Sites = []time.Duration{0}, []int64{0, 1500}, []int{3} }, "3x4/0s/unlimited/blocked 3x4/0s/unlimited/round-robin 3x4/0s/1500bit/blocked 3x4/0s/1500bit/round-robin"},
 		{func(o *Options) {
-			o.Sites, o.RTT, o.Rate, o.Orders, o.Nodes, o.Near = []int{8}, []time.Duration{5 * time.Millisecond}, []int64{2e9}, []string{roundRobin}, 2, true
+			o.Sites, o.RTT, o.Rate, o.Orders, o.Nodes, o.Local = []int{8}, []time.Duration{5 * time.Millisecond}, []int64{2e9}, []string{roundRobin}, 2, true
 		}, "8x2x2/5ms/2gbit/round-robin node site"},
 	} {
 		o := usual()
@@ -90,7 +90,7 @@ func TestFigures(t *testing.T) {
 	if got := (figure{operation.Bcast, 8}).order(s, 3, 5); got != "time bcast 8 3 1 5 25000000" {
 		t.Error(got)
 	}
-	if got := (figure{operation.Bcast, 8}).order(&near()[0], 0, 7); got != "time bcast 8 0 20 7 0" {
+	if got := (figure{operation.Bcast, 8}).order(&localScenarios()[0], 0, 7); got != "time bcast 8 0 20 7 0" {
 		t.Error(got)
 	}
 	for d, want := range map[time.Duration]int{0: 5, time.Millisecond: 5, 70 * time.Millisecond: 2, time.Hour: 1} {
@@ -126,8 +126,8 @@ func TestAllowed(t *testing.T) {
 		s    scenario
 		want string
 	}{
-		"node":  {near()[0], "ISTHMUS_COLL=barrier=shared-buffer,bcast=binomial"},
-		"site":  {near()[1], "ISTHMUS_COLL=bcast=binomial"},
+		"node":  {localScenarios()[0], "ISTHMUS_COLL=barrier=shared-buffer,bcast=binomial"},
+		"site":  {localScenarios()[1], "ISTHMUS_COLL=bcast=binomial"},
 		"sites": {scenario{sites: 2, ranks: 2, nodes: 1, order: blocked}, "ISTHMUS_COLL=bcast=binomial"},
 	} {
 		if got := strings.Join(tc.s.allowed(v).environment(), " "); got != tc.want {
@@ -193,7 +193,7 @@ func TestRows(t *testing.T) {
 
 // What is small may be 2 ms behind the bound; within a site the best peer counts.
 func TestTargets(t *testing.T) {
-	far, here := &scenario{sites: 2, ranks: 4, rtt: 20 * time.Millisecond}, &near()[0]
+	far, here := &scenario{sites: 2, ranks: 4, rtt: 20 * time.Millisecond}, &localScenarios()[0]
 	for _, tc := range []struct {
 		s    *scenario
 		runs []*series

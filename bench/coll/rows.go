@@ -32,7 +32,7 @@ const (
 	maxOverBest  = 1.1 // the best of our algorithms
 	maxOverHAN   = 1.0
 	maxOverPeer  = 0.5 // the best peer, at four sites, where a call is bound by latency
-	maxOverNear  = 1.2 // the best peer, within a site
+	maxOverLocal = 1.2 // the best peer, within a site
 )
 
 // unit returns in what a scenario's times are told, and how many ns that is.
@@ -137,7 +137,7 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 	peer := func(m *series) bool { return !m.ours() }
 	compare("time_beside_best_algorithm", func(m *series) bool { return m.ours() && !m.chosen() }, maxOverBest)
 	if !s.far() {
-		compare("time_beside_best_peer", peer, maxOverNear)
+		compare("time_beside_best_peer", peer, maxOverLocal)
 		return rows
 	}
 	compare("time_beside_han", func(m *series) bool { return m.name == nameHAN }, maxOverHAN)

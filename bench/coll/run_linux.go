@@ -256,7 +256,7 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, p pass, jobs []
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			err := r.turn(s, f, j)
+			err := r.measure(s, f, j)
 			switch {
 			case errors.Is(err, errRefused):
 				fmt.Fprintf(r.Err, "bench coll: %s: %s: %v\n", s.name, r.called(j, f), err)
@@ -298,8 +298,8 @@ func (r *run) called(j *job, f figure) string {
 	return j.name
 }
 
-// turn has a job make a call as often as its first time says.
-func (r *run) turn(s *scenario, f figure, j *job) error {
+// measure has a job make a call as often as its first time says.
+func (r *run) measure(s *scenario, f figure, j *job) error {
 	if j.count == 0 { // that is its warming up, too
 		took, _, err := j.time(s, f, r.Root, 1)
 		if err != nil {

@@ -22,24 +22,24 @@ type scenario struct {
 	order        string
 }
 
-// nearRanks is how many ranks the scenarios within one site have.
-const nearRanks = 4
+// localRanks is how many ranks the scenarios within one site have.
+const localRanks = 4
 
 // scenarios are those that the options ask for. The standard ones are 2 and 4 sites, 8 and
 // 20 ms, 136 Mbit/s and 1 Gbit/s, each with both orders; two sites without delay at
 // 100 Mbit/s; and those within one site.
 func (o Options) scenarios() []scenario {
-	if len(o.Sites) == 0 && len(o.RTT) == 0 && len(o.Rate) == 0 && !o.Near {
+	if len(o.Sites) == 0 && len(o.RTT) == 0 && len(o.Rate) == 0 && !o.Local {
 		all := o.with([]int{2, 4}, []time.Duration{8 * time.Millisecond, 20 * time.Millisecond}, []int64{136e6, 1e9})
 		all = append(all, o.with([]int{2}, []time.Duration{0}, []int64{100e6})...)
-		return append(all, near()...)
+		return append(all, localScenarios()...)
 	}
 	var all []scenario
-	if !o.Near || len(o.Sites) > 0 || len(o.RTT) > 0 || len(o.Rate) > 0 {
+	if !o.Local || len(o.Sites) > 0 || len(o.RTT) > 0 || len(o.Rate) > 0 {
 		all = o.with(orElse(o.Sites, 2, 4), orElse(o.RTT, 8*time.Millisecond, 20*time.Millisecond), orElse(o.Rate, 136e6, 1e9))
 	}
-	if o.Near {
-		all = append(all, near()...)
+	if o.Local {
+		all = append(all, localScenarios()...)
 	}
 	return all
 }
@@ -51,10 +51,10 @@ func orElse[T any](list []T, otherwise ...T) []T {
 	return list
 }
 
-func near() []scenario {
+func localScenarios() []scenario {
 	return []scenario{
-		{name: "node", sites: 1, nodes: 1, ranks: nearRanks, order: blocked},
-		{name: "site", sites: 1, nodes: 2, ranks: nearRanks, order: blocked},
+		{name: "node", sites: 1, nodes: 1, ranks: localRanks, order: blocked},
+		{name: "site", sites: 1, nodes: 2, ranks: localRanks, order: blocked},
 	}
 }
 

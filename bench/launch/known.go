@@ -51,10 +51,10 @@ func listed(ctx context.Context, g *grid.Grid, n int) error {
 	}
 }
 
-// known waits until a node's helper lists so many hosts and knows how far each
+// awaitHosts waits until a node's helper lists so many hosts and knows how far each
 // is: it asks its frontal every few seconds, and pings hosts when somebody
 // wants to know. It returns the round trips by site, shortest first.
-func known(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]time.Duration, error) {
+func awaitHosts(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
 	conn, err := gate.Connect(g.Socket(node))

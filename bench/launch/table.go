@@ -56,11 +56,11 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
 	start = time.Now()
 	submitter := clusters[0].node(0).String()
-	if _, err := known(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
+	if _, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
 		return err
 	}
 	time.Sleep(settle) // no job is to be launched by the first word alone
-	rtts, err := known(ctx, g, submitter, len(hosts(o.Scale)))
+	rtts, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale)))
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 	start := time.Now()
 	runner.Pause(ctx, o.For)
 	for i, t := range flows {
-		f.moved = append(f.moved, float64(t.Got()-counts[i]))
+		f.linkBytes = append(f.linkBytes, float64(t.Got()-counts[i]))
 	}
 	f.took = time.Since(start)
 	f.busy, err = useOf(p.PID())

@@ -18,7 +18,7 @@ type proxyFigures struct {
 	before, idle, busy use
 	socketsIdle        float64 // bytes of the kernel's socket buffers, of all processes
 	socketsBusy        float64
-	moved              []float64 // bytes of each link
+	linkBytes          []float64 // bytes of each link
 	took               time.Duration
 }
 
@@ -31,7 +31,7 @@ const (
 func (f *proxyFigures) rows(o Options) []bench.Row {
 	links := float64(o.Links)
 	sum := 0.0
-	for _, n := range f.moved {
+	for _, n := range f.linkBytes {
 		sum += n
 	}
 	row := func(figure, unit string, value float64) bench.Row {
@@ -40,8 +40,8 @@ func (f *proxyFigures) rows(o Options) []bench.Row {
 		}}
 	}
 	return []bench.Row{
-		row("fairness", "Jain", bench.Jain(f.moved)).AtLeast(fairness),
-		row("least_share", "of mean", bench.Quantile(f.moved, 0)*links/sum),
+		row("fairness", "Jain", bench.Jain(f.linkBytes)).AtLeast(fairness),
+		row("least_share", "of mean", bench.Quantile(f.linkBytes, 0)*links/sum),
 		row("throughput", "Mbit/s", sum*8/f.took.Seconds()/1e6),
 		row("memory_idle", "B/link", (f.idle.rss-f.before.rss)/links).AtMost(linkMemory),
 		row("memory_busy", "B/link", (f.busy.rss-f.before.rss)/links).AtMost(linkMemory),

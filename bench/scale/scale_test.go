@@ -34,8 +34,8 @@ func TestCheck(t *testing.T) {
 func TestRows(t *testing.T) {
 	f := &proxyFigures{
 		before: use{rss: 10e6, descriptors: 20}, idle: use{rss: 10e6 + 2*60<<10, descriptors: 24},
-		busy:  use{rss: 10e6 + 2*80<<10, descriptors: 28, pipes: 4},
-		moved: []float64{1e6, 3e6}, took: time.Second,
+		busy:      use{rss: 10e6 + 2*80<<10, descriptors: 28, pipes: 4},
+		linkBytes: []float64{1e6, 3e6}, took: time.Second,
 	}
 	o := small
 	o.Links = 2

@@ -21,7 +21,7 @@ const (
 type cell struct {
 	name    string
 	target  float64 // of what TCP has; 0: none
-	turn    func() (result, error)
+	run     func() (result, error)
 	results []result
 }
 

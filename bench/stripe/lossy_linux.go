@@ -241,13 +241,13 @@ func (o Options) lossy(ctx context.Context, rate int64, congestion, system strin
 	l.tune = carrier.Tuning{Congestion: []string{congestion}}
 	var moves []float64
 	cells := []cell{
-		{name: "raw", turn: func() (result, error) { return l.raw(ctx, congestion, 1) }},
-		{name: "raw_eight", turn: func() (result, error) { return l.raw(ctx, congestion, 8) }},
-		{name: "direct", target: targetDirect, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 1) }},
-		{name: "relay", target: targetRelay, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Relay, 1) }},
-		{name: "eight", target: targetEight, turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 8) }},
-		{name: "own", turn: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, own) }},
-		{name: "moved", turn: func() (result, error) {
+		{name: "raw", run: func() (result, error) { return l.raw(ctx, congestion, 1) }},
+		{name: "raw_eight", run: func() (result, error) { return l.raw(ctx, congestion, 8) }},
+		{name: "direct", target: targetDirect, run: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 1) }},
+		{name: "relay", target: targetRelay, run: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Relay, 1) }},
+		{name: "eight", target: targetEight, run: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, 8) }},
+		{name: "own", run: func() (result, error) { return l.linkOf(ctx, congestion, overlay.Direct, own) }},
+		{name: "moved", run: func() (result, error) {
 			r, rtts, err := l.move(ctx, congestion, o.RTT)
 			moves = append(moves, rtts)
 			return r, err
@@ -256,7 +256,7 @@ func (o Options) lossy(ctx context.Context, rate int64, congestion, system strin
 	for round := range o.Repeat {
 		for i := range cells {
 			fmt.Fprintf(o.Err, "\rlossy %d Mb/s %s: round %d of %d, %s\x1b[K", rate/1e6, congestion, round+1, o.Repeat, cells[i].name)
-			r, err := cells[i].turn()
+			r, err := cells[i].run()
 			if err != nil {
 				return fmt.Errorf("%s: %w", cells[i].name, err)
 			}

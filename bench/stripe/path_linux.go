@@ -25,8 +25,8 @@ type path struct{ *runner.DistantHosts }
 // benchKey is the key of the job.
 var benchKey = jobkey.Key{Name: "stripe"}
 
-// turn is one link of carriers over the path.
-func (p *path) turn(ctx context.Context, congestion string, carriers int) (result, error) {
+// runLink is one link of carriers over the path.
+func (p *path) runLink(ctx context.Context, congestion string, carriers int) (result, error) {
 	var ends [2]rank
 	for i := range ends {
 		s := &socket{space: p.Hosts[i], congestion: congestion, peer: netip.AddrPortFrom(star.Addr(1-i), port)}

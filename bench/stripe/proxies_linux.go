@@ -46,8 +46,8 @@ func newRelays(ctx context.Context, o Options) (r relays, down func() error, err
 	return r, down, err
 }
 
-// turn is one link of carriers by relays.
-func (r relays) turn(ctx context.Context, carriers int) (result, error) {
+// runLink is one link of carriers by relays.
+func (r relays) runLink(ctx context.Context, carriers int) (result, error) {
 	key, err := jobkey.New("stripe")
 	if err != nil {
 		return result{}, err

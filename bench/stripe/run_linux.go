@@ -64,7 +64,7 @@ func runPath(ctx context.Context, o Options) (err error) {
 		if congestion == lossy {
 			s.target = targetPath
 		}
-		err := o.measure(ctx, s, func(n int) (result, error) { return p.turn(ctx, congestion, n) })
+		err := o.measure(ctx, s, func(n int) (result, error) { return p.runLink(ctx, congestion, n) })
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func runProxies(ctx context.Context, o Options) (err error) {
 	s := &scenario{name: "proxies", counts: []int{1, 2, own}, target: targetProxies, of: 2, params: map[string]any{
 		"congestion": system, "rtt_ms": float64(o.RTT.Microseconds()) / 1000, "proxy_mbit": float64(o.Proxy) / 1e6,
 	}}
-	return o.measure(ctx, s, func(n int) (result, error) { return r.turn(ctx, n) })
+	return o.measure(ctx, s, func(n int) (result, error) { return r.runLink(ctx, n) })
 }
 
 // measure measures links of all counts of carriers in turn, and writes the rows.

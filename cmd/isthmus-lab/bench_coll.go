@@ -69,7 +69,7 @@ func benchCollCommand() *cli.Command {
 // collOptions parses the flags.
 func collOptions(c *cli.Context) (o coll.Options, err error) {
 	o = coll.Options{
-		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Near: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
+		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Local: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
 		Counts: c.Bool("counts"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
 		Orders: parts(c.String("order")),
 	}
