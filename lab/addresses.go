@@ -64,7 +64,7 @@ type addrs struct {
 	bits    int        // of the prefix of a LAN or wire
 	behind  []netip.Prefix
 	inside  []netip.Prefix // of a provider: the LAN, if its gateway does not hide it
-	through netip.Addr     // a provider's next hop to those: its gateway
+	nextHop netip.Addr     // a provider's next hop to those: its gateway
 }
 
 // overlapping is the number of the LAN shared by all sites whose preset overlaps.
@@ -96,7 +96,7 @@ func (gw addrs) nodeBehind(addr netip.Addr, hidden bool) addrs {
 // others route to the networks behind it: the wire to the gateway and the LAN.
 func (f family) provider(site byte, gw addrs, translates bool) addrs {
 	a := addrs{
-		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, inside: gw.behind, through: gw.wan,
+		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, inside: gw.behind, nextHop: gw.wan,
 	}
 	if !translates {
 		a.behind = append([]netip.Prefix{netip.PrefixFrom(f.links.host(site, 0), f.bits)}, gw.behind...)

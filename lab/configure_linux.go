@@ -168,7 +168,7 @@ func (c *configurer) provider(p hostPlan) {
 	for _, a := range slices.Concat(p.families(), p.others) {
 		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
 		for _, n := range a.inside {
-			c.route(n, a.through, lanIface)
+			c.route(n, a.nextHop, lanIface)
 		}
 	}
 	c.onInternet(p)

@@ -137,7 +137,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if err := t.settle(ctx); err != nil {
 		return err
 	}
-	if err := t.rest(ctx); err != nil {
+	if err := t.checkIdle(ctx); err != nil {
 		return err
 	}
 	line := t.pair.timeline()
@@ -242,8 +242,8 @@ func (t *trial) settle(ctx context.Context) error {
 // resting is the interval in which processor use is measured after the stream.
 const resting = 2 * time.Second
 
-// rest measures whether a daemon or an end is busy though only a trickle is left.
-func (t *trial) rest(ctx context.Context) error {
+// checkIdle measures whether a daemon or an end is busy though only a trickle is left.
+func (t *trial) checkIdle(ctx context.Context) error {
 	pids := map[string]int{}
 	for _, d := range t.site.grid.Daemons() {
 		pids[d.Name] = d.PID()

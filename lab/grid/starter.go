@@ -26,9 +26,9 @@ const (
 // starters counts the starters of all grids of this process.
 var starters atomic.Int64
 
-// severalAccounts reports whether this process may change its user: it can as the machine's root,
+// canChangeUser reports whether this process may change its user: it can as the machine's root,
 // but not as an ordinary user who is root of a namespace.
-func severalAccounts() bool {
+func canChangeUser() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	fields := bytes.Fields(text)
 	return err == nil && os.Geteuid() == 0 && (len(fields) != 3 || string(fields[2]) != "1")
@@ -39,7 +39,7 @@ func severalAccounts() bool {
 // settings are the Config's Settings for "starter", or those for its own name.
 func (g *Grid) addStarter(host *lab.Host, settings map[string]any) error {
 	offer, _ := settings["offer"].(map[string]any)
-	if n, _ := offer["jobs"].(int); n == 0 && !g.cfg.Bare || !severalAccounts() {
+	if n, _ := offer["jobs"].(int); n == 0 && !g.cfg.Bare || !canChangeUser() {
 		return nil
 	}
 	socket := filepath.Join(g.dir, safe("starter "+host.Name())+".sock")

@@ -46,7 +46,7 @@ type Cell struct {
 	Tries int `json:"tries"`
 
 	measured  bool
-	known     oracle.Pair
+	facts     oracle.Pair
 	heard     map[string]string // what the broker was told of failed techniques
 	strangers map[path]uint64   // ThirdPartyPackets by path
 }
@@ -56,7 +56,7 @@ const maxTries = 3
 
 // newCell returns a cell with the measured facts.
 func newCell(pair Pair, known oracle.Pair) Cell {
-	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}
+	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), facts: known}
 }
 
 // astray reports whether the link took another path than the broker predicted. A link of a measured
@@ -73,7 +73,7 @@ func (c *Cell) planned() bool {
 	if t == overlay.Relay {
 		return !c.DirectPossible
 	}
-	return c.known.Works.Has(t) || c.known.Unsettled.Has(t)
+	return c.facts.Works.Has(t) || c.facts.Unsettled.Has(t)
 }
 
 // relayed reports whether the link goes through a proxy.
@@ -126,7 +126,7 @@ func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 		return
 	}
 	if c.relayed() {
-		blame(c.DirectPossible, "by %s although these work: %v", c.Technique, c.known.Works)
+		blame(c.DirectPossible, "by %s although these work: %v", c.Technique, c.facts.Works)
 		return
 	}
 	var t overlay.Technique
@@ -134,7 +134,7 @@ func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 		blame(true, "%v", err)
 		return
 	}
-	blame(!c.known.Works.Has(t) && !c.known.Unsettled.Has(t), "by %v, which measurements say cannot work", t)
+	blame(!c.facts.Works.Has(t) && !c.facts.Unsettled.Has(t), "by %v, which measurements say cannot work", t)
 }
 
 // strangeness names the third parties.

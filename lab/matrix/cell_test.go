@@ -92,12 +92,12 @@ func TestKnown(t *testing.T) {
 		{Options{}, symmetric, true},
 		{Options{IPv6: true}, symmetric, true},
 	} {
-		known, err := tc.of.known(tc.pair)
+		known, err := tc.of.facts(tc.pair)
 		if err != nil || newCell(tc.pair, known).DirectPossible != tc.direct {
 			t.Errorf("%v, unprivileged %v, IPv6 %v: %v, %v", tc.pair, tc.of.Unprivileged, tc.of.IPv6, known.Works, err)
 		}
 	}
-	if _, err := (Options{}).known(Pair{"open", "moat"}); err == nil {
+	if _, err := (Options{}).facts(Pair{"open", "moat"}); err == nil {
 		t.Error("a preset that nobody measured passes")
 	}
 }

@@ -128,7 +128,7 @@ func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()
 
 // connect links a site of one kind to a site of another, and again if necessary.
 func (w *world) connect(ctx context.Context, pair Pair) Cell {
-	known, err := w.known(pair)
+	known, err := w.facts(pair)
 	c := newCell(pair, known)
 	c.measured = w.Measured
 	if err == nil {
@@ -182,8 +182,8 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	}
 }
 
-// known returns the measured facts of a pair under the conditions of the run.
-func (o Options) known(pair Pair) (oracle.Pair, error) {
+// facts returns the measured facts of a pair under the conditions of the run.
+func (o Options) facts(pair Pair) (oracle.Pair, error) {
 	between := oracle.Between
 	if o.IPv6 {
 		between = oracle.OverIPv6

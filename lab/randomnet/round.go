@@ -24,8 +24,8 @@ const (
 	measureTimeout = 2 * time.Minute
 	jobTimeout     = 2 * time.Minute // from the start of the first rank
 	jobLasts       = 6 * time.Second // during which new exchanges begin
-	restLasts      = time.Second     // during which idle daemons may use little processor time
-	restMost       = 500 * time.Millisecond
+	idlePeriod     = time.Second     // during which idle daemons may use little processor time
+	maxIdleCPU     = 500 * time.Millisecond
 )
 
 // Outcome is the result of a seed.
@@ -97,7 +97,7 @@ func (r *round) run(ctx context.Context, out *Outcome) (err error) {
 	if err := r.job(ctx, out); err != nil {
 		return err
 	}
-	return r.rest(ctx)
+	return r.checkIdle(ctx)
 }
 
 func (r *round) awaitMeasured(ctx context.Context) error {
@@ -203,19 +203,19 @@ func (out *Outcome) links(dir string) error {
 	return nil
 }
 
-// rest checks that no daemon is busy when nothing is left to do.
-func (r *round) rest(ctx context.Context) error {
+// checkIdle checks that no daemon is busy when nothing is left to do.
+func (r *round) checkIdle(ctx context.Context) error {
 	before := map[*grid.Daemon]time.Duration{}
 	for _, d := range r.grid.Daemons() {
 		before[d] = grid.ProcessorTime(d.PID())
 	}
-	if err := pause(ctx, nil, restLasts); err != nil {
+	if err := pause(ctx, nil, idlePeriod); err != nil {
 		return err
 	}
 	var errs []error
 	for d, was := range before {
-		if used := grid.ProcessorTime(d.PID()) - was; used > restMost {
-			errs = append(errs, fmt.Errorf("%s used %v of processor time in %v after the job", d.Name, used, restLasts))
+		if used := grid.ProcessorTime(d.PID()) - was; used > maxIdleCPU {
+			errs = append(errs, fmt.Errorf("%s used %v of processor time in %v after the job", d.Name, used, idlePeriod))
 		}
 	}
 	return errors.Join(errs...)

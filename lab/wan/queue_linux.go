@@ -215,15 +215,15 @@ func (q *queue) run(ctx context.Context) error {
 		}
 	}()
 	for ctx.Err() == nil {
-		if err := q.turn(); err != nil {
+		if err := q.step(); err != nil {
 			return fmt.Errorf("wan: queue %d: %w", q.number, err)
 		}
 	}
 	return nil
 }
 
-// turn releases due packets, reads new ones, and waits if there are none.
-func (q *queue) turn() error {
+// step releases due packets, reads new ones, and waits if there are none.
+func (q *queue) step() error {
 	if err := q.releaseDue(); err != nil {
 		return err
 	}
