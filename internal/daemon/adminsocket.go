@@ -59,12 +59,12 @@ type Progress struct {
 
 // adminSocket serves the socket. A nil *adminSocket is a daemon without one.
 type adminSocket struct {
-	name   string
-	path   string
-	hooks  *Hooks
-	log    *slog.Logger
-	orders chan<- os.Signal
-	made   bool // this process created the socket's file
+	name    string
+	path    string
+	hooks   *Hooks
+	log     *slog.Logger
+	orders  chan<- os.Signal
+	created bool // this process created the socket's file
 
 	ctx    context.Context // ends with the daemon
 	cancel context.CancelFunc
@@ -128,7 +128,7 @@ func (d *adminSocket) listen() error {
 		ln.Close()
 		return err
 	}
-	d.ln, d.made = ln, true
+	d.ln, d.created = ln, true
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (d *adminSocket) close(handed bool) {
 		d.ln.Close()
 	}
 	d.work.Wait()
-	if d.made && !handed {
+	if d.created && !handed {
 		if err := os.Remove(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			d.log.Warn("the admin socket stays", "error", err)
 		}

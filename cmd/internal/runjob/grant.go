@@ -28,7 +28,7 @@ type wish struct {
 	cert, key string // files of the user's certificate and its key
 	project   string // empty: the only one that the certificate names, if so
 	valid     time.Duration
-	exactly   bool // valid was given; else the grant may end earlier, with its certificate
+	validSet  bool // valid was given; else the grant may end earlier, with its certificate
 }
 
 // granted returns the grant for a job, in the form for the environment.
@@ -61,7 +61,7 @@ func (w wish) granted(job overlay.JobID, now time.Time) (string, error) {
 	}
 	ends := now.Add(w.valid)
 	if ends.After(leaf.NotAfter) {
-		if w.exactly || !now.Before(leaf.NotAfter) {
+		if w.validSet || !now.Before(leaf.NotAfter) {
 			return "", fmt.Errorf("%s: the certificate expires at %s, before the grant would; ask for a shorter grant or get a new certificate", w.cert, leaf.NotAfter.UTC().Format(time.RFC3339))
 		}
 		ends = leaf.NotAfter
@@ -146,7 +146,7 @@ func UserFiles() (ca.Files, error) {
 // wishOf reads flags of the given names. It returns nil if neither they nor the user's folder name
 // a certificate.
 func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
-	w := &wish{cert: c.String(cert), key: c.String(key), project: c.String("project"), valid: c.Duration(valid), exactly: c.IsSet(valid)}
+	w := &wish{cert: c.String(cert), key: c.String(key), project: c.String("project"), valid: c.Duration(valid), validSet: c.IsSet(valid)}
 	what := "run"
 	if c.Command.Name != what {
 		what = "job " + c.Command.Name
@@ -166,7 +166,7 @@ func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 			return w, nil
 		}
 	}
-	if w.project != "" || w.exactly {
+	if w.project != "" || w.validSet {
 		return nil, cmdline.Usage(fmt.Sprintf("%s: --project and --%s apply to a grant, which needs a user's certificate: give --%s and --%s", what, valid, cert, key))
 	}
 	return nil, nil

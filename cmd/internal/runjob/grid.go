@@ -115,7 +115,7 @@ func submitJob(c *cli.Context, grid *submit.Grid, job *submit.Job) (*submit.Resu
 	if job.FetchTo == nil {
 		job.FetchTo = user
 	} else {
-		job.FetchTo = &reports{to: job.FetchTo, rest: user}
+		job.FetchTo = &reports{to: job.FetchTo, others: user}
 	}
 	r, err := submit.Run(c.Context, grid, job)
 	closeErr := job.Output.Close()
@@ -171,13 +171,13 @@ func submitWithMap(c *cli.Context, grid *submit.Grid, job *submit.Job) error {
 }
 
 // reports is a Fetcher that separates the reports from other files.
-type reports struct{ to, rest submit.Fetcher }
+type reports struct{ to, others submit.Fetcher }
 
 func (r *reports) byName(name string) submit.Fetcher {
 	if name == runmap.ReportName {
 		return r.to
 	}
-	return r.rest
+	return r.others
 }
 
 // Piece implements submit.Fetcher.

@@ -113,7 +113,7 @@ func (m *merged) Of(p Place) (stdout, stderr io.Writer, err error) {
 func (m *merged) Close() error {
 	var all []error
 	for _, w := range m.lines {
-		if len(w.rest) > 0 {
+		if len(w.unfinished) > 0 {
 			_, err := w.Write([]byte("\n"))
 			all = append(all, err)
 		}
@@ -126,27 +126,27 @@ const maxLine = 64 << 10
 
 // lineWriter passes on whole lines in their output form. One goroutine writes to it.
 type lineWriter struct {
-	to     io.Writer
-	form   func(out, line []byte) []byte
-	shared *sync.Mutex
-	rest   []byte // an unfinished line
+	to         io.Writer
+	form       func(out, line []byte) []byte
+	shared     *sync.Mutex
+	unfinished []byte // an unfinished line
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
-	w.rest = append(w.rest, p...)
-	end := bytes.LastIndexByte(w.rest, '\n') + 1
+	w.unfinished = append(w.unfinished, p...)
+	end := bytes.LastIndexByte(w.unfinished, '\n') + 1
 	if end == 0 {
-		if len(w.rest) < maxLine {
+		if len(w.unfinished) < maxLine {
 			return len(p), nil
 		}
-		w.rest = append(w.rest, '\n')
-		end = len(w.rest)
+		w.unfinished = append(w.unfinished, '\n')
+		end = len(w.unfinished)
 	}
 	var out []byte
-	for line := range bytes.Lines(w.rest[:end]) {
+	for line := range bytes.Lines(w.unfinished[:end]) {
 		out = w.form(out, line)
 	}
-	w.rest = append(w.rest[:0], w.rest[end:]...)
+	w.unfinished = append(w.unfinished[:0], w.unfinished[end:]...)
 	w.shared.Lock()
 	defer w.shared.Unlock()
 	if _, err := w.to.Write(out); err != nil {

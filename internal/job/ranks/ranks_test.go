@@ -321,7 +321,7 @@ func TestALineWithoutEndIsCut(t *testing.T) {
 		if _, err := w.Write(part); err != nil {
 			t.Fatal(err)
 		}
-		if held := len(w.(*lineWriter).rest); held > maxLine {
+		if held := len(w.(*lineWriter).unfinished); held > maxLine {
 			t.Fatalf("%d bytes are held back, at most %d may be", held, maxLine)
 		}
 	}
