@@ -47,7 +47,7 @@ func (w *World) Links() []LinkInfo {
 			MessagesReceived: p.MessagesReceived, BytesReceived: p.BytesReceived,
 		}
 		switch {
-		case path.Technique.Known():
+		case path.Technique.Valid():
 			info.Technique = path.Technique.String()
 		case p.Shared:
 			info.Via = "shared memory"

@@ -40,8 +40,8 @@ func (p Principal) String() string {
 	return p.User + " for " + p.Project
 }
 
-// Known reports whether the principal is not the zero Principal.
-func (p Principal) Known() bool { return p != Principal{} }
+// IsSet reports whether the principal is not the zero Principal.
+func (p Principal) IsSet() bool { return p != Principal{} }
 
 // Site returns the site of the account, or "" for a user of the grid and for an unknown principal.
 func (p Principal) Site() SiteID {
@@ -52,7 +52,7 @@ func (p Principal) Site() SiteID {
 // Check returns what is wrong with the principal, or nil. Only users of the grid have projects; an
 // account has none.
 func (p Principal) Check() error {
-	if !p.Known() {
+	if !p.IsSet() {
 		return nil
 	}
 	account, site, ok := strings.Cut(p.User, "@")
@@ -78,7 +78,7 @@ func (p Principal) Check() error {
 // CheckVouched returns why a helper of the site by cannot vouch for the principal, or nil: a helper
 // knows the accounts of its site, but neither those of other sites nor users of the grid.
 func (p Principal) CheckVouched(by SiteID) error {
-	if !p.Known() {
+	if !p.IsSet() {
 		return nil
 	}
 	if err := p.Check(); err != nil {

@@ -60,18 +60,18 @@ func Techniques() []Technique {
 
 // String returns the technique's name as configuration files and logs use it.
 func (t Technique) String() string {
-	if !t.Known() {
+	if !t.Valid() {
 		return fmt.Sprintf("technique(%d)", uint8(t))
 	}
 	return techniques[t].name
 }
 
-// Known reports whether t is one of the techniques above.
-func (t Technique) Known() bool { return t != 0 && int(t) < len(techniques) }
+// Valid reports whether t is one of the techniques above.
+func (t Technique) Valid() bool { return t != 0 && int(t) < len(techniques) }
 
 // Kind returns which ends open t's connection; 0 for an unknown technique.
 func (t Technique) Kind() Kind {
-	if !t.Known() {
+	if !t.Valid() {
 		return 0
 	}
 	return techniques[t].kind
@@ -106,8 +106,8 @@ const SmallPacket = 576
 // Techniques returns w without flags.
 func (w Ways) Techniques() Ways { return w &^ packetFlags }
 
-// Known reports whether w is one of the ways, with one flag at most.
-func (w Ways) Known() bool { return w.Techniques() <= Reserved && w&packetFlags != packetFlags }
+// Valid reports whether w is one of the ways, with one flag at most.
+func (w Ways) Valid() bool { return w.Techniques() <= Reserved && w&packetFlags != packetFlags }
 
 // Allow reports whether t is among the ways.
 func (w Ways) Allow(t Technique) bool {
@@ -118,7 +118,7 @@ func (w Ways) Allow(t Technique) bool {
 // String returns what a dial with these ways looks for.
 func (w Ways) String() string {
 	switch {
-	case !w.Known():
+	case !w.Valid():
 		return fmt.Sprintf("ways(%d)", uint8(w))
 	case w&SmallPackets != 0:
 		return w.Techniques().String() + " in small packets"
@@ -140,7 +140,7 @@ func (w Ways) String() string {
 
 // MarshalText implements encoding.TextMarshaler with the names of String.
 func (t Technique) MarshalText() ([]byte, error) {
-	if !t.Known() {
+	if !t.Valid() {
 		return nil, fmt.Errorf("unknown technique %d", uint8(t))
 	}
 	return []byte(t.String()), nil

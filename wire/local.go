@@ -129,7 +129,7 @@ func (f *LocalDial) decodeBody(r *reader) {
 	f.Rank = r.u32()
 	f.Budget = time.Duration(r.u32()) * time.Millisecond
 	f.Ways = overlay.Ways(r.u8())
-	if !f.Ways.Known() && r.err == nil {
+	if !f.Ways.Valid() && r.err == nil {
 		r.err = fmt.Errorf("unknown %v", f.Ways)
 	}
 }
@@ -428,7 +428,7 @@ func (r *reader) path() (p overlay.Path) {
 	p.Peer = r.node()
 	p.Setup = time.Duration(r.u32()) * time.Microsecond
 	p.Reason = r.text()
-	if r.err == nil && p.Technique != 0 && !p.Technique.Known() {
+	if r.err == nil && p.Technique != 0 && !p.Technique.Valid() {
 		r.err = fmt.Errorf("unknown technique %d", uint8(p.Technique))
 	}
 	return p

@@ -89,7 +89,7 @@ func (f *Ticket) Type() Type {
 	if f.Allowances[0] != (overlay.Allowance{}) {
 		return TypeLimitedTicket
 	}
-	if f.Principal.Known() {
+	if f.Principal.IsSet() {
 		return TypeNamedTicket
 	}
 	return TypeTicket
@@ -109,7 +109,7 @@ func (f *Ticket) appendClaims(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, f.Expires)
 	b = binary.BigEndian.AppendUint64(b, f.Limit)
 	limited := f.Type() == TypeLimitedTicket
-	if f.Principal.Known() || limited {
+	if f.Principal.IsSet() || limited {
 		b = appendStr8(appendStr8(b, f.Principal.User), f.Principal.Project)
 	}
 	if !limited {
@@ -317,7 +317,7 @@ func (f *ControlHello) decodeBody(r *reader) {
 // principal reads a principal that must be known.
 func (r *reader) principal() overlay.Principal {
 	p := r.optionalPrincipal()
-	if r.err == nil && !p.Known() {
+	if r.err == nil && !p.IsSet() {
 		r.err = errors.New("a principal that is nobody")
 	}
 	return p

@@ -225,7 +225,7 @@ func (g *Gateway) logLink(l forwardedLink, what string, err error, more ...any) 
 	if l.technique != 0 {
 		line = append(line, "technique", l.technique.String())
 	}
-	if l.principal.Known() {
+	if l.principal.IsSet() {
 		line = append(line, "user", l.principal.User, "project", l.principal.Project)
 	}
 	g.log.Info(what, append(line, more...)...)

@@ -86,7 +86,7 @@ func (j *Judge) Permit(in *controlpb.Signal, point overlay.AccessPoint) error {
 	if err != nil {
 		return fmt.Errorf("%w: target: %w", overlay.ErrForbidden, err)
 	}
-	if own.Site() != "" || !own.Known() {
+	if own.Site() != "" || !own.IsSet() {
 		own = point.Principal
 	}
 	g := policy.Agree(policy.Side{Site: j.Site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), EvaluatedElsewhere: true},

@@ -121,7 +121,7 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 
 // PrincipalToPB converts a principal: to nil if it is unknown.
 func PrincipalToPB(p overlay.Principal) *controlpb.Principal {
-	if !p.Known() {
+	if !p.IsSet() {
 		return nil
 	}
 	return &controlpb.Principal{User: p.User, Project: p.Project}
@@ -231,7 +231,7 @@ func PlanFromPB(m *controlpb.Plan) (overlay.Plan, error) {
 
 func techniqueFromPB(v uint32) (overlay.Technique, bool) {
 	t := overlay.Technique(min(v, 255))
-	return t, t.Known()
+	return t, t.Valid()
 }
 
 // TechniqueFromPB validates and converts a technique.
