@@ -80,9 +80,9 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A desk hands out every ray once, in the order of the requests, and says "no
+// A work queue hands out every ray once, in the order of the requests, and says "no
 // more" only when nothing can come.
-func TestDesk(t *testing.T) {
+func TestWorkQueue(t *testing.T) {
 	d := newWorkQueue(func(client int) int64 { return int64(client) })
 	var log []string
 	say := func() {
@@ -104,7 +104,7 @@ func TestDesk(t *testing.T) {
 	d.put(chunk{10, 2})
 	say()
 	if !d.answered(3, chunk{0, 3}) || d.answered(3, chunk{0, 3}) || d.answered(2, chunk{10, 2}) || d.answered(9, chunk{3, 1}) {
-		t.Error("the desk does not know what it gave to whom")
+		t.Error("the queue does not know which client has which chunk")
 	}
 	d.close()
 	d.ask(3)

@@ -77,7 +77,7 @@ func (f *farm) isBoss(comm *mpilib.Comm, client int) bool {
 	return comm == f.upper && f.cast.kinds[f.rankOf[comm.WorldRank(client)]] == boss
 }
 
-// deal sends what the desk has for those who wait.
+// deal sends chunks from the queue to the clients that wait.
 func (d *dealer) deal(ctx context.Context) error {
 	for {
 		client, c, ok := d.queue.next()
