@@ -361,7 +361,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (readyConn, 
 	return fail(&attemptsError{tried, last})
 }
 
-// enterRace waits for a link's turn to be made. One that looks for a path other than the best does not
+// enterRace waits for a link's slot. A link that looks for a path other than the best does not
 // wait, and its result is of no use to others.
 func (h *Helper) enterRace(ctx context.Context, to target) (*race.Slot, error) {
 	if to.ways != overlay.AllWays {

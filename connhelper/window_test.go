@@ -15,22 +15,22 @@ import (
 // occupy takes all turns of a helper's window until the test calls the returned function.
 func occupy(t *testing.T, h *Helper) (release func()) {
 	t.Helper()
-	var turns []*dialwindow.Slot
+	var slots []*dialwindow.Slot
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		turn, err := h.window.Wait(ctx)
+		slot, err := h.window.Wait(ctx)
 		cancel()
 		if errors.Is(err, dialwindow.ErrNoSlot) {
 			return func() {
-				for _, turn := range turns {
-					turn.End()
+				for _, slot := range slots {
+					slot.End()
 				}
 			}
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		turns = append(turns, turn)
+		slots = append(slots, slot)
 	}
 }
 

@@ -17,9 +17,9 @@ type Cache struct {
 	sites map[overlay.SiteID]*cachedPath
 }
 
-// DialResult is what is known about the path to a site.
+// DialResult is the latest dial to a site that connected.
 type DialResult struct {
-	Technique overlay.Technique // connected last; 0: nothing is known
+	Technique overlay.Technique // by which it connected; 0: there was none
 	Took      time.Duration     // time from the start of the dial
 }
 
@@ -29,7 +29,7 @@ type cachedPath struct {
 	found  time.Time
 	race   chan struct{} // closed when the first race ends; nil when there is none
 	probes int           // links that look for something better than a relay
-	turns  chan struct{} // one token for each link in the making
+	slots  chan struct{} // one token for each link in the making
 }
 
 // How long a winner is used without asking the frontal's memory, and how long a link waits for
@@ -44,10 +44,10 @@ const (
 	maxMaking = 4
 )
 
-// NewCache returns a Cache that knows nothing.
+// NewCache reslots a Cache that knows nothing.
 func NewCache() *Cache { return &Cache{sites: map[overlay.SiteID]*cachedPath{}} }
 
-// A Turn is a link's turn to be made. The zero Turn is of a link whose result is of no use to others.
+// A Slot is the right to make one link. The zero Slot is of a link whose result is of no use to others.
 type Slot struct {
 	Winner DialResult // how links to that site are made; zero for the link that is to find out
 
@@ -59,12 +59,12 @@ type Slot struct {
 	first      bool // other links wait for its result
 }
 
-// Enter waits for the turn of a link to a site, under the plan of that digest. told is what the
+// Enter waits for the slot of a link to a site, under the plan of that digest. told is what the
 // frontal remembers of the path. The caller must call Finish or Leave, once.
 func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, told DialResult) (*Slot, error) {
 	s := l.lookup(site, plan)
 	select {
-	case s.turns <- struct{}{}:
+	case s.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %d links to %s are being made already", context.Cause(ctx), maxMaking, site)
 	}
@@ -100,13 +100,13 @@ func (l *Cache) Enter(ctx context.Context, site overlay.SiteID, plan uint64, tol
 	}
 }
 
-// lookup returns what is known about a site under a plan.
+// lookup reslots what is known about a site under a plan.
 func (l *Cache) lookup(site overlay.SiteID, plan uint64) *cachedPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.sites[site]
 	if s == nil || s.plan != plan {
-		s = &cachedPath{plan: plan, turns: make(chan struct{}, maxMaking)}
+		s = &cachedPath{plan: plan, slots: make(chan struct{}, maxMaking)}
 		l.sites[site] = s
 	}
 	return s
@@ -153,7 +153,7 @@ func (t *Slot) Leave() {
 	t.end()
 }
 
-// end releases the turn. The cache is locked.
+// end releases the slot. The cache is locked.
 func (t *Slot) end() {
 	s := t.cachedPath
 	if t.Winner.Technique == overlay.Relay && !t.Follow {
@@ -163,7 +163,7 @@ func (t *Slot) end() {
 		close(s.race)
 		s.race = nil
 	}
-	<-s.turns
+	<-s.slots
 }
 
 // waitFor reports whether the race ended within leadWait.

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// asked is what a link that asks for its turn says of itself.
+// asked is what a link that asks for a slot says of itself.
 type asked struct {
 	digest uint64
 	told   DialResult
@@ -23,14 +23,14 @@ func site(digest uint64, winner overlay.Technique) asked {
 	return asked{digest: digest, told: DialResult{Technique: winner}}
 }
 
-// enter takes a turn that comes.
+// enter takes a slot that is free.
 func enter(t *testing.T, l *Cache, to asked) *Slot {
 	t.Helper()
-	turn, err := l.Enter(t.Context(), "siteb", to.digest, to.told)
+	slot, err := l.Enter(t.Context(), "siteb", to.digest, to.told)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return turn
+	return slot
 }
 
 // TestLeads: of a hundred links one finds out, and the others follow, a few at a
@@ -42,20 +42,20 @@ func TestLeads(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				turn := enter(t, l, site(1, 0))
+				slot := enter(t, l, site(1, 0))
 				if n := making.Add(1); n > most.Load() {
 					most.Store(n)
 				}
-				if turn.Winner.Technique == 0 {
+				if slot.Winner.Technique == 0 {
 					explorers.Add(1)
 					time.Sleep(300 * time.Millisecond) // the race
-				} else if followers.Add(1); turn.Winner.Technique != overlay.HolePunching {
-					t.Errorf("follows %v", turn.Winner.Technique)
+				} else if followers.Add(1); slot.Winner.Technique != overlay.HolePunching {
+					t.Errorf("follows %v", slot.Winner.Technique)
 				} else {
 					time.Sleep(100 * time.Millisecond)
 				}
 				making.Add(-1)
-				turn.Finish(DialResult{Technique: overlay.HolePunching})
+				slot.Finish(DialResult{Technique: overlay.HolePunching})
 			})
 		}
 		all.Wait()
@@ -65,32 +65,32 @@ func TestLeads(t *testing.T) {
 
 		// Later, the winner is old; under another plan, it never was one.
 		time.Sleep(leadLife)
-		turn := enter(t, l, site(1, 0))
-		if turn.Winner.Technique != 0 {
-			t.Errorf("follows %v after %v", turn.Winner.Technique, leadLife)
+		slot := enter(t, l, site(1, 0))
+		if slot.Winner.Technique != 0 {
+			t.Errorf("follows %v after %v", slot.Winner.Technique, leadLife)
 		}
-		turn.Finish(DialResult{Technique: overlay.HolePunching})
-		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
-			t.Errorf("follows %v of another plan", turn.Winner.Technique)
+		slot.Finish(DialResult{Technique: overlay.HolePunching})
+		if slot = enter(t, l, site(2, 0)); slot.Winner.Technique != 0 {
+			t.Errorf("follows %v of another plan", slot.Winner.Technique)
 		}
-		turn.Finish(DialResult{})
+		slot.Finish(DialResult{})
 		// What the frontal remembers needs no race; what fails is forgotten.
-		if turn = enter(t, l, site(2, overlay.Traversing)); turn.Winner.Technique != overlay.Traversing || turn.Follow {
-			t.Errorf("%+v, the frontal said traversing", turn)
+		if slot = enter(t, l, site(2, overlay.Traversing)); slot.Winner.Technique != overlay.Traversing || slot.Follow {
+			t.Errorf("%+v, the frontal said traversing", slot)
 		}
-		turn.Finish(DialResult{})
-		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != 0 {
-			t.Errorf("follows %v, which failed", turn.Winner.Technique)
+		slot.Finish(DialResult{})
+		if slot = enter(t, l, site(2, 0)); slot.Winner.Technique != 0 {
+			t.Errorf("follows %v, which failed", slot.Winner.Technique)
 		}
-		turn.Finish(DialResult{})
+		slot.Finish(DialResult{})
 		// Who fails for other reasons than the way leaves it as known as it was.
-		turn = enter(t, l, site(2, overlay.Traversing))
-		turn.Finish(DialResult{Technique: overlay.Traversing})
+		slot = enter(t, l, site(2, overlay.Traversing))
+		slot.Finish(DialResult{Technique: overlay.Traversing})
 		enter(t, l, site(2, 0)).Leave()
-		if turn = enter(t, l, site(2, 0)); turn.Winner.Technique != overlay.Traversing {
-			t.Errorf("follows %v, nothing was said against traversing", turn.Winner.Technique)
+		if slot = enter(t, l, site(2, 0)); slot.Winner.Technique != overlay.Traversing {
+			t.Errorf("follows %v, nothing was said against traversing", slot.Winner.Technique)
 		}
-		turn.Leave()
+		slot.Leave()
 	})
 }
 
@@ -118,15 +118,15 @@ func TestRelaysAreFollowed(t *testing.T) {
 }
 
 // TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
-// links that do not get their turn say so.
+// links that do not get a slot say so.
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewCache()
-		turns := []*Slot{enter(t, l, site(1, 0))}
+		slots := []*Slot{enter(t, l, site(1, 0))}
 		begin := time.Now()
-		turns = append(turns, enter(t, l, site(1, 0)))
-		if took := time.Since(begin); turns[1].Winner.Technique != 0 || took != leadWait {
-			t.Errorf("winner %v after %v", turns[1].Winner.Technique, took)
+		slots = append(slots, enter(t, l, site(1, 0)))
+		if took := time.Since(begin); slots[1].Winner.Technique != 0 || took != leadWait {
+			t.Errorf("winner %v after %v", slots[1].Winner.Technique, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -134,17 +134,17 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 		if took := time.Since(begin); err != nil || took != leadWait+time.Millisecond {
 			t.Errorf("waited %v, %v", took, err)
 		}
-		turns = append(turns, third)
-		for len(turns) < maxMaking {
-			turns = append(turns, enter(t, l, site(1, 0)))
+		slots = append(slots, third)
+		for len(slots) < maxMaking {
+			slots = append(slots, enter(t, l, site(1, 0)))
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := l.Enter(ctx, "siteb", 1, DialResult{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 links to siteb are being made") {
 			t.Errorf("one too many: %v", err)
 		}
-		for _, turn := range turns {
-			turn.Finish(DialResult{})
+		for _, slot := range slots {
+			slot.Finish(DialResult{})
 		}
 		enter(t, l, site(1, 0)).Finish(DialResult{})
 	})
