@@ -3,4 +3,4 @@
 package carrier
 
 // copy moves f's bytes until from ends.
-func (f *flow) copy() error { return f.copyThrough() }
+func (f *flow) copy() error { return f.copyInUserSpace() }
