@@ -37,7 +37,7 @@ type Slot struct {
 // ErrNoSlot means that a dial was not made, since its turn did not come in time.
 var ErrNoSlot = errors.New("its turn to open a connection did not come")
 
-// Wait waits for the caller's turn until ctx ends. Unless ctx was cancelled the error is an ErrTurn
+// Wait waits for a slot until ctx ends. Unless ctx was cancelled the error is an ErrNoSlot
 // and an overlay.ErrOverloaded, and says what the dial waited for.
 func (d *Window) Wait(ctx context.Context) (*Slot, error) {
 	begin := time.Now()
@@ -58,7 +58,7 @@ func (d *Window) Wait(ctx context.Context) (*Slot, error) {
 	return nil, d.giveUp(ctx, mine, time.Since(begin))
 }
 
-// giveUp leaves the queue, or returns a turn that has come meanwhile.
+// giveUp leaves the queue, or returns a slot that was granted meanwhile.
 func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Dur
 	return fmt.Errorf("%w: %w within %v, after %d others: %s", overlay.ErrOverloaded, ErrNoSlot, waited.Round(time.Millisecond), d.w.open, why)
 }
 
-// next gives turns to the first waiters as far as the window permits. The caller must hold d.mu.
+// next gives slots to the first waiters as far as the window permits. The caller must hold d.mu.
 func (d *Window) next(now time.Time) {
 	for len(d.waiting) > 0 && d.w.admit(now) {
 		close(d.waiting[0])
@@ -92,28 +92,28 @@ func (d *Window) next(now time.Time) {
 	}
 }
 
-// End returns the turn, if no dial has used it. It does nothing for a nil Turn.
-func (t *Slot) End() {
-	if t != nil && t.used.CompareAndSwap(false, true) {
-		t.end()
+// End returns the slot, if no dial has used it. It does nothing for a nil Slot.
+func (s *Slot) End() {
+	if s != nil && s.used.CompareAndSwap(false, true) {
+		s.end()
 	}
 }
 
-func (t *Slot) end() {
-	if t.ended.CompareAndSwap(false, true) {
-		t.in.mu.Lock()
-		defer t.in.mu.Unlock()
-		t.in.w.leave()
-		t.in.next(time.Now())
+func (s *Slot) end() {
+	if s.ended.CompareAndSwap(false, true) {
+		s.in.mu.Lock()
+		defer s.in.mu.Unlock()
+		s.in.w.leave()
+		s.in.next(time.Now())
 	}
 }
 
 type key struct{}
 
-// With returns a context whose next Dial of a window uses this turn.
-func (t *Slot) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
+// With returns a context whose next Dial of a window uses this slot.
+func (s *Slot) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, s) }
 
-// Dial makes a dial with the turn in ctx, or else waits for one.
+// Dial makes a dial with the slot in ctx, or else waits for one.
 func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, error)) (c C, err error) {
 	t, _ := ctx.Value(key{}).(*Slot)
 	if t == nil || t.in != d || !t.used.CompareAndSwap(false, true) {

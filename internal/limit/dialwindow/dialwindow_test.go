@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Turns come in order of arrival, a waiter that gives up takes none, and a turn that is not used
+// Slots come in order of arrival, a waiter that gives up takes none, and a slot that is not used
 // goes to the next.
 func TestTurnsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTurnsInOrder(t *testing.T) {
 	})
 }
 
-// A dial uses the turn of its context once, counts for a while only without an answer, and leaves
+// A dial uses the slot of its context once, counts for a while only without an answer, and leaves
 // nothing behind.
 func TestDialsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDialsCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := turn.With(t.Context())
-		for i := range 2 { // the second one has a turn of its own
+		for i := range 2 { // the second one has a slot of its own
 			if _, err := Dial(ctx, d, func(context.Context) (int, error) {
 				if opened(d) != 1 {
 					t.Errorf("dial %d: %d open", i, opened(d))

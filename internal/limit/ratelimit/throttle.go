@@ -24,7 +24,7 @@ type Throttle struct {
 
 // flow is one direction of a Throttle.
 type flow struct {
-	granted chan struct{} // holds a value when the turn has come; created when first needed
+	granted chan struct{} // holds a value when bytes were granted; created when first needed
 	held    Held          // guarded by limiter.mu
 }
 

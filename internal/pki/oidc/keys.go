@@ -113,7 +113,7 @@ func (k *keys) named(ctx context.Context, kid string) ([]jose.JSONWebKey, error)
 	return nil, err
 }
 
-// take waits for the turn to fetch; if usable keys exist, it does not wait.
+// take waits for the semaphore; if usable keys exist, it does not wait.
 func (k *keys) take(ctx context.Context, known bool) error {
 	if known {
 		select {
@@ -154,7 +154,7 @@ func (k *keys) look(kid string) (found []jose.JSONWebKey, due bool, err error) {
 	return found, due, err
 }
 
-// fetch replaces the keys with the provider's current ones. The caller has the turn.
+// fetch replaces the keys with the provider's current ones. The caller holds the semaphore.
 func (k *keys) fetch(ctx context.Context) {
 	set, err := k.get(ctx)
 	k.mu.Lock()
