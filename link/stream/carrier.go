@@ -86,7 +86,7 @@ const (
 	// Reads of at least directFrom bytes get data straight from the socket: the first directMost
 	// bytes of a frame together with its header. They read ahead no further than small frames and
 	// the next header, because what is read ahead is copied.
-	directFrom = lendFrom
+	directFrom = minZeroCopy
 	directMost = 64 << 10
 	ahead      = 2 << 10
 
@@ -374,7 +374,7 @@ func (l *letter) header(h wire.LinkHeader) {
 
 func (l *letter) data(off uint64, n int, from *outbox) {
 	h := wire.LinkHeader{Kind: wire.LinkData, Length: uint32(n), Offset: off}
-	if n >= lendFrom {
+	if n >= minZeroCopy {
 		h.Flags = wire.Padded
 	}
 	l.header(h)

@@ -3,14 +3,15 @@ package stream
 import "sort"
 
 // An outbox holds the bytes of the sending stream that the peer has not acknowledged. Small writes
-// are copied; large ones are lent by their owner until they are acknowledged or reclaimed.
+// are copied; large ones are sent from the caller's memory, which the caller must not change until
+// they are acknowledged or reclaimed.
 type outbox struct {
 	pages    pages
 	zeroCopy []zeroCopySpan // by offset
 	end      uint64         // offset after the last byte
 }
 
-// A loan is memory that its owner has lent.
+// A zeroCopySpan is the caller's memory, from which bytes are sent.
 type zeroCopySpan struct {
 	off  uint64
 	data []byte
@@ -18,9 +19,9 @@ type zeroCopySpan struct {
 
 func (l *zeroCopySpan) end() uint64 { return l.off + uint64(len(l.data)) }
 
-// lendFrom is the size in bytes from which written data is lent, and below which it is copied: a
-// system call takes longer than copying this much.
-const lendFrom = 16 << 10
+// minZeroCopy is the size in bytes from which written data is sent without a copy: a system call
+// takes longer than copying less.
+const minZeroCopy = 16 << 10
 
 // add appends a copy of b.
 func (o *outbox) add(b []byte) {
@@ -57,7 +58,7 @@ func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
 	return iov
 }
 
-// zeroCopyFrom returns the index of the first loan that ends after off.
+// zeroCopyFrom returns the index of the first span that ends after off.
 func (o *outbox) zeroCopyFrom(off uint64) int {
 	if len(o.zeroCopy) == 0 || o.zeroCopy[0].end() > off {
 		return 0
@@ -73,8 +74,8 @@ func (o *outbox) free(off uint64) {
 	o.pages.free(off)
 }
 
-// copyUnacked copies what is still held of lent bytes starting at off, so that their owner can have
-// them back. Bytes below acked are not needed.
+// copyUnacked copies what is still held of zero-copy bytes starting at off, so that the caller may
+// change them. Bytes below acked are not needed.
 func (o *outbox) copyUnacked(off, acked uint64) {
 	from := o.zeroCopyFrom(off)
 	for i := from; i < len(o.zeroCopy); i++ {
@@ -88,7 +89,7 @@ func (o *outbox) copyUnacked(off, acked uint64) {
 	o.cut(from, len(o.zeroCopy))
 }
 
-// cut removes the loans from i up to but excluding j.
+// cut removes the spans from i up to but excluding j.
 func (o *outbox) cut(i, j int) {
 	if i == j {
 		return

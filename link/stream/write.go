@@ -98,7 +98,7 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 			}
 			part := b[:min(len(b), room)]
 			s.send.Push(len(part))
-			if len(part) >= lendFrom {
+			if len(part) >= minZeroCopy {
 				s.out.addUncopied(part)
 				lent = true
 			} else {
@@ -207,7 +207,7 @@ func (s *Stream) flush(u urgency) {
 	}
 }
 
-// takeBack copies what the stream still holds of bytes lent starting at from, once no carrier is
+// takeBack copies the zero-copy bytes that the stream still holds starting at from, once no carrier is
 // writing them.
 func (s *Stream) takeBack(from uint64) {
 	for s.writingFrom(from) {
