@@ -62,7 +62,7 @@ func (f figure) order(s *scenario, root, count int) string {
 	return fmt.Sprintf("%s %s %d %d %d %d %d", orderTime, f.collective, f.size, root, warm, count, ahead.Nanoseconds())
 }
 
-// count is how many repetitions make a turn if one takes d.
+// count returns how many repetitions fill measureTime if one takes d.
 func (s *scenario) count(d time.Duration) int {
 	most := maxLocal
 	if s.far() {

@@ -68,7 +68,7 @@ func linked(ctx context.Context, from, to rank, carriers int, use func(ctx conte
 // block is the bytes that a call moves.
 const block = 1 << 20
 
-// arriving returns how fast the bytes that have got here grow during a turn, unless failed is an error.
+// arriving returns the rate at which received bytes grow during a run, unless failed is an error.
 func arriving(ctx context.Context, got func() uint64, failed error) (result, error) {
 	before, start := got(), time.Now()
 	err := errors.Join(failed, runner.Pause(ctx, measuring))

@@ -102,7 +102,7 @@ func (c *Call) Size() int { return c.comm.Group.Size() }
 // Global implements coll.Call.
 func (c *Call) Global(r int) int { return c.comm.Global(r) }
 
-// WorldRank, Turn and NewContext implement settle.Call.
+// WorldRank, Allocator and NewContext implement settle.Call.
 func (c *Call) WorldRank(r int) int         { return c.comm.Group.WorldRank(r) }
 func (c *Call) Allocator() int              { return c.Tag / schedule.Slots % c.Size() }
 func (c *Call) NewContext() (uint32, error) { return c.comm.World.Contexts.New() }
