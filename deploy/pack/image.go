@@ -59,7 +59,7 @@ func (r *release) image(program, settings string) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: r.made}
+	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: r.timestamp}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/bin/" + program, "--config", settings},
 		User:       anyone,

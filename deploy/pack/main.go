@@ -23,12 +23,12 @@ var daemons = []string{"broker", "frontal", "proxy", "helper"}
 
 // release is what is made from.
 type release struct {
-	top     string // of the source
-	out     string // where the results go
-	version string // without a v
-	arch    string // as Go calls it
-	bin     string // the folder of the built programs, and of files made for packages
-	made    time.Time
+	top       string // of the source
+	out       string // where the results go
+	version   string // without a v
+	arch      string // as Go calls it
+	bin       string // the folder of the built programs, and of files made for packages
+	timestamp time.Time
 }
 
 func main() {
@@ -65,7 +65,7 @@ func run(out, version string, archs []string) error {
 		return err
 	}
 	for _, arch := range archs {
-		if err := (&release{top: top, out: out, version: version, arch: arch, made: made}).all(); err != nil {
+		if err := (&release{top: top, out: out, version: version, arch: arch, timestamp: made}).all(); err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
 	}
@@ -111,7 +111,7 @@ func source() (string, error) {
 }
 
 // described returns the version that git has for the source, and when its commit was made.
-func described(top string) (version string, made time.Time, err error) {
+func described(top string) (version string, timestamp time.Time, err error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", top}, args...)...).Output()
 		return strings.TrimSpace(string(out)), err

@@ -59,7 +59,7 @@ func (r *release) pack(doc []byte, format string) (name string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("packages.yaml: %w", err)
 	}
-	all.MTime = r.made
+	all.MTime = r.timestamp
 	info, err := all.Get(format)
 	if err != nil {
 		return "", err

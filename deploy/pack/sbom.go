@@ -40,7 +40,7 @@ func (r *release) parts() ([]string, error) {
 	slices.SortFunc(list, func(a, b cdx.Component) int { return strings.Compare(a.PackageURL, b.PackageURL) })
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
-		Timestamp: r.made.UTC().Format("2006-01-02T15:04:05Z"),
+		Timestamp: r.timestamp.UTC().Format("2006-01-02T15:04:05Z"),
 		Component: &cdx.Component{BOMRef: "isthmus", Type: cdx.ComponentTypeApplication, Name: "isthmus", Version: r.version},
 	}
 	bom.Components = &list

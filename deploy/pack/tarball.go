@@ -74,7 +74,7 @@ func (r *release) add(w *tar.Writer, name, path string, mode int64) error {
 	if err != nil {
 		return err
 	}
-	header := &tar.Header{Name: name, Mode: mode, Size: info.Size(), ModTime: r.made, Format: tar.FormatPAX}
+	header := &tar.Header{Name: name, Mode: mode, Size: info.Size(), ModTime: r.timestamp, Format: tar.FormatPAX}
 	if err := w.WriteHeader(header); err != nil {
 		return err
 	}
