@@ -51,7 +51,7 @@ func run(out, version string, archs []string) error {
 	if err != nil {
 		return err
 	}
-	v, made, err := described(top)
+	v, timestamp, err := described(top)
 	if err != nil && version == "" {
 		return fmt.Errorf("%w: without git, say -version", err)
 	}
@@ -65,7 +65,7 @@ func run(out, version string, archs []string) error {
 		return err
 	}
 	for _, arch := range archs {
-		if err := (&release{top: top, out: out, version: version, arch: arch, timestamp: made}).all(); err != nil {
+		if err := (&release{top: top, out: out, version: version, arch: arch, timestamp: timestamp}).all(); err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
 	}
@@ -120,14 +120,14 @@ func described(top string) (version string, timestamp time.Time, err error) {
 	if err != nil {
 		return "", time.Now(), err
 	}
-	if made, err = time.Parse(time.RFC3339, day); err != nil {
+	if timestamp, err = time.Parse(time.RFC3339, day); err != nil {
 		return "", time.Now(), err
 	}
 	if tag, err := git("describe", "--tags", "--exact-match"); err == nil {
-		return strings.TrimPrefix(tag, "v"), made, nil
+		return strings.TrimPrefix(tag, "v"), timestamp, nil
 	}
 	commit, err := git("rev-parse", "--short=10", "HEAD")
-	return fmt.Sprintf("0.0.0~%s.%s", made.UTC().Format("20060102150405"), commit), made, err
+	return fmt.Sprintf("0.0.0~%s.%s", timestamp.UTC().Format("20060102150405"), commit), timestamp, err
 }
 
 // build builds the programs, static and alike wherever that is done, has isthmus write
