@@ -38,7 +38,7 @@ func (sv *supervisor) watchLoss(now time.Time) {
 // acked is stream.Options.Acked. On a path over a relay or gateway it is that one's system that
 // acknowledges.
 func acked(c *stream.Carrier) (time.Duration, bool) {
-	a := c.About.(*carrierInfo)
+	a := c.Owner.(*carrierInfo)
 	if a.socket == nil || a.path.Technique == overlay.Relay || a.path.Via != 0 {
 		return 0, false
 	}
