@@ -193,7 +193,7 @@ func (r *reports) Fail(from overlay.NodeID, name string, why error) {
 // Drop implements submit.Fetcher.
 func (r *reports) Drop(from overlay.NodeID) {
 	r.to.Drop(from)
-	r.rest.Drop(from)
+	r.others.Drop(from)
 }
 
 // dryRun shows where the job would run.
