@@ -1,7 +1,5 @@
 package datatype
 
-import "math"
-
 // flattenMax is the number of parts up to which a list of parts is flattened when it becomes part
 // of another, because its parts may then join their neighbours.
 const flattenMax = 64
@@ -140,28 +138,4 @@ func (c *collector) places() []int64 {
 		at[i] = p.at
 	}
 	return at
-}
-
-// pieceCount returns the maximum number of pieces of memory that n's bytes form.
-func (n *node) pieceCount() float64 {
-	switch n.op {
-	case opLoop:
-		return float64(n.count) * n.body.pieceCount()
-	case opIndexed:
-		return float64(len(n.at)) * n.body.pieceCount()
-	case opPieces:
-		return float64(len(n.at))
-	case opSeq:
-		total := 0.0
-		for _, kid := range n.kids {
-			total += kid.pieceCount()
-		}
-		return total
-	}
-	return 1
-}
-
-// meanPiece returns the mean length of n's pieces in bytes, at least 1.
-func (n *node) meanPiece() int64 {
-	return int64(math.Max(1, float64(n.size)/n.pieceCount()))
 }

@@ -144,27 +144,24 @@ func (f fields) build(typed bool) *node {
 	return c.node()
 }
 
-// A plan is the result of Commit: a message of count elements is count*per times body, step bytes
-// apart.
+// A plan is the result of Commit: a message repeats body, step bytes apart, until it has the size of
+// its elements.
 type plan struct {
 	body     *node // nil: no data
-	per      int64
 	step     int64
 	size     int64 // of an element
 	maxCount int64 // more would exceed 64 bits
-	mean     int64 // the mean length of a message's pieces
 	dense    bool  // a message is one run
 }
 
 func (t *Type) newPlan() *plan {
-	p := &plan{body: t.nodeOf(false), per: 1, step: t.extent, size: t.size, maxCount: t.maxCount()}
+	p := &plan{body: t.nodeOf(false), step: t.extent, size: t.size, maxCount: t.maxCount()}
 	if n := p.body; n != nil && n.op == opLoop && t.extent == n.count*n.step {
 		// The next element continues where the last one's loop ends.
-		p.body, p.per, p.step = n.body.displaced(n.disp), n.count, n.step
+		p.body, p.step = n.body.displaced(n.disp), n.step
 	}
 	if p.body != nil {
 		p.dense = p.body.op == opRun && p.step == p.body.size
-		p.mean = p.body.meanPiece()
 	}
 	return p
 }

@@ -14,16 +14,6 @@ func (p Piece) Bytes(base unsafe.Pointer) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(base, p.Displacement)), p.Length)
 }
 
-// MeanPiece returns the mean length in bytes of the pieces of memory that messages of t consist of,
-// for deciding whether Pieces or Pack is cheaper. It is 0 for a type without data or not committed.
-func (t *Type) MeanPiece() int64 {
-	p := t.plan.Load()
-	if p == nil {
-		return 0
-	}
-	return p.mean
-}
-
 // Pieces appends to pieces the memory of the message of count elements, from packed byte pos on, in
 // the order of the message. It stops when pieces' capacity is used up, and never allocates. It
 // returns the position that pieces reach, which is the message's size when they are complete.

@@ -155,7 +155,6 @@ func (t *timeline) finish(s span, name string, args map[string]any) {
 // started records a request that is about to start.
 func (t *timeline) started(r Request, n int) {
 	s := r.Sighting()
-	s.bytes = n
 	if what := r.Transfer(); what.Send {
 		s.id = t.name(&t.sent, t.w.cfg.Engine.Rank(), what.Comm.Global(what.Peer), s.context, what.Tag)
 	} else if what.Peer != mpi.AnySource && what.Tag != mpi.AnyTag {

@@ -52,7 +52,6 @@ type Sighting struct {
 
 	// For the timeline.
 	context uint32
-	bytes   int
 	id      string // of its message; empty if unknown
 	ended   atomic.Bool
 }
