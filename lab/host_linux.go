@@ -79,10 +79,6 @@ func (h *Host) Role() string { return roleNames[h.plan.role] }
 // Preset returns the preset of the host's site, or Public.
 func (h *Host) Preset() string { return h.plan.presetIs }
 
-// Rules returns the text of a gateway's or provider's firewall, in the syntax of nft(8), and "" for
-// other hosts.
-func (h *Host) Rules() string { return h.plan.rules }
-
 // threadNamespace opens the calling thread's network namespace.
 func threadNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 

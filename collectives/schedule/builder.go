@@ -39,9 +39,6 @@ func (b *Builder) InPlace(off int) { b.inPlace = off }
 // Within says that the Output is a part of the Input, from byte off on. It must be called first.
 func (b *Builder) Within(off int) { b.within = off }
 
-// Rank returns the rank of the schedule, and the number of ranks.
-func (b *Builder) Rank() (rank, size int) { return b.s.Rank, b.s.Size }
-
 // Scratch returns n bytes that nothing else uses.
 func (b *Builder) Scratch(n int) Region {
 	r := Region{Scratch, b.s.Scratch, n}

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -24,7 +23,6 @@ type observer struct {
 type watched struct {
 	net.Conn
 	path    overlay.Path
-	opened  time.Time
 	in, out atomic.Uint64
 	closed  atomic.Bool
 }
@@ -50,7 +48,7 @@ func (o *observer) watch(c overlay.Carrier, err error) (overlay.Carrier, error) 
 	if err != nil {
 		return c, err
 	}
-	w := &watched{Conn: c.Conn, path: c.Path, opened: time.Now()}
+	w := &watched{Conn: c.Conn, path: c.Path}
 	o.mu.Lock()
 	o.seen = append(o.seen, w)
 	o.mu.Unlock()

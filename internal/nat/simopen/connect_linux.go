@@ -19,8 +19,7 @@ import (
 // startConnect makes the socket, so it is in that thread's network namespace; waiting may happen
 // anywhere.
 type connecting struct {
-	file          *os.File
-	local, remote netip.AddrPort
+	file *os.File
 }
 
 // share lets further sockets of this user use the port of fd. On a listener it must be called after
@@ -43,7 +42,7 @@ func startConnect(ctx context.Context, local, remote netip.AddrPort) (*connectin
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	c := &connecting{file: os.NewFile(uintptr(fd), "connect"), local: local, remote: remote}
+	c := &connecting{file: os.NewFile(uintptr(fd), "connect")}
 	err = errors.Join(share(uintptr(fd)), carrier.LimitSocket(ctx, uintptr(fd), family == unix.AF_INET6))
 	if err == nil {
 		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(local)))

@@ -84,9 +84,6 @@ func (a *CA) WriteIssuer(dir string, roles []control.Role, notAfter time.Time) (
 // Grid returns the grid's name, as given to Create.
 func (a *CA) Grid() string { return gridOf(a.cert) }
 
-// Fingerprint returns the SHA-256 of the CA's certificate, in hexadecimal.
-func (a *CA) Fingerprint() string { return control.Fingerprint(a.cert) }
-
 const rootSuffix = " Isthmus CA"
 
 func gridOf(root *x509.Certificate) string {
@@ -96,7 +93,6 @@ func gridOf(root *x509.Certificate) string {
 // Issuer issues certificates below the root. Safe for concurrent use.
 type Issuer struct {
 	cert  *x509.Certificate
-	roots []*x509.Certificate
 	key   crypto.Signer
 	roles []control.Role
 }
@@ -115,7 +111,7 @@ func LoadIssuer(certFile, keyFile string, roots []*x509.Certificate) (*Issuer, e
 }
 
 func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error) {
-	i := &Issuer{cert: pair.Leaf, roots: roots, roles: control.IssuerRoles(pair.Leaf)}
+	i := &Issuer{cert: pair.Leaf, roles: control.IssuerRoles(pair.Leaf)}
 	if i.key, _ = pair.PrivateKey.(*ecdsa.PrivateKey); i.key == nil {
 		return nil, fmt.Errorf("the key is a %T, want ECDSA", pair.PrivateKey)
 	}
@@ -133,9 +129,6 @@ func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error)
 	}
 	return i, nil
 }
-
-// NotAfter returns the expiry time of the issuing certificate.
-func (i *Issuer) NotAfter() time.Time { return i.cert.NotAfter }
 
 // May returns why no certificate may be issued for an identity, or nil.
 func (i *Issuer) May(id control.Identity) error {
