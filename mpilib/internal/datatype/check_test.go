@@ -27,7 +27,6 @@ func check(t *testing.T, s sample, count int64) {
 		p.checkPack(t, cut[0], cut[1])
 		p.checkUnpack(t, cut[0], cut[1])
 	}
-	p.checkPieces(t)
 	p.checkExternal(t)
 	checkContents(t, s)
 }
@@ -170,42 +169,6 @@ func (p *playground) checkUnpack(t *testing.T, from, to int) {
 		if got[i] != want[i] && !p.twice[int64(i)] {
 			t.Errorf("UnpackSlice of %d to %d: byte %d is %#x, want %#x", from, to, int64(i)-p.origin, got[i], want[i])
 			return
-		}
-	}
-}
-
-func (p *playground) checkPieces(t *testing.T) {
-	t.Helper()
-	for _, room := range []int{1, 2, 5, len(p.at)} {
-		var got []byte
-		end := int64(-1)
-		for pos := int64(0); pos < int64(len(p.at)); {
-			before := Piece{1, 1}
-			all := append(make([]Piece, 0, room+1), before)
-			all, next, err := p.t.Pieces(all, p.count, pos)
-			if err != nil || next <= pos || len(all) > room+1 || all[0] != before {
-				t.Errorf("Pieces from %d = %v, %d, %v", pos, all, next, err)
-				return
-			}
-			size := int64(0)
-			for i, piece := range all[1:] {
-				if i > 0 && piece.Displacement == end {
-					t.Errorf("Pieces from %d: %v are not joined", pos, all)
-				}
-				end = piece.Displacement + piece.Length
-				size += piece.Length
-				got = append(got, piece.Bytes(p.base(p.memory))...)
-			}
-			if size != next-pos {
-				t.Errorf("Pieces from %d to %d are %d bytes", pos, next, size)
-			}
-			pos = next
-		}
-		for i := range got {
-			if len(got) != len(p.at) || got[i] != p.memory[p.at[i]] {
-				t.Errorf("Pieces with room for %d do not make the message", room)
-				return
-			}
 		}
 	}
 }
