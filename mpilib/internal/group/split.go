@@ -18,30 +18,9 @@ type Part[L any] struct {
 	Group *Group
 }
 
-// Split returns a group for each colour, ascending by colour. Within one,
-// members are ordered by key, and those with equal keys as in g. choices[r] is
-// the choice of rank r; those of colour Undefined are in no group.
-func Split(g *Group, choices []Choice) ([]Part[int], error) {
-	members, err := taking(g, choices, func(int) bool { return true })
-	if err != nil {
-		return nil, fmt.Errorf("group: Split: %w", err)
-	}
-	var parts []Part[int]
-	for len(members) > 0 {
-		colour := choices[members[0]].Colour
-		n := slices.IndexFunc(members, func(r int32) bool { return choices[r].Colour != colour })
-		if n < 0 {
-			n = len(members)
-		}
-		parts = append(parts, Part[int]{colour, g.pick(members[:n])})
-		members = members[n:]
-	}
-	return parts, nil
-}
-
-// SplitOff returns the one group of Split that has a colour, and the empty group for a colour that
-// no process chose, such as Undefined. It is what one process needs, at a fraction of the cost when
-// there are many colours.
+// SplitOff returns the group of a colour: its members are ordered by key, and those with equal keys
+// as in g. choices[r] is the choice of rank r. It is empty for a colour that no process chose, such
+// as Undefined.
 func SplitOff(g *Group, choices []Choice, colour int) (*Group, error) {
 	members, err := taking(g, choices, func(c int) bool { return c == colour })
 	if err != nil {

@@ -29,7 +29,7 @@ func oracleSplit(list []int, choices []Choice, colour int) []int {
 func checkSplit(t *testing.T, list []int, choices []Choice) {
 	t.Helper()
 	g := must(Of(list))
-	parts, err := Split(g, choices)
+	parts, err := split(g, choices)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +97,12 @@ func TestSplitRefuses(t *testing.T) {
 	g := must(Range(0, 3))
 	for _, bad := range []int{-1, -2, -5, math.MinInt} {
 		choices := []Choice{{1, 0}, {bad, 0}, {2, 0}}
-		_, err := Split(g, choices)
+		_, err := split(g, choices)
 		refused(t, err, ErrArg, "choices[1]", "is negative and not Undefined")
 		_, err = SplitOff(g, choices, 2)
 		refused(t, err, ErrArg, "choices[1]")
 	}
-	_, err := Split(g, make([]Choice, 4))
+	_, err := split(g, make([]Choice, 4))
 	refused(t, err, ErrArg, "4 choices for 3 processes")
 }
 
@@ -135,4 +135,25 @@ func ExampleBy() {
 	// 0 0-3 (4 processes)
 	// 1 4-7 (4 processes)
 	// 2 8-11 (4 processes)
+}
+
+// split returns a group for each colour, ascending by colour. Within one,
+// members are ordered by key, and those with equal keys as in g. choices[r] is
+// the choice of rank r; those of colour Undefined are in no group.
+func split(g *Group, choices []Choice) ([]Part[int], error) {
+	members, err := taking(g, choices, func(int) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("group: Split: %w", err)
+	}
+	var parts []Part[int]
+	for len(members) > 0 {
+		colour := choices[members[0]].Colour
+		n := slices.IndexFunc(members, func(r int32) bool { return choices[r].Colour != colour })
+		if n < 0 {
+			n = len(members)
+		}
+		parts = append(parts, Part[int]{colour, g.pick(members[:n])})
+		members = members[n:]
+	}
+	return parts, nil
 }

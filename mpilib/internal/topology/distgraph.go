@@ -143,29 +143,6 @@ func (g *DistGraph) Neighbourhood() Neighbourhood {
 	return Neighbourhood{numbered(g.sources), numbered(g.dests)}
 }
 
-// Agree checks that every edge is declared the same number of times, with the same weights, by the
-// process it leaves and by the one it enters, as 8.5.4 requires of Adjacent's callers. parts are
-// those of all processes. The ErrTopology names the first edge that is not.
-func Agree(parts []*DistGraph) error {
-	return balance(func(declare func(e Edge, atDest bool)) {
-		for _, g := range parts {
-			for i, source := range g.sources {
-				declare(Edge{source, g.rank, weight(g.sourceWeight, i)}, true)
-			}
-			for i, dest := range g.dests {
-				declare(Edge{g.rank, dest, weight(g.destWeight, i)}, false)
-			}
-		}
-	})
-}
-
-func weight(weights []int, i int) int {
-	if weights == nil {
-		return 0
-	}
-	return weights[i]
-}
-
 // balance checks that every edge is declared the same number of times at either end.
 func balance(declarations func(declare func(e Edge, atDest bool))) error {
 	type ends struct{ source, dest int }
