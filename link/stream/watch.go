@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -200,7 +201,7 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 		c.asked.since, c.asking = now, c.served
 		c.queueSignal(sayPing)
 	case doubtful:
-		c.silent = !s.recovers(c)
+		c.silent = !c.recovers()
 	case gone:
 		s.failed(c, c.died(ErrSilent))
 	}
@@ -210,11 +211,11 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 // it: the peer's system still acknowledges what arrives, as it would not on a dead path. It matters
 // among several carriers, where one in doubt is dropped; a single one continues while the link looks
 // for another path.
-func (s *Stream) recovers(c *Carrier) bool {
-	if s.o.Acked == nil || !s.send.Shared() {
+func (c *Carrier) recovers() bool {
+	if c.s.o.Acked == nil || !c.s.send.Shared() {
 		return false
 	}
-	age, known := s.o.Acked(c)
+	age, known := c.s.o.Acked(c)
 	return known && age < askLoaded+c.least
 }
 
@@ -264,7 +265,7 @@ func (s *Stream) dismiss(alive bool) {
 
 // releaseIdle releases the memory of a stream that is idle.
 func (s *Stream) releaseIdle() {
-	if s.writingFrom(0) {
+	if s.writing(0, math.MaxUint64) {
 		return
 	}
 	s.out.clear()

@@ -59,9 +59,9 @@ func (s *Stream) Reclaim() {
 func (s *Stream) Await(mark uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.send.Acked() < mark || s.writingBelow(mark) {
+	for s.send.Acked() < mark || s.writing(0, mark) {
 		switch {
-		case s.over && !s.writingBelow(mark):
+		case s.over && !s.writing(0, mark):
 			return s.ended("write")
 		case s.writeBy.passed:
 			return s.deadlineError("write")
@@ -210,7 +210,7 @@ func (s *Stream) flush(u urgency) {
 // takeBack copies the zero-copy bytes that the stream still holds starting at from, once no carrier is
 // writing them.
 func (s *Stream) takeBack(from uint64) {
-	for s.writingFrom(from) {
+	for s.writing(from, math.MaxUint64) {
 		s.writable.Wait()
 	}
 	if !s.over {
@@ -218,14 +218,10 @@ func (s *Stream) takeBack(from uint64) {
 	}
 }
 
-// writingFrom reports whether a carrier, possibly a dead one, is writing bytes at or after off: the
+// writing reports whether a carrier, possibly a dead one, is writing bytes from from up to to: the
 // system may still be reading them.
-func (s *Stream) writingFrom(off uint64) bool {
-	return writing(s.carriers, off, math.MaxUint64) || writing(s.dying, off, math.MaxUint64)
-}
-
-func (s *Stream) writingBelow(off uint64) bool {
-	return writing(s.carriers, 0, off) || writing(s.dying, 0, off)
+func (s *Stream) writing(from, to uint64) bool {
+	return writing(s.carriers, from, to) || writing(s.dying, from, to)
 }
 
 func writing(carriers []*Carrier, from, to uint64) bool {
