@@ -34,10 +34,10 @@ import (
 // A helper registers its processes again with each new session, so what it
 // does not mention within the grace is gone.
 type Registry struct {
-	site  overlay.SiteID
-	grace time.Duration
-	count *limit.Counter[string] // processes, by node
-	came  chan struct{}          // holds a value after a helper joined
+	site         overlay.SiteID
+	grace        time.Duration
+	count        *limit.Counter[string] // processes, by node
+	helperJoined chan struct{}          // holds a value after a helper joined
 
 	mu        sync.Mutex         // guards the fields below and their values; never held during a call
 	byNode    map[string]*helper // by node
@@ -67,7 +67,7 @@ func NewRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *
 		count: limit.NewCounter[string](limit.Bounds{
 			What: "registered processes", Total: total, PerKey: perNode, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_node",
 		}),
-		byNode: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), came: make(chan struct{}, 1)}
+		byNode: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration), helperJoined: make(chan struct{}, 1)}
 }
 
 // helper returns the entry of a node. The caller holds mu.
@@ -412,7 +412,7 @@ func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, e
 			return node, s, nil
 		}
 		select {
-		case <-r.came:
+		case <-r.helperJoined:
 		case <-ctx.Done():
 			return "", nil, ctx.Err()
 		}
@@ -422,7 +422,7 @@ func (r *Registry) AwaitHelper(ctx context.Context) (string, *control.Session, e
 // wake wakes the goroutines that wait for a helper. It never blocks.
 func (r *Registry) wake() {
 	select {
-	case r.came <- struct{}{}:
+	case r.helperJoined <- struct{}{}:
 	default:
 	}
 }

@@ -42,7 +42,7 @@ func (m *measurement) cross(ctx context.Context) {
 // makes a packet arrive that a filter does not let in.
 func (m *measurement) crossed(ctx context.Context, outside netip.Addr, from netip.AddrPort) (c Cross, err error) {
 	for range crossLooks {
-		if c, err = m.crossOnce(ctx, outside, from); c.Came || err != nil {
+		if c, err = m.crossOnce(ctx, outside, from); c.Connected || err != nil {
 			break
 		}
 	}
@@ -89,12 +89,12 @@ func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from ne
 		return c, errors.New(resp.GetText())
 	}
 	// A strict tracker lets the SYN in, but not the listener's answer out.
-	err = m.opts.Do(func() (err error) { c.Came, err = halfOpen(m.ipv6, p.number, c.From.Port()); return err })
+	err = m.opts.Do(func() (err error) { c.Connected, err = halfOpen(m.ipv6, p.number, c.From.Port()); return err })
 	late := time.NewTimer(arriveTime)
 	defer late.Stop()
 	select {
 	case <-arrived:
-		return Cross{From: c.From, Came: true}, nil
+		return Cross{From: c.From, Connected: true}, nil
 	case <-late.C:
 	}
 	return c, err

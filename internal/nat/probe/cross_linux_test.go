@@ -37,11 +37,11 @@ func TestCross(t *testing.T) {
 			want := truth.Filter != overlay.FilterStateless
 			for repeated := 0; ; repeated++ {
 				c, err := crossed(t.Context(), g, Options{Grid: g, Ports: truth.Ports, Do: host.Do})
-				if err == nil && c.Came == want {
+				if err == nil && c.Connected == want {
 					return
 				}
 				if !testload.Again(repeated) {
-					t.Errorf("%s: it came: %v, want %v (%v)", preset, c.Came, want, err)
+					t.Errorf("%s: it came: %v, want %v (%v)", preset, c.Connected, want, err)
 					return
 				}
 			}

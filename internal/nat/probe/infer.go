@@ -287,7 +287,7 @@ func (o Observations) filterByTCP() told[overlay.Filter] {
 		return unknown[overlay.Filter](refuses + "; without UDP, stateless and stateful ones look alike")
 	case c.Err != "":
 		return unknown[overlay.Filter](refuses+"; without UDP, only a SYN that follows one of this host's tells stateless and stateful ones apart: %s", c.Err)
-	case c.Came:
+	case c.Connected:
 		return is(overlay.FilterStateful, refuses+", but one from %v came in after this host had sent one there; whether invalid packets are dropped, too, cannot be told", c.From)
 	}
 	return is(overlay.FilterStateless, refuses+", also one from %v after this host had sent one there: a SYN of its own opens no way", c.From)

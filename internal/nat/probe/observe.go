@@ -57,9 +57,9 @@ type TCPOptions struct {
 // Cross is a SYN from a reflector's port to a port of this host that had sent one there and had
 // got no answer.
 type Cross struct {
-	From netip.AddrPort // the reflector's port
-	Came bool           // this host answered, or the port's listener accepted
-	Err  string         // why it was not tried
+	From      netip.AddrPort // the reflector's port
+	Connected bool           // this host answered, or the port's listener accepted
+	Err       string         // why it was not tried
 }
 
 // Target is what a port had done before it was called back.

@@ -112,12 +112,12 @@ type rateRun struct {
 	c    *net.UDPConn
 	mark [8]byte // begins the transaction ids of this run
 
-	mu    sync.Mutex // guards the fields below
-	base  uint32     // number of the step's first datagram
-	sent  []time.Time
-	came  []time.Time   // by datagram; zero: not yet
-	left  int           // how many of came are zero
-	heard chan struct{} // holds a value after an answer
+	mu       sync.Mutex // guards the fields below
+	base     uint32     // number of the step's first datagram
+	sent     []time.Time
+	arrivals []time.Time   // by datagram; zero: not yet
+	left     int           // how many of came are zero
+	heard    chan struct{} // holds a value after an answer
 }
 
 func newRateRun(c *net.UDPConn) *rateRun {
@@ -162,7 +162,7 @@ func (r *rateRun) step(ctx context.Context, rate uint64, echoed bool) (RateStep,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := judgeRun(r.sent, r.came, size)
+	s := judgeRun(r.sent, r.arrivals, size)
 	s.Rate, s.Echoed = rate, echoed
 	return s, true
 }
@@ -172,7 +172,7 @@ func (r *rateRun) begin(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.base += uint32(len(r.sent))
-	r.sent, r.came, r.left = make([]time.Time, n), make([]time.Time, n), n
+	r.sent, r.arrivals, r.left = make([]time.Time, n), make([]time.Time, n), n
 }
 
 // linger waits until all answers arrived or no more are expected; it returns false when ctx ended.
@@ -201,7 +201,7 @@ func (r *rateRun) linger(ctx context.Context) bool {
 
 // roundTrip returns how long the first answer of the step took; 0 if there is none.
 func (r *rateRun) roundTrip() time.Duration {
-	for i, at := range r.came {
+	for i, at := range r.arrivals {
 		if !at.IsZero() {
 			return at.Sub(r.sent[i])
 		}
@@ -222,8 +222,8 @@ func (r *rateRun) read() {
 			continue
 		}
 		r.mu.Lock()
-		if i := binary.BigEndian.Uint32(b[16:]) - r.base; i < uint32(len(r.came)) && r.came[i].IsZero() {
-			r.came[i] = now
+		if i := binary.BigEndian.Uint32(b[16:]) - r.base; i < uint32(len(r.arrivals)) && r.arrivals[i].IsZero() {
+			r.arrivals[i] = now
 			r.left--
 		}
 		r.mu.Unlock()
