@@ -116,18 +116,18 @@ func (a *inputs) check() error {
 		case operation.Barrier:
 		case operation.Bcast:
 			if me != a.root {
-				err = a.came(0, a.root, 0)
+				err = a.arrived(0, a.root, 0)
 			}
 		case operation.Scatter, operation.Scatterv:
-			err = a.came(0, a.root, me)
+			err = a.arrived(0, a.root, me)
 		case operation.Gather, operation.Gatherv:
 			if me == a.root {
-				err = a.came(r, r, 0)
+				err = a.arrived(r, r, 0)
 			}
 		case operation.Allgather, operation.Allgatherv:
-			err = a.came(r, r, 0)
+			err = a.arrived(r, r, 0)
 		case operation.Alltoall, operation.Alltoallv:
-			err = a.came(r, r, me)
+			err = a.arrived(r, r, me)
 		default:
 			return a.added()
 		}
@@ -138,8 +138,8 @@ func (a *inputs) check() error {
 	return nil
 }
 
-// came says what is wrong with a block of the receive buffer.
-func (a *inputs) came(block, from, to int) error {
+// arrived says what is wrong with a block of the receive buffer.
+func (a *inputs) arrived(block, from, to int) error {
 	for i, got := range a.recv[block*a.size : (block+1)*a.size] {
 		if want := content(from, to, i); got != want {
 			return fmt.Errorf("%s: byte %d of block %d is %d, want %d", a.name, i, block, got, want)

@@ -48,7 +48,7 @@ type Listener struct {
 func (g *Guests) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Listener, error) {
 	l := &Listener{port: Prefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{})}
 	err := l.member.Join(ctx, g.cfg.Reacher, join.Job{
-		Key: key, Rank: rank, Size: portSize, Carriers: 1, Timeout: g.cfg.Timeout, Log: g.cfg.Log, Up: l.came,
+		Key: key, Rank: rank, Size: portSize, Carriers: 1, Timeout: g.cfg.Timeout, Log: g.cfg.Log, Up: l.onLink,
 	})
 	if err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (g *Guests) enter(ctx context.Context, key jobkey.Key, rank uint32) (*Liste
 	return l, nil
 }
 
-// came queues a caller.
-func (l *Listener) came(caller *link.Link) {
+// onLink queues a caller.
+func (l *Listener) onLink(caller *link.Link) {
 	caller.Conn.Calm()
 	select {
 	case l.callers <- caller:
