@@ -138,7 +138,7 @@ func (a *inputs) check() error {
 	return nil
 }
 
-// arrived says what is wrong with a block of the receive buffer.
+// arrived returns what is wrong with a block of the receive buffer, or nil.
 func (a *inputs) arrived(block, from, to int) error {
 	for i, got := range a.recv[block*a.size : (block+1)*a.size] {
 		if want := content(from, to, i); got != want {

@@ -116,7 +116,7 @@ type rateRun struct {
 	base     uint32     // number of the step's first datagram
 	sent     []time.Time
 	arrivals []time.Time   // by datagram; zero: not yet
-	left     int           // how many of came are zero
+	left     int           // how many of arrivals are zero
 	heard    chan struct{} // holds a value after an answer
 }
 
