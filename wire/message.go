@@ -29,7 +29,8 @@ const (
 	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
 	EnvelopeCopying   EnvelopeKind = 17 // the receiver copies the buffer that the RTS exposes; in shared memory only
-	envelopeKinds     EnvelopeKind = 18
+	EnvelopeReplica   EnvelopeKind = 18 // Length bytes follow that processes of ranks with replicas tell each other: a message of package replica
+	envelopeKinds     EnvelopeKind = 19
 )
 
 // Flags of an Envelope.
@@ -102,6 +103,7 @@ var uses = [envelopeKinds]fields{
 	EnvelopeRevoked:   {match: true},
 	EnvelopeNote:      {match: true, length: true},
 	EnvelopeCopying:   {id: true},
+	EnvelopeReplica:   {length: true},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they are what Append

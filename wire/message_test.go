@@ -31,6 +31,7 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeRevoked, Context: 8, Tag: 4}, "0f000000 00000008 00000004 00000000 0000000000000000"},
 		{Envelope{Kind: EnvelopeNote, Context: 8, Length: 7}, "10000000 00000008 00000000 00000000 0000000000000007"},
 		{Envelope{Kind: EnvelopeCopying, ID: 6}, "11000000 00000000 00000000 00000006 0000000000000000"},
+		{Envelope{Kind: EnvelopeReplica, Length: 7}, "12000000 00000000 00000000 00000000 0000000000000007"},
 	} {
 		b := tc.e.Append(nil)
 		if got := hex.EncodeToString(b); got != strings.ReplaceAll(tc.hex, " ", "") || len(b) != EnvelopeLen {
