@@ -48,6 +48,16 @@ func (p *Process) Ended() bool {
 	return all
 }
 
+// rankEnds reports whether a replica of this rank has left: then all of them have drained.
+func (p *Process) rankEnds() bool {
+	for c := range p.cfg.Replicas {
+		if p.ended.left[p.cfg.Layout.Process(p.rank, c)] {
+			return true
+		}
+	}
+	return false
+}
+
 // Leave reports that processes have ended in order: nothing goes to them any more, and nothing comes.
 func (p *Process) Leave(processes ...int) {
 	for _, q := range processes {

@@ -69,6 +69,22 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// A replica that leads only because the leader has left tells nobody: others may not know that yet.
+func TestNobodyLeadsAfterTheEnd(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		p := New(Config{Layout: Layout{1, 3}, Process: 1})
+		if left {
+			p.Leave(0)
+		} else {
+			p.Fail(0)
+		}
+		all, _ := kinds(p)
+		if slices.Contains(all, Tell) == left || !p.Leads() {
+			t.Errorf("left %v: %v, leads: %v", left, all, p.Leads())
+		}
+	}
+}
+
 // A synchronous send is complete when it is acknowledged, which is asked for, and holds up no other one.
 func TestSynchronous(t *testing.T) {
 	p := New(Config{Layout: Layout{2, 2}, MaxKept: 2 * SendCost})

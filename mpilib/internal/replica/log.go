@@ -267,6 +267,9 @@ func (p *Process) lead() {
 	l := &p.log
 	before := l.leader
 	l.leader = p.replica
+	if p.rankEnds() {
+		return // nothing is to be decided any more, and others may not know yet who has left
+	}
 	p.fellows(func(c, q int) {
 		base := l.committed
 		if h := &l.holders[c]; h.leader == before {

@@ -70,3 +70,21 @@ func (p *Process) postAll() {
 		}
 	}
 }
+
+// Withdraw takes back a receive that no message has matched, which the program has given up. That is no outcome: a
+// program does not do it in one replica only.
+func (p *Process) Withdraw(r *Receive) {
+	l := &p.log
+	queue := slices.DeleteFunc(p.receives[r.Context], func(q *Receive) bool { return q == r })
+	if p.receives[r.Context] = queue; len(queue) == 0 {
+		delete(p.receives, r.Context)
+	}
+	if _, open := l.open[r.point]; open {
+		if position := l.positions[r.point]; position == 0 && p.Leads() {
+			p.Decide(r.point, Outcome{Source: Cancelled})
+		} else {
+			p.took(r.point, position)
+		}
+	}
+	p.postAll()
+}
