@@ -13,13 +13,13 @@ func owner(r *protocol.Request) *Request { return r.Owner.(*Request) }
 // carryOut does what the core has decided. Every call of the core that may decide something is
 // followed by it before mu is given up. mu is held, and given up where the core's effect says so.
 func (e *Engine) carryOut() {
-	if e.core.HasEffects() {
+	if e.core.HasEffects() || e.replicas.haveEffects() {
 		e.carryOutAll()
 	}
 }
 
 func (e *Engine) carryOutAll() {
-	for e.core.HasEffects() {
+	for e.core.HasEffects() || e.replicas.carryOutNext() {
 		list := e.core.Effects(e.effects)
 		e.effects = nil // another goroutine may come here while much is copied
 		for i := range list {
@@ -77,6 +77,8 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 		if !p.startCopy(f.Transfer) {
 			p.proto.Clear(f.Transfer)
 		}
+	case protocol.Matched:
+		e.replicas.matched(owner(f.Request))
 	case protocol.Probe:
 		e.wakeProbes()
 	case protocol.Dispatch:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
 // The wildcards of a receive or a probe.
@@ -28,10 +29,7 @@ var (
 type Config struct {
 	Rank, Size int // of the world that the program sees
 
-	// Replica and Replicas say which of how many processes of the rank this is; 0, 0: the only one.
-	// Replica c of rank k is process c*Size + k: links, their peers and what is said of failures
-	// between engines know processes, everything above knows ranks.
-	Replica, Replicas int
+	Replication
 
 	// Unexpected bounds the bytes that each peer may have here, or under way, in
 	// messages without a posted receive; at least 64 KiB. Each message counts 64
@@ -78,8 +76,11 @@ type Engine struct {
 	sharing sharingCalls
 	copies  copies
 
+	replicas *replicas // nil: ranks have one process each
+
 	// See failure.go, news.go and seek.go.
 	dead    []int // failed world ranks, in the order in which this process learned of them
+	failed  []int // failed processes, likewise
 	outcast bool  // others consider this process failed
 
 	news   newsQueue
@@ -90,6 +91,17 @@ type Engine struct {
 	ctx    context.Context // of every goroutine of the engine; Close cancels it
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+}
+
+// Replication says which of the processes of a rank an engine serves, and how they act as one: see package
+// replica. The zero Replication is that of a rank with one process. Replica c of rank k is process c*Size + k: links,
+// their peers and what engines tell each other of failures are about processes, all else is about ranks.
+type Replication struct {
+	Replica, Replicas int
+	Table             replica.Table
+	SendDeterministic bool
+	MaxKept           int                       // bytes; see replica.Config
+	InOrder           func(context uint32) bool // contexts in which the program itself sends; nil: none
 }
 
 // process returns the number of the engine's process, and processes how many there are.
@@ -114,7 +126,13 @@ type Group interface {
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, arrived: make(chan struct{}), idle: idleWatch{start: make(chan struct{}, 1)}}
-	e.core.Init(protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}, cfg.processes())
+	core := protocol.Config{Rank: cfg.Rank, Ranks: cfg.Size, Unexpected: cfg.Unexpected, MaxCredit: cfg.MaxUnexpected, Unmade: cfg.Unmade}
+	if cfg.Replicas > 1 {
+		e.replicas = newReplicas(e)
+		core.Replica, e.cfg.SharedMemory = e.replicas.process, false
+		core.Unmade = nil // a replica of this rank may be ahead, and have made any
+	}
+	e.core.Init(core, cfg.processes())
 	e.sharing, e.seeker.e, e.news.e = systemSharing, e, e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.rings.init(e)

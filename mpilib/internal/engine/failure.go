@@ -39,29 +39,35 @@ const (
 	maxNotes = 1 << 14
 )
 
-// announceFailure has everybody told that a process has failed, and ends what needs all
-// members of a group it is in. mu is held.
+// announceFailure has everybody told that a process has failed. mu is held.
 func (e *Engine) announceFailure(p *peer) {
-	e.dead = append(e.dead, p.rank)
+	e.failed = append(e.failed, p.process)
 	if !e.outcast {
 		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)})
 	}
+	if e.replicas != nil {
+		e.replicas.failed(p)
+	} else {
+		e.rankFailed(p.rank, p.proto.Failed)
+	}
+}
+
+// rankFailed ends what needs all members of a group that a rank is in. mu is held.
+func (e *Engine) rankFailed(rank int, err error) {
+	e.dead = append(e.dead, rank)
 	e.end(func(r *Request) error {
-		if r.group.Whole() && r.group.Member(p.rank) {
-			return p.proto.Failed
+		if r.group.Whole() && r.group.Member(rank) {
+			return err
 		}
 		return nil
 	})
 	e.core.Posted(func(r *protocol.Request) bool { // those who wait for any source look again
-		if o := owner(r); r.Peer == AnySource && o.group.Member(p.rank) {
+		if o := owner(r); r.Peer == AnySource && o.group.Member(rank) {
 			o.wakeWaiters()
 		}
 		return true
 	})
 }
-
-// announceLost tells the owner. mu is held.
-func (e *Engine) announceLost(rank int) { e.news.add(News{Kind: Lost, Rank: rank}) }
 
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
@@ -76,14 +82,14 @@ func (e *Engine) tellAll(env wire.Envelope) {
 // sendHistory tells a peer whose link is new what it may have missed. mu is held.
 func (p *peer) sendHistory() {
 	if !p.e.outcast {
-		for _, rank := range p.e.dead {
-			p.queueControl(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(rank)})
+		for _, process := range p.e.failed {
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(process)})
 		}
 	}
 	for first, n := range p.e.core.Revocations() {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	}
-	if p.e.core.Closed() != nil {
+	if p.e.core.Closed() != nil && p.e.replicas.isOver() {
 		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
 	}
 }
@@ -111,7 +117,7 @@ func (p *peer) connectFailed(err error) {
 		p.fail(err)
 	case ended:
 		p.fail(fmt.Errorf("%v: %w: %w", p, ErrProcFailed, err))
-	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || p.e.expects(p.rank):
+	case p.transport.queued() || p.proto.Backlog() > 0 || p.expected || expects(&p.e.core, p.rank):
 		p.fail(fmt.Errorf("%v: %w", p, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
@@ -119,9 +125,9 @@ func (p *peer) connectFailed(err error) {
 }
 
 // expects reports whether a receive is for messages of a rank alone. mu is held.
-func (e *Engine) expects(rank int) bool {
+func expects(c *protocol.Core, rank int) bool {
 	found := false
-	e.core.Posted(func(r *protocol.Request) bool {
+	c.Posted(func(r *protocol.Request) bool {
 		found = r.Peer == rank
 		return !found
 	})
@@ -135,6 +141,9 @@ func (p *peer) failedReceived(env wire.Envelope) error {
 	case process >= len(e.peers):
 		return fmt.Errorf("%w: process %d of %d has failed", wire.ErrMalformed, process, len(e.peers))
 	case e.peers[process] == nil:
+		if e.replicas != nil {
+			e.replicas.expelled(p)
+		}
 		e.outcast = true // what this process takes for failures from now on is its own
 		e.news.add(News{Kind: Outcast, Rank: p.rank})
 		p.fail(fmt.Errorf("%v: %w: it takes this process for failed, and has closed the link", p, ErrProcFailed))
@@ -158,10 +167,10 @@ func (e *Engine) Fail(process int, why error) {
 // why it is left, so that it does not take the others for failed. mu is held.
 func (p *peer) markFailed(err error) {
 	switch {
-	case p.proto.Gone || p.e.core.Closed() != nil:
+	case p.proto.Gone || p.e.core.Closed() != nil && p.e.replicas == nil: // with replicas one waits for others at the end
 		return
 	case p.proto.Failed != nil:
-		if !slices.Contains(p.e.dead, p.rank) { // it was not reached
+		if !slices.Contains(p.e.failed, p.process) { // it was not reached
 			p.proto.Failed = err
 			p.e.announceFailure(p)
 		}
@@ -259,7 +268,7 @@ func (e *Engine) startError(g Group, ctxID uint32) error {
 	if len(e.dead) > 0 && g.Whole() {
 		for _, rank := range e.dead {
 			if g.Member(rank) {
-				return e.peers[rank].proto.Failed
+				return e.core.SourceError(rank)
 			}
 		}
 	}
@@ -271,7 +280,7 @@ func (e *Engine) startError(g Group, ctxID uint32) error {
 func (e *Engine) anySourceError(g Group) error {
 	for _, rank := range e.dead {
 		if g.Member(rank) && !g.Acknowledged(rank) {
-			return e.peers[rank].proto.Failed
+			return e.core.SourceError(rank)
 		}
 	}
 	return nil

@@ -13,6 +13,9 @@ import (
 // copied of a large message.
 const readBufferSize = 16 << 10
 
+// indirectBufferSize is the same for links of which nothing is read elsewhere.
+const indirectBufferSize = 128 << 10
+
 // readable reports whether the reading token is free. mu is held.
 func (t *linkTransport) readable() bool {
 	return !t.reading.busy && t.l != nil && t.proto.Failed == nil
@@ -97,7 +100,7 @@ func (t *linkTransport) step(hold bool) {
 		t.user.digested(hold)
 		return
 	}
-	direct := msg.Left > 0 && in.begin == in.end && len(msg.Into) > 0
+	direct := !t.indirect && msg.Left > 0 && in.begin == in.end && len(msg.Into) > 0
 	var dst []byte
 	if direct {
 		dst = msg.Into[:min(msg.Left, uint64(len(msg.Into)))]

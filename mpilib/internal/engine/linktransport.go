@@ -26,6 +26,7 @@ type linkTransport struct {
 	bulk    bulk // after the queue
 	bellDue bool // the peer is to be rung
 
+	indirect  bool // nothing is read straight into a receive's buffer, so that another process can go on there if this one is lost
 	bellsOnly bool // no message comes over the link any more
 	lost      bool // the link is over, but what came another way before is not handled yet
 
@@ -98,7 +99,11 @@ type writing struct {
 
 func (t *linkTransport) attach(l *link.Link) {
 	t.l = l
-	t.in.buf = make([]byte, readBufferSize)
+	size := readBufferSize
+	if t.indirect {
+		size = indirectBufferSize
+	}
+	t.in.buf = make([]byte, size)
 }
 
 // close ends the link, and who reads and writes it: the peer has failed. mu is held.

@@ -25,6 +25,9 @@ type newsQueue struct {
 	runs bool // a goroutine tells them
 }
 
+// lost tells the owner that a rank is lost. mu is held.
+func (q *newsQueue) lost(rank int) { q.add(News{Kind: Lost, Rank: rank}) }
+
 // add queues news for the owner, in order: of each rank what is said here
 // in their time, and at most maxNotes notes. mu is held.
 func (q *newsQueue) add(n News) {

@@ -46,6 +46,7 @@ func newPeer(e *Engine, process int) *peer {
 	p := &peer{e: e, process: process, rank: process % e.cfg.Size, parting: parting{done: make(chan struct{})}}
 	p.transport.link.init(e.ctx, &e.mu, &e.idle, &p.proto, p)
 	p.transport.ring = ringTransport{proto: &p.proto, link: &p.transport.link, rings: &e.rings}
+	p.transport.link.indirect = e.replicas != nil
 	e.core.Join(&p.proto, process)
 	return p
 }
@@ -61,6 +62,7 @@ func (p *peer) String() string {
 // attach gives the peer its link. mu is held.
 func (p *peer) attach(l *link.Link) {
 	p.transport.link.attach(l)
+	p.e.replicas.want(p.rank)
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
@@ -122,17 +124,27 @@ func (p *peer) fail(err error) {
 	if p.transport.fromRing {
 		p.e.rings.remove(p)
 	}
-	if p.e.core.Closed() == nil && !p.proto.Gone && errors.Is(err, ErrProcFailed) {
+	switch {
+	case p.e.replicas != nil: // any failure counts: others serve the same ranks
+		if p.e.ctx.Err() == nil && !p.proto.Gone {
+			p.e.announceFailure(p)
+		}
+		return
+	case p.e.core.Closed() == nil && !p.proto.Gone && errors.Is(err, ErrProcFailed):
 		p.e.announceFailure(p)
 	}
-	p.e.announceLost(p.rank)
+	p.e.news.lost(p.rank)
 }
 
 // goodbyeReceived handles the peer's goodbye: the peer neither sends nor receives any more. mu is held.
 func (p *peer) goodbyeReceived() {
 	p.proto.Goodbye()
 	p.e.carryOut()
-	p.e.announceLost(p.rank)
+	if p.e.replicas != nil {
+		p.e.replicas.left(p)
+		return
+	}
+	p.e.news.lost(p.rank)
 }
 
 func (p *peer) confirm() {
@@ -182,11 +194,15 @@ func (e *Engine) Links() []LinkState {
 func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Lock()
 	if e.core.Closed() != nil {
-		e.mu.Unlock()
-		return nil
+		defer e.mu.Unlock()
+		return e.replicas.ended()
 	}
 	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
 	e.carryOut()
+	var errs []error
+	if e.replicas != nil {
+		errs = append(errs, e.replicas.end(ctx))
+	}
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
@@ -202,7 +218,6 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.rings.serve()
 	e.mu.Unlock()
 
-	var errs []error
 	var silent []int
 	for _, p := range open {
 		select {
@@ -269,7 +284,7 @@ func (p *peer) hasPendingSends() bool {
 func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if p.parting.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.parting.byPeer {
+	if p.parting.isDone && p.proto.Failed != nil && !p.proto.Gone && !p.parting.byPeer && p.e.replicas == nil { // replicas may die at any time
 		return true, p.proto.Failed
 	}
 	return p.parting.isDone || p.proto.Gone, nil
@@ -282,6 +297,7 @@ func (e *Engine) Close() {
 	e.mu.Lock()
 	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
 	e.carryOut()
+	e.replicas.close(e.core.Closed())
 	for _, p := range e.peers {
 		if p != nil {
 			p.fail(e.core.Closed())

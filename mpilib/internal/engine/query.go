@@ -42,7 +42,7 @@ func (r *Request) unmatched() bool {
 		return r.State != complete
 	case r.State != waiting:
 		return false
-	case !r.IsSend || r.Peer == r.e.cfg.Rank:
+	case !r.IsSend || r.Peer == r.e.cfg.Rank || r.e.replicas != nil:
 		return true
 	}
 	p := r.e.peers[r.Peer]

@@ -15,6 +15,7 @@ type incoming struct {
 	lent       protocol.Lent // of the RTS that is being handled
 	descriptor bool          // the bytes that follow say how to map the peer's memory
 	note       []byte        // or they are a note of the owner: see failure.go
+	told       []byte        // or a message of package replica
 	context    uint32        // of the note
 }
 
@@ -134,6 +135,8 @@ func (p *peer) handle(env wire.Envelope) error {
 		return p.revokedReceived(env)
 	case wire.EnvelopeNote:
 		return p.noteReceived(env)
+	case wire.EnvelopeReplica:
+		return p.replicaReceived(env)
 	}
 	p.e.carryOut()
 	return err
@@ -172,6 +175,10 @@ func (p *peer) arrived() error {
 	if p.in.descriptor {
 		p.in.descriptor = false
 		return p.descriptorReceived()
+	}
+	if told := p.in.told; told != nil {
+		p.in.told = nil
+		return p.e.replicas.told(p, told)
 	}
 	if note := p.in.note; note != nil {
 		p.in.note = nil

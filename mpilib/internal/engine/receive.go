@@ -23,6 +23,10 @@ func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 		r.finish(err)
 		return
 	}
+	if e.replicas != nil {
+		e.replicas.receive(r)
+		return
+	}
 	if e.core.Receive(&r.Request) {
 		e.seeker.seek(g, src, false)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine/protocol"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
 // Mode is the communication mode of a send.
@@ -43,6 +44,8 @@ type Request struct {
 	mark    uint64 // of the last byte of it that the link refers to
 	exposed bool   // its buffer is exposed to a peer of this node
 	slot    int    // the copy slot
+
+	posting *replica.Receive // of a receive, where ranks have replicas
 }
 
 // begin resets r to a waiting request. mu is held.
@@ -177,6 +180,9 @@ func (r *Request) changed() <-chan struct{} { return r.finished() }
 // served returns the link that is to be read for r, if it is one, or written to. mu is held.
 func (r *Request) served() *linkTransport {
 	e, rank := r.e, r.Peer
+	if e.replicas != nil {
+		return nil // the links' own goroutines read them: which one a message comes over may change
+	}
 	if rank == AnySource && e.remote == 1 && e.cfg.Size == 2 {
 		rank = 1 - e.cfg.Rank
 	}
@@ -230,6 +236,7 @@ func (r *Request) abandon(err error) {
 	case r.task != nil:
 		r.GiveUp = err
 		r.task(err)
+	case e.replicas != nil && e.replicas.abandon(r, err):
 	case r.State == moving && r.IsSend:
 		r.GiveUp = err
 		if r.Peer != e.cfg.Rank && !r.exposed {
@@ -265,6 +272,7 @@ func (r *Request) cancel() {
 	switch {
 	case r.State == complete, r.task != nil:
 		return
+	case e.replicas != nil && e.replicas.cancel(r):
 	case !r.IsSend:
 		e.core.CancelReceive(&r.Request)
 	case r.Peer == e.cfg.Rank:

@@ -34,9 +34,9 @@ func (s *seeker) seek(g Group, source int, probe bool) {
 	switch {
 	case source == e.cfg.Rank || e.ctx.Err() != nil || e.cfg.Connect == nil:
 		return
-	case source == AnySource && e.remote >= e.cfg.Size-1:
+	case source == AnySource && e.remote >= len(e.peers)-1:
 		return
-	case source != AnySource && (e.peers[source].transport.connected() || e.peers[source].proto.Failed != nil):
+	case source != AnySource && e.replicas == nil && (e.peers[source].transport.connected() || e.peers[source].proto.Failed != nil):
 		return
 	}
 	if probe && len(s.sought) < maxSought {

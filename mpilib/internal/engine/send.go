@@ -28,6 +28,10 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 		r.finish(err)
 		return
 	}
+	if e.replicas != nil && dst != e.cfg.Rank {
+		e.replicas.send(r)
+		return
+	}
 	if mode == Buffered {
 		own := &Request{e: e, group: g}
 		own.Begin(own, ctxID, dst, tag, slices.Clone(b))
@@ -47,7 +51,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 // whether it did; see announce. hold is as for Isend. mu is held, and may be released after
 // the copy.
 func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
-	if mode == Synchronous || dst == e.cfg.Rank || e.core.Closed() != nil || e.startError(g, ctxID) != nil {
+	if mode == Synchronous || dst == e.cfg.Rank || e.replicas != nil || e.core.Closed() != nil || e.startError(g, ctxID) != nil {
 		return false
 	}
 	p := e.peers[dst]

@@ -327,7 +327,7 @@ func (c *Core) SourceError(source int) error {
 		switch p := c.peers[q]; {
 		case p.Failed == nil && !p.Gone:
 			return nil
-		case p.Failed == nil:
+		case p.Gone: // so has the rank, whichever of its processes failed before
 			err = p.GoodbyeError()
 		case err == nil:
 			err = p.Failed

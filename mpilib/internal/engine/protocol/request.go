@@ -48,6 +48,7 @@ type Request struct {
 	Owner   any                     // the caller's
 	IsSend  bool
 	Mode    Mode
+	ByRTS   bool // of a send: it is not sent eagerly, however small
 	State   State
 	Cleared bool // the CTS has come
 	ended   bool // the receiver needs no more bytes, while moving

@@ -63,7 +63,7 @@ func (p *Peer) AnnounceNext(eager int) bool {
 func (p *Peer) announce(r *Request, eager int) bool {
 	n := len(r.Buf)
 	env := EagerEnvelope(r.Context, r.Tag, n)
-	if cost := n + MessageCost; n <= eager && cost <= p.Credit {
+	if cost := n + MessageCost; n <= eager && cost <= p.Credit && !r.ByRTS {
 		p.Credit -= cost
 		if r.Mode == Synchronous {
 			env.Flags, env.ID = wire.EnvelopeSynchronous, p.assignID(r)

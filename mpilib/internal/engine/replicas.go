@@ -1,0 +1,429 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// replicas is what an engine does where ranks have several processes: package replica decides, and this
+// carries it out. A nil *replicas is an engine of ranks with one process each. The engine's lock guards all of it.
+//
+// A send of the program is copied, and complete as package replica says; what goes to a process is a send of its own
+// (an orphan: nobody waits for it). A receive is posted when package replica says so. Links carry
+// everything, and are read by their own goroutines.
+type replicas struct {
+	e        *Engine
+	process  *replica.Process
+	queue    []replica.Effect // to be carried out, in order
+	spare    []replica.Effect
+	calls    uint64            // sends of the program, for reports of divergence
+	open     map[*sending]bool // sends that are not complete for the program
+	unposted map[*Request]bool // receives
+	ending   bool              // the program is over
+	over     bool              // and no other process needs this one
+	why      error             // this process goes on no more
+	woken    chan struct{}     // closed when points may be ready, or the process may have come to its end
+}
+
+// sending is a message of the program that not all have acknowledged.
+type sending struct {
+	replica.Send
+	request *Request // to be completed; nil: it is complete
+	group   Group
+	buf     []byte
+}
+
+const (
+	// defaultKept is how many bytes of messages are kept for others, if the owner does not say.
+	defaultKept = 64 << 20
+	// maxTold bounds a message of package replica.
+	maxTold = 64 << 20
+)
+
+func newReplicas(e *Engine) *replicas {
+	if e.cfg.MaxKept == 0 {
+		e.cfg.MaxKept = defaultKept
+	}
+	return &replicas{
+		e: e, open: map[*sending]bool{}, unposted: map[*Request]bool{}, woken: make(chan struct{}),
+		process: replica.New(replica.Config{
+			Layout:  replica.Layout{Ranks: e.cfg.Size, Replicas: e.cfg.Replicas},
+			Process: e.cfg.process(), Table: e.cfg.Table, MaxKept: e.cfg.MaxKept, SendDeterministic: e.cfg.SendDeterministic,
+		}),
+	}
+}
+
+// haveEffects reports whether there is something to carry out. mu is held, as in all that follows.
+func (s *replicas) haveEffects() bool {
+	return s != nil && (len(s.queue) > 0 || s.process.HasEffects())
+}
+
+// carryOutNext carries out one effect, and reports whether there was any. The caller carries out the protocol's before the next one,
+// so that all are in order; others may come here meanwhile.
+func (s *replicas) carryOutNext() bool {
+	if !s.haveEffects() {
+		return false
+	}
+	if s.process.HasEffects() {
+		list := s.process.Effects(s.spare)
+		s.queue = append(s.queue, list...)
+		clear(list)
+		s.spare = list
+	}
+	f := s.queue[0]
+	s.queue[0] = replica.Effect{}
+	s.queue = s.queue[1:]
+	s.carryOut(&f)
+	return true
+}
+
+func (s *replicas) carryOut(f *replica.Effect) {
+	switch f.Kind {
+	case replica.Transmit:
+		s.transmit(f.Process, f.Send.Owner.(*sending))
+	case replica.Tell:
+		b := f.Message.Append(nil)
+		s.say(f.Process, func(p *peer) {
+			p.transport.send(wire.Envelope{Kind: wire.EnvelopeReplica, Length: uint64(len(b))}, b)
+		})
+	case replica.Copy, replica.Complete:
+		s.complete(f.Send.Owner.(*sending), nil)
+	case replica.Release: // what is under way holds the copy
+	case replica.Post:
+		s.post(f.Receive)
+	case replica.Cancel:
+		r := f.Receive.Owner.(*Request)
+		delete(s.unposted, r)
+		r.Got.Cancelled = true
+		r.finish(nil)
+	case replica.Wake:
+		s.wake()
+	case replica.Condemn:
+		p := s.e.peers[f.Process]
+		p.markFailed(fmt.Errorf("%v: %w: others take it for failed", p, ErrProcFailed))
+	case replica.Lost:
+		s.lost(f.Rank)
+	case replica.Diverge:
+		s.fail(fmt.Errorf("%w (what is sent may depend on the clock, random numbers, the order of a map, or several goroutines that use one communicator)", f.Divergence))
+	case replica.Expel:
+		s.fail(errExpelled)
+	}
+}
+
+var errExpelled = fmt.Errorf("the other processes take this one for failed, and go on without it: %w", ErrProcFailed)
+
+// say has something said to a process, unless it is lost.
+func (s *replicas) say(process int, what func(p *peer)) {
+	p := s.e.peers[process]
+	if p == nil || p.proto.Failed != nil || p.proto.Gone {
+		return
+	}
+	what(p)
+	p.wantLink()
+	s.e.dispatches = append(s.e.dispatches, p)
+}
+
+// want has links made to all processes of a rank: each is to be told what was delivered, or may be the next
+// to send.
+func (s *replicas) want(rank int) {
+	if s == nil || s.e.cfg.Connect == nil {
+		return
+	}
+	for q := rank; q < len(s.e.peers); q += s.e.cfg.Size {
+		if p := s.e.peers[q]; p != nil && p.proto.Failed == nil && !p.proto.Gone {
+			p.wantLink()
+		}
+	}
+}
+
+// send sends r, a send of the program that waits. It copies the message.
+func (s *replicas) send(r *Request) {
+	// A rank that has left has the message already, from another replica of this one, or wants none.
+	if err := s.e.core.SourceError(r.Peer); err != nil && !errors.Is(err, ErrFinalized) {
+		r.finish(err)
+		return
+	}
+	s.calls++
+	x := &sending{request: r, group: r.group, buf: slices.Clone(r.Buf)}
+	x.Send = replica.Send{
+		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls,
+		InOrder: s.e.cfg.InOrder != nil && s.e.cfg.InOrder(r.Context), Synchronous: r.Mode == Synchronous, Owner: x,
+	}
+	s.want(r.Peer)
+	s.open[x] = true
+	s.process.Send(&x.Send)
+	if r.Mode == Buffered {
+		s.complete(x, nil)
+	}
+	s.e.carryOut()
+}
+
+// complete completes a send for the program.
+func (s *replicas) complete(x *sending, err error) {
+	if r := x.request; r != nil {
+		x.request = nil
+		delete(s.open, x)
+		r.finish(err)
+	}
+}
+
+// transmit sends a message to a process.
+func (s *replicas) transmit(process int, x *sending) {
+	s.say(process, func(p *peer) {
+		own := &Request{e: s.e, group: x.group, orphan: true}
+		own.Begin(own, x.Context, process, x.Tag, x.buf)
+		own.IsSend, own.ByRTS, own.Got = true, x.Synchronous, Result{Source: s.e.cfg.Rank, Tag: x.Tag, Bytes: uint64(len(x.buf))}
+		p.proto.Send(&own.Request, p.transport.eagerLimit())
+	})
+}
+
+// receive posts r, a receive that waits, once it is known what it may get.
+func (s *replicas) receive(r *Request) {
+	if err := s.e.core.Closed(); err != nil {
+		r.finish(err)
+		return
+	}
+	r.posting = &replica.Receive{Context: r.Context, Source: r.Peer, Tag: r.Tag, Owner: r}
+	s.unposted[r] = true
+	s.process.Post(r.posting)
+	s.e.carryOut()
+}
+
+// post posts a receive.
+func (s *replicas) post(f *replica.Receive) {
+	r := f.Owner.(*Request)
+	delete(s.unposted, r)
+	if r.State != waiting {
+		return // given up
+	}
+	if r.Peer, r.Tag = f.Source, f.Tag; r.Peer == AnySource {
+		r.Point = f.Point()
+	}
+	if s.e.core.Receive(&r.Request) {
+		s.e.seeker.seek(r.group, r.Peer, false)
+	}
+}
+
+// matched says that a message has matched r, of which this process decides what it gets.
+func (s *replicas) matched(r *Request) {
+	at := r.Point
+	r.Point = 0
+	s.process.Decide(at, replica.Outcome{Source: r.Got.Source, Tag: r.Got.Tag})
+}
+
+// abandon gives r up, and reports whether that is all.
+func (s *replicas) abandon(r *Request, err error) bool {
+	switch {
+	case r.task != nil || r.IsSend && r.Peer == s.e.cfg.Rank:
+		return false
+	case r.IsSend:
+		for x := range s.open {
+			if x.request == r {
+				s.complete(x, err)
+			}
+		}
+	case r.State == moving && r.From == nil && r.Got.Source != s.e.cfg.Rank:
+		r.GiveUp = err
+		s.e.core.GiveUpStranded(&r.Request)
+		s.e.carryOut()
+	case r.State == moving:
+		return false
+	default:
+		s.withdraw(r)
+		r.finish(err)
+		s.e.carryOut()
+	}
+	return true
+}
+
+// cancel cancels r, if it is a receive that waits, and reports whether nothing else is to be done.
+func (s *replicas) cancel(r *Request) bool {
+	if !r.IsSend && r.State == waiting {
+		s.withdraw(r)
+		r.Got.Cancelled = true
+		r.finish(nil)
+	}
+	return r.Peer != s.e.cfg.Rank || !r.IsSend
+}
+
+// withdraw takes back a receive that waits.
+func (s *replicas) withdraw(r *Request) {
+	delete(s.unposted, r)
+	s.e.core.Withdraw(&r.Request)
+	r.Point = 0
+	s.process.Withdraw(r.posting)
+}
+
+// isOver reports whether no other process needs this one, once its program is over.
+func (s *replicas) isOver() bool { return s == nil || s.over }
+
+// wake has those look again who wait for an outcome, or for the end.
+func (s *replicas) wake() {
+	close(s.woken)
+	s.woken = make(chan struct{})
+}
+
+// replicaReceived begins a message of package replica.
+func (p *peer) replicaReceived(env wire.Envelope) error {
+	if p.e.replicas == nil || env.Length == 0 || env.Length > maxTold {
+		return fmt.Errorf("%w: a message of %d bytes for replicas", wire.ErrMalformed, env.Length)
+	}
+	p.in.told = make([]byte, env.Length)
+	msg := &p.proto.In
+	msg.Size, msg.Left, msg.Into = env.Length, env.Length, p.in.told
+	return nil
+}
+
+// told takes a message of package replica.
+func (s *replicas) told(p *peer, b []byte) error {
+	m, err := replica.Parse(b, replica.Layout{Ranks: s.e.cfg.Size, Replicas: s.e.cfg.Replicas})
+	if err == nil {
+		err = s.process.Receive(p.process, m)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+	}
+	s.changed()
+	return nil
+}
+
+// changed carries out what follows from what another process told, or from its end.
+func (s *replicas) changed() {
+	s.e.carryOut()
+	if s.ending {
+		s.wake()
+	}
+}
+
+// failed says that a process has failed.
+func (s *replicas) failed(p *peer) {
+	s.want(p.rank) // whoever serves in its place may not know yet
+	s.process.Fail(p.process)
+	s.changed()
+}
+
+// left says that a process has said goodbye.
+func (s *replicas) left(p *peer) {
+	s.process.Leave(p.process)
+	s.changed()
+}
+
+// lost says that all processes of a rank have failed or left.
+func (s *replicas) lost(rank int) {
+	if err := s.e.core.SourceError(rank); !errors.Is(err, ErrFinalized) && s.e.core.Closed() == nil {
+		s.e.rankFailed(rank, err)
+	}
+	s.e.news.lost(rank)
+}
+
+// expelled says that a peer takes this process for failed.
+func (s *replicas) expelled(p *peer) { s.process.Fail(s.e.cfg.process()) }
+
+// fail ends all that the program does, and will do, with err.
+func (s *replicas) fail(err error) {
+	if s.why == nil {
+		s.why = err
+	}
+	s.e.core.Close(err)
+	s.close(err)
+}
+
+// ended says why this process goes on no more, or returns nil.
+func (s *replicas) ended() error {
+	if s == nil {
+		return nil
+	}
+	return s.why
+}
+
+// close fails what waits for others.
+func (s *replicas) close(err error) {
+	if s == nil {
+		return
+	}
+	for x := range s.open {
+		s.complete(x, err)
+	}
+	for r := range s.unposted {
+		delete(s.unposted, r)
+		r.finish(err)
+	}
+	s.wake()
+}
+
+// end waits until no other process needs anything of this one, whose program is over. mu is given up meanwhile.
+func (s *replicas) end(ctx context.Context) error {
+	s.close(s.e.core.Closed())
+	s.ending = true
+	s.process.Drain()
+	for {
+		woken := s.woken // before carryOut, which may give mu up
+		ended := s.process.Ended()
+		s.e.carryOut()
+		switch {
+		case s.why != nil:
+			return s.why
+		case ended:
+			s.over = true
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("other processes do not have all that this one sent, or another replica is not at its end: %w", ctx.Err())
+		}
+		s.e.wakeReaders()
+		s.e.mu.Unlock()
+		select {
+		case <-woken:
+		case <-ctx.Done():
+		}
+		s.e.mu.Lock()
+	}
+}
+
+// Point lets the processes of a rank agree on something that may differ between them, in the order in which the program
+// comes to such points: choose is called in one of them, and all return what it returned. kind says what is decided, from 1
+// on. Where a rank has one process Point is choose.
+func (e *Engine) Point(ctx context.Context, kind uint8, choose func() string) (string, error) {
+	s := e.replicas
+	if s == nil {
+		return choose(), nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := s.process.Begin(kind)
+	for {
+		woken := s.woken // before carryOut, which may give mu up
+		o, answer := s.process.Outcome(at)
+		e.carryOut()
+		switch err := e.core.Closed(); {
+		case err != nil:
+			return "", err
+		case answer == replica.Replay:
+			return o.Data, nil
+		case answer == replica.Choose:
+			e.mu.Unlock()
+			data := choose()
+			e.mu.Lock()
+			if err := e.core.Closed(); err != nil {
+				return "", err
+			}
+			s.process.Decide(at, replica.Outcome{Data: data})
+			e.carryOut()
+			return data, nil
+		}
+		e.wakeReaders()
+		e.mu.Unlock()
+		select {
+		case <-woken:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+	}
+}

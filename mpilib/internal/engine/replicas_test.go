@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// replicated returns the engines of all processes of a job, with a link between every two.
+func replicated(t *testing.T, ranks int, r Replication) []*Engine {
+	t.Helper()
+	engines := make([]*Engine, ranks*r.Replicas)
+	connect := func(context.Context, int) error { return nil }
+	for q := range engines {
+		r.Replica = q / ranks
+		r.InOrder = func(context uint32) bool { return context == 0 }
+		engines[q] = New(Config{Rank: q % ranks, Size: ranks, Unexpected: 1 << 20, Replication: r, Connect: connect})
+		t.Cleanup(engines[q].Close)
+	}
+	for q, e := range engines {
+		for other := range q {
+			mine, peer := sockets(t)
+			e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: uint32(other)}})
+			engines[other].Attach(&link.Link{Conn: bareConn{peer}, Peer: overlay.ProcessName{Rank: uint32(q)}})
+		}
+	}
+	return engines
+}
+
+var pattern = func() []byte {
+	b := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+}()
+
+// content is what a rank sends in a round.
+func content(rank, round int) []byte {
+	sizes := []int{4, 0, 1000, 70_000, 200_000, 9, 600_000}
+	b := make([]byte, 8+sizes[(rank+round)%len(sizes)])
+	binary.BigEndian.PutUint32(b, uint32(rank))
+	binary.BigEndian.PutUint32(b[4:], uint32(round))
+	copy(b[8:], pattern[rank*100+round:])
+	return b
+}
+
+// rounds is a program of rounds: every rank sends to the next one, and to rank 0, which receives that from any source. It
+// returns in which order rank 0 received them.
+func rounds(ctx context.Context, e *Engine, total int, begun func(round int)) (order []int, err error) {
+	n := e.Size()
+	next, before := (e.Rank()+1)%n, (e.Rank()+n-1)%n
+	for round := range total {
+		begun(round)
+		var in, out Request
+		buf := make([]byte, len(content(before, round)))
+		e.Irecv(&in, everyone{}, 0, before, 1, buf)
+		mode := []Mode{Standard, Synchronous, Buffered}[round%3]
+		e.Isend(&out, everyone{}, 0, next, 1, content(e.Rank(), round), mode, false)
+		if _, err := in.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("round %d: %w", round, err)
+		}
+		if _, err := out.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("round %d: %w", round, err)
+		}
+		if !bytes.Equal(buf, content(before, round)) {
+			return nil, fmt.Errorf("round %d: other bytes from rank %d", round, before)
+		}
+		if e.Rank() != 0 {
+			if err := e.Send(ctx, everyone{}, 0, 0, 2, content(e.Rank(), round), Standard); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for range n - 1 {
+			b := make([]byte, 700_000)
+			got, err := e.Recv(ctx, everyone{}, 0, AnySource, 2, b)
+			if err != nil {
+				return nil, err
+			}
+			sent := int(binary.BigEndian.Uint32(b[4:]))
+			if !bytes.Equal(b[:got.Bytes], content(got.Source, sent)) {
+				return nil, fmt.Errorf("round %d: other bytes from rank %d", round, got.Source)
+			}
+			order = append(order, got.Source, sent)
+		}
+	}
+	return order, e.Goodbye(ctx)
+}
+
+// A program runs to its end, and gets every message once, whatever replica of a rank dies at whatever moment.
+func TestReplicas(t *testing.T) {
+	const total = 12
+	for seed := range uint64(8) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		ranks, replicas := 2+random.IntN(2), 2+random.IntN(2)
+		victim := random.IntN(ranks * replicas)
+		deathRound := random.IntN(total)
+		if seed == 0 {
+			victim = -1
+		}
+		for _, table := range []replica.Table{replica.Parallel, replica.Primary} {
+			t.Run(fmt.Sprintf("%v/%d ranks %d replicas/%d dies/%d", table, ranks, replicas, victim, seed), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				engines := replicated(t, ranks, Replication{Replicas: replicas, Table: table})
+				orders := make([][]int, len(engines))
+				var all sync.WaitGroup
+				for q, e := range engines {
+					all.Go(func() {
+						var dying sync.WaitGroup
+						order, err := rounds(ctx, e, total, func(round int) {
+							if q == victim && round == deathRound {
+								dying.Go(e.Close)
+							}
+						})
+						dying.Wait()
+						e.Close()
+						if q == victim {
+							return
+						}
+						if err != nil {
+							t.Errorf("process %d: %v", q, err)
+							cancel()
+						}
+						orders[q] = order
+					})
+				}
+				all.Wait()
+				if t.Failed() {
+					return
+				}
+				var first []int
+				for q := 0; q < len(engines); q += ranks {
+					switch {
+					case q == victim:
+					case first == nil:
+						first = orders[q]
+					case !slices.Equal(first, orders[q]):
+						t.Errorf("replicas of rank 0 received in different orders: %v, %v", first, orders[q])
+					}
+				}
+			})
+		}
+	}
+}
+
+// The last replica of a rank that dies is the rank's failure.
+func TestLastReplicaFails(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	engines := replicated(t, 2, Replication{Replicas: 2})
+	engines[1].Close()
+	var r Request
+	engines[0].Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 9))
+	if err := engines[3].Send(ctx, everyone{}, 0, 0, 5, []byte("hello"), Standard); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Wait(ctx); err != nil || got.Bytes != 5 || got.Source != 1 {
+		t.Fatalf("from the other replica: %+v, %v", got, err)
+	}
+	engines[0].Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 9))
+	engines[3].Close()
+	if _, err := r.Wait(ctx); !errors.Is(err, ErrProcFailed) {
+		t.Errorf("from a rank that is lost: %v", err)
+	}
+	if dead := engines[0].Dead(); !slices.Equal(dead, []int{1}) {
+		t.Errorf("failed ranks: %v", dead)
+	}
+}
+
+// What one replica decides the others get.
+func TestPoint(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	engines := replicated(t, 1, Replication{Replicas: 3})
+	got := make([]string, len(engines))
+	var all sync.WaitGroup
+	for q, e := range engines {
+		all.Go(func() {
+			for i := range 50 {
+				if q == 0 && i == 20 {
+					e.Close()
+					return
+				}
+				s, err := e.Point(ctx, 1, func() string { return fmt.Sprint(q) })
+				if err != nil {
+					t.Errorf("process %d: %v", q, err)
+				}
+				got[q] += s
+			}
+			if err := e.Goodbye(ctx); err != nil {
+				t.Error(err)
+			}
+			e.Close()
+		})
+	}
+	all.Wait()
+	if got[1] != got[2] || len(got[1]) != 50 {
+		t.Errorf("%s\n%s", got[1], got[2])
+	}
+}
