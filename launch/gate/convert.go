@@ -128,7 +128,7 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 	seen, readers := map[allocate.Process]bool{}, 0
 	for _, q := range m.Processes {
 		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
-		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || p.replicas > 0 && one.Copy >= p.replicas || seen[one] {
+		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || p.replicas > 1 && one.Copy >= p.replicas || seen[one] {
 			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
 		}
 		seen[one] = true

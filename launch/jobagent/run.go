@@ -179,7 +179,7 @@ func environment(j job, at place, folder string) []string {
 		return name == ranks.EnvDir || name == jobkey.EnvKey || name == ranks.EnvReplica || name == ranks.EnvReplicas
 	})...)
 	env = append(env, ranks.EnvHelper+"="+j.helper)
-	if at.Copy > 0 {
+	if at.Copy > 0 || j.Replicas > 1 {
 		env = append(env, fmt.Sprintf("%s=%d", ranks.EnvReplica, at.Copy))
 	}
 	if j.Replicas > 1 {

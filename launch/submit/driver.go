@@ -178,8 +178,16 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks),
 		Argv: d.job.Argv, Environment: d.job.environment(), Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
 		Input: d.job.Stdin != nil && d.hasInput(run), Nodes: d.nodes(),
-		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: uint32(d.place.job.Copies),
+		HangMs: uint32(d.job.Hang.Milliseconds()), Replicas: d.replicas(),
 	}
+}
+
+// replicas returns how many processes of a rank act as one.
+func (d *driver) replicas() uint32 {
+	if d.job.Independent {
+		return 1
+	}
+	return uint32(d.place.job.Copies)
 }
 
 // nodes returns the nodes of the job, which watch each other, and their processes by number: replica c

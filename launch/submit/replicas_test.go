@@ -189,15 +189,16 @@ func TestWhatReplicasAreTold(t *testing.T) {
 		}
 		for _, talk := range w.nodes["b/n1"].talks {
 			s := talk.start
+			replicas := uint32(2)
 			want, watched, lines := "[ISTHMUS_REPLICA_TABLE=primary ISTHMUS_SEND_DETERMINISTIC=1]", "[a/n1 [0 1 2] b/n1 [3 4 5]]", 3
 			if independent {
-				want, watched, lines = "[]", "[]", 6
+				want, watched, lines, replicas = "[]", "[]", 6, 1
 			}
 			var nodes []any
 			for _, n := range s.Nodes {
 				nodes = append(nodes, n.Node, n.Ranks)
 			}
-			if fmt.Sprint(s.Environment) != want || fmt.Sprint(nodes) != watched || s.Replicas != 2 || s.Input == independent {
+			if fmt.Sprint(s.Environment) != want || fmt.Sprint(nodes) != watched || s.Replicas != replicas || s.Input == independent {
 				t.Errorf("independent %t: started with %v", independent, s)
 			}
 			if got := strings.Count(out.sorted(), "\n"); got != lines {

@@ -38,7 +38,7 @@ func startReplicas(t *testing.T, w *world, where ...string) *replicaJob {
 	}
 	defer theirs.Close()
 	t.Cleanup(func() { ours.Close() })
-	program := fmt.Sprintf("cd %s && me=$ISTHMUS_RANK.${ISTHMUS_COPY:-0}; echo before of $ISTHMUS_RANK; echo $$ >new.$me; mv new.$me pid.$me; cd - >/dev/null\n"+
+	program := fmt.Sprintf("cd %s && me=$ISTHMUS_RANK.$ISTHMUS_COPY; echo before of $ISTHMUS_RANK; echo $$ >new.$me; mv new.$me pid.$me; cd - >/dev/null\n"+
 		"while [ ! -e %s/go ]; do sleep 0.1; done\n"+
 		"while read word; do echo heard $word; done; echo $ISTHMUS_COPIES $ISTHMUS_REPLICA_TABLE; echo $me >result.$ISTHMUS_RANK; echo after of $ISTHMUS_RANK", j.dir, j.dir)
 	words := append([]string{"run", "--replicas", "2", "--fetch", "result.*", "--fetch-to", j.results}, where...)

@@ -37,7 +37,7 @@ const (
 // only.
 const (
 	EnvReplica           = "ISTHMUS_COPY"               // which replica of its rank the process is; not set: 0
-	EnvReplicas          = "ISTHMUS_COPIES"             // of each rank; not set: 1
+	EnvReplicas          = "ISTHMUS_COPIES"             // of each rank; not set: 1, or replicas are independent
 	EnvReplicaTable      = "ISTHMUS_REPLICA_TABLE"      // parallel or primary: which replicas serve which
 	EnvSendDeterministic = "ISTHMUS_SEND_DETERMINISTIC" // 1: no send depends on the order of arrivals
 )

@@ -1563,7 +1563,7 @@ type Start struct {
 	// silent for too long. Empty: nobody watches.
 	Nodes         []*NodeOfJob `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	HangMs        uint32       `protobuf:"varint,12,opt,name=hang_ms,json=hangMs,proto3" json:"hang_ms,omitempty"` // how long a node or the way to it may hang without being dead; 0: 5 s
-	Replicas      uint32       `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`           // of each rank, on all nodes; 0: 1
+	Replicas      uint32       `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`           // of each rank, on all nodes, that act as one; 0: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
