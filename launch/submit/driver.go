@@ -55,6 +55,7 @@ type driver struct {
 	places    []Placed
 	outcome   *outcome
 	over      map[overlay.NodeID]error // nodes of the plan that will send no more, and why their unreported processes have ended
+	broken    map[overlay.NodeID]bool  // nodes that are tried again
 	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
 	unreached []string                 // nodes that received no request, and why
 	endedBy   []string                 // why nodes ended processes by themselves
@@ -70,7 +71,7 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 		job: j, place: p, grid: g, stdin: newStdin(), sink: newSink(j.Output, j.FetchTo, p.replicas), events: make(chan event, 64),
 		talks: map[overlay.NodeID]*conversation{}, keys: map[overlay.NodeID]reserve.Key{},
 		bytes:  counter{of: map[overlay.NodeID]int64{}},
-		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), p.replicas, j.Survive), over: map[overlay.NodeID]error{}, lost: map[overlay.NodeID]error{},
+		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), p.replicas, j.Survive), over: map[overlay.NodeID]error{}, broken: map[overlay.NodeID]bool{}, lost: map[overlay.NodeID]error{},
 	}
 	var candidates []reserve.Candidate
 	for _, h := range p.hosts {
@@ -239,8 +240,10 @@ func (d *driver) handleEvent(e event) {
 		d.do(d.sub.Lost(node, now))
 		d.conversationEnded(e.from, e.unreachable)
 	case e.broken != nil:
+		d.broken[node] = true
 		d.progress(Progress{Step: "broken", Who: node.String(), Left: retryTime})
 	case e.back:
+		delete(d.broken, node)
 		d.progress(Progress{Step: "back", Who: node.String()})
 	case e.lost != nil:
 		d.conversationEnded(e.from, e.lost)

@@ -5,11 +5,13 @@ package submit
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -72,14 +74,20 @@ func (d *driver) done() bool {
 	case reserve.Failed:
 		return true
 	case reserve.Launched:
-		for _, p := range d.places {
-			if d.over[p.Node] == nil {
-				return false
-			}
-		}
-		return d.places != nil
+		return d.places != nil && !slices.ContainsFunc(d.places, d.isAwaited)
 	}
 	return false
+}
+
+// isAwaited reports whether something is still to be heard from a host. A host that cannot be reached is
+// not waited for when all its ranks have ended well elsewhere.
+func (d *driver) isAwaited(p Placed) bool {
+	if d.over[p.Node] != nil {
+		return false
+	}
+	return !d.broken[p.Node] || slices.ContainsFunc(p.Processes, func(q allocate.Process) bool {
+		return d.place.replicas(q.Rank) == 1 || d.outcome.well[q] || !d.outcome.endedWell(q.Rank)
+	})
 }
 
 // verdict returns the result of the submission.

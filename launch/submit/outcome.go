@@ -112,6 +112,16 @@ func (o *outcome) bad(p allocate.Process, status int, why error) (*ranks.ExitErr
 	return how, nil
 }
 
+// endedWell reports whether a replica of a rank exited with status 0.
+func (o *outcome) endedWell(rank int) bool {
+	for p := range o.well {
+		if p.Rank == rank {
+			return true
+		}
+	}
+	return false
+}
+
 // sources returns for each rank where its lowest replica ran that exited with status 0, or its lowest
 // if none did.
 func (o *outcome) sources(places []Placed) map[int]overlay.NodeID {
