@@ -171,6 +171,20 @@ func TestReplicasThatDie(t *testing.T) {
 		}
 		w.AwaitNoJobs()
 	})
+	t.Run("pinned", func(t *testing.T) {
+		out := w.ends(0, "", w.Isthmus("run", "-n", "2", "--replicas", "2", "--pin-rank0", "sh", "-c", "echo rank $ISTHMUS_RANK"))
+		lines := strings.SplitAfter(out, "\n")
+		slices.Sort(lines)
+		if got, want := strings.Join(lines, ""), "[1] rank 1\n[open/n1:0] rank 0\n"; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+	t.Run("differ", func(t *testing.T) {
+		out := w.ends(0, "rank 1: replica ", w.Isthmus("run", "-n", "2", "--replicas", "2", "sh", "-c", "[ $ISTHMUS_RANK = 0 ] || echo replica $ISTHMUS_COPY"))
+		if out != "[1] replica 0\n" && out != "[1] replica 1\n" {
+			t.Errorf("it wrote\n%s", out)
+		}
+	})
 	t.Run("host", func(t *testing.T) {
 		j := startReplicas(t, w, "--hosts", "n1@closed:2,n2@open:2")
 		j.input.WriteString("one\n")
