@@ -49,7 +49,7 @@ type Options struct {
 	// see Gate.Reach. nil: no failure detection.
 	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
 
-	// Dead is called when the node of these ranks of a job is considered dead, with the reason;
+	// Dead is called when the node of these processes of a job is considered dead, with the reason;
 	// Forget, when nothing of the job runs here any more. Each may be nil.
 	Dead   func(job overlay.JobID, ranks []uint32, why string)
 	Forget func(job overlay.JobID)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // replicated is a job of n ranks with 2 replicas. reports returns the steps of these names.
@@ -339,4 +340,15 @@ func TestASilentHostIsNotAwaited(t *testing.T) {
 	if err != nil || out.sorted() != "[0] done\n" || reports("died") != nil { // it would be given up
 		t.Errorf("%v, printed %q, after %q", err, out.sorted(), reports("died"))
 	}
+}
+
+// A host cannot write for a replica that the job has not.
+func TestOutputOfNoReplica(t *testing.T) {
+	s := newSink(ranks.Lines(io.Discard, io.Discard), nil, func(int) int { return 2 })
+	from := overlay.NodeID{Site: "a", Name: "n1"}
+	out := &gatepb.Output{Process: &gatepb.Process{Rank: 1, Copy: 2}, Data: []byte("x")}
+	if _, err := s.output(from, out); err == nil || err.Error() != "a/n1 has output of replica 2 of a job with 2" {
+		t.Error(err)
+	}
+	s.ended(processOf(out.Process), true)
 }

@@ -58,7 +58,7 @@ type Carrier interface {
 // Host is a host of a job.
 type Host struct {
 	Node  overlay.NodeID
-	Ranks []uint32 // of the processes there
+	Ranks []uint32 // of the processes there; with replicas their numbers in the job
 }
 
 // Config describes what to watch. The hosts and Gossip are the same on all hosts.
