@@ -230,17 +230,39 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, trut
 	if l.Proxy(site) != nil {
 		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
 	}
-	o, err := Measure(t.Context(), opts)
-	if err != nil {
-		t.Errorf("%s: %v", preset, err)
-		return
+	var r Result
+	for repeated := 0; ; repeated++ {
+		o, err := Measure(t.Context(), opts)
+		if err != nil {
+			t.Errorf("%s: %v", preset, err)
+			return
+		}
+		r = Infer(o)
+		faults := differences(g, preset, truth, o, r)
+		if len(faults) == 0 {
+			break
+		}
+		if !testload.Again(repeated) {
+			t.Errorf("%s: %s\n%+v", preset, strings.Join(faults, "\n"), o)
+			break
+		}
+		t.Logf("%s, on a busy machine, and measured again: %s", preset, strings.Join(faults, "\n"))
 	}
+	text := preset + ":"
+	for _, f := range r.Findings {
+		text += fmt.Sprintf("\n  %-14s %-22s %s", f.Field, f.Value, f.How)
+	}
+	t.Log(text)
+}
+
+// differences returns what a measurement got wrong about a site of a preset.
+func differences(g *labGrid, preset string, truth overlay.SiteProfile, o Observations, r Result) (faults []string) {
+	wrong := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for _, v := range slices.Concat(o.TCP, o.UDP) {
 		if v.Socket == 0 && v.To.Addr() != g.broker.Addr() {
-			t.Errorf("%s: the socket that strangers call has asked %v, too", preset, v.To)
+			wrong("the socket that strangers call has asked %v, too", v.To)
 		}
 	}
-	r := Infer(o)
 	other := cannotTell(preset, truth)
 	if !g.broker.Addr6().IsValid() {
 		other[IPv6] = ""
@@ -250,22 +272,17 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, trut
 		if v, ok := other[field]; ok {
 			expected = v
 		}
-		f := r.Finding(field)
-		if f.Value != expected || f.How == "" {
-			t.Errorf("%s: %s is %q, want %q: %s\n%+v", preset, field, f.Value, expected, f.How, o)
+		if f := r.Finding(field); f.Value != expected || f.How == "" {
+			wrong("%s is %q, want %q: %s", field, f.Value, expected, f.How)
 		}
 	}
 	if udp := r.Profile.NATUDP; udp != truth.NATUDP {
-		t.Errorf("%s: nat_udp is %+v, want %+v", preset, udp, truth.NATUDP)
+		wrong("nat_udp is %+v, want %+v", udp, truth.NATUDP)
 	}
 	if r.Profile.Ports != truth.Ports && r.Finding(Inbound).Value == want(truth, Inbound) {
-		t.Errorf("%s: ports %v", preset, r.Profile.Ports)
+		wrong("ports %v", r.Profile.Ports)
 	}
-	text := preset + ":"
-	for _, f := range r.Findings {
-		text += fmt.Sprintf("\n  %-14s %-22s %s", f.Field, f.Value, f.How)
-	}
-	t.Log(text)
+	return faults
 }
 
 // newLab brings up sites of the given presets, named s0, s1 and so on, and the
@@ -333,14 +350,23 @@ func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) 
 		t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
 	}
 	bytes := 0
-	for _, step := range o.Rate {
-		_, size := shape(step.Rate)
-		bytes += step.Sent * size
+	for i, step := range o.Rate {
+		if _, size := shape(step.Rate); !accidental(o.Rate, i) {
+			bytes += step.Sent * size
+		}
 	}
 	if bytes > 530_000 {
 		t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
 	}
 	t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
+}
+
+// accidental reports whether a step showed a limit that the next one at its rate did not: a moment in
+// which the machine was busy, for which Measure sends that rate once more.
+func accidental(steps []RateStep, i int) bool {
+	same := func(s RateStep) bool { return s.Rate == steps[i].Rate && s.Echoed == steps[i].Echoed }
+	next := slices.IndexFunc(steps[i+1:], same)
+	return steps[i].limited() && next >= 0 && !steps[i+1+next].limited()
 }
 
 // TestIdle leaves mappings idle for longer than gateways keep them, which are configured to three

@@ -55,7 +55,7 @@ const (
 )
 
 // Measure makes the observations from which Infer determines the site's profile. It takes about
-// eight seconds, with IPv6 twelve, thirty-five at most, sends and receives about 220 kB in the last
+// eight seconds, with IPv6 twelve, forty at most, sends and receives about 220 kB in the last
 // three of them, and is best run from one node of a site at a time. It fails only when the grid does not name its
 // reflectors; any other failure is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {

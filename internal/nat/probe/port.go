@@ -216,23 +216,33 @@ func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	}
 }
 
-// ask asks the reflector on a connection that open makes. If that connects but gets no answer,
-// it asks again in TLS, unless cfg is nil: an inspecting middlebox lets a connection begin and then
-// drops what is not TLS. The connection is returned open, for the caller to close; nil if there is
-// none.
+// ask asks the reflector on a connection that open makes. If that connects but gets no answer, it
+// asks once more, since the reflector or this host may have been busy, and then in TLS, unless cfg is nil:
+// an inspecting middlebox lets a connection begin and then drops what is not TLS. The connection is
+// returned open, for the caller to close; nil if there is none.
 func (v *View) ask(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
 	c, err := v.askOnce(ctx, open, nil)
+	if c != nil && isLate(err) && ctx.Err() == nil {
+		carrier.Reset(c) // the same port is needed again, and unacknowledged data is not
+		c, err = v.askOnce(ctx, open, nil)
+	}
 	_, refused := errors.AsType[refusedError](err)
 	if err == nil || cfg == nil || c == nil || refused || ctx.Err() != nil {
 		return c, err
 	}
-	carrier.Reset(c) // the same port is needed again, and unacknowledged data is not
+	carrier.Reset(c)
 	c, terr := v.askOnce(ctx, open, cfg)
 	if terr != nil {
 		return c, bothFailed{err, terr}
 	}
 	v.TLS = true
 	return c, nil
+}
+
+// isLate reports whether an answer did not come in time.
+func isLate(err error) bool {
+	ne, ok := errors.AsType[net.Error](err)
+	return ok && ne.Timeout()
 }
 
 func (v *View) askOnce(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
