@@ -8,10 +8,10 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// A crossing is what goes from any site to another.
+// A crossing is the traffic from any site to another.
 type crossing struct{ messages, bytes int }
 
-// layout is the scenario's, as collectives have it: sites, and hosts.
+// layout returns the scenario's sites and hosts in the form that collectives use.
 func (s *scenario) layout() collectives.Layout {
 	l := make(collectives.Layout, 2)
 	hosts := map[string]int{}
@@ -24,8 +24,8 @@ func (s *scenario) layout() collectives.Layout {
 	return l
 }
 
-// scheduled is what an algorithm's schedules have cross in a call of f. One over shared memory has
-// none, and nothing crosses.
+// scheduled returns what crosses between sites in an algorithm's schedules for a call of f. An
+// algorithm over shared memory has no schedule, and nothing crosses.
 func (s *scenario) scheduled(f figure, algorithm string, root int) (crossing, error) {
 	a, err := collectives.Find(f.collective, algorithm)
 	if err != nil || a.Needs.Has(collectives.SharedMemory) {
@@ -45,8 +45,8 @@ func (s *scenario) scheduled(f figure, algorithm string, root int) (crossing, er
 	return crossing{messages, bytes}, nil
 }
 
-// like is the first algorithm, with as few flits as can be, whose schedules have just so
-// much cross; "" if there is none.
+// like returns the first algorithm, with the fewest flits, whose schedules send exactly c between
+// sites, or "".
 func (s *scenario) like(f figure, root int, got crossing) (string, error) {
 	for flits := 1; flits <= 32; flits *= 2 {
 		for _, a := range collectives.Algorithms(f.collective) {
@@ -66,7 +66,7 @@ func (s *scenario) like(f figure, root int, got crossing) (string, error) {
 	return "", nil
 }
 
-// arguments are those of a rank in a call of f, of which the lengths count.
+// arguments returns a rank's arguments in a call of f. Only their lengths matter.
 func arguments(f figure, rank, n, root int) *collectives.Args {
 	a := &collectives.Args{Root: root}
 	if f.collective.Reduces() {
@@ -106,9 +106,9 @@ func arguments(f figure, rank, n, root int) *collectives.Args {
 	return a
 }
 
-// tabled is what must cross if each two sites that have something for each other say it
-// in one message, whatever the order of the ranks; it is known for the two-level
-// algorithms, with C sites of n ranks, P in all, and m bytes:
+// tabled returns what must cross if any two sites that exchange data do so in one message,
+// whatever the order of the ranks. It is known for the two-level algorithms, with C sites of n
+// ranks, P in all, and m bytes:
 //
 //	bcast, reduce           C-1 messages   (C-1) m bytes
 //	gather, scatter         C-1            (P-n) m
@@ -119,7 +119,7 @@ func arguments(f figure, rank, n, root int) *collectives.Args {
 //	reduce_scatter_block    C(C-1)         C(C-1) n m
 //	scan, exscan            C(C-1)/2       C(C-1)/2 m, for ranks in the order of their sites
 //
-// The pairwise alltoall has a message for each pair of ranks: P^2 - C n^2.
+// The pairwise alltoall sends a message for each pair of ranks: P^2 - C n^2.
 func (s *scenario) tabled(f figure, algorithm string) (crossing, bool) {
 	c, n, m := s.sites, s.ranks, f.size
 	p, pairs := c*n, c*(c-1)

@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// crossings has jobs of ours make a call once, and returns what crossed between sites
-// beside what their schedules and the table say.
+// crossings makes our jobs call the collective once, and returns what crossed between sites
+// beside the values that the schedules and the table predict.
 func (r *run) crossings(s *scenario, f figure, jobs []*job) (rows []bench.Row, err error) {
 	for _, j := range jobs {
 		words, err := j.do(fmt.Sprintf("%s %s %d %d", orderCount, f.collective, f.size, r.Root))
@@ -48,7 +48,7 @@ func (r *run) crossings(s *scenario, f figure, jobs []*job) (rows []bench.Row, e
 	return rows, nil
 }
 
-// as returns the row with the algorithm whose schedules have just that cross.
+// as returns the row with the name of the algorithm whose schedules send the same between sites.
 func as(row bench.Row, algorithm string) bench.Row {
 	row.Against, row.Ratio = "schedule of "+algorithm, 1
 	if algorithm == "" {
@@ -57,7 +57,7 @@ func as(row bench.Row, algorithm string) bench.Row {
 	return row.Within(1, 0)
 }
 
-// beside returns the row with what it must equal.
+// beside returns the row with the value that it must equal.
 func beside(row bench.Row, what string, want int) bench.Row {
 	if want == 0 { // there is no ratio
 		return row.Within(0, 0)
@@ -66,7 +66,7 @@ func beside(row bench.Row, what string, want int) bench.Row {
 	return row.Within(1, 0)
 }
 
-// crossed adds up what an answer says went from one site to another.
+// crossed adds up the traffic between sites that an answer reports.
 func (s *scenario) crossed(words []string) (c crossing, err error) {
 	for _, w := range words {
 		var from, to, messages, bytes int

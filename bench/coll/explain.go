@@ -8,9 +8,9 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// Explain measures nothing: it writes what package collectives expects of each algorithm
-// in the scenarios that are asked for, as they are said to be, and the steps of every rank
-// with the one that it would choose. It runs anywhere.
+// Explain measures nothing: it writes the times that package collectives predicts for each
+// algorithm in the requested scenarios, and every rank's steps of the algorithm that it would
+// choose. It runs on any system.
 func Explain(w io.Writer, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *scenario) explain(w io.Writer, f figure, root int) error {
 	}
 	a := choices[0].Algorithm
 	if a.Needs.Has(collectives.SharedMemory) {
-		_, err = fmt.Fprintf(w, "\n%s: no messages; every rank posts to memory that all share, and reads there\n\n", a.Name)
+		_, err = fmt.Fprintf(w, "\n%s: no messages: every rank posts to shared memory and reads from it\n\n", a.Name)
 		return err
 	}
 	places := s.places()

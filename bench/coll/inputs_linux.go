@@ -10,13 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-// inputs are those of an order's call on one rank. Blocks are of the order's size,
-// one for each rank. What moves are bytes that say whose they were and for whom; what is
-// reduced are the ranks' numbers.
+// inputs are the buffers of an order's call on one rank, with a block of the order's size for
+// each rank. The bytes of a block identify its sender and its receiver; reductions add numbers
+// that identify the ranks.
 type inputs struct {
 	comm           *mpilib.Comm
-	name           operation.Operation // 0: none that is known
-	word           string              // that the order has for it
+	name           operation.Operation // 0: unknown
+	word           string              // its name in the order
 	size, root     int
 	send, recv     []byte
 	numbers, total []float64
@@ -25,7 +25,7 @@ type inputs struct {
 
 func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 	a := &inputs{comm: c, word: o.collective, size: o.size, root: o.root}
-	a.name, _ = operation.Parse(o.collective) // the call refuses what is not known, on all ranks
+	a.name, _ = operation.Parse(o.collective) // the call refuses an unknown name, on all ranks
 	n := c.Size()
 	switch {
 	case a.root >= n:
@@ -54,8 +54,8 @@ func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 	return a, nil
 }
 
-// content is a byte of the block that rank from has for rank to, or of its only block,
-// which is that for rank 0.
+// content returns byte i of the block from rank from to rank to; a rank's only block is for
+// rank 0.
 func content(from, to, i int) byte { return byte(1 + from*37 + to*101 + i*3) }
 
 // call makes the call.
@@ -107,7 +107,7 @@ func (a *inputs) dispatch(ctx context.Context) error {
 	return &refusal{fmt.Errorf("no collective %q", a.word)}
 }
 
-// check says what is wrong with the result of a call.
+// check returns what is wrong with the result of a call, or nil.
 func (a *inputs) check() error {
 	me, n := a.comm.Rank(), a.comm.Size()
 	for r := range n {
@@ -148,10 +148,10 @@ func (a *inputs) arrived(block, from, to int) error {
 	return nil
 }
 
-// added says what is wrong with a reduction's result.
+// added returns what is wrong with a reduction's result, or nil.
 func (a *inputs) added() error {
 	me, n, vector := a.comm.Rank(), a.comm.Size(), a.size/number
-	first, terms := 0, n // the element of the ranks' numbers that is ours, and how many are added
+	first, terms := 0, n // the first element of this rank's result, and the number of addends
 	switch a.name {
 	case operation.Reduce:
 		if me != a.root {

@@ -15,21 +15,21 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
 
-// Bounds.
+// Timeouts.
 const (
 	joinBound  = 2 * time.Minute // of a job's start
-	orderBound = 2 * time.Minute // of an order: many times what the slowest should take
+	orderBound = 2 * time.Minute // of an order: many times the duration of the slowest call
 )
 
 // A job is an implementation's ranks in a scenario.
 type job struct {
 	series
 	head  *runner.Process // takes orders
-	end   func() error    // of what runs beside it
+	end   func() error    // ends the processes that run beside it
 	count int             // repetitions at a time; 0: not yet known
 }
 
-// startOurs starts ranks of ours.
+// startOurs starts our ranks.
 func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v variant) (*job, error) {
 	launchers, forget, err := gridjob.Job{
 		Grid: g, Self: r.Self, Name: "coll", Nodes: s.places(), Env: v.environment(),
@@ -61,7 +61,7 @@ func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v varian
 			note(err)
 			break
 		}
-		running.Go(func() { // ends with the job, when the head is told that no order comes
+		running.Go(func() { // ends with the job, once the head reads the end of its orders
 			if err := l.Wait(); err != nil {
 				note(fmt.Errorf("%s: %w", strings.Join(l.Args, " "), err))
 			}
@@ -70,7 +70,7 @@ func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v varian
 	return j, j.join(nil)
 }
 
-// startPeer starts another MPI's.
+// startPeer starts another MPI's ranks.
 func (r *run) startPeer(ctx context.Context, g *grid.Grid, s *scenario, p *peer) (*job, error) {
 	head, err := p.start(ctx, g.Lab, s)
 	if err != nil {
@@ -80,8 +80,7 @@ func (r *run) startPeer(ctx context.Context, g *grid.Grid, s *scenario, p *peer)
 	return j, j.join(p.machines(s))
 }
 
-// join waits until the job takes orders. Its ranks must be at the machines, if those are
-// named.
+// join waits until the job accepts orders. Its ranks must run on the given machines, if any.
 func (j *job) join(machines []string) error {
 	line, err := j.head.Line(joinBound)
 	words := strings.Fields(line)
@@ -98,10 +97,10 @@ func (j *job) join(machines []string) error {
 	return nil
 }
 
-// errRefused is that of an order that the job cannot carry out.
+// errRefused means that the job cannot carry out an order.
 var errRefused = errors.New("refused")
 
-// do has the job carry out an order and returns the words of the answer.
+// do sends the job an order and returns the words of its answer.
 func (j *job) do(order string) ([]string, error) {
 	if err := j.head.Tell(order); err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (j *job) do(order string) ([]string, error) {
 	return words[1:], nil
 }
 
-// time has the job make a call count times.
+// time makes the job repeat a call count times.
 func (j *job) time(s *scenario, f figure, root, count int) (took []float64, late float64, err error) {
 	words, err := j.do(f.order(s, root, count))
 	if err != nil {

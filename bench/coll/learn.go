@@ -12,15 +12,15 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// learned names what a correction is for.
+// learned identifies the calls that a correction applies to.
 type learned struct {
 	collective, algorithm string
 	size                  int
 }
 
-// Learn writes the corrections that the times of forced algorithms call for, as
-// mpilib.EnvCollLearned takes them: how many times as long as predicted calls took, the
-// median of all scenarios. Rows without a prediction say nothing.
+// Learn writes corrections from the times of forced algorithms, in the format of
+// mpilib.EnvCollLearned: the ratio of measured to predicted time, as the median of all
+// scenarios. It ignores rows without a prediction.
 func Learn(rows []bench.Row, w io.Writer) error {
 	factors := map[learned][]float64{}
 	for _, r := range rows {
@@ -38,7 +38,7 @@ func Learn(rows []bench.Row, w io.Writer) error {
 		factors[k] = append(factors[k], r.Value/predicted)
 	}
 	if len(factors) == 0 {
-		return errors.New("nothing to learn: no time of a forced algorithm beside its prediction, as bench coll --algorithms --json between sites has them")
+		return errors.New("nothing to learn: no row has both the time of a forced algorithm and its prediction; bench coll --algorithms --json prints such rows for calls between sites")
 	}
 	keys := slices.SortedFunc(maps.Keys(factors), func(a, b learned) int {
 		return cmp.Or(cmp.Compare(a.collective, b.collective), cmp.Compare(a.algorithm, b.algorithm), cmp.Compare(a.size, b.size))

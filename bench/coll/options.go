@@ -11,10 +11,10 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
-// Options say what to measure. The zero value of a list that makes scenarios means the
-// standard ones; see the method scenarios.
+// Options select what to measure. An empty list of scenario parameters means the standard
+// scenarios; see the method scenarios.
 type Options struct {
-	// Self is the command line of this program; "bench coll --part" behind it makes it a
+	// Self is the command line of this program; with "bench coll --part" appended it is a
 	// rank. Element 0 is a path.
 	Self []string
 
@@ -28,21 +28,21 @@ type Options struct {
 
 	Collectives []operation.Operation
 	Sizes       []int    // bytes, as bound.Of takes them
-	Root        int      // of those that have one
-	Peers       []string // of PeerNames(); those that are not installed are left out
+	Root        int      // of collectives that have a root
+	Peers       []string // of PeerNames(); those that are not installed are skipped
 	Algorithms  bool     // also each of our algorithms, forced
-	Flits       []int    // also each of our algorithms that cuts messages, into so many pieces
+	Flits       []int    // also each of our algorithms that cuts messages, with this number of flits
 
-	Counts bool // instead of times, how much crosses between sites; of ours only
+	Counts bool // count the traffic between sites instead; only for our implementation
 
 	Only    *regexp.Regexp // rows to measure, by SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION; nil is all
 	Repeat  int            // rounds
-	Longest time.Duration  // what must take longer is left out
+	Longest time.Duration  // calls whose bound is longer are skipped
 	JSON    bool
-	Err     io.Writer // for people to see what goes on; not nil
+	Err     io.Writer // for progress messages; not nil
 }
 
-// The implementations, as rows call them.
+// The implementations, by their names in rows.
 const (
 	nameOurs  = "isthmus"
 	nameTuned = "openmpi-tuned"
@@ -50,8 +50,8 @@ const (
 	nameMPICH = "mpich"
 )
 
-// PeerNames are whom ours can be compared with: Open MPI with its usual choice among flat
-// algorithms, and with its hierarchical ones, and MPICH.
+// PeerNames returns the implementations for comparison: Open MPI with its default flat
+// algorithms and with its hierarchical ones, and MPICH.
 func PeerNames() []string { return []string{nameTuned, nameHAN, nameMPICH} }
 
 // The orders of ranks: blocked by site, or round-robin over the sites.
@@ -60,16 +60,16 @@ const (
 	roundRobin = "round-robin"
 )
 
-// Orders are in which ways ranks can be assigned to sites.
+// Orders returns the ways to assign ranks to sites.
 func Orders() []string { return []string{blocked, roundRobin} }
 
-// Standard are the collectives that are measured unless others are asked for: the
-// v-collectives are like those without counts where these are equal.
+// Standard returns the default collectives. With equal counts the v-collectives behave like
+// those without counts.
 func Standard() []operation.Operation {
 	return []operation.Operation{operation.Barrier, operation.Bcast, operation.Reduce, operation.Allreduce, operation.Gather, operation.Scatter, operation.Allgather, operation.Alltoall, operation.ReduceScatterBlock, operation.Scan}
 }
 
-// StandardSizes are the sizes that are measured unless others are asked for.
+// StandardSizes returns the default sizes.
 func StandardSizes() []int { return []int{8, kib, 16 * kib, 64 * kib, 256 * kib, mib, 4 * mib} }
 
 const (
@@ -77,7 +77,7 @@ const (
 	mib = 1 << 20
 )
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns what is wrong with the options, or nil.
 func (o Options) Check() error {
 	for _, list := range []struct {
 		what      string
@@ -131,5 +131,5 @@ func (o Options) Check() error {
 	return nil
 }
 
-// number is how many bytes one has that is reduced.
+// number is the size in bytes of an element of reductions.
 const number = 8

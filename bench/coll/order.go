@@ -11,26 +11,26 @@ import (
 //
 //	ready VERSION HOST...
 //
-// when all have joined, with the host of each rank or "-", and then takes orders, one on
-// a line, which all ranks carry out. It answers each with one line:
+// when all ranks have joined, with the host of each rank or "-". It then reads orders, one per
+// line, which all ranks carry out, and answers each with one line:
 //
 //	time COLLECTIVE SIZE ROOT WARM COUNT AHEAD    ok LATE TOOK...
 //	count COLLECTIVE SIZE ROOT                    ok FROM:TO:MESSAGES:BYTES...
 //
-// or with "no" and a reason, if the collective is not there or refuses its arguments.
-// SIZE is what bound.Of takes, in bytes.
+// or with "no" and a reason, if the collective does not exist or refuses its arguments.
+// SIZE is in bytes, as for bound.Of.
 //
-// To time it, the call is repeated COUNT times after WARM times that are not measured.
-// TOOK is the ns from the beginning of a repetition to the end of its slowest rank.
-// With AHEAD above 0 a repetition begins at a time on the machine's monotonic clock,
-// which all its processes share, that rank 0 tells the others AHEAD ns before it comes
-// (more, and again, if one is told too late), and LATE is how late the last rank began, in
-// the middle repetition; that is part of TOOK. With AHEAD 0 it begins for each rank when it
-// leaves a barrier, and LATE is 0.
+// A timing order repeats the call COUNT times, after WARM repetitions that are not measured.
+// TOOK is the time in ns from the beginning of a repetition to the end of its slowest rank.
+// With AHEAD above 0 a repetition begins at a time on the machine's monotonic clock, which
+// all processes share. Rank 0 announces it AHEAD ns before (earlier, in another attempt, if
+// the announcement reaches a rank too late). LATE is by how much the last rank began late,
+// as the median of the repetitions; it is part of TOOK. With AHEAD 0 each rank begins when
+// it leaves a barrier, and LATE is 0.
 //
-// To count, the call is made once with arguments whose result is checked, and twice more
-// between looks at what each rank has sent to each other, of which the lesser counts;
-// only ours can do it.
+// A counting order makes the call once and checks the result, and then twice more between
+// readings of each rank's traffic to every other rank. The smaller difference is reported.
+// Only our implementation supports it.
 const (
 	orderTime  = "time"
 	orderCount = "count"
@@ -41,7 +41,7 @@ const (
 	maxCount = 1 << 16 // repetitions
 )
 
-// An order is one taken apart.
+// An order is a parsed line.
 type order struct {
 	what, collective        string
 	size, root, warm, count int

@@ -23,7 +23,7 @@ var cSource []byte
 // nodeNetwork holds the addresses of all hosts in sites (package lab).
 const nodeNetwork = "10.0.0.0/8"
 
-// nodeInterface is a host's only one.
+// nodeInterface is a host's only interface.
 const nodeInterface = "eth0"
 
 // A peer is an implementation of another MPI.
@@ -42,8 +42,8 @@ var peers = []peer{
 	{name: nameMPICH, mpi: peermpi.MPICH, args: mpichArgs},
 }
 
-// crowded reports whether ranks outnumber processors, so that those who poll must be told
-// to let others run.
+// crowded reports whether ranks outnumber processors, so that implementations that poll must
+// be configured to yield.
 func (s *scenario) crowded() bool { return s.sites*s.ranks > runtime.NumCPU() }
 
 func openMPIArgs(p *peer, s *scenario, more ...string) []string {
@@ -65,8 +65,8 @@ func mpichArgs(p *peer, s *scenario) []string {
 	return args
 }
 
-// installPeers compiles the program for those that are asked for, to run in a lab.
-// Those that are not installed are told of, and left out.
+// installPeers compiles the program for the requested implementations, to run in a lab. It
+// reports those that are not installed and skips them.
 func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err error) {
 	hosts := map[string]peermpi.Host{}
 	var list []peermpi.Host
@@ -118,9 +118,9 @@ func (p *peer) start(ctx context.Context, l *lab.Lab, s *scenario) (*runner.Proc
 	return runner.Attend(cmd.Cmd, cmd.Start, cmd.Wait)
 }
 
-// placing tells a launcher which ranks are where. Open MPI takes a program for each row
-// of ranks at one host, and so any order; MPICH takes hosts and how many ranks follow one
-// another there, over and over.
+// placing returns the launcher's arguments for the hosts of ranks. Open MPI takes a program for
+// each run of ranks on one host, and so any order; MPICH takes a list of hosts with the number
+// of consecutive ranks on each, which it repeats.
 func (p *peer) placing(s *scenario) (args []string) {
 	places := s.places()
 	var hosts []string
@@ -143,7 +143,7 @@ func (p *peer) placing(s *scenario) (args []string) {
 	return []string{"-np", strconv.Itoa(len(places)), "-hosts", strings.Join(hosts, ","), p.Path}
 }
 
-// machines are the hosts' names of a scenario's ranks, as they should see them.
+// machines returns the host names that a scenario's ranks should report.
 func (p *peer) machines(s *scenario) []string {
 	var all []string
 	for _, place := range s.places() {

@@ -9,13 +9,13 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
-// A figure is a call that implementations make in turn.
+// A figure is a call that the implementations make one after the other.
 type figure struct {
 	collective operation.Operation
 	size       int
 }
 
-// figures are those of a scenario that are asked for, and those that would take too long.
+// figures returns the requested figures of a scenario, and those that would take too long.
 func (o Options) figures(s *scenario) (all, tooLong []figure, err error) {
 	for _, collective := range orElse(o.Collectives, Standard()...) {
 		sizes := orElse(o.Sizes, StandardSizes()...)
@@ -38,22 +38,22 @@ func (o Options) figures(s *scenario) (all, tooLong []figure, err error) {
 	return all, tooLong, nil
 }
 
-// key is what Options.Only is matched with.
+// key returns the text that Options.Only matches.
 func (f figure) key(s *scenario, implementation string) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.collective, f.size, implementation)
 }
 
-// How often a call is repeated at a time.
+// The number of repetitions of a call within one round.
 const (
-	measureTime = 150 * time.Millisecond // about how long an implementation is measured at a time
+	measureTime = 150 * time.Millisecond // approximate duration of one implementation's repetitions
 	maxFar      = 5                      // repetitions in that time
 	maxLocal    = 2000
 	warmFar     = 1
 	warmLocal   = 20
-	startWait   = 5 * time.Millisecond // beside a round trip, to tell all when to begin
+	startWait   = 5 * time.Millisecond // added to a round trip, to announce the time to begin
 )
 
-// order is what rank 0 is told, for so many repetitions.
+// order returns the order to rank 0 for count repetitions.
 func (f figure) order(s *scenario, root, count int) string {
 	warm, ahead := warmLocal, time.Duration(0)
 	if s.far() {
@@ -71,8 +71,8 @@ func (s *scenario) count(d time.Duration) int {
 	return int(min(max(int64(measureTime/max(d, 1)), 1), int64(most)))
 }
 
-// variants returns what ours are told in passes of a scenario, the first of which is that
-// they choose. In each other one every collective is forced at most once.
+// variants returns our variants in a scenario. The first one chooses its algorithms; each of the
+// others forces at most one algorithm per collective.
 func (o Options) variants() []variant {
 	all := []variant{{}}
 	if o.Algorithms {
@@ -83,15 +83,15 @@ func (o Options) variants() []variant {
 		cut = append(cut, o.forced(flits))
 	}
 	for k := range slices.MaxFunc(append(cut, nil), func(a, b []variant) int { return len(a) - len(b) }) {
-		for i := range cut { // all numbers of an algorithm run in turn
+		for i := range cut { // all numbers of flits of an algorithm run alternately
 			all = append(all, cut[i][k])
 		}
 	}
 	return all
 }
 
-// forced puts the k-th algorithm of every collective into the k-th variant; with a number
-// of flits, the k-th that has any.
+// forced puts the k-th algorithm of every collective into the k-th variant; with a number of
+// flits, the k-th algorithm that cuts messages.
 func (o Options) forced(flits int) (all []variant) {
 	for _, collective := range orElse(o.Collectives, Standard()...) {
 		k := 0
@@ -109,13 +109,13 @@ func (o Options) forced(flits int) (all []variant) {
 	return all
 }
 
-// concerns reports whether a variant is any other than the choice for a collective.
+// concerns reports whether a variant forces an algorithm for a collective.
 func (v variant) concerns(collective operation.Operation) bool {
 	return len(v.forced) == 0 || v.forced[collective] != ""
 }
 
-// right reports whether what is forced would be right in a scenario, so that it is not
-// chosen anew. What we reduce is commutative.
+// right reports whether the forced algorithm is correct in a scenario; otherwise the library
+// would choose another one. The reductions here are commutative.
 func (s *scenario) right(v variant, collective operation.Operation) bool {
 	a, err := collectives.Find(collective, v.forced[collective])
 	switch {
@@ -127,8 +127,8 @@ func (s *scenario) right(v variant, collective operation.Operation) bool {
 	return !a.Needs.Has(collectives.Ordered) || s.layout().Ordered()
 }
 
-// allowed returns a variant without the algorithms over shared memory, which ranks on several nodes
-// refuse; as it is where all are on one.
+// allowed returns the variant without algorithms over shared memory if the ranks are on several
+// nodes, and otherwise unchanged.
 func (s *scenario) allowed(v variant) variant {
 	if s.oneNode() {
 		return v
@@ -142,7 +142,7 @@ func (s *scenario) allowed(v variant) variant {
 	return some
 }
 
-// implementation is the name of ours in keys and reports.
+// implementation returns our implementation's name in keys and reports.
 func (v variant) implementation(collective operation.Operation) string {
 	if len(v.forced) == 0 {
 		return nameOurs

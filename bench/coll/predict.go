@@ -7,9 +7,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
-// predicted is what package collectives makes of a call in the scenario, as it is and not as
-// ranks measure it: its choice, and then the others, the best first. Those of which it
-// expects nothing are missing. On one node ranks share memory, as they do after their first calls.
+// predicted returns the predictions of package collectives for a call in the scenario, from the
+// scenario's true parameters and not from measurements of ranks: its choice first, then the
+// others from the fastest to the slowest, without those that have no prediction. Ranks on one
+// node share memory, as they do after their first calls.
 func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	layout := s.layout()
 	p, err := collectives.NewPlanner(0, len(layout[0]), layout)
@@ -29,12 +30,12 @@ func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	return p.Choices(f.collective, shape)
 }
 
-// hardly is by which part of it a prediction may be above the best one for fewer flits to
-// be chosen, as package collectives chooses.
+// hardly is the fraction by which a prediction with fewer flits may exceed the best one and
+// still be chosen, as in package collectives.
 const hardly = 32
 
-// chosenFlits is how many flits would be chosen for an algorithm; 0 if nothing is
-// predicted of it.
+// chosenFlits returns the number of flits that would be chosen for an algorithm, or 0 if there is
+// no prediction.
 func chosenFlits(choices []collectives.Choice, algorithm string) int {
 	var chosen, best *collectives.Choice
 	for i := range choices {
@@ -57,7 +58,7 @@ func chosenFlits(choices []collectives.Choice, algorithm string) int {
 	return chosen.Algorithm.Flits
 }
 
-// named is what package collectives calls an algorithm with so many flits.
+// named returns the name in package collectives of an algorithm with this number of flits.
 func (v variant) named(algorithm string) string {
 	if v.flits == 1 {
 		return algorithm

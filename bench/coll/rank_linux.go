@@ -22,10 +22,10 @@ const (
 )
 
 const (
-	tries = 12 // to tell the others in time
+	tries = 12 // attempts to announce the beginning in time
 )
 
-// Part is a rank of ours played by this process, one of those that the environment says.
+// Part runs this process as one of our ranks, as the environment says.
 func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	w, err := mpilib.Init(ctx)
 	if err != nil {
@@ -51,15 +51,15 @@ type rank struct {
 	comm  *mpilib.Comm
 }
 
-// How long a job is no longer new: links have carried something large by then, and the
-// first agreements on what that says of their paths are over.
+// Calls before a job counts as settled: links have then carried large messages, and the ranks
+// have agreed on the first measurements of their paths.
 const (
 	settleLarge = 3
 	settleBytes = 64 * kib // for each other rank
 	settleCalls = 70
 )
 
-// settle makes calls that are not measured. It is also how all ranks join.
+// settle makes calls that are not measured. All ranks join by them.
 func (r *rank) settle(ctx context.Context) error {
 	n := r.comm.Size()
 	send, recv := make([]byte, n*settleBytes), make([]byte, n*settleBytes)
@@ -95,18 +95,18 @@ func (r *rank) carryOut(ctx context.Context, line string) (answer string, err er
 // A refusal is a call that fails alike on all ranks before anything is sent.
 type refusal struct{ error }
 
-// now is the machine's monotonic clock in ns, read as the ranks in C read it: without a system
-// call, which would give the processor away in the middle of what is measured.
+// now returns the machine's monotonic clock in ns. Like the ranks in C it makes no system call,
+// which could give up the processor in the middle of a measurement.
 func now() float64 { return clock.at + float64(time.Since(clock.read)) }
 
-// clock is that clock when the process began.
+// clock is the value of that clock when the process began.
 var clock = func() (c struct {
 	at   float64
 	read time.Time
 }) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // the arguments are right
+		panic(err) // the arguments are valid
 	}
 	c.at, c.read = float64(t.Nano()), time.Now()
 	return c
@@ -142,7 +142,7 @@ func (r *rank) time(ctx context.Context, o order) (string, error) {
 	return b.String(), nil
 }
 
-// byClock has the ranks begin at a time that rank 0 tells them beforehand.
+// byClock makes the ranks begin at a time that rank 0 announces.
 func (r *rank) byClock(ctx context.Context, o order, call func(context.Context) error) (took, late []float64, err error) {
 	if r.comm.Rank() != 0 {
 		for {
@@ -167,7 +167,7 @@ func (r *rank) byClock(ctx context.Context, o order, call func(context.Context) 
 		}
 		if m > 0 {
 			if missed++; missed == tries {
-				return nil, nil, errors.New("the others are never told in time when to begin")
+				return nil, nil, errors.New("the time to begin always reaches the other ranks too late")
 			}
 			o.ahead = 2*o.ahead + 1e6
 			continue
@@ -180,7 +180,7 @@ func (r *rank) byClock(ctx context.Context, o order, call func(context.Context) 
 	return took, late, nil
 }
 
-// begin tells the other ranks when to begin.
+// begin announces the time to begin to the other ranks.
 func (r *rank) begin(ctx context.Context, at float64) error {
 	for to := 1; to < r.comm.Size(); to++ {
 		if err := mpilib.Send(ctx, r.comm, []float64{at}, to, startTag); err != nil {
@@ -190,8 +190,9 @@ func (r *rank) begin(ctx context.Context, at float64) error {
 	return nil
 }
 
-// repetition is one of all ranks, at the given time. What it returns, but the error, is
-// right at rank 0 only: how long it took, how late the last began, and was told.
+// repetition makes one call on all ranks, at the given time. The results are valid at rank 0
+// only: the duration, by how much the last rank began late, and by how much the announcement
+// reached it late.
 func (r *rank) repetition(ctx context.Context, at float64, call func(context.Context) error) (took, late, missed float64, err error) {
 	var said [3]float64
 	said[2] = now() - at
@@ -217,7 +218,7 @@ func (r *rank) repetition(ctx context.Context, at float64, call func(context.Con
 	return worst[0], worst[1], worst[2], err
 }
 
-// byBarrier has each repetition begin when the rank leaves a barrier.
+// byBarrier begins each repetition when the rank leaves a barrier.
 func (r *rank) byBarrier(ctx context.Context, o order, call func(context.Context) error) (took, late []float64, err error) {
 	took, late = make([]float64, o.count), make([]float64, o.count)
 	var refused error
@@ -248,7 +249,7 @@ func (r *rank) byBarrier(ctx context.Context, o order, call func(context.Context
 	return took, late, refused
 }
 
-// sent returns how many messages, and bytes, this rank has sent to each other.
+// sent returns the messages and bytes that this rank has sent to each other rank.
 func (r *rank) sent() []uint64 {
 	all := make([]uint64, 2*r.comm.Size())
 	for _, l := range r.world.Links() {
@@ -257,8 +258,8 @@ func (r *rank) sent() []uint64 {
 	return all
 }
 
-// counted is how often a call is made that is counted: calls now and then agree on what
-// links say of their paths, which is no part of them, and never two in a row.
+// counted is the number of counted calls. Some calls also agree on measurements of paths, which
+// must not count; no two consecutive calls do.
 const counted = 2
 
 func (r *rank) count(ctx context.Context, o order) (string, error) {
@@ -305,7 +306,7 @@ func (r *rank) count(ctx context.Context, o order) (string, error) {
 	return b.String(), nil
 }
 
-// total is how many messages all ranks sent.
+// total returns the number of messages that all ranks sent.
 func total(all [][]uint64) (n uint64) {
 	for _, sent := range all {
 		for i := 0; i < len(sent); i += 2 {
@@ -315,7 +316,7 @@ func total(all [][]uint64) (n uint64) {
 	return n
 }
 
-// collect returns, at rank 0, what every rank sent.
+// collect returns, at rank 0, the traffic of every rank.
 func (r *rank) collect(ctx context.Context, sent []uint64) (all [][]uint64, err error) {
 	if r.comm.Rank() != 0 {
 		return nil, mpilib.Send(ctx, r.comm, sent, 0, doneTag)

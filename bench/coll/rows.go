@@ -9,10 +9,10 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/operation"
 )
 
-// A series is what one implementation did.
+// A series is the times of one implementation.
 type series struct {
 	name    string // "isthmus", "mpich"
-	variant        // of ours
+	variant        // of our implementation
 	took    []float64
 	late    []float64 // ms, by rounds
 	version string
@@ -20,13 +20,13 @@ type series struct {
 
 func (m *series) ours() bool { return m.name == nameOurs }
 
-// chosen reports whether it is ours as they come.
+// chosen reports whether it is ours with its own choice of algorithms.
 func (m *series) chosen() bool { return m.ours() && len(m.forced) == 0 }
 
 // Targets.
 const (
-	maxOverBound = 1.3                  // for what is large
-	maxBehind    = 2 * time.Millisecond // the bound, for what is small
+	maxOverBound = 1.3                  // of large messages
+	maxBehind    = 2 * time.Millisecond // the bound, of small messages
 	large        = 64 * kib
 	small        = kib
 	maxOverBest  = 1.1 // the best of our algorithms
@@ -35,7 +35,7 @@ const (
 	maxOverLocal = 1.2 // the best peer, within a site
 )
 
-// unit returns in what a scenario's times are told, and how many ns that is.
+// unit returns the unit of a scenario's times, and its length in ns.
 func (s *scenario) unit() (string, float64) {
 	if s.far() {
 		return "ms", 1e6
@@ -43,7 +43,7 @@ func (s *scenario) unit() (string, float64) {
 	return "us", 1e3
 }
 
-// rows are the rows of a figure, whose implementations ran in turn.
+// rows returns the rows of a figure, whose implementations ran alternately.
 func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
 	least, err := s.bound(f.collective, f.size)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 	return append(rows, s.judgements(f, runs)...), nil
 }
 
-// row is the row of an implementation.
+// row returns the row of an implementation.
 func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	unit, ns := s.unit()
 	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
@@ -110,7 +110,7 @@ func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	return row
 }
 
-// judgements compare our choice with others that ran in turn with it.
+// judgements compares our choice with the others that ran in the same rounds.
 func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 	at := slices.IndexFunc(runs, (*series).chosen)
 	if at < 0 {
@@ -145,7 +145,7 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 	return rows
 }
 
-// maxOverPeer is the target beside the best peer; 0 if there is none.
+// maxOverPeer returns the target relative to the best peer, or 0.
 func (s *scenario) maxOverPeer(f figure) float64 {
 	bound := slices.Contains([]operation.Operation{operation.Barrier, operation.Allgather, operation.Alltoall}, f.collective) || f.collective == operation.Allreduce && f.size <= small
 	if s.sites == 4 && s.rtt > 0 && bound {
@@ -154,7 +154,7 @@ func (s *scenario) maxOverPeer(f figure) float64 {
 	return 0
 }
 
-// best is the quickest of some; nil if there is none.
+// best returns the fastest of the series, or nil.
 func best(runs []*series, of func(*series) bool) (quickest *series) {
 	for _, m := range runs {
 		if of(m) && (quickest == nil || bench.Median(m.took) < bench.Median(quickest.took)) {

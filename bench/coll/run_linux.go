@@ -16,9 +16,9 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
 
-// Run builds the scenarios one after the other, measures, and writes the rows to w: with
-// JSON as soon as a figure is done, else as a table at the end. The process went through
-// lab.Enter. Missing a target is no error.
+// Run builds the scenarios one after the other, measures, and writes the rows to w: as JSON when
+// each figure is done, or as a table at the end. The process must have called lab.Enter. A missed
+// target is no error.
 func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -62,7 +62,7 @@ type task struct {
 	figures []figure
 }
 
-// plan decides what to measure, and tells people.
+// plan decides what to measure, and reports what it skips.
 func (r *run) plan() error {
 	for _, s := range r.scenarios() {
 		figures, tooLong, err := r.figures(&s)
@@ -91,7 +91,7 @@ func (r *run) plan() error {
 	return nil
 }
 
-// asked reports whether any implementation's row of a figure is asked for.
+// asked reports whether the row of any implementation of a figure is requested.
 func (r *run) asked(s *scenario, f figure) bool {
 	names := append([]string{nameOurs}, r.Peers...)
 	for _, v := range r.variants() {
@@ -111,14 +111,14 @@ func (r *run) wanted(s *scenario, f figure, implementation string) bool {
 	return r.Only == nil || r.Only.MatchString(f.key(s, implementation))
 }
 
-// A pass is who runs in turn: our choice with the other MPIs, which comes first, or with
-// some of our algorithms. All at once would be more processes than machines have memory for.
+// A pass is the implementations that run alternately: our choice with the other MPIs, in the first
+// pass, or with some of our algorithms. All at once would need too much memory.
 type pass struct {
 	variants []variant
 	first    bool
 }
 
-// maxTogether is how many of our variants a pass has beside the choice.
+// maxTogether is the number of our variants in a pass besides the choice.
 const maxTogether = 6
 
 func (r *run) passes(t task) (all []pass) {
@@ -172,14 +172,14 @@ func (r *run) lab(ctx context.Context, tasks []task) (err error) {
 	return nil
 }
 
-// pass starts the jobs and has them make all calls.
+// pass starts the jobs and makes all calls.
 func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*peer) (err error) {
 	var jobs []*job
 	defer func() {
 		for _, j := range jobs {
 			if e := j.stop(); e != nil && j.ours() {
 				err = errors.Join(err, fmt.Errorf("%s: ending: %w", j.name, e))
-			} else if e != nil { // how the others end is not our affair, but people are told
+			} else if e != nil { // the end of other MPIs is not measured, but reported
 				fmt.Fprintf(r.Err, "bench coll: %s: %s did not end as it should: %v\n", t.name, j.name, e)
 			}
 		}
@@ -212,7 +212,7 @@ func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*p
 	return nil
 }
 
-// progress tells people what comes, and when all will be done.
+// progress reports the next figure and the estimated time until the end.
 func (r *run) progress(s *scenario, f figure, p pass) {
 	left := ""
 	if r.done > 0 {
@@ -229,7 +229,7 @@ func (r *run) progress(s *scenario, f figure, p pass) {
 	fmt.Fprintf(r.Err, "bench coll: %s: %s of %d bytes%s (%d of %d%s)\n", s.name, f.collective, f.size, with, r.done+1, r.all, left)
 }
 
-// figure has those whom it concerns make a call in turn, and returns the rows.
+// figure makes the implementations of a pass call alternately, and returns the rows.
 func (r *run) figure(ctx context.Context, s *scenario, f figure, p pass, jobs []*job) ([]bench.Row, error) {
 	var turn []*job
 	others := false
@@ -242,7 +242,7 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, p pass, jobs []
 		others = others || !j.chosen()
 	}
 	if !p.first && !others {
-		return nil, nil // what our choice does, the first pass has told
+		return nil, nil // the first pass has reported our choice
 	}
 	if r.Counts && !p.first {
 		turn = slices.DeleteFunc(turn, func(j *job) bool { return j.chosen() })
@@ -279,8 +279,8 @@ func (r *run) figure(ctx context.Context, s *scenario, f figure, p pass, jobs []
 	return rows, err
 }
 
-// withoutChoice leaves the times of our choice out, which the first pass has told; what it
-// is compared with stays.
+// withoutChoice removes the times of our choice, which the first pass has reported; comparisons
+// with it stay.
 func withoutChoice(rows []bench.Row) (some []bench.Row) {
 	for _, row := range rows {
 		if row.Figure != "time" || row.Params["algorithm"] != nil {
@@ -290,7 +290,7 @@ func withoutChoice(rows []bench.Row) (some []bench.Row) {
 	return some
 }
 
-// called is an implementation's name in keys and reports.
+// called returns an implementation's name in keys and reports.
 func (r *run) called(j *job, f figure) string {
 	if j.ours() {
 		return j.implementation(f.collective)
@@ -298,9 +298,9 @@ func (r *run) called(j *job, f figure) string {
 	return j.name
 }
 
-// measure has a job make a call as often as its first time says.
+// measure makes a job repeat a call, as often as its first duration permits.
 func (r *run) measure(s *scenario, f figure, j *job) error {
-	if j.count == 0 { // that is its warming up, too
+	if j.count == 0 { // also warms it up
 		took, _, err := j.time(s, f, r.Root, 1)
 		if err != nil {
 			return err

@@ -12,5 +12,5 @@ import (
 // Run needs network namespaces.
 func Run(context.Context, io.Writer, Options) error { return lab.ErrNotLinux }
 
-// Part is of use to Run only.
+// Part is for Run only.
 func Part(context.Context, io.Reader, io.Writer) error { return lab.ErrNotLinux }

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// A scenario is where ranks are, and what lies between.
+// A scenario is the places of ranks and the network between them.
 type scenario struct {
 	name         string
 	sites, nodes int // hosts of each site
@@ -22,12 +22,12 @@ type scenario struct {
 	order        string
 }
 
-// localRanks is how many ranks the scenarios within one site have.
+// localRanks is the number of ranks of the scenarios within one site.
 const localRanks = 4
 
-// scenarios are those that the options ask for. The standard ones are 2 and 4 sites, 8 and
-// 20 ms, 136 Mbit/s and 1 Gbit/s, each with both orders; two sites without delay at
-// 100 Mbit/s; and those within one site.
+// scenarios returns the requested scenarios. The standard ones are 2 and 4 sites, 8 and 20 ms,
+// 136 Mbit/s and 1 Gbit/s, each with both orders; two sites without delay at 100 Mbit/s; and
+// those within one site.
 func (o Options) scenarios() []scenario {
 	if len(o.Sites) == 0 && len(o.RTT) == 0 && len(o.Rate) == 0 && !o.Local {
 		all := o.with([]int{2, 4}, []time.Duration{8 * time.Millisecond, 20 * time.Millisecond}, []int64{136e6, 1e9})
@@ -58,8 +58,8 @@ func localScenarios() []scenario {
 	}
 }
 
-// with returns all combinations; those that differ only in the order of the ranks follow
-// one another, so that they can share a lab.
+// with returns all combinations. Those that differ only in the order of the ranks are adjacent, so
+// that they can share a lab.
 func (o Options) with(sites []int, rtts []time.Duration, rates []int64) (all []scenario) {
 	for _, n := range sites {
 		for _, rtt := range rtts {
@@ -103,7 +103,7 @@ func (s *scenario) sameLab(t *scenario) bool {
 	return *s == other
 }
 
-// site returns where a rank is, counted from 0.
+// site returns the number of a rank's site, from 0.
 func (s *scenario) site(rank int) int {
 	if s.order == roundRobin {
 		return rank % s.sites
@@ -131,17 +131,16 @@ func (s *scenario) places() []string {
 	return all
 }
 
-// bound is how long a call takes at least; 0 where nothing is known.
+// bound returns the minimum duration of a call, or 0 if none is known.
 func (s *scenario) bound(collective operation.Operation, size int) (time.Duration, error) {
 	return bound.Of(collective, bound.Grid{Sites: s.sites, Ranks: s.ranks, Latency: s.rtt / 2, Rate: float64(s.rate) / 8, Dealt: s.order == roundRobin}, size)
 }
 
-// burst is what a link lets through at once: half a millisecond of its rate, so that
-// little of what is timed against it is not held to it, and enough for the timer that
-// refills the bucket.
+// burst returns a link's burst, half a millisecond of its rate: small, since bytes within it are
+// not limited, and large enough for the timer that refills the bucket.
 func (s *scenario) burst() int64 { return max(s.rate/8/2000, 16<<10) }
 
-// spec is that of the scenario's lab.
+// spec returns the scenario's lab.
 func (s *scenario) spec() lab.Spec {
 	spec := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: s.rtt / 2}}}
 	for i := range s.sites {
@@ -154,14 +153,14 @@ func (s *scenario) spec() lab.Spec {
 	return spec
 }
 
-// A variant is what ours are told to do: an algorithm for each of some collectives, or,
-// with none, to choose.
+// A variant is the algorithms that our implementation is forced to use for some collectives; it
+// chooses for the others.
 type variant struct {
-	flits  int // 0: not said
+	flits  int // 0: not forced
 	forced map[operation.Operation]string
 }
 
-// environment is what tells ranks; package mpilib reads it.
+// environment returns the variables for the ranks' environment, which package mpilib reads.
 func (v variant) environment() []string {
 	if len(v.forced) == 0 {
 		return nil
