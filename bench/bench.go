@@ -1,8 +1,7 @@
-// Package bench is the one shape of every benchmark's result: a row per figure,
-// printed as a table for people or as one JSON object per line for programs.
-// It measures nothing itself and keeps no state; how to measure is each
-// benchmark's own business, except that what a figure is compared with is run
-// in turn with it (Interleave), so that a busy minute meets both.
+// Package bench is the common format of benchmark results: one row per figure, printed as a table
+// for people or as one JSON object per line for programs. It measures nothing itself and keeps no
+// state. How to measure is up to each benchmark, except that a figure and what it is compared with
+// run alternately (Interleave), so that other load affects both.
 package bench
 
 import (
@@ -17,30 +16,29 @@ import (
 	"text/tabwriter"
 )
 
-// A Row is one figure. Every key is in its JSON, whether it says something or
-// not; target means nothing while met is null.
+// A Row is one figure. Its JSON always has every key; target has no meaning while met is null.
 type Row struct {
-	Bench   string         `json:"bench"`   // which benchmark, such as "lab"
+	Bench   string         `json:"bench"`   // name of the benchmark, such as "lab"
 	Figure  string         `json:"figure"`  // what was measured, such as "rtt_p50"
-	Params  map[string]any `json:"params"`  // under which conditions
+	Params  map[string]any `json:"params"`  // the conditions
 	Value   float64        `json:"value"`   // in Unit
 	Unit    string         `json:"unit"`    // such as "ms" or "Mbit/s"
 	Against string         `json:"against"` // what Value is compared with, run interleaved
 	Ratio   float64        `json:"ratio"`   // Value over that of Against
 	Target  float64        `json:"target"`  // what Value, or Ratio if there is one, should reach
-	Met     *bool          `json:"met"`     // whether it did; nil without a target
+	Met     *bool          `json:"met"`     // whether it was reached; nil without a target
 }
 
-// AtLeast returns r with the target that its Ratio, or its Value if it is
-// compared with nothing, be no less than target.
+// AtLeast returns r with a lower bound as its target: of its Ratio, or of its Value if it is
+// compared with nothing.
 func (r Row) AtLeast(target float64) Row { return r.judge(target, r.judged() >= target) }
 
-// AtMost returns r with the target that its Ratio, or its Value if it is
-// compared with nothing, be no more than target.
+// AtMost returns r with an upper bound as its target: of its Ratio, or of its Value if it is
+// compared with nothing.
 func (r Row) AtMost(target float64) Row { return r.judge(target, r.judged() <= target) }
 
-// Within returns r with target as its aim: met if the judged figure differs
-// from it by no more than tolerance.
+// Within returns r with a target that is met if the judged figure differs from it by at most
+// tolerance.
 func (r Row) Within(target, tolerance float64) Row {
 	d := r.judged() - target
 	return r.judge(target, d <= tolerance && -d <= tolerance)
@@ -69,7 +67,7 @@ func WriteJSON(w io.Writer, rows ...Row) error {
 	return nil
 }
 
-// WriteTable writes rows for people, with a line of headings.
+// WriteTable writes rows as a table with a header line.
 func WriteTable(w io.Writer, rows ...Row) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "FIGURE\tCONDITIONS\tVALUE\tAGAINST\tRATIO\tTARGET\tMET")
@@ -90,7 +88,7 @@ func WriteTable(w io.Writer, rows ...Row) error {
 	return tw.Flush()
 }
 
-// Write writes rows as asJSON says.
+// Write writes rows as JSON or as a table.
 func Write(w io.Writer, asJSON bool, rows ...Row) error {
 	if asJSON {
 		return WriteJSON(w, rows...)
@@ -98,15 +96,15 @@ func Write(w io.Writer, asJSON bool, rows ...Row) error {
 	return WriteTable(w, rows...)
 }
 
-// A Report takes rows as they are measured. With JSON it writes them at once, else as
-// one table in the end.
+// A Report collects rows as they are measured. With JSON it writes each at once, otherwise all as
+// one table at the end.
 type Report struct {
 	W    io.Writer
 	JSON bool
-	Rows []Row // that it was given
+	Rows []Row // all that were added
 }
 
-// Add takes rows.
+// Add adds rows.
 func (r *Report) Add(rows ...Row) error {
 	r.Rows = append(r.Rows, rows...)
 	if r.JSON {
@@ -115,8 +113,8 @@ func (r *Report) Add(rows ...Row) error {
 	return nil
 }
 
-// End writes what Add has not. A benchmark that fails may call it too: what was
-// measured was measured.
+// End writes the rows that Add has not written. A benchmark that fails may call it, too, to keep
+// the rows that it has.
 func (r *Report) End() error {
 	if r.JSON || len(r.Rows) == 0 {
 		return nil
@@ -146,8 +144,8 @@ func number(v float64) string {
 	}
 }
 
-// Quantile returns the q-quantile, 0 to 1, of values by linear interpolation
-// between neighbours. It leaves values as they are; none give 0.
+// Quantile returns the q-quantile, 0 to 1, of values by linear interpolation between neighbours,
+// or 0 without values. It does not change values.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -162,8 +160,8 @@ func Quantile(values []float64, q float64) float64 {
 // Median returns the middle of values.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
-// Spread returns the distance between the quartiles of values over their
-// median: how far repetitions disagree. It is 0 if the median is.
+// Spread returns the interquartile range of values divided by their median: how far repetitions
+// disagree. It is 0 if the median is 0.
 func Spread(values []float64) float64 {
 	m := Median(values)
 	if m == 0 {
@@ -172,11 +170,11 @@ func Spread(values []float64) float64 {
 	return (Quantile(values, 0.75) - Quantile(values, 0.25)) / m
 }
 
-// Round returns v to a thousandth, as people read parameters.
+// Round returns v rounded to three decimals, for parameters.
 func Round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// Interleave runs every case once, then all again, n times, and returns the
-// values of each case in order. The first error ends it.
+// Interleave runs every case once, then all again, n times, and returns the values of each case in
+// order. It stops at the first error.
 func Interleave(ctx context.Context, n int, cases ...func(context.Context) (float64, error)) ([][]float64, error) {
 	values := make([][]float64, len(cases))
 	for range n {

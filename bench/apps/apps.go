@@ -1,9 +1,8 @@
-// Package apps is `isthmus-lab bench tsqr` and `isthmus-lab bench ray2mesh`: the shapes
-// that the QCG-OMPI article shows of these two applications, on closed sites in a lab
-// with emulated distance and, so that a small machine can stand for all of them,
-// processors of an emulated speed. The applications are those of examples/, which prove
-// their results and count their messages; this package starts them and makes figures
-// of what they print. It keeps no state.
+// Package apps is `isthmus-lab bench tsqr` and `isthmus-lab bench ray2mesh`: the curves that the
+// QCG-OMPI article shows of these two applications, measured on closed sites in a lab with
+// emulated distance. Processors have an emulated speed, so that a small machine can stand for
+// many. The applications are those of examples/, which verify their results and count their
+// messages; this package starts them and makes figures of their output. It keeps no state.
 package apps
 
 import (
@@ -21,20 +20,20 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// Bed is where applications run.
+// Bed is the environment in which applications run.
 type Bed struct {
 	RTT    time.Duration // between sites
-	Preset string        // of the sites, as package lab names them
+	Preset string        // of the sites; a name of package lab
 	Self   []string      // command line of this program
 	JSON   bool
 	Out    io.Writer // for rows
 	Err    io.Writer // for progress
 }
 
-// patience bounds a job.
+// patience is the timeout of a job.
 const patience = 10 * time.Minute
 
-// on runs f on a grid of so many sites of one node each.
+// on runs f on a grid with this number of sites of one node each.
 func (b Bed) on(ctx context.Context, sites int, f func(*grid.Grid) error) (err error) {
 	spec := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: b.RTT / 2}}}
 	for i := range sites {
@@ -50,7 +49,7 @@ func (b Bed) on(ctx context.Context, sites int, f func(*grid.Grid) error) (err e
 
 func site(i int) string { return fmt.Sprintf("s%d", i+1) }
 
-// spread returns the nodes of so many ranks, as even as can be over the first sites.
+// spread returns the nodes of this number of ranks, distributed evenly over the first sites.
 func spread(ranks, sites int) []string {
 	nodes := make([]string, ranks)
 	for r := range nodes {
@@ -59,8 +58,7 @@ func spread(ranks, sites int) []string {
 	return nodes
 }
 
-// example runs an application on the nodes and returns the objects that its rank 0
-// printed.
+// example runs an application on the nodes and returns the objects that its rank 0 printed.
 func example[T any](ctx context.Context, b Bed, g *grid.Grid, nodes []string, name string, args ...string) (results []T, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s on %d ranks was not done after %v", name, len(nodes), patience))
 	defer cancel()
@@ -75,7 +73,7 @@ func example[T any](ctx context.Context, b Bed, g *grid.Grid, nodes []string, na
 		case errors.Is(err, io.EOF):
 			return results, nil
 		case err != nil:
-			return nil, fmt.Errorf("%s said what is no result: %w", name, err)
+			return nil, fmt.Errorf("%s printed something other than a result: %w", name, err)
 		}
 		results = append(results, r)
 	}

@@ -18,20 +18,20 @@ type Ray2mesh struct {
 	Processes []int // ascending
 	Rays      int
 	Chunk     int
-	Credit    int     // chunks that a worker has at most
-	Speed     float64 // rays that a processor traces in a second
+	Credit    int     // maximum number of chunks at a worker
+	Speed     float64 // rays per second of a processor
 	Handling  float64 // of the program
 	Repeat    int
 }
 
-// The figures' lines.
+// The lines of the figures.
 const (
 	lineVanilla = "vanilla"
 	lineBosses  = "hierarchical"
 	lineUncount = "hierarchical, bosses not counted"
 )
 
-// Check says what is wrong with the sweep, or returns nil.
+// Check returns what is wrong with the sweep, or nil.
 func (s Ray2mesh) Check() error {
 	switch {
 	case len(s.Processes) == 0 || slices.Min(s.Processes) < 2 || !slices.IsSorted(s.Processes):
@@ -44,8 +44,7 @@ func (s Ray2mesh) Check() error {
 	return nil
 }
 
-// Run builds the sites, sweeps and prints the rows. It must run in a process that went
-// through lab.Enter.
+// Run builds the sites, sweeps and prints the rows. The process must have called lab.Enter.
 func (s Ray2mesh) Run(ctx context.Context) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -71,16 +70,16 @@ func (s Ray2mesh) Run(ctx context.Context) error {
 	return bench.Write(s.Out, s.JSON, s.rows(all)...)
 }
 
-// A point is one result where a figure has it.
+// A point is one result of a line.
 type point struct {
 	line      string
 	processes int // as counted
 	farm.Result
 }
 
-// measure runs both patterns on so many processes, and the hierarchical one on as many
-// more as there are bosses then: they need hardly any processor, so that each can share
-// one with a worker, and the article counts them so, too.
+// measure runs both patterns on this number of processes, and the hierarchical one also with as
+// many more processes as it then has bosses: bosses need hardly any processor time, so that each
+// can share a processor with a worker, and the article counts them in this way, too.
 func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, check bool) ([]point, error) {
 	args := []string{"--rays", fmt.Sprint(s.Rays), "--chunk", fmt.Sprint(s.Chunk), "--speed", fmt.Sprint(s.Speed),
 		"--handling", fmt.Sprint(s.Handling), "--credit", fmt.Sprint(s.Credit), "--repeat", fmt.Sprint(s.Repeat)}
@@ -100,7 +99,7 @@ func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, chec
 	return []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}, {lineUncount, processes, more[0]}}, nil
 }
 
-// agree returns an error unless all results are that of the first, which was checked.
+// agree returns an error unless all results equal the first, which was checked.
 func agree(all []point) error {
 	for _, p := range all {
 		if p.Times != all[0].Times || p.Mesh != all[0].Mesh {
@@ -113,8 +112,8 @@ func agree(all []point) error {
 	return nil
 }
 
-// rows turns points into figures: times, how many times as fast as vanilla, messages,
-// and from how many processes on bosses pay.
+// rows turns points into figures: times, speed-ups over vanilla, messages, and the number of
+// processes from which bosses pay.
 func (s Ray2mesh) rows(all []point) (rows []bench.Row) {
 	for _, p := range all {
 		params := s.params(p.line)
@@ -142,8 +141,8 @@ func vanillaOf(all []point, processes int) point {
 	return all[i]
 }
 
-// payFrom returns the least number of processes from which on the hierarchical pattern is
-// the faster one, bosses counted; 0 if it never is.
+// payFrom returns the smallest number of processes, bosses included, from which the hierarchical
+// pattern is faster, or 0 if it never is.
 func payFrom(all []point) (processes int) {
 	for _, p := range slices.Backward(all) {
 		if p.line != lineBosses {

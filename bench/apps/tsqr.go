@@ -20,12 +20,12 @@ type TSQR struct {
 	Sites        []int // numbers of them, ascending
 	RanksPerSite int
 	Cols         int
-	Least, Most  int     // rows, doubled from one to the other
-	Mflops       float64 // of a rank's processor, in millions a second
+	Least, Most  int     // rows: doubled from Least to Most
+	Mflops       float64 // speed of a rank's processor, in Mflop/s
 	Repeat       int
 }
 
-// Check says what is wrong with the sweep, or returns nil.
+// Check returns what is wrong with the sweep, or nil.
 func (s TSQR) Check() error {
 	switch {
 	case len(s.Sites) == 0 || slices.Min(s.Sites) < 1 || !slices.IsSorted(s.Sites):
@@ -39,8 +39,7 @@ func (s TSQR) Check() error {
 	return nil
 }
 
-// Run builds the sites, sweeps and prints the rows. It must run in a process that went
-// through lab.Enter.
+// Run builds the sites, sweeps and prints the rows. The process must have called lab.Enter.
 func (s TSQR) Run(ctx context.Context) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (s TSQR) Run(ctx context.Context) error {
 	return bench.Write(s.Out, s.JSON, s.rows(all)...)
 }
 
-// heights returns the numbers of rows, as the program is told them.
+// heights returns the numbers of rows as an argument of the program.
 func (s TSQR) heights() string {
 	var words []string
 	for rows := s.Least; rows <= s.Most; rows *= 2 {
@@ -73,8 +72,8 @@ func (s TSQR) heights() string {
 	return strings.Join(words, ",")
 }
 
-// rows turns results into figures: speeds, messages between sites, and from which
-// height on a method is fastest on the most sites.
+// rows turns results into figures: speeds, messages between sites, and the height from which a
+// method is fastest on the most sites.
 func (s TSQR) rows(results []factor.Result) (rows []bench.Row) {
 	for _, r := range results {
 		params := s.params(r.Method, r.Sites)
@@ -115,8 +114,8 @@ func highest(results []factor.Result) int {
 	return slices.MaxFunc(results, func(a, b factor.Result) int { return cmp.Compare(a.Rows, b.Rows) }).Rows
 }
 
-// crossover returns the least number of rows from which on a method is fastest on the
-// most sites, at every larger number too; 0 if it is not even at the largest.
+// crossover returns the smallest number of rows from which a method is fastest on the most sites,
+// at every larger number, too; 0 if it is not fastest even at the largest.
 func crossover(results []factor.Result, method string, sites []int) (rows int) {
 	best := map[int]factor.Result{} // by rows
 	for _, r := range results {

@@ -1,11 +1,11 @@
-// Package broker measures a broker: how many questions it answers on one
-// core, and what a registered process costs it in memory. The broker is a real
-// process held to one core (GOMAXPROCS=1); the frontals are real sessions from
-// this process, over mutual TLS on loopback. Both share the machine, so every
-// rate is given twice: by the clock, and by the CPU time that the broker used.
+// Package broker measures a broker: how many questions it answers on one core, and how much memory
+// a registered process costs it. The broker is a real process restricted to one core
+// (GOMAXPROCS=1); the frontals are real sessions from this process, over mutual TLS on loopback.
+// Both share the machine, so every rate is reported twice: per second of the clock, and per second
+// of the broker's CPU time.
 //
-// It needs /proc, from which it reads the broker's memory and CPU time. Its
-// files are in a temporary folder, which it removes.
+// It reads the broker's memory and CPU time from /proc. Its files are in a temporary folder, which
+// it removes.
 package broker
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// Options say what to measure. Fields that are zero take the values that the
-// project's targets are set for.
+// Options select what to measure. Zero fields take the values for which the project's targets are
+// set.
 type Options struct {
 	Broker    []string      // command that runs a broker; its settings are added as flags
 	JSON      bool          // print rows as JSON, not as a table
@@ -42,7 +42,7 @@ func (o *Options) defaults() {
 	}
 }
 
-// What one core must do, and a process may cost in bytes.
+// The targets: questions of one core, and bytes of a process.
 const (
 	targetRate   = 20_000
 	targetMemory = 2048
@@ -86,8 +86,8 @@ func (o Options) params() map[string]any {
 	return map[string]any{"sites": o.Sites, "processes": o.Processes}
 }
 
-// memory registers all processes and compares the broker's resident memory
-// before, with all sessions open, and after.
+// memory registers all processes and compares the broker's resident memory afterwards with that
+// before, when all sessions were open.
 func memory(ctx context.Context, b *process, l *load, o Options) ([]bench.Row, error) {
 	before, err := b.resident()
 	if err != nil {
@@ -111,18 +111,17 @@ func memory(ctx context.Context, b *process, l *load, o Options) ([]bench.Row, e
 	}, nil
 }
 
-// way is how frontals ask.
+// way is a way in which frontals ask.
 type way struct {
 	batch   int // questions in a call
 	callers int // of each frontal, one call in flight each
 }
 
-// A frontal has one call in flight and sends what gathered meanwhile as the
-// next one; so batches are how a loaded broker is asked. Calls of one question
-// are the worst case.
+// A frontal has one call in flight and sends the questions that have gathered meanwhile as the
+// next one; so a loaded broker receives batches. Calls of one question are the worst case.
 var ways = []way{{batch: 64, callers: 1}, {batch: 1, callers: 4}}
 
-// rates measures both ways in turn, and gives the medians.
+// rates measures both ways alternately, and returns the medians.
 func rates(ctx context.Context, b *process, l *load, o Options) ([]bench.Row, error) {
 	perCPU := make([][]float64, len(ways))
 	var cases []func(context.Context) (float64, error)
@@ -154,8 +153,8 @@ func rates(ctx context.Context, b *process, l *load, o Options) ([]bench.Row, er
 	return rows, nil
 }
 
-// rate asks for d and returns the answers per second of the clock and of the
-// broker's CPU time.
+// rate asks for the duration d and returns the answers per second of the clock and of the broker's
+// CPU time.
 func rate(ctx context.Context, b *process, l *load, way way, d time.Duration) (perSecond, perCPU float64, err error) {
 	cpu, err := b.cpu()
 	if err != nil {

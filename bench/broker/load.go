@@ -107,9 +107,8 @@ func (l *load) close() {
 	}
 }
 
-// register registers all processes, each site's in one call, as a frontal does
-// with a new session. Then each site asks once for a process of every other,
-// so that it knows the plans.
+// register registers all processes, each site's in one call, as a frontal does with a new session.
+// Then each site asks once for a process of every other site, so that it knows the plans.
 func (l *load) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -149,7 +148,7 @@ func (l *load) learn(ctx context.Context, f *frontal) error {
 	return nil
 }
 
-// questions makes a call for n processes; pick numbers them.
+// questions returns a call for n processes, which pick numbers.
 func (l *load) questions(n int, pick func(i int) int) *controlpb.ResolveRequest {
 	req := &controlpb.ResolveRequest{}
 	for i := range n {
@@ -158,8 +157,8 @@ func (l *load) questions(n int, pick func(i int) int) *controlpb.ResolveRequest 
 	return req
 }
 
-// ask has all frontals ask for processes at random for d, and returns how many
-// answers came.
+// ask makes all frontals ask for random processes for the duration d, and returns the number of
+// answers.
 func (l *load) ask(ctx context.Context, way way, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d+patience)
 	defer cancel()
@@ -190,7 +189,7 @@ func (l *load) ask(ctx context.Context, way way, d time.Duration) (int64, error)
 	}
 }
 
-// askOnce makes one call and checks that every answer is that to its question.
+// askOnce makes one call and checks that every answer belongs to its question.
 func (l *load) askOnce(ctx context.Context, f *frontal, batch int, rng *rand.Rand) error {
 	req := l.questions(batch, func(int) int { return rng.IntN(len(l.processes)) })
 	req.KnownPlans = f.plans

@@ -18,7 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
-// patience bounds the broker's start, its end and every call to it.
+// patience is the timeout of the broker's start, of its end and of every call to it.
 const patience = 20 * time.Second
 
 // process is a broker that runs as a process of its own.
@@ -31,7 +31,7 @@ type process struct {
 	done   chan error
 }
 
-// startBroker starts the broker on one core and returns when it serves.
+// startBroker starts the broker on one core and returns once it serves.
 func startBroker(ctx context.Context, o Options) (*process, error) {
 	dir, err := os.MkdirTemp("", "isthmus-bench-broker-")
 	if err != nil {
@@ -61,8 +61,8 @@ func (p *process) start(ctx context.Context, o Options) error {
 	}
 	defer r.Close()
 	defer w.Close()
-	// An empty file and no ISTHMUS_BROKER_ variables: the settings of a broker
-	// that this machine may run are not these.
+	// An empty file and no ISTHMUS_BROKER_ variables: the broker must not read the settings of one
+	// that this machine runs.
 	config := filepath.Join(p.dir, "broker.yaml")
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (p *process) start(ctx context.Context, o Options) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	w.Close()                              // so that r ends with the broker
+	w.Close()                              // r then ends when the broker does
 	go func() { p.done <- p.cmd.Wait() }() // ends with the process, which stop ends
 	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return p.failed(err)
@@ -91,7 +91,7 @@ func (p *process) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// failed ends a broker that did not start and says what it wrote.
+// failed ends a broker that did not start, and returns an error with its output.
 func (p *process) failed(err error) error {
 	p.cmd.Process.Kill()
 	<-p.done
@@ -105,7 +105,7 @@ func (p *process) stop() error {
 	select {
 	case err := <-p.done:
 		if err != nil {
-			return fmt.Errorf("bench broker: the broker ended badly: %w\n%s", err, p.stderr.String())
+			return fmt.Errorf("bench broker: the broker failed: %w\n%s", err, p.stderr.String())
 		}
 		return nil
 	case <-time.After(patience):
@@ -156,7 +156,7 @@ func (p *process) cpu() (time.Duration, error) {
 func (p *process) proc(name string) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, name))
 	if err != nil {
-		return "", fmt.Errorf("bench broker: memory and CPU time are read from /proc, as Linux has it: %w", err)
+		return "", fmt.Errorf("bench broker: memory and CPU time are read from /proc, which only Linux has in this form: %w", err)
 	}
 	return string(b), nil
 }

@@ -1,7 +1,6 @@
-// Package crowd is `isthmus-lab bench crowd`: all ranks of one site dial their
-// counterparts at another at the same moment. It measures how long it takes until
-// every link is up, and counts what that cost the broker: the grid is to decide
-// once for the two sites, and not to try out every technique for every rank.
+// Package crowd is `isthmus-lab bench crowd`: all ranks of one site dial their counterparts at
+// another at the same moment. It measures the time until every link is up, and counts the broker's
+// work: the grid should decide once for the two sites, and not try every technique for every rank.
 package crowd
 
 import (
@@ -42,11 +41,11 @@ const (
 	askers  = "askers"
 	targets = "targets"
 
-	patience = 2 * time.Minute // for one crowd
+	patience = 2 * time.Minute // timeout of one crowd
 	volume   = 4096            // bytes each way over every link
 )
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns what is wrong with the options, or nil.
 func (o Options) Check() error {
 	for _, p := range []string{o.From, o.To} {
 		if !slices.Contains(lab.Presets(), p) {
@@ -62,9 +61,9 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Run measures a crowd whose sites have never met and then one of another job,
-// and prints the rows. It must run in a process that went through lab.Enter.
-// Missing a target is no error; a link that was not made is one.
+// Run measures a crowd between sites that have no links yet, and then one of another job, and
+// prints the rows. The process must have called lab.Enter. A missed target is no error, but a
+// missing link is one.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -77,7 +76,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		},
 	}, grid.Config{
 		Binary: o.Binary,
-		// Sites that measure themselves ask the broker more than the crowd does.
+		// Sites that measure themselves would ask the broker more than the crowd does.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 	})
 	if err != nil {
@@ -96,7 +95,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return bench.Write(o.Out, o.JSON, rows...)
 }
 
-// crowd is what one crowd came to.
+// crowd is the result of one crowd.
 type crowd struct {
 	allUp  time.Duration // from the first dial to the last link
 	setups []float64     // of each link, in ms
@@ -105,7 +104,7 @@ type crowd struct {
 	after  ledger
 }
 
-// crowd joins the ranks of a job, has them dial, and counts.
+// crowd joins the ranks of a job, makes them dial, and counts.
 func (o Options) crowd(ctx context.Context, g *grid.Grid) (*crowd, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
@@ -129,8 +128,8 @@ func (o Options) crowd(ctx context.Context, g *grid.Grid) (*crowd, error) {
 	return c, err
 }
 
-// join registers all ranks, dealt to the nodes in turn. Those that joined are
-// returned with an error, too.
+// join registers all ranks, distributed over the nodes round-robin. It returns those that joined
+// even with an error.
 func (o Options) join(ctx context.Context, g *grid.Grid) ([]*probe.Rank, error) {
 	key, err := jobkey.New("crowd")
 	if err != nil {
@@ -189,13 +188,13 @@ func (c *crowd) dial(ctx context.Context, from, to []*probe.Rank) error {
 	return errors.Join(errs...)
 }
 
-// ledger is what the broker has done since it started.
+// ledger is the broker's counters since its start.
 type ledger struct {
 	broker.CounterStatus
 	decisions int // plans for askers and targets, in that direction
 }
 
-// readLedger asks the broker. What it decided is in its log.
+// readLedger reads the broker's counters, and its decisions from its log.
 func readLedger(ctx context.Context, g *grid.Grid) (ledger, error) {
 	var l ledger
 	status, err := g.Status(ctx, "broker")

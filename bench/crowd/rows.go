@@ -7,14 +7,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// spare is how many introductions a node of the asking site may use beside one
-// for each link: the first of its ranks tries out what works, by as many as
-// there are techniques that need one, and the relay once more for a rank that
-// did not wait any longer.
+// spare is the number of introductions that a node of the asking site may use besides one for each
+// link: its first rank tries the techniques, with one introduction for each technique that needs
+// one, and once more the relay for a rank that did not wait any longer.
 const spare = 5
 
-// rows turns a crowd into figures. Times have no target: they depend on the
-// machine that runs all the daemons and ranks.
+// rows turns a crowd into figures. Times have no target: they depend on the machine that runs all
+// the daemons and ranks.
 func (c *crowd) rows(o Options, cache string) []bench.Row {
 	params := map[string]any{
 		"cache": cache, "from": o.From, "to": o.To, "ranks": o.Ranks, "nodes": o.Nodes,
@@ -49,12 +48,12 @@ func (c *crowd) rows(o Options, cache string) []bench.Row {
 	return rows
 }
 
-// introduced returns how often the broker was asked to introduce by t.
+// introduced returns the number of introductions by technique t.
 func (c *crowd) introduced(t overlay.Technique) uint64 {
 	return c.after.Introductions[t].Asked - c.before.Introductions[t].Asked
 }
 
-// introductions returns how often it was asked to introduce at all.
+// introductions returns the number of all introductions.
 func (c *crowd) introductions() (n uint64) {
 	for _, t := range overlay.Techniques() {
 		n += c.introduced(t)

@@ -1,6 +1,5 @@
-// Package emulator measures the lab's WAN emulator: how exactly it does what it
-// was told (round trips, lateness, jitter, loss, rate) and how much traffic it
-// carries. It builds its own two hosts and throws them away after each figure;
-// what is compared is run in turn. It decides nothing from the figures: the
-// rows say whether they meet their targets, and a missed target is no error.
+// Package emulator measures the lab's WAN emulator: how exactly it applies its settings (round
+// trips, lateness, jitter, loss, rate) and how much traffic it carries. It builds two hosts of its
+// own for each figure and removes them afterwards. Compared cases run alternately. Rows say
+// whether they meet their targets; a missed target is no error.
 package emulator

@@ -66,8 +66,8 @@ func (r rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
 	return times, nil
 }
 
-// goodput returns the Mbit/s that n TCP streams carry from a to b, counted at
-// the receivers in the time between warm and warm+span.
+// goodput returns the Mbit/s of n TCP streams from a to b, counted at the receivers between warm
+// and warm+span.
 func (r rig) goodput(ctx context.Context, n int, warm, span time.Duration) (float64, error) {
 	from, to, err := r.tcp(n)
 	if err != nil {
@@ -144,15 +144,15 @@ func (r rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64,
 	return times, err
 }
 
-// expire makes reads from c fail when ctx ends; the caller calls the returned
-// function when it reads no more.
+// expire makes reads from c fail when ctx ends. The caller calls the returned function when it is
+// done reading.
 func expire(ctx context.Context, c *net.UDPConn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Now()) })
 }
 
 const (
-	endStamp   = ^uint64(0) // says that all other datagrams were sent
-	endRepeats = 20         // how often, since some are lost
+	endStamp   = ^uint64(0) // marks the end of the datagrams
+	endRepeats = 20         // of the end mark, since some are lost
 )
 
 func sendPaced(ctx context.Context, a *net.UDPConn, to *net.UDPAddr, epoch time.Time, n int, pace time.Duration) error {

@@ -10,13 +10,13 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 )
 
-// patience bounds every wait for the network under test.
+// patience is the timeout of every wait for the network under test.
 const patience = 30 * time.Second
 
 // A rig is two hosts and, if shaped, an emulator between them.
 type rig struct{ *runner.DistantHosts }
 
-// newRig makes a rig whose both directions do s; with a nil s no emulator runs.
+// newRig makes a rig with shape s in both directions; without an emulator if s is nil.
 func newRig(s *wan.Shape) (r rig, err error) {
 	var paths []wan.Path
 	if s != nil {
@@ -29,8 +29,8 @@ func newRig(s *wan.Shape) (r rig, err error) {
 // counter returns the emulator's counter of the direction from a to b.
 func (r rig) counter() wan.Counter { return r.Emulator.Counters()[0] }
 
-// settled returns the counter once it holds n packets, which the emulator reads
-// only after their sender wrote them, or after a second without.
+// settled returns the counter once it has n packets, or after a second: the emulator reads packets
+// only after their sender has written them.
 func (r rig) settled(n uint64) wan.Counter {
 	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
 		if c := r.counter(); c.Packets+c.Lost >= n || time.Now().After(end) {

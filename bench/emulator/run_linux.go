@@ -22,15 +22,14 @@ const (
 	warm    = 1500 * time.Millisecond
 	span    = 2500 * time.Millisecond
 
-	// tcpShare is the part of the IP packets' bytes that a full TCP segment with
-	// timestamps has for data at an MTU of 1500.
+	// tcpShare is the share of data in the IP packets of full TCP segments with timestamps at an
+	// MTU of 1500.
 	tcpShare = 1448.0 / 1500
 )
 
-// Run measures everything, in about two minutes, and writes the rows to w: with
-// asJSON one object per line as soon as a group is done, else a table at the
-// end. The caller is root, or root in a user namespace of its own. Other load
-// on the machine shows in the figures.
+// Run measures everything, in about two minutes, and writes the rows to w: as JSON when each group
+// is done, or as a table at the end. The caller is root, or root in a user namespace of its own.
+// Other load on the machine affects the figures.
 func Run(ctx context.Context, w io.Writer, asJSON bool) error {
 	// The emulator shares this process with the traffic: with few processors its
 	// threads would wait for the runtime to take one from a writer.
@@ -74,8 +73,8 @@ func with(s *wan.Shape, f func(rig) error) (err error) {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// roundTrips tells the round trip of small datagrams and how late the packets
-// were released. Each block with the emulator follows one without.
+// roundTrips measures the round trip of small datagrams and how late the packets were released.
+// Blocks with and without the emulator alternate.
 func roundTrips(ctx context.Context) ([]bench.Row, error) {
 	const blocks, block = 5, 80
 	var plain, shaped []float64
@@ -112,7 +111,7 @@ func roundTrips(ctx context.Context) ([]bench.Row, error) {
 	}, nil
 }
 
-// idle tells what processor time an emulator with nothing to do takes.
+// idle measures the processor time of an idle emulator.
 func idle(ctx context.Context) (rows []bench.Row, err error) {
 	const watched = time.Second
 	err = with(&wan.Shape{Delay: oneWay}, func(r rig) error {
@@ -127,7 +126,7 @@ func idle(ctx context.Context) (rows []bench.Row, err error) {
 	return rows, err
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the processor time that this process has used so far.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -136,7 +135,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// jitter tells the spread of one-way times, drawn evenly from 5 to 15 ms.
+// jitter measures the spread of one-way times, drawn evenly from 5 to 15 ms.
 func jitter(ctx context.Context) (rows []bench.Row, err error) {
 	s := wan.Shape{Delay: oneWay, Jitter: oneWay / 2, Reorder: true}
 	err = with(&s, func(r rig) error {
@@ -155,7 +154,7 @@ func jitter(ctx context.Context) (rows []bench.Row, err error) {
 	return rows, err
 }
 
-// loss tells the share of datagrams lost and whether the counters know of all.
+// loss measures the share of lost datagrams and checks that the counters include all of them.
 func loss(ctx context.Context) (rows []bench.Row, err error) {
 	const n, share = 20_000, 0.1
 	err = with(&wan.Shape{Loss: share}, func(r rig) error {
@@ -167,7 +166,7 @@ func loss(ctx context.Context) (rows []bench.Row, err error) {
 		sent := float64(c.Packets + c.Lost)
 		params := map[string]any{"loss": share, "datagrams": n}
 		unaccounted := float64(n+endRepeats) - sent
-		// Beyond the n datagrams a few end marks were carried.
+		// Besides the n datagrams the emulator forwarded a few end marks.
 		stray := math.Abs(float64(c.Packets) - float64(len(times)))
 		rows = []bench.Row{
 			bench.Row{Figure: "loss_share", Params: params, Value: float64(c.Lost) / sent, Unit: "1"}.
@@ -191,7 +190,7 @@ func goodput(s *wan.Shape, n int) func(context.Context) (float64, error) {
 	}
 }
 
-// rates tells what a TCP stream gets of a limited link.
+// rates measures the throughput of a TCP stream on a limited link.
 func rates(ctx context.Context) (rows []bench.Row, err error) {
 	for _, mbit := range []int64{100, 1000} {
 		s := wan.Shape{Delay: oneWay, Rate: mbit * 1e6}
@@ -208,8 +207,8 @@ func rates(ctx context.Context) (rows []bench.Row, err error) {
 	return rows, nil
 }
 
-// throughput tells what unlimited paths carry, beside the same hosts without
-// an emulator and so without delay.
+// throughput measures unlimited paths, compared with the same hosts without an emulator and so
+// without delay.
 func throughput(ctx context.Context) (rows []bench.Row, err error) {
 	const target = 8000
 	for _, n := range []int{1, 4} {
@@ -224,7 +223,7 @@ func throughput(ctx context.Context) (rows []bench.Row, err error) {
 				Value:  bench.Median(v), Unit: "Mbit/s",
 			}
 		}
-		// The target is absolute; the first row tells what machine it was.
+		// The target is absolute; the first row shows the speed of the machine.
 		rows = append(rows, row("none", v[0]), row("10 ms", v[1]).AtLeast(target))
 	}
 	return rows, nil
