@@ -24,7 +24,7 @@ type step struct {
 	messages []string // names of fields of ToNode and ToSubmitter
 }
 
-// steps in the order in which they come.
+// steps, in the order in which they occur.
 var steps = []step{
 	{"book", []string{"ask", "ok", "nok", "renew"}},
 	{"cancel", []string{"cancel", "cancelled", "refused"}},
@@ -48,7 +48,7 @@ type ledger struct {
 	said map[string]int
 }
 
-// note counts a ToNode or ToSubmitter.
+// note counts one ToNode or ToSubmitter.
 func (l *ledger) note(m any) {
 	var name string
 	switch m := m.(type) {
@@ -98,8 +98,8 @@ func (c countedConn) NewStream(ctx context.Context, d *grpc.StreamDesc, method s
 	return counted{s, c.ledger}, nil
 }
 
-// count submits a job from here, by the helper of the node from which others
-// are, and returns how many messages were said, by name.
+// count submits a job from this process, through the helper of the submitting node, and returns
+// the number of messages by name.
 func (o StartOptions) count(ctx context.Context, g *grid.Grid, n int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 // Rattanapoka), with its site's round trip from nancy (section 5).
 type cluster struct {
 	site, name  string
-	rtt         time.Duration // 0: it is nancy's
+	rtt         time.Duration // 0 for nancy
 	hosts, hasP int           // cores, each for one process
 }
 
@@ -31,8 +31,7 @@ var clusters = []cluster{
 	{"sophia", "sol", 17100 * time.Microsecond, 38, 4},
 }
 
-// between is the round trip between two sites neither of which is nancy. It
-// decides nothing here.
+// between is the round trip between two sites other than nancy. It does not affect the result.
 const between = 15 * time.Millisecond
 
 // sites returns the sites in the order of their distance.
@@ -43,8 +42,8 @@ func sites() (names []string) {
 	return slices.Compact(names)
 }
 
-// hosts are all hosts as the paper's algorithms see them when pings tell the
-// truth, scaled down: only one of scale hosts of each cluster.
+// hosts returns all hosts with the distances that exact pings would measure, scaled down to one of
+// scale hosts of each cluster.
 func hosts(scale int) (all []allocate.Host) {
 	for _, c := range clusters {
 		for i := range c.count(scale) {
@@ -62,7 +61,7 @@ func (c cluster) node(i int) overlay.NodeID {
 	return overlay.NodeID{Site: overlay.SiteID(c.site), Name: fmt.Sprintf("%s-%02d", c.name, i+1)}
 }
 
-// spec is the lab: one host per site, on which all of its peers run.
+// spec returns the lab: one host per site, on which all of its peers run.
 func spec() lab.Spec {
 	s := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: between / 2}}}
 	for _, site := range sites() {
@@ -76,8 +75,7 @@ func spec() lab.Spec {
 	return s
 }
 
-// peers are the nodes on each host of the lab, and the settings of each
-// cluster's helpers.
+// peers returns the nodes on each host of the lab, and the settings of each cluster's helpers.
 func peers(scale int) (nodes map[string][]string, settings map[string]map[string]any) {
 	nodes, settings = map[string][]string{}, map[string]map[string]any{}
 	for _, c := range clusters {
@@ -91,7 +89,7 @@ func peers(scale int) (nodes map[string][]string, settings map[string]map[string
 	return nodes, settings
 }
 
-// capacity is how many processes all hosts take together.
+// capacity returns the number of processes that all hosts can run together.
 func capacity(scale int) (n int) {
 	for _, h := range hosts(scale) {
 		n += h.Processes
@@ -99,7 +97,7 @@ func capacity(scale int) (n int) {
 	return n
 }
 
-// share is how much of a job is at a site.
+// share is the part of a job at one site.
 type share struct{ hosts, processes int }
 
 // expected returns the share of each site by the paper's algorithms.

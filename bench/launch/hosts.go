@@ -18,8 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// listed waits until the broker lists so many hosts. Nobody opens a way to any
-// for that.
+// listed waits until the broker lists n hosts. It needs no connections to them.
 func listed(ctx context.Context, g *grid.Grid, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
@@ -51,9 +50,9 @@ func listed(ctx context.Context, g *grid.Grid, n int) error {
 	}
 }
 
-// awaitHosts waits until a node's helper lists so many hosts and knows how far each
-// is: it asks its frontal every few seconds, and pings hosts when somebody
-// wants to know. It returns the round trips by site, shortest first.
+// awaitHosts waits until a node's helper lists n hosts and knows the distance of each: the helper
+// asks its frontal every few seconds, and pings hosts on request. It returns the round trips by
+// site, shortest first.
 func awaitHosts(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
@@ -64,7 +63,7 @@ func awaitHosts(ctx context.Context, g *grid.Grid, node string, n int) (map[stri
 	defer conn.Close()
 	for {
 		list, err := gatepb.NewDeskClient(conn).Hosts(ctx, &gatepb.HostsRequest{})
-		if err != nil && (status.Code(err) != codes.Unavailable || ctx.Err() != nil) { // a busy machine may take long to answer at all
+		if err != nil && (status.Code(err) != codes.Unavailable || ctx.Err() != nil) { // a busy machine may answer late
 			return nil, fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
 		}
 		far, rtts := 0, map[string][]time.Duration{}

@@ -12,10 +12,10 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
-// patience bounds one run.
+// patience is the timeout of one run.
 const patience = 3 * time.Minute
 
-// line is what a process of a run wrote.
+// line is one line of a process's output.
 type line struct {
 	Rank         int
 	Copy         int
@@ -23,8 +23,8 @@ type line struct {
 	Stream, Text string
 }
 
-// run submits a job at a node and returns what its processes wrote, when they
-// have ended well, and how long all that took.
+// run submits a job at a node and returns the output of its processes, once all have succeeded,
+// and the duration.
 func run(ctx context.Context, g *grid.Grid, binary func(string) []string, node, at string, words ...string) (lines []line, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()

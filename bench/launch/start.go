@@ -15,10 +15,10 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// StartOptions say how to time the start of jobs.
+// StartOptions are the parameters of the start-up benchmark.
 type StartOptions struct {
 	Ranks  []int         // of one job each
-	Repeat int           // starts of each size; before all, one of the first size opens the ways to the nodes
+	Repeat int           // starts of each size; one start before all others makes the links to the nodes
 	Sites  int           // closed ones
 	Nodes  int           // at each
 	RTT    time.Duration // between sites
@@ -28,13 +28,13 @@ type StartOptions struct {
 	Err    io.Writer // progress
 }
 
-// Check says what is wrong with the options, or returns nil.
+// Check returns what is wrong with the options, or nil.
 func (o StartOptions) Check() error {
 	switch {
 	case o.Sites < 1 || o.Sites > 20 || o.Nodes < 1 || o.Nodes > 50:
 		return fmt.Errorf("%d sites of %d nodes; want 1 to 20 of 1 to 50", o.Sites, o.Nodes)
 	case len(o.Ranks) == 0:
-		return errors.New("no size of a job is given")
+		return errors.New("no size of a job was given")
 	case o.Repeat < 1:
 		return fmt.Errorf("%d starts of each size; want 1 or more", o.Repeat)
 	}
@@ -46,12 +46,11 @@ func (o StartOptions) Check() error {
 	return nil
 }
 
-// target is how long 64 ranks over 10 ms may take to run.
+// target is the maximum time to start 64 ranks with round trips of 10 ms.
 const target = 2 * time.Second
 
-// Start times jobs from the command to the last process that runs, on nodes of
-// closed sites, and counts what is said for that. It must run in a process that
-// went through lab.Enter.
+// Start measures jobs from the command to the start of the last process, on nodes of closed sites,
+// and counts the messages. The process must have called lab.Enter.
 func Start(ctx context.Context, o StartOptions) (err error) {
 	if err := o.Check(); err != nil {
 		return err
@@ -103,7 +102,7 @@ func (o StartOptions) row(n int, figure string, ms float64) bench.Row {
 	return bench.Row{Bench: "launch", Figure: figure, Params: params, Value: ms, Unit: "ms"}
 }
 
-// size starts jobs of one size on nodes to which ways are open.
+// size starts jobs of one size on nodes with existing links.
 func (o StartOptions) size(ctx context.Context, g *grid.Grid, n int) ([]bench.Row, error) {
 	var times []float64
 	for range o.Repeat {
@@ -131,8 +130,8 @@ func (o StartOptions) size(ctx context.Context, g *grid.Grid, n int) ([]bench.Ro
 	return rows, nil
 }
 
-// once launches a job whose processes say the time, and returns how long after
-// the command the last one could.
+// once launches a job whose processes print the time, and returns how long after the command the
+// last process ran.
 func (o StartOptions) once(ctx context.Context, g *grid.Grid, n int) (time.Duration, error) {
 	start := time.Now()
 	lines, _, err := run(ctx, g, o.Binary, "s1/n1", "s1/peers", "-n", strconv.Itoa(n), "-a", "spread", "date", "+%s%N")

@@ -15,11 +15,10 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
 
-// TableOptions say how to reproduce the paper's allocation table on live
-// peers.
+// TableOptions are the parameters of the experiment with the paper's allocation table.
 type TableOptions struct {
 	Sizes   []int  // ranks, ascending
-	Copies  []int  // of each rank; jobs of more processes than the peers take are left out
+	Copies  []int  // of each rank; jobs with more processes than the peers can run are skipped
 	Scale   int    // 1: all 350 hosts; k: every k-th, and sizes divided by k
 	Figures string // folder for two PNG files; empty: none
 	Binary  func(daemon string) []string
@@ -31,20 +30,20 @@ type TableOptions struct {
 // TableSizes are those of the paper's Fig. 2 and 3.
 var TableSizes = []int{100, 150, 200, 250, 300, 350, 400, 450, 500, 550, 600}
 
-// settle is how long the first rounds of pings take.
+// settle is the duration of the first rounds of pings.
 const settle = 20 * time.Second
 
-// tries is how often a job is launched that fails because a busy machine does
-// not get round to hundreds of peers in time.
+// tries is the maximum number of launches of a job that fails because a busy machine does not
+// reach hundreds of peers in time.
 const tries = 3
 
-// strategies in the order of the paper's figures.
+// strategies, in the order of the paper's figures.
 var strategies = []string{"concentrate", "spread"}
 
-// Table launches a job of each size by both strategies on the peers of six
-// sites, and compares where its processes ran with what the paper's algorithms
-// give. It must run in a process that went through lab.Enter. A process that ran
-// elsewhere misses the figure's target and is no error; a job that failed is one.
+// Table launches a job of each size with both strategies on the peers of six sites, and compares
+// the places of its processes with the result of the paper's algorithms. The process must have
+// called lab.Enter. A process at another place misses the figure's target and is no error; a
+// failed job is one.
 func Table(ctx context.Context, o TableOptions) (err error) {
 	start := time.Now()
 	nodes, settings := peers(o.Scale)
@@ -59,7 +58,7 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 	if _, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
 		return err
 	}
-	time.Sleep(settle) // no job is to be launched by the first word alone
+	time.Sleep(settle) // no job may rely on a single ping
 	rtts, err := awaitHosts(ctx, g, submitter, len(hosts(o.Scale)))
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 		fmt.Fprintf(o.Err, " %s %v %v %v", site, all[0].Round(time.Microsecond), all[len(all)/2].Round(time.Microsecond), all[len(all)-1].Round(time.Microsecond))
 	}
 	fmt.Fprintln(o.Err)
-	var failed []error // jobs; the others are told of all the same
+	var failed []error // of jobs; the other jobs are still reported
 	t := &table{o: o, g: g, lines: map[string]*lineSet{}}
 	for _, strategy := range strategies {
 		for _, copies := range o.Copies {
@@ -97,7 +96,7 @@ type table struct {
 	lines map[string]*lineSet // by strategy and site, of jobs without further copies
 }
 
-// lineSet is what a figure shows of one site.
+// lineSet is the lines of one site in a figure.
 type lineSet struct{ n, hosts []float64 }
 
 // point adds a point to a line.
@@ -161,8 +160,7 @@ func (t *table) size(ctx context.Context, strategy string, n, copies int) error 
 	return nil
 }
 
-// shares counts hosts and processes of each site in what the processes of a
-// job wrote, a line each.
+// shares counts hosts and processes of each site in the output of a job's processes.
 func shares(lines []line) map[string]share {
 	got := map[string]share{}
 	seen := map[string]bool{}
@@ -179,8 +177,8 @@ func shares(lines []line) map[string]share {
 	return got
 }
 
-// draw writes the figures: hosts of each site over the size of the job, as the
-// paper's Fig. 2 and 3 have them.
+// draw writes the figures: hosts of each site over the size of the job, as in the paper's Fig. 2
+// and 3.
 func (t *table) draw() error {
 	if t.o.Figures == "" {
 		return nil
