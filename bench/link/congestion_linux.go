@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setCongestion has c use a congestion control, if the system lets it, and
-// returns the one in use.
+// setCongestion makes c use a congestion control, if the system permits it, and returns the one in
+// use.
 func setCongestion(c *net.TCPConn, want string) (inUse string, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return "", err
 	}
 	failed := raw.Control(func(fd uintptr) {
-		unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, want) // what comes of it is asked next
+		unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, want) // the result is read next
 		inUse, err = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	})
 	if failed != nil {

@@ -19,8 +19,8 @@ type duo struct {
 	congestion        string // in use
 }
 
-// newDuo starts two ends and waits until they are connected. command returns
-// the command line of an end that listens, or dials.
+// newDuo starts two ends and waits until they are connected. command returns the command line of
+// an end that listens, or of one that dials.
 func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role ...string) []string) (_ *duo, err error) {
 	d := new(duo)
 	defer func() {
@@ -48,8 +48,7 @@ func newDuo(ctx context.Context, w *runner.Wire, oneCPU bool, command func(role 
 	return d, err
 }
 
-// stop ends the one that dialled first: the other sees the end of the stream
-// while it is idle.
+// stop ends the dialler first: the other end sees the end of the stream while it is idle.
 func (d *duo) stop() error {
 	if d == nil {
 		return nil
@@ -57,11 +56,10 @@ func (d *duo) stop() error {
 	return errors.Join(d.dialler.Stop(), d.listener.Stop())
 }
 
-// orderBound is how long an order may take: many times what the slowest does.
+// orderBound is the timeout of an order: many times the duration of the slowest.
 const orderBound = time.Minute
 
-// do has both ends carry out an order and returns the answer of the one that
-// dialled.
+// do makes both ends carry out an order and returns the dialler's answer.
 func (d *duo) do(order string) (a, b float64, err error) {
 	for _, end := range []*runner.Process{d.listener, d.dialler} {
 		if err := end.Tell(order); err != nil {

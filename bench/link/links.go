@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// links are links of a job of two, as mpilib has them: kept by a mesh, and
-// resumed should the connection die.
+// links are the links of a job of two ranks, as in mpilib: kept by a mesh, and resumed if the
+// connection dies.
 type links struct{ sealed bool }
 
 func (c links) Name() string {
@@ -60,7 +60,7 @@ func (c links) Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, e
 	}
 }
 
-// onlyOne is a connector of one connection that is there.
+// onlyOne is a connector with one connection, which exists already.
 type onlyOne struct {
 	carrier overlay.Carrier
 	dialled bool
@@ -84,7 +84,7 @@ func (c *onlyOne) Accept(ctx context.Context) (overlay.Carrier, error) {
 func (c *onlyOne) take() (overlay.Carrier, error) {
 	select {
 	case <-c.taken:
-		return overlay.Carrier{}, fmt.Errorf("%w: there was but one connection", overlay.ErrUnreachable)
+		return overlay.Carrier{}, fmt.Errorf("%w: there was only one connection", overlay.ErrUnreachable)
 	default:
 		close(c.taken)
 		return c.carrier, nil
@@ -93,7 +93,7 @@ func (c *onlyOne) take() (overlay.Carrier, error) {
 
 func (c *onlyOne) Close() error { return nil }
 
-// linkEnd is an End of a link. Large messages are lent until the peer has them.
+// linkEnd is an End of a link. It sends large messages without a copy.
 type linkEnd struct {
 	link.Conn
 	link   *link.Link

@@ -5,10 +5,10 @@ import (
 	"regexp"
 )
 
-// Options say how to measure.
+// Options are the parameters of the measurement.
 type Options struct {
-	// Self is the command line that runs this program as an end (Part), less
-	// Part's role. Element 0 is a path.
+	// Self is the command line that runs this program as an end (Part), without Part's role.
+	// Element 0 is a path.
 	Self []string
 
 	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/IMPLEMENTATION; nil is all
@@ -16,5 +16,5 @@ type Options struct {
 	Scale  float64        // of the number of messages; 1 if 0
 	CC     string         // the C compiler; cc if empty
 	JSON   bool
-	Err    io.Writer // for people to see what goes on; not nil
+	Err    io.Writer // for progress messages; not nil
 }

@@ -13,38 +13,38 @@ import (
 	"time"
 )
 
-// An end, in C or Go, is told on its command line which congestion control to
-// use, if the system lets it, and whether to listen or to dial. It prints
+// The command line of an end, in C or Go, names the congestion control to use, if the system
+// permits it, and says whether to listen or to dial. The end prints
 //
 //	listening PORT     if it listens, then
 //	ready CONGESTION   when it is connected, with the congestion control in use
 //
-// and carries out one order per line of input until that ends. Both ends get
+// and carries out one order per line of input until its end. Both ends get
 // the same order at the same time:
 //
 //	trips SIZE COUNT   messages go to and fro
-//	stream SIZE COUNT  messages go from the one that dialled to the other, then a byte back
+//	stream SIZE COUNT  messages go from the dialler to the other end, then a byte back
 //
-// It answers each with "ok A B": of trips, the median and the 99th percentile
-// of COUNT round trips, after a tenth as many to warm up; of a stream, how long
-// it took; in ns, and from the end that dialled.
+// It answers each with "ok A B", in ns: for trips, the median and the 99th percentile of COUNT
+// round trips, after a tenth as many to warm up; for a stream, its duration. Only the dialler's
+// answer counts.
 const (
 	orderTrips  = "trips"
 	orderStream = "stream"
 )
 
-// joinBound is how long two ends may take to meet.
+// joinBound is the timeout for two ends to connect.
 const joinBound = 10 * time.Second
 
-// maxMessage bounds what an order may ask for.
+// maxMessage is the maximum message size of an order.
 const maxMessage = 64 << 20
 
-// Part is an end played by this process. Its role is the name of an implementation,
-// a congestion control, and "listen ADDRESS" or "dial ADDRESS PORT".
+// Part runs an end in this process. Its role is the name of an implementation, a congestion
+// control, and "listen ADDRESS" or "dial ADDRESS PORT".
 func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
 	words := strings.Fields(role)
 	if len(words) < 4 {
-		return fmt.Errorf("bench link: an end wants an implementation, a congestion control, what to do and an address, got %q", role)
+		return fmt.Errorf("bench link: %q is no role of an end: want an implementation, a congestion control, listen or dial, and an address", role)
 	}
 	at := slices.IndexFunc(Transports, func(c Transport) bool { return c.Name() == words[0] })
 	if at < 0 {
@@ -95,7 +95,7 @@ func connect(ctx context.Context, dialled bool, where []string, out io.Writer) (
 	return ln.AcceptTCP()
 }
 
-// obey carries out the orders of in.
+// obey carries out the orders from in.
 func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -129,8 +129,8 @@ func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// trips sends a message to and fro and returns the median and the 99th
-// percentile.
+// trips sends a message back and forth and returns the median and the 99th percentile of round
+// trips.
 func trips(e End, size, count int) (p50, p99 time.Duration, err error) {
 	took := make([]time.Duration, count)
 	out, in := make([]byte, size), make([]byte, size)
@@ -182,8 +182,7 @@ func echo(e End, size, count int) error {
 	return e.Settle()
 }
 
-// stream sends msg count times and returns how long it took until the other
-// end had all.
+// stream sends msg count times and returns the time until the other end has received all.
 func stream(e End, msg []byte, count int) (time.Duration, error) {
 	start := time.Now()
 	for range count {

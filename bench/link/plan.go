@@ -9,17 +9,16 @@ import (
 // A scenario is a state of the wire and the processors.
 type scenario struct {
 	name    string
-	rate    uint64 // of the wire, in bit/s; 0 is as fast as it goes
+	rate    uint64 // of the wire, in bit/s; 0: unlimited
 	oneCPU  bool   // both ends are bound to the same processor
 	figures []figure
 }
 
-// Where the wire is not limited the ends use cubic if they may: bbr, which paces,
-// holds a stream there to half of what the wire carries. A limited wire is met
-// with the system's own choice.
+// On an unlimited wire the ends use cubic if they may: bbr paces, which would limit a stream to
+// half of what the wire carries. On a limited wire they use the system's default.
 func (s *scenario) cubic() bool { return s.rate == 0 }
 
-// A kind is what a figure tells.
+// A kind is the quantity that a figure measures.
 type kind string
 
 const (
@@ -58,19 +57,19 @@ var scenarios = []scenario{
 	}},
 }
 
-// An implementation is what the plan needs to know of what carries messages.
+// An implementation describes a transport for the plan.
 type implementation struct {
 	name    string
 	secured bool
 	c       bool // an end of C, not one of Transports
 }
 
-// meets reports whether r runs in s. What polls without ever giving the CPU
-// away has nothing to poll for where its peer waits for the same CPU.
+// meets reports whether r runs in s. A transport that polls without yielding the CPU does not run
+// where its peer waits for the same CPU.
 func (r implementation) meets(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
 
-// against returns what r is compared with in a figure, or "" if r itself is
-// the yardstick. Without C there is only Go to compare with.
+// against returns what r is compared with in a figure, or "" if nothing. Without C it is the Go
+// implementation.
 func (r implementation) against(s *scenario, f figure, haveC bool) string {
 	base := nameCBlocking
 	switch {
@@ -88,9 +87,8 @@ func (r implementation) against(s *scenario, f figure, haveC bool) string {
 	return base
 }
 
-// judge returns row, which compares r with what against says, with the
-// target that a link has there, if any. Without C the yardstick is not the one
-// that targets were set for, but for TLS.
+// judge returns row, which compares r with the implementation of against, with the target of a
+// link, if any. Without C there are targets for TLS only, since the others were set relative to C.
 func (r implementation) judge(row bench.Row, s *scenario, f figure, haveC bool) bench.Row {
 	tls := r.name == nameLinkTLS
 	if r.name != nameLink && !tls || !haveC && row.Against != nameTLS {
@@ -115,12 +113,12 @@ func (r implementation) judge(row bench.Row, s *scenario, f figure, haveC bool) 
 	return row
 }
 
-// key is what Options.Only is matched with.
+// key returns the text that Options.Only matches.
 func key(s *scenario, f figure, r implementation) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, r.name)
 }
 
-// value turns an end's answer, in ns, into the figure's unit.
+// value converts an end's answer, in ns, to the figure's unit.
 func (f figure) value(ns float64, count int) (v float64, unit string) {
 	switch f.kind {
 	case halfRoundTrip:
@@ -132,7 +130,7 @@ func (f figure) value(ns float64, count int) (v float64, unit string) {
 	}
 }
 
-// order is what both ends are told.
+// order returns the order for both ends.
 func (f figure) order(count int) string {
 	what := orderStream
 	if f.kind == halfRoundTrip {
@@ -141,14 +139,14 @@ func (f figure) order(count int) string {
 	return fmt.Sprintf("%s %d %d", what, f.size, count)
 }
 
-// A series is what one implementation did, a value per round.
+// A series is the results of one implementation, a value per round.
 type series struct {
 	values, p99 []float64 // in the figure's unit
 	congestion  string    // that was in use
 }
 
-// rows are the rows of a figure; runs holds all who took part, asked those
-// that were asked for.
+// rows returns the rows of a figure; runs holds all participants, asked are those whose rows are
+// requested.
 func rows(s *scenario, f figure, runs map[string]*series, asked []implementation, haveC bool) []bench.Row {
 	var all []bench.Row
 	for _, r := range asked {

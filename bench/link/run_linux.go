@@ -14,10 +14,9 @@ import (
 	"github.com/isthmus-grid/isthmus/lab"
 )
 
-// Run lays the wire, measures, and writes the rows to w: with JSON as soon as
-// a figure is done, else as a table at the end. It takes about five minutes, or as
-// long as the rows of Options.Only need. It must be called first thing in main
-// (see lab.Enter).
+// Run makes the wire, measures, and writes the rows to w: as JSON when each figure is done, or as
+// a table at the end. It takes about five minutes, or less if Options.Only selects rows. It must
+// be called first in main (see lab.Enter).
 func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := lab.Enter(); err != nil {
 		return err
@@ -65,7 +64,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	r.cEnd, err = runner.Compile(ctx, r.CC, r.folder, "end", cSource)
 	switch {
 	case errors.Is(err, runner.ErrNoCompiler):
-		fmt.Fprintf(r.Err, "bench link: %v: the rows of C are left out, and Go is compared with %q\n", err, namePlain)
+		fmt.Fprintf(r.Err, "bench link: %v: measured without C, and Go is compared with %q\n", err, namePlain)
 	case err != nil:
 		return err
 	default:
@@ -85,7 +84,7 @@ func (r *run) close() error {
 	return os.RemoveAll(r.folder)
 }
 
-// command returns how to start an end of v in a role.
+// command returns the command line of an end of v in a role.
 func (r *run) command(s *scenario, v implementation) func(role ...string) []string {
 	congestion := r.wire.Congestion
 	if s.cubic() {
@@ -103,7 +102,7 @@ func (r *run) command(s *scenario, v implementation) func(role ...string) []stri
 	}
 }
 
-// scenario measures all figures of s that are asked for.
+// scenario measures all requested figures of s.
 func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	if err := r.wire.Limit(s.rate); err != nil {
 		return fmt.Errorf("scenario %s: limiting the wire to %d bit/s: %w", s.name, s.rate, err)
@@ -139,8 +138,8 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	return nil
 }
 
-// choose returns whose rows are asked for, and who must run for them: those
-// they are compared with, too.
+// choose returns the implementations whose rows are requested, and those that must run, which
+// include what they are compared with.
 func (r *run) choose(s *scenario, f figure) (asked, needed []implementation) {
 	for _, v := range r.implementations {
 		if v.meets(s) && (r.Only == nil || r.Only.MatchString(key(s, f, v))) {
@@ -156,7 +155,7 @@ func (r *run) choose(s *scenario, f figure) (asked, needed []implementation) {
 	return asked, needed
 }
 
-// figure measures f with each of needed in turn, r.Repeat times.
+// figure measures f with each of needed alternately, r.Repeat times.
 func (r *run) figure(ctx context.Context, f figure, needed []implementation, duos map[string]*duo) (map[string]*series, error) {
 	count := max(1, int(float64(f.count)*r.Scale))
 	runs := make(map[string]*series)

@@ -17,42 +17,41 @@ import (
 
 // A Transport is a way, written in Go, to carry messages between two processes.
 type Transport interface {
-	// Name is how rows and orders call it, in one word.
+	// Name is its name in rows and orders, one word.
 	Name() string
 
 	// Secured reports whether it encrypts: it is then compared with crypto/tls.
 	Secured() bool
 
-	// Open makes one end over raw, at the same time as the other end's process
-	// does; one of the two has dialled raw. The End owns raw from then on, the
-	// caller closes it after an error.
+	// Open makes one end over raw, at the same time as the other end's process; one of the two
+	// dialled raw. The End then owns raw. After an error the caller closes it.
 	Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, error)
 }
 
 // An End sends and receives messages, in order. One goroutine uses it.
 type End interface {
-	// Send sends msg, at the latest when Flush or Receive is called next. Until
-	// Settle, msg stays as it is; it may be sent again.
+	// Send sends msg, at the latest when Flush or Receive is called next. The caller must not
+	// change msg until Settle, but may send it again.
 	Send(msg []byte) error
 
-	// Flush sees to it that what was sent is on its way.
+	// Flush starts the transmission of all messages.
 	Flush() error
 
-	// Settle returns when the messages that were sent are their owner's again,
-	// as when sends of MPI are completed.
+	// Settle returns when the caller may change the messages that it sent, as after the completion
+	// of MPI sends.
 	Settle() error
 
-	// Receive fills msg with the next message, which is as long as msg.
+	// Receive fills msg with the next message, which has the length of msg.
 	Receive(msg []byte) error
 
 	Close() error
 }
 
-// Transports are all there are, but for those in C. The targets of plan.go
-// hold for the names link and link-tls.
+// Transports are the transports in Go. The targets of plan.go apply to the names link and
+// link-tls.
 var Transports = []Transport{plain{}, spinning{}, bareTLS{}, links{}, links{sealed: true}}
 
-// The names that the plan knows.
+// The names in the plan.
 const (
 	nameCBlocking = "c-blocking"
 	nameCSpinning = "c-spinning"
@@ -71,7 +70,7 @@ func (e unbuffered) Flush() error             { return nil }
 func (e unbuffered) Settle() error            { return nil }
 func (e unbuffered) Receive(msg []byte) error { _, err := io.ReadFull(e.Conn, msg); return err }
 
-// plain is a TCP connection as Go has it.
+// plain is Go's TCP connection.
 type plain struct{}
 
 func (plain) Name() string  { return namePlain }
@@ -80,7 +79,7 @@ func (plain) Open(_ context.Context, raw *net.TCPConn, _ bool) (End, error) {
 	return unbuffered{raw}, nil
 }
 
-// spinning is one that spins before it sleeps, and reads ahead.
+// spinning is a TCP connection that spins before it sleeps, and reads ahead.
 type spinning struct{}
 
 func (spinning) Name() string  { return nameSpin }
@@ -90,8 +89,8 @@ func (spinning) Open(_ context.Context, raw *net.TCPConn, _ bool) (End, error) {
 	return &readAhead{unbuffered: unbuffered{c}, conn: c, spare: make([]byte, 64<<10)}, err
 }
 
-// readAhead is an End that takes from the socket what there is beyond a
-// message, as whatever reads frames does.
+// readAhead is an End that reads beyond a message what the socket has, as code that reads frames
+// does.
 type readAhead struct {
 	unbuffered
 	conn   *spin.Conn
@@ -115,7 +114,7 @@ func (e *readAhead) Receive(msg []byte) error {
 	}
 }
 
-// bareTLS is crypto/tls as it is. Who the peer is does not matter here.
+// bareTLS is plain crypto/tls. The identity of the peer does not matter here.
 type bareTLS struct{}
 
 func (bareTLS) Name() string  { return nameTLS }
