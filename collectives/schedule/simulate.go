@@ -52,7 +52,7 @@ type Grid struct {
 	IntraNode Path     // between ranks of a node
 	IntraSite Path     // between nodes of a site
 	InterSite Path     // between sites
-	Between   [][]Path // from one site to another, where it differs from Far; may be nil
+	Between   [][]Path // from one site to another, where it differs from InterSite; may be nil
 	Compute   float64  // bytes per second that a rank copies or reduces; 0: unlimited
 }
 
