@@ -23,7 +23,7 @@ func (f Flow) String() string { return fmt.Sprintf("%s and %s", place(f.A), plac
 func place(p netip.AddrPort) string {
 	switch {
 	case !p.Addr().IsValid() && p.Port() == 0:
-		return "anybody"
+		return "any address"
 	case p.Port() == 0:
 		return p.Addr().String()
 	case !p.Addr().IsValid():

@@ -35,7 +35,7 @@ type preset struct {
 	sysctl  map[string]string // below /proc/sys/net, in the gateway
 	proxy   bool              // the lab runs a CONNECT proxy for the site
 	onlyTLS bool              // that proxy ends tunnels that do not begin with TLS
-	// overlaps gives the LAN the same addresses as that of every other such site.
+	// overlaps gives the LANs of all such sites the same addresses.
 	overlaps bool
 	// second gives the site a second uplink, wan1, of another provider, and its hosts a second IPv4
 	// address each from that provider (RFC 7157, section 2).

@@ -35,9 +35,9 @@ var (
 	}
 )
 
-// ruleset returns the complete rules of a gateway as text that nft(8) can load too. The gateway
-// itself has the same access as its site: what the forward chain says of packets from the LAN
-// applies to those it sends, and what the chain says of packets from the WAN to those it receives.
+// ruleset returns the complete rules of a gateway as text that nft(8) can load, too. The gateway
+// itself has the same access as its site: the rules of the forward chain for packets from the LAN
+// apply to packets that it sends, and those for packets from the WAN to packets that it receives.
 func (p preset) ruleset(v ruleVars) string {
 	forward, policy := p.forward, "drop"
 	if p.accepts {
@@ -85,7 +85,7 @@ func (v ruleVars) words() *strings.Replacer {
 		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
 }
 
-// alsoSix repeats for IPv6 addresses what rules say of IPv4 addresses.
+// alsoSix adds the same rules for IPv6 to rules for IPv4 addresses.
 func alsoSix(rules []string) []string {
 	var all []string
 	for _, r := range rules {

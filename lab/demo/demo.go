@@ -34,7 +34,7 @@ sites:
 // ranksPerNode times four nodes is the size of the job.
 const ranksPerNode = 2
 
-// program is one thing that the job runs, by the words behind
+// program is one program that the job runs, by the words behind
 // `isthmus-lab example`.
 type program struct {
 	title string

@@ -92,8 +92,8 @@ func (l *timeline) stall(from, to time.Time) (longest gap, ok bool) {
 // pauseBound is the maximum pause that is not a break: processes also wait on a busy machine.
 const pauseBound = 500 * time.Millisecond
 
-// same reports whether a stream over one technique counts as one over another: a target that dials
-// on its own initiative calls direct what the asker calls reversed.
+// same reports whether a stream over one technique counts as one over another: the target of a
+// reversed dial reports it as direct.
 func same(technique, as overlay.Technique) bool {
 	return technique == as || as == overlay.Reversed && technique == overlay.Direct
 }

@@ -47,7 +47,7 @@ type Cell struct {
 
 	measured  bool
 	facts     oracle.Pair
-	heard     map[string]string // what the broker was told of failed techniques
+	heard     map[string]string // reports to the broker about failed techniques
 	strangers map[path]uint64   // ThirdPartyPackets by path
 }
 
@@ -150,7 +150,7 @@ func (c *Cell) strangeness() string {
 	return " (" + strings.Join(paths, ", ") + ")"
 }
 
-// hearsay describes what the broker was told of failed techniques.
+// hearsay describes the reports to the broker about failed techniques.
 func (c *Cell) hearsay(of ...string) string {
 	var told []string
 	for _, t := range of {

@@ -33,9 +33,9 @@ func (w *world) relayed(ctx context.Context, job overlay.JobID, expected bool) (
 	}
 }
 
-// tally sums up what a proxy's log says of a job: the bytes that its ends sent, and how many of
-// them carried any. It returns how much of the log it read, which is whole lines. Bytes of another
-// job that are logged so late are an error: they were not counted with their pair.
+// tally sums up a job's records in a proxy's log: the bytes that its ends sent, and the number of
+// ends that sent any. It returns the length of the log that it read, in whole lines. Bytes of
+// another job that are logged so late are an error: they were not counted with their pair.
 func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, err error) {
 	for line := range strings.Lines(log) {
 		if !strings.HasSuffix(line, "\n") {

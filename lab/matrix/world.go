@@ -248,8 +248,8 @@ func (w *world) link(ctx context.Context, c *Cell, key jobkey.Key) error {
 	return nil
 }
 
-// heard returns what frontals told the broker of failed techniques between the two sites. It helps
-// to explain a fault; without it the fault stands.
+// heard returns the reports to the broker about failed techniques between the two sites. They help
+// to explain a fault, but do not excuse it.
 func (w *world) heard(ctx context.Context, c *Cell) map[string]string {
 	status, err := w.grid.Status(ctx, "broker")
 	if err != nil {

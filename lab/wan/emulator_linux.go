@@ -183,7 +183,7 @@ func (e *Emulator) Serve(ctx context.Context) error {
 	return errors.Join(append(errs, e.release())...)
 }
 
-// Close frees what New made if Serve was not called; otherwise it does nothing.
+// Close releases the resources of New if Serve was not called; otherwise it does nothing.
 func (e *Emulator) Close() error {
 	if e.served.Swap(true) {
 		return nil
@@ -209,8 +209,8 @@ func (e *Emulator) release() (err error) {
 	return err
 }
 
-// Shape changes what the path from -> to does. It applies to every packet that arrives after Shape
-// has returned; those in transit keep their times, and later ones do not overtake them.
+// Shape changes the shape of the path from -> to. It applies to every packet that arrives after
+// Shape has returned. Packets in transit keep their times, and later ones do not overtake them.
 func (e *Emulator) Shape(from, to string, s Shape) error {
 	p := e.byName[[2]string{from, to}]
 	if p == nil {
