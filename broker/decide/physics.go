@@ -56,7 +56,7 @@ func (p pair) simultaneousOpen() verdict {
 		case self.Egress.OnlyTLS():
 			return rejectPointer("%s, and a link that two nodes open begins otherwise", egressLimit(self))
 		case stateless(self) && stateless(peer):
-			return rejectPointer("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
+			return rejectPointer("%s and %s both refuse every SYN, whichever end sends first", self.Site, peer.Site)
 		case symmetric(self.NAT) && !takesAnyone(peer, peer.NAT):
 			return rejectPointer("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
 		case self.Egress == overlay.Egress443 && peer.NAT.Translates() && !peer.NAT.KeepsPort:

@@ -423,7 +423,7 @@ func (s *simulation) unfinishedError() error {
 				break
 			}
 			if step.Kind == Send && m.sender == int32(i)+1 && m.receive == 0 {
-				stuck = append(stuck, fmt.Sprintf("nobody receives what rank %d does: %v", rank, step))
+				stuck = append(stuck, fmt.Sprintf("no receive matches rank %d: %v", rank, step))
 				break
 			}
 		}

@@ -126,7 +126,7 @@ func TestBadPrograms(t *testing.T) {
 		want string
 	}{
 		{"both wait", []Step{receive(1, 0, out), send(1, 0, out, 0)}, []Step{receive(0, 0, out), send(0, 0, out, 0)}, "rank 0 waits to receive out[0:4] from rank 1, message 0; rank 1 waits"},
-		{"unheard", []Step{send(1, 0, in)}, nil, "nobody receives what rank 0 does: send in[0:4]"},
+		{"unheard", []Step{send(1, 0, in)}, nil, "no receive matches rank 0: send in[0:4]"},
 		{"lengths", []Step{send(1, 0, in)}, []Step{receive(0, 0, out.Cut(0, 3))}, "sends 4 bytes as message 0 to rank 1, which expects 3"},
 		{"sent twice", []Step{send(1, 0, in), send(1, 0, in)}, []Step{receive(0, 0, out)}, "twice"},
 		{"received twice", []Step{send(1, 0, in)}, []Step{receive(0, 0, out), receive(0, 0, out)}, "twice"},

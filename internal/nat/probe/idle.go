@@ -45,7 +45,7 @@ func IdleBound(waits []time.Duration) time.Duration {
 // idleLate is how much later than requested an answer may arrive.
 const idleLate = 3 * time.Second
 
-// CheckIdleWaits returns what is wrong with waits, or nil.
+// CheckIdleWaits returns an error for invalid waits, or nil.
 func CheckIdleWaits(waits []time.Duration) error {
 	switch {
 	case len(waits) == 0 || len(waits) > MaxIdleWaits:

@@ -155,12 +155,12 @@ func (o Observations) noteIPv6Rules(p *overlay.SiteProfile, note func(field stri
 	}
 }
 
-// defaultIPv6Rules returns what is assumed of fields that are not known beside others that are.
+// defaultIPv6Rules returns the values to assume for fields that are not known when others are.
 func defaultIPv6Rules(p overlay.SiteProfile) overlay.IPv6Rules {
 	return overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, Egress: p.Egress}
 }
 
-// told is a value that was learned, or not, and how.
+// told is a value that was learned, and how, or why it was not.
 type told[T any] struct {
 	value T
 	ok    bool
@@ -275,7 +275,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 	if c := datagrams[0]; c.Arrived {
 		return is(overlay.FilterStateless, "it refuses a SYN from %v, but an unsolicited datagram arrived", c.From.Addr())
 	}
-	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
+	return is(overlay.FilterStateful, "answers to datagrams come in, and an unsolicited one from %v did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
 }
 
 // filterByTCP determines the filter where datagrams cannot.
@@ -293,7 +293,7 @@ func (o Observations) filterByTCP() told[overlay.Filter] {
 	return is(overlay.FilterStateless, refuses+", also one from %v after this host had sent one there: a SYN of its own opens no way", c.From)
 }
 
-// translation is what the views say about a NAT.
+// translation is the NAT behaviour that the views show.
 type translation struct {
 	measured   bool
 	translates bool

@@ -104,9 +104,9 @@ func (o Observations) limit() told[bound] {
 	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Delivered), both.Answered, both.Sent)
 	switch {
 	case out == nil:
-		return is(bound{value: round(both.Delivered)}, "%s, while with small answers nothing was held back: what comes in is limited", back)
+		return is(bound{value: round(both.Delivered)}, "%s, while with small answers nothing was held back: inbound traffic is limited", back)
 	case float64(both.Delivered) < together*float64(out.Delivered):
-		return is(bound{value: round(both.Delivered)}, "%s, while with small answers %s did: what comes in is limited more than what goes out", back, speed(out.Delivered))
+		return is(bound{value: round(both.Delivered)}, "%s, while with small answers %s did: inbound traffic is limited more than outbound", back, speed(out.Delivered))
 	case float64(both.Delivered) < 2*together*float64(out.Delivered):
 		return is(bound{value: round(out.Delivered)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Delivered), out.Answered, out.Sent, back)
 	}

@@ -80,11 +80,11 @@ type Call struct {
 	From    netip.AddrPort // the reflector that called
 	First   bool           // with Answered: it is the one that was asked, calling from another port
 	Arrived bool           // the local socket received the nonce
-	Outcome Outcome        // what the reflector saw
+	Outcome Outcome        // at the reflector
 	Err     string         // why it was not made; the other results are meaningless then
 }
 
-// Outcome is what a reflector saw of a call-back.
+// Outcome is the result of a call-back at the reflector.
 type Outcome string
 
 // The outcomes.

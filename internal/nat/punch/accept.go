@@ -116,7 +116,7 @@ func (t *Tunnel) await(ctx context.Context, token Token) (*quic.Stream, error) {
 	}
 	if t.awaited[token] != nil {
 		t.mu.Unlock()
-		return nil, fmt.Errorf("%w: somebody waits for that token already", overlay.ErrRefused)
+		return nil, fmt.Errorf("%w: another caller waits for that token already", overlay.ErrRefused)
 	}
 	ch := make(chan *quic.Stream, 1)
 	t.awaited[token] = ch

@@ -53,7 +53,7 @@ type Candidate struct {
 // String returns "mapped 192.0.2.1:5000".
 func (c Candidate) String() string { return c.Kind.String() + " " + c.Addr.String() }
 
-// A Description is what one end sends the other.
+// A Description is one end's message to the other.
 //
 //	version:u8 flags:u8(1 controlling) ufrag:str8 password:str8 fingerprint[32]
 //	count:u8 { kind:u8 family:u8(4,6) address[4|16] port:u16 }

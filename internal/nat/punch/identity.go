@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// alpn names what runs inside QUIC.
+// alpn is the application protocol inside QUIC.
 const alpn = "isthmus-punch/2"
 
 // errFingerprint means that the end that answered did not make the description.

@@ -25,7 +25,7 @@ const (
 	udpCopies  = 3
 )
 
-// NonceLen is the length of what a call-back sends, in bytes.
+// NonceLen is the length of a call-back's payload in bytes.
 const NonceLen = 16
 
 // MaxAfter is the longest delay of an answer.

@@ -121,7 +121,7 @@ func check(a, b End) error {
 			return fmt.Errorf("%s lets only SYNs to port 443 out, and %s dials from port %d: %w; let it prepare port 443",
 				self.Site, peer.Site, e.peer.Mapping.Outside.Port(), overlay.ErrUnreachable)
 		case stateless(self) && stateless(peer):
-			return fmt.Errorf("%s and %s both refuse every bare SYN, whoever sent one before: %w", self.Site, peer.Site, overlay.ErrRefused)
+			return fmt.Errorf("%s and %s both refuse every bare SYN, whichever end sent one before: %w", self.Site, peer.Site, overlay.ErrRefused)
 		case !e.self.Mapping.Independent && !takesAnyPort(peer):
 			return fmt.Errorf("%s: %w: %s, and %s takes no SYN from a port that it did not dial",
 				self.Site, ErrUnpredictable, e.self.Mapping.difference(), peer.Site)

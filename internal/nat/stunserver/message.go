@@ -17,7 +17,7 @@ const (
 	fingerprintLen = 8  // of a FINGERPRINT attribute with its header
 )
 
-// A verdict says what becomes of a datagram.
+// A verdict is the fate of a datagram.
 type verdict uint8
 
 const (
@@ -29,7 +29,7 @@ const (
 	verdicts
 )
 
-// A request is what a reply depends on.
+// A request is the part of a request that determines the reply.
 type request struct {
 	stun.Message
 	padded      bool                   // the asker sent padding, so the reply is made as long as the request
@@ -88,10 +88,9 @@ func understood(kind stun.AttrType) bool {
 	return false
 }
 
-// appendReply appends the reply to r, which came from the given address, and
-// nothing that the asker can do without: 12 bytes more than an empty request
-// for IPv4, 24 for IPv6. Padding brings it to the request's size and not over,
-// so that nobody gets more out of it than he puts in.
+// appendReply appends the reply to r, which came from the given address, with only what the asker
+// needs: it is 12 bytes longer than an empty request for IPv4, 24 for IPv6. Padding brings it up
+// to the size of the request and not beyond, so that the server does not amplify traffic.
 func (r *request) appendReply(b []byte, from netip.AddrPort) []byte {
 	m := stun.Message{Raw: b, Type: stun.BindingSuccess, TransactionID: r.TransactionID}
 	if len(r.unknown) > 0 {
@@ -115,8 +114,8 @@ func (r *request) appendReply(b []byte, from netip.AddrPort) []byte {
 	return m.Raw
 }
 
-// room is how many bytes of padding a reply that has so many bytes may carry;
-// negative if not even an empty attribute fits.
+// room returns the number of bytes of padding that a reply of have bytes may carry; negative if
+// not even an empty attribute fits.
 func (r *request) room(have int) int {
 	if !r.padded {
 		return -1

@@ -33,7 +33,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 	syn := linuxSYN(t)
 	good := Injection{Level: Trav, SYN: syn.Append(nil), Source: netip.AddrPortFrom(a.Addr(), 4000), Target: netip.AddrPortFrom(b.Addr(), 4001)}
-	check("no process listens", inject(good), overlay.ErrRefused, "does anybody listen there (ss -ltn)")
+	check("no process listens", inject(good), overlay.ErrRefused, "does a process listen there (ss -ltn)")
 	elsewhere := good
 	elsewhere.Target = netip.AddrPortFrom(a.Addr(), 4001)
 	elsewhere.Source = netip.AddrPortFrom(b.Addr(), 4000)

@@ -131,7 +131,7 @@ func (i *Injected) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for this host's answer to it: %w", context.Cause(ctx))
 	case <-timer.C:
-		return fmt.Errorf("%w: this host did not answer it within %v; does anybody listen there (ss -ltn), "+
+		return fmt.Errorf("%w: this host did not answer it within %v; does a process listen there (ss -ltn), "+
 			"and does its own firewall accept what comes over lo and let SYN/ACKs out?", overlay.ErrRefused, answerWait)
 	}
 }
