@@ -28,10 +28,10 @@ type Credentials struct {
 	now   func() time.Time
 	lists *Revocations
 
-	mu   sync.Mutex // guards the fields below
-	cert *tls.Certificate
-	seen digest // of the files in use
-	told string // the last reported fault of the files
+	mu        sync.Mutex // guards the fields below
+	cert      *tls.Certificate
+	seen      digest // of the files in use
+	lastFault string // the last reported fault of the files
 }
 
 // credentialFiles are the paths of credentials; empty for those from memory.
@@ -136,10 +136,10 @@ func (c *Credentials) announce(err error) error {
 	if err != nil {
 		text = err.Error()
 	}
-	if text == c.told {
+	if text == c.lastFault {
 		err = nil
 	}
-	c.told = text
+	c.lastFault = text
 	return err
 }
 

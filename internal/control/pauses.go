@@ -16,7 +16,7 @@ const (
 type pauses struct {
 	longest time.Duration // 0: longestPause
 	wait    time.Duration // the last wait; 0 before the first failure
-	told    time.Time     // when a failure was last logged
+	logged  time.Time     // when a failure was last logged
 }
 
 // next is called after each failure; accepted means that there was a session in between. The caller
@@ -32,8 +32,8 @@ func (p *pauses) next(accepted bool, now time.Time) (wait time.Duration, tell bo
 		p.wait = 2 * p.wait
 	}
 	p.wait = min(p.wait, longest)
-	if tell = tell || now.Sub(p.told) >= tellEvery; tell {
-		p.told = now
+	if tell = tell || now.Sub(p.logged) >= tellEvery; tell {
+		p.logged = now
 	}
 	return p.wait, tell
 }

@@ -212,8 +212,8 @@ func (l *Log) flush(end bool) {
 			l.w.dirty = false
 		}
 	}
-	if l.w.head.Seq != 0 && (end || now.Sub(l.w.said) >= sayEvery) {
-		l.w.said = now
+	if l.w.head.Seq != 0 && (end || now.Sub(l.w.headLogged) >= sayEvery) {
+		l.w.headLogged = now
 		l.log.Info("audit log", "head", l.w.head.String(), "folder", l.cfg.Folder, "log", l.w.stem)
 	}
 }
@@ -316,18 +316,18 @@ type writer struct {
 	lock   *os.File
 	create func(path string) (file, error)
 
-	file   file // nil: the next record begins one
-	path   string
-	day    string
-	size   int64
-	dirty  bool // written since the last Sync
-	head   Head
-	before before // of the next new file
-	unsaid uint64 // lost records that the log has not recorded yet
-	spare  sampler
-	said   time.Time // when the head was logged
-	tried  time.Time // time of the last attempt to write
-	nagged time.Time // when a failure to write was logged
+	file       file // nil: the next record begins one
+	path       string
+	day        string
+	size       int64
+	dirty      bool // written since the last Sync
+	head       Head
+	before     before // of the next new file
+	unsaid     uint64 // lost records that the log has not recorded yet
+	spare      sampler
+	headLogged time.Time // when the head was logged
+	tried      time.Time // time of the last attempt to write
+	nagged     time.Time // when a failure to write was logged
 }
 
 // A file is the file that the log is written to.
@@ -367,7 +367,7 @@ func (l *Log) newFile(day string) ([]Record, error) {
 		first = append(first, l.withSource(Record{Event: Recovered, Reason: fmt.Sprintf(
 			"%s ends with %d bytes of an unfinished line", l.w.before.file, l.w.before.torn)}))
 	}
-	l.w.said = time.Time{} // log the head with the next flush
+	l.w.headLogged = time.Time{} // log the head with the next flush
 	return first, nil
 }
 

@@ -16,7 +16,7 @@ type Receiver struct {
 	have bool           // Next returned it
 	head [HeadSize]byte // copy of its head
 
-	told      uint64 // records that the sender was told of
+	acked     uint64 // records that the sender was told of
 	untold    int    // bytes of data since
 	announced bool   // that this end sleeps
 }
@@ -85,10 +85,10 @@ func (r *Receiver) Done() (wake bool) {
 	if r.size > inline {
 		r.untold += r.size
 	}
-	if r.untold < tellBytes && r.at-r.told < tellCells {
+	if r.untold < tellBytes && r.at-r.acked < tellCells {
 		return false
 	}
-	r.told, r.untold = r.at, 0
+	r.acked, r.untold = r.at, 0
 	raceRelease()
 	r.ring.done.Store(r.at)
 	return claim(&r.ring.sendSleeps)

@@ -403,7 +403,7 @@ func TestSenderToNonsense(t *testing.T) {
 func TestStampsWrapAround(t *testing.T) {
 	s, r := newRing(MinData)
 	const first = 1<<32 - cellCount - 5
-	s.sent, s.done, r.at, r.told = first, first, first, first
+	s.sent, s.done, r.at, r.acked = first, first, first, first
 	for i := range uint64(cellCount) { // as if all of that had been sent
 		n := first - cellCount + i
 		s.ring.cells[n%cellCount].word.Store(uint64(stamp(n)) << 32)
@@ -435,7 +435,7 @@ func FuzzNext(f *testing.F) {
 		start := int(at % cellCount * line)
 		copy(all[start:], content)
 		copy(all, content[min(len(content), len(all)-start):])
-		*r = Receiver{ring: s.ring, at: at, told: at}
+		*r = Receiver{ring: s.ring, at: at, acked: at}
 		for range cellCount {
 			head, p, ok, err := r.Next()
 			if err != nil && !errors.Is(err, ErrCorrupt) || ok && (err != nil || head == nil || len(p) > MaxRecord) {

@@ -31,10 +31,10 @@ const hushBelow = 64 << 10
 type phase uint8
 
 const (
-	fresh    phase = iota // nothing yet
-	told                  // found nothing, or predicted that, and called Idle
-	spinning              // polls; holds one of the process's places
-	parked                // leaves the waiting to the runtime
+	fresh      phase = iota // nothing yet
+	idleCalled              // found nothing, or predicted that, and called Idle
+	spinning                // polls; holds one of the process's places
+	parked                  // leaves the waiting to the runtime
 )
 
 // A reader is the reading half of a connection.
@@ -183,13 +183,13 @@ func (r *reader) empty() bool {
 	var now time.Duration
 	switch r.phase {
 	case fresh:
-		r.phase = told
+		r.phase = idleCalled
 		if r.idle != nil {
 			r.idle()
 			return true
 		}
 		fallthrough
-	case told:
+	case idleCalled:
 		r.phase = parked
 		if r.noPolling.Load() || !r.gauge.worthwhile() || !r.enter() {
 			return false

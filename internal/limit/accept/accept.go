@@ -77,14 +77,14 @@ func (p *patient) Accept() (net.Conn, error) {
 
 // waiting waits for a shortage to pass.
 type waiting struct {
-	log  *slog.Logger
-	at   net.Addr
-	told time.Time // time of the last log line
+	log    *slog.Logger
+	at     net.Addr
+	logged time.Time // time of the last log line
 }
 
 func (w *waiting) pause(ctx context.Context, why error) {
-	if now := time.Now(); now.Sub(w.told) >= shortageLog {
-		w.told = now
+	if now := time.Now(); now.Sub(w.logged) >= shortageLog {
+		w.logged = now
 		w.log.Warn("cannot accept connections for now", "listener", w.at.String(), "error", why)
 	}
 	t := time.NewTimer(shortage)

@@ -21,7 +21,7 @@ type Window struct {
 	mu      sync.Mutex // guards the fields below
 	w       window
 	waiting []chan struct{} // in order of arrival; closed when their turn has come
-	told    bool            // the current limit has been logged
+	logged  bool            // the current limit has been logged
 }
 
 // New returns a window. It logs to log when the site turns out to limit connections.
@@ -143,12 +143,12 @@ func (d *Window) answered(late bool) {
 	defer d.mu.Unlock()
 	d.w.answered(now, late)
 	rate, is := d.w.limited(now)
-	if is && !d.told {
+	if is && !d.logged {
 		d.log.Warn("the site permits few new connections per second; they are queued, and techniques that need several are skipped",
 			"about_per_second", math.Round(rate),
 			"remedy", "raise the limit for new TCP connections (SYN) that the site's firewall has for this host")
 	}
-	d.told = is
+	d.logged = is
 }
 
 // Limited returns nil, or an overlay.ErrOverloaded with the reason for avoiding operations that

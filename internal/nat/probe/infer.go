@@ -160,23 +160,23 @@ func defaultIPv6Rules(p overlay.SiteProfile) overlay.IPv6Rules {
 	return overlay.IPv6Rules{Known: true, Filter: overlay.FilterStateful, Egress: p.Egress}
 }
 
-// told is a value that was learned, and how, or why it was not.
-type told[T any] struct {
+// inferred is a value that was learned, and how, or why it was not.
+type inferred[T any] struct {
 	value T
 	ok    bool
 	how   string
 }
 
-func is[T any](v T, how string, args ...any) told[T] {
-	return told[T]{v, true, fmt.Sprintf(how, args...)}
+func is[T any](v T, how string, args ...any) inferred[T] {
+	return inferred[T]{v, true, fmt.Sprintf(how, args...)}
 }
 
-func unknown[T any](how string, args ...any) told[T] {
-	return told[T]{how: fmt.Sprintf(how, args...)}
+func unknown[T any](how string, args ...any) inferred[T] {
+	return inferred[T]{how: fmt.Sprintf(how, args...)}
 }
 
 // take stores a known value and returns it for the finding, or nil.
-func take[T any](to *T, t told[T]) any {
+func take[T any](to *T, t inferred[T]) any {
 	if !t.ok {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (o Observations) calls(target Target, udp bool) (made []Call, err string) {
 	return made, err
 }
 
-func (o Observations) inbound() told[overlay.Inbound] {
+func (o Observations) inbound() inferred[overlay.Inbound] {
 	fresh, err := o.calls(Fresh, false)
 	if len(fresh) == 0 {
 		return unknown[overlay.Inbound]("%s", err)
@@ -236,7 +236,7 @@ func (o Observations) inbound() told[overlay.Inbound] {
 	return unknown[overlay.Inbound]("of ports %v, connections to %s came in and those to %s did not", o.Ports, strings.Join(in, ", "), strings.Join(out, ", "))
 }
 
-func (o Observations) refusal() told[overlay.Refusal] {
+func (o Observations) refusal() inferred[overlay.Refusal] {
 	fresh, err := o.calls(Fresh, false)
 	if len(fresh) == 0 {
 		return unknown[overlay.Refusal]("%s", err)
@@ -255,7 +255,7 @@ func (o Observations) refusal() told[overlay.Refusal] {
 	}
 }
 
-func (o Observations) filter(nat translation, inbound overlay.Inbound) told[overlay.Filter] {
+func (o Observations) filter(nat translation, inbound overlay.Inbound) inferred[overlay.Filter] {
 	fresh, err := o.calls(Fresh, false)
 	switch {
 	case nat.measured && nat.translates:
@@ -279,7 +279,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 }
 
 // filterByTCP determines the filter where datagrams cannot.
-func (o Observations) filterByTCP() told[overlay.Filter] {
+func (o Observations) filterByTCP() inferred[overlay.Filter] {
 	const refuses = "it refuses a SYN from outside"
 	c := o.Cross
 	switch {
@@ -297,8 +297,8 @@ func (o Observations) filterByTCP() told[overlay.Filter] {
 type translation struct {
 	measured   bool
 	translates bool
-	mapping    told[overlay.NATBehaviour]
-	keeps      told[bool]
+	mapping    inferred[overlay.NATBehaviour]
+	keeps      inferred[bool]
 }
 
 // nat determines what a NAT does to UDP, or to TCP. Where no reflector answers over TCP, the
@@ -336,7 +336,7 @@ func hosts(views []View) string {
 
 // keepsPort uses the first view of each socket: a NAT that preserves ports where it can may be
 // unable to for a second destination.
-func keepsPort(protocol string, views []View) told[bool] {
+func keepsPort(protocol string, views []View) inferred[bool] {
 	first := map[[2]uint16]View{} // by local port and socket number
 	for _, v := range views {
 		key := [2]uint16{v.Local.Port(), uint16(v.Socket)}
@@ -354,7 +354,7 @@ func keepsPort(protocol string, views []View) told[bool] {
 
 // mapping compares what different reflectors saw of each socket, in the terms of RFC 4787,
 // section 4.1.
-func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
+func mapping(protocol string, views []View) inferred[overlay.NATBehaviour] {
 	same, other := false, ""
 	samePort := true // of two ports of one host
 	compared := false
@@ -393,7 +393,7 @@ func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 // natFiltering determines which hosts could reach the mapping of a UDP socket, or of a TCP socket,
 // that had asked one reflector only (RFC 4787, section 5; RFC 5382, section 4.3). Where it is
 // unknown for TCP, UDP's result is used for both.
-func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBehaviour] {
+func (o Observations) natFiltering(nat translation, udp bool) inferred[overlay.NATBehaviour] {
 	switch {
 	case !nat.measured:
 		return unknown[overlay.NATBehaviour]("%s", nat.mapping.how)
@@ -407,7 +407,7 @@ func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBe
 	return t
 }
 
-func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
+func filtering(o Observations, udp bool) inferred[overlay.NATBehaviour] {
 	what := "connection"
 	if udp {
 		what = "datagram"
@@ -434,7 +434,7 @@ func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
 
 // stripped returns which TCP options no connection to a reflector has although both ends offer
 // them. Considering all reflectors covers one whose administrator disabled an option.
-func (o Observations) stripped() told[string] {
+func (o Observations) stripped() inferred[string] {
 	var all TCPOptions
 	var told []View
 	for _, v := range answered(o.TCP) {
@@ -466,7 +466,7 @@ func (o Observations) stripped() told[string] {
 // httpsPort is the port that sites with restricted egress let out.
 const httpsPort = 443
 
-func (o Observations) egress() told[overlay.Egress] {
+func (o Observations) egress() inferred[overlay.Egress] {
 	reached := answered(o.TCP)
 	var failed []View
 	for _, v := range o.TCP {
@@ -509,7 +509,7 @@ func (o Observations) egress() told[overlay.Egress] {
 
 // egressSix determines the egress of a site that reached reflectors over IPv6 at first, and
 // otherwise none.
-func (o Observations) egressSix() told[overlay.Egress] {
+func (o Observations) egressSix() inferred[overlay.Egress] {
 	reached := answered(o.IPv6)
 	for _, v := range reached {
 		if v.To.Port() != httpsPort {
@@ -519,7 +519,7 @@ func (o Observations) egressSix() told[overlay.Egress] {
 	return unknown[overlay.Egress]("reached %v over IPv6 and nothing otherwise, and no other port was tried", reached[0].To)
 }
 
-func (o Observations) udp() told[bool] {
+func (o Observations) udp() inferred[bool] {
 	got := answered(o.UDP)
 	switch {
 	case len(got) > 0:

@@ -68,7 +68,7 @@ const together = 0.35
 const implausible = 0.2
 
 // rate returns limit, unless that is implausible.
-func (o Observations) rate() told[bound] {
+func (o Observations) rate() inferred[bound] {
 	t := o.limit()
 	limited, top := rateLimits(o.Rate, true, 1)
 	if !t.ok || limited == nil || top == nil || float64(t.value.value) >= implausible*float64(top.Delivered) {
@@ -77,7 +77,7 @@ func (o Observations) rate() told[bound] {
 	return unknown[bound]("%s; but %s had got through just before, so that this is no limit but a busy moment", t.how, speed(top.Delivered))
 }
 
-func (o Observations) limit() told[bound] {
+func (o Observations) limit() inferred[bound] {
 	switch {
 	case len(answered(o.UDP)) == 0:
 		return unknown[bound]("no datagram was answered")
@@ -154,7 +154,7 @@ func speed(v uint64) string {
 	return fmt.Sprintf("%.3g Mb/s", float64(v)/1e6)
 }
 
-func (o Observations) mtu() told[bound] {
+func (o Observations) mtu() inferred[bound] {
 	s := o.Sizes
 	switch {
 	case s == nil:
@@ -174,8 +174,8 @@ func (o Observations) mtu() told[bound] {
 	switch {
 	case len(larger) == 0:
 		return is(bound{}, "packets of %d bytes pass to %v and back, the most that was tried with an interface of %d", most, s.To.Addr(), s.Interface)
-	case s.Told >= most && s.Told < slices.Min(larger):
-		return is(bound{value: uint64(s.Told)}, "a router said that larger packets do not pass; those of %d bytes do, of %s do not", most, sizesText(larger))
+	case s.Reported >= most && s.Reported < slices.Min(larger):
+		return is(bound{value: uint64(s.Reported)}, "a router said that larger packets do not pass; those of %d bytes do, of %s do not", most, sizesText(larger))
 	}
 	return is(bound{value: uint64(most)}, "packets of %d bytes pass to %v and back; those of %s are lost on the path without an ICMP message (the interface takes %d)", most, s.To.Addr(), sizesText(larger), s.Interface)
 }
@@ -188,7 +188,7 @@ func sizesText(sizes []int) string {
 	return strings.Join(texts, ", ")
 }
 
-func (o Observations) ipv6() told[bool] {
+func (o Observations) ipv6() inferred[bool] {
 	if len(o.IPv6) == 0 {
 		return unknown[bool]("no reflector has an IPv6 address")
 	}
@@ -205,7 +205,7 @@ func (o Observations) ipv6() told[bool] {
 }
 
 // ipv6Only determines whether only IPv6 reaches other sites.
-func (o Observations) ipv6Only() told[bool] {
+func (o Observations) ipv6Only() inferred[bool] {
 	four := slices.Concat(o.TCP, o.UDP)
 	if o.Proxy != nil {
 		four = append(four, *o.Proxy)
@@ -222,7 +222,7 @@ func (o Observations) ipv6Only() told[bool] {
 	return is(true, "%s answered over IPv6, and none of %s over IPv4 (%s)", hosts(six), hosts(four), four[0].Err)
 }
 
-func (o Observations) privileged() told[bool] {
+func (o Observations) privileged() inferred[bool] {
 	switch {
 	case o.Raw == nil:
 		return unknown[bool]("it was not tried to open raw sockets")
@@ -251,7 +251,7 @@ func (o IdleObservations) Findings() []Finding {
 
 // lifetime evaluates mappings that were left idle for rising times. The longest that lived counts:
 // an answer may be lost, but none arrives by chance.
-func lifetime(what string, tried []Idle) told[bound] {
+func lifetime(what string, tried []Idle) inferred[bound] {
 	var longest, gone time.Duration
 	fault := "nothing was tried"
 	for _, i := range tried {

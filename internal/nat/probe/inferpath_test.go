@@ -44,10 +44,10 @@ func TestInferPath(t *testing.T) {
 		{"ended early", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 30*k)}}, "udp_rate="},
 
 		{"whole packets", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1492, 1280}}}, "mtu=none/1500"},
-		{"small interface", Observations{Sizes: &PathSizes{Interface: 1450, Passed: []int{1448, 1280}, Told: 1450}}, "mtu=none/1450"},
+		{"small interface", Observations{Sizes: &PathSizes{Interface: 1450, Passed: []int{1448, 1280}, Reported: 1450}}, "mtu=none/1450"},
 		{"black hole", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1492, 1420}}}, "mtu=1400/lost"},
-		{"a router said so", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: 1406}}, "mtu=1406/said"},
-		{"a router lied", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: 576}}, "mtu=1400"},
+		{"a router said so", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Reported: 1406}}, "mtu=1406/said"},
+		{"a router lied", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Reported: 576}}, "mtu=1400"},
 		{"one lost by chance", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1280}, Lost: []int{1400}}}, "mtu=none"},
 		{"nothing large", Observations{Sizes: &PathSizes{Interface: 1500, Lost: []int{1500, 1280}}}, "mtu=/1280"},
 

@@ -19,7 +19,7 @@ type PathSizes struct {
 	To           netip.AddrPort
 	Interface    int   // the largest packet of the path's first interface, in bytes
 	Passed, Lost []int // sizes in bytes, the largest first
-	Told         int   // the largest size that a router reported (RFC 1191); 0: none did
+	Reported     int   // the largest size that a router reported (RFC 1191); 0: none did
 	Err          string
 }
 
@@ -63,7 +63,7 @@ func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
 			break
 		}
 	}
-	s.Told = toldMTU(c, s.Interface)
+	s.Reported = reportedMTU(c, s.Interface)
 	c.Close()
 	reading.Wait()
 	s.Passed, s.Lost = q.outcome(sizes)

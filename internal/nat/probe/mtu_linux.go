@@ -18,9 +18,9 @@ func forbidFragments(rc syscall.RawConn) error {
 	return errors.Join(err, set)
 }
 
-// toldMTU returns the path MTU that routers reported for c's path, if it is less than own;
+// reportedMTU returns the path MTU that routers reported for c's path, if it is less than own;
 // otherwise 0.
-func toldMTU(c *net.UDPConn, own int) int {
+func reportedMTU(c *net.UDPConn, own int) int {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return 0

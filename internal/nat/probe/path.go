@@ -40,7 +40,7 @@ func (p PathReport) Findings() (mtu, rate Finding) {
 	return finding(MTU, o.mtu()), finding(UDPRate, o.rate())
 }
 
-func finding(field string, t told[bound]) Finding {
+func finding(field string, t inferred[bound]) Finding {
 	f := Finding{Field: field, How: t.how}
 	if t.ok {
 		f.Value = t.value.String()

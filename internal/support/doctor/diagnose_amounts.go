@@ -44,7 +44,7 @@ func packets(o Observations) []Finding {
 	switch {
 	case size == 0:
 		f.Status, f.Evidence, f.Meaning = NotChecked, "", "not checked with datagrams: "+mtu.How
-	case larger && o.Path.Sizes.Told >= size:
+	case larger && o.Path.Sizes.Reported >= size:
 		f.Meaning = "packets are smaller on the way than on this host's interface, and routers report it (RFC 1191): this works"
 	case larger:
 		f.Status, f.Class = Warning, MTU

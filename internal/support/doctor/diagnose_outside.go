@@ -297,7 +297,7 @@ func translated(o Observations) []Finding {
 type dependence int
 
 const (
-	notTold dependence = iota
+	undetermined dependence = iota
 	independent
 	dependent
 )
@@ -307,7 +307,7 @@ func (o Observations) ofTCP() dependence {
 	m := o.Inbound.Mapped
 	switch {
 	case len(m) < 2:
-		return notTold
+		return undetermined
 	case m[0].Seen != m[1].Seen:
 		return dependent
 	}
@@ -316,7 +316,7 @@ func (o Observations) ofTCP() dependence {
 
 func (o Observations) ofUDP() dependence {
 	var first netip.AddrPort
-	d := notTold
+	d := undetermined
 	for _, seen := range o.UDP.Seen {
 		switch {
 		case !first.IsValid():

@@ -233,7 +233,7 @@ var cases = []struct {
 func sized(told int) *probe.PathReport {
 	return &probe.PathReport{
 		To:    addr("203.0.113.2:3478"),
-		Sizes: &probe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
+		Sizes: &probe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Reported: told},
 		Rate:  []probe.RateStep{{Rate: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Delivered: 3_000_000}},
 	}
 }
