@@ -15,15 +15,15 @@ type encryption struct {
 
 	mu     sync.Mutex
 	policy overlay.Encryption
-	told   map[overlay.SiteID]bool // the last logged decision for each other site
+	logged map[overlay.SiteID]bool // the last logged decision for each other site
 }
 
-// maxTold bounds the record of what was logged: a dialler names its site without proof. Beyond the
+// maxLogged bounds the record of what was logged: a dialler names its site without proof. Beyond the
 // bound, sites are logged again.
-const maxTold = 4096
+const maxLogged = 4096
 
 func newEncryption(log *slog.Logger, here overlay.SiteID) *encryption {
-	return &encryption{log: log, here: here, policy: overlay.DefaultEncryption(), told: map[overlay.SiteID]bool{}}
+	return &encryption{log: log, here: here, policy: overlay.DefaultEncryption(), logged: map[overlay.SiteID]bool{}}
 }
 
 // set replaces the policy.
@@ -43,11 +43,11 @@ func (e *encryption) seal(path overlay.Path) bool {
 	defer e.mu.Unlock()
 	peer := path.Peer.Site
 	seal := e.policy.Wants(e.here, peer)
-	if before, known := e.told[peer]; !known || before != seal {
-		if len(e.told) >= maxTold {
-			clear(e.told)
+	if before, known := e.logged[peer]; !known || before != seal {
+		if len(e.logged) >= maxLogged {
+			clear(e.logged)
 		}
-		e.told[peer] = seal
+		e.logged[peer] = seal
 		e.log.Info("encryption", "site", e.here, "peer_site", peer, "wanted", seal)
 	}
 	return seal

@@ -36,10 +36,10 @@ func TestEncryptionIsLoggedOnce(t *testing.T) {
 	if n := strings.Count(log.String(), "msg=encryption"); n != 4 {
 		t.Errorf("%d lines:\n%s", n, log.String())
 	}
-	for i := range 2 * maxTold {
+	for i := range 2 * maxLogged {
 		e.seal(to(overlay.SiteID(fmt.Sprint("made-up-", i))))
 	}
-	if len(e.told) > maxTold {
-		t.Errorf("%d sites are remembered", len(e.told))
+	if len(e.logged) > maxLogged {
+		t.Errorf("%d sites are remembered", len(e.logged))
 	}
 }

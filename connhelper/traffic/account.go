@@ -24,17 +24,17 @@ const passAfter = 5 * time.Second
 
 // Account is what a process reports that its links have moved. The zero Account is empty.
 type Account struct {
-	open    map[[16]byte]told // links that are not over
-	ended   []Ended           // not yet reported to the frontal
-	endedAt time.Time         // time of the first of them
+	open    map[[16]byte]report // links that are not over
+	ended   []Ended             // not yet reported to the frontal
+	endedAt time.Time           // time of the first of them
 	surplus Surplus
 
 	room   float64   // records of ends that may be written now
 	roomAt time.Time // when room was computed
 }
 
-// told is the last report about a link, and its time.
-type told struct {
+// report is the last report about a link, and its time.
+type report struct {
 	overlay.Traffic
 	at time.Time
 }
@@ -56,9 +56,9 @@ func (a *Account) Take(t overlay.Traffic, now time.Time) (e Ended, write bool) {
 			return e, false
 		}
 		if a.open == nil {
-			a.open = map[[16]byte]told{}
+			a.open = map[[16]byte]report{}
 		}
-		a.open[t.Link] = told{t, now}
+		a.open[t.Link] = report{t, now}
 		return e, false
 	}
 	delete(a.open, t.Link)

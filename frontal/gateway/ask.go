@@ -36,14 +36,14 @@ type asking struct {
 	assigned bool // ASSIGNED, or its successor, was sent to the node
 }
 
-// told is an error that names its source.
-type told struct{ error }
+// attributed is an error that names its source.
+type attributed struct{ error }
 
-func (t told) Unwrap() error { return t.error }
+func (t attributed) Unwrap() error { return t.error }
 
 // says adds the frontal's name to an error, unless the error names its source.
 func (g *Gateway) says(err error) error {
-	if t, ok := errors.AsType[told](err); ok {
+	if t, ok := errors.AsType[attributed](err); ok {
 		return t.error
 	}
 	return fmt.Errorf("%s: %w", g.who, err)
@@ -100,10 +100,10 @@ func (g *Gateway) newAsking(ctx context.Context, req *controlpb.SignalRequest, t
 	}
 	a.peer = g.resolver.NodeOf(a.target)
 	if a.uplink, err = g.up.Get(ctx); err != nil {
-		return nil, told{err}
+		return nil, attributed{err}
 	}
 	if a.end, err = g.NewEnd(ctx, req.Ipv6); err != nil {
-		return nil, told{err}
+		return nil, attributed{err}
 	}
 	return a, nil
 }
@@ -146,7 +146,7 @@ func (a *asking) connect(node string) (net.Conn, error) {
 	if err == nil {
 		return conn, nil
 	}
-	if t, ok := errors.AsType[told](context.Cause(ctx)); ok {
+	if t, ok := errors.AsType[attributed](context.Cause(ctx)); ok {
 		return nil, t // regardless of the error that the abort caused in the technique
 	}
 	return nil, err

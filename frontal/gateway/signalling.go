@@ -38,7 +38,7 @@ type signalling struct {
 func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 	a.endCurrent() // the previous signalling request only prepared this one
 	if err := CheckNegotiation(a.g.who, "offer", offer); err != nil {
-		return nil, told{err}
+		return nil, attributed{err}
 	}
 	req := proto.CloneOf(a.request)
 	req.Offer, req.Port, req.Ipv6 = offer, 0, false
@@ -85,7 +85,7 @@ func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.Sign
 	defer close(in.done)
 	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
 	if err != nil {
-		err = told{a.g.up.CallError(a.uplink, err)}
+		err = attributed{a.g.up.CallError(a.uplink, err)}
 	}
 	for err == nil && in.last == nil {
 		err = a.take(in, stream)
@@ -94,9 +94,9 @@ func (a *asking) follow(ctx context.Context, in *signalling, req *controlpb.Sign
 	switch {
 	case ctx.Err() != nil || !in.isAccepted(): // no reader is left, or exchange reports it
 	case err != nil:
-		a.abort(told{a.g.says(err)})
+		a.abort(attributed{a.g.says(err)})
 	case in.last.Kind == controlpb.SignalEvent_FAILED:
-		a.abort(told{a.g.says(failure(in.last))})
+		a.abort(attributed{a.g.says(failure(in.last))})
 	}
 }
 
@@ -107,10 +107,10 @@ func (a *asking) take(in *signalling, stream grpc.ServerStreamingClient[controlp
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the broker ended the signalling request without a result", overlay.ErrUnreachable)
 	case err != nil:
-		return told{a.g.up.CallError(a.uplink, err)}
+		return attributed{a.g.up.CallError(a.uplink, err)}
 	}
 	if err := CheckNegotiation(a.g.who, "answer", e.Answer); err != nil {
-		return told{err}
+		return attributed{err}
 	}
 	accepted := in.isAccepted()
 	switch {
@@ -136,5 +136,5 @@ func failure(e *controlpb.SignalEvent) error {
 	if e.Fault == nil {
 		return fmt.Errorf("%w: the target's side gave no reason", overlay.ErrRefused)
 	}
-	return told{control.FaultErr(e.Fault)}
+	return attributed{control.FaultErr(e.Fault)}
 }
