@@ -21,13 +21,13 @@ type Planner struct {
 	layout Layout
 	place  []int // number of each rank's place; nil: the ranks are together
 
-	mu     sync.Mutex // guards what is below
-	model  *Model
-	forced [operation.Count]*Algorithm
-	chosen map[choiceKey][]Choice
-	kept   map[scheduleKey]*prepared
-	steps  int // number of steps in the kept schedules
-	told   func(collective operation.Operation, s Shape, choices []Choice)
+	mu       sync.Mutex // guards what is below
+	model    *Model
+	forced   [operation.Count]*Algorithm
+	chosen   map[choiceKey][]Choice
+	kept     map[scheduleKey]*prepared
+	steps    int // number of steps in the kept schedules
+	onChoice func(collective operation.Operation, s Shape, choices []Choice)
 }
 
 // choiceKey is what a choice depends on.
@@ -144,7 +144,7 @@ func ParseForced(list string) (map[operation.Operation]string, error) {
 func (p *Planner) Tell(f func(collective operation.Operation, s Shape, choices []Choice)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = f
+	p.onChoice = f
 }
 
 // Choose returns the algorithm that a call of this shape runs, or an error if there is no
@@ -183,8 +183,8 @@ func (p *Planner) choices(collective operation.Operation, s Shape, internal bool
 	if !known {
 		choices = p.model.rank(collective, s, p.layout)
 		p.chosen[key] = choices
-		if p.told != nil {
-			p.told(collective, s, choices)
+		if p.onChoice != nil {
+			p.onChoice(collective, s, choices)
 		}
 	}
 	return choices, nil
@@ -211,14 +211,14 @@ func (p *Planner) onlyChoice(collective operation.Operation, s Shape, internal b
 // unpredicted returns a choice without a prediction, and reports it when it is new.
 func (p *Planner) unpredicted(s Shape, a *Algorithm) []Choice {
 	choices := []Choice{{Algorithm: *a}}
-	if p.told == nil {
+	if p.onChoice == nil {
 		return choices
 	}
 	s.Bytes = class(s.Bytes)
 	key := choiceKey{a.Collective, a.Name, s.Bytes, 0, s.Elem, s.Commutative}
 	if p.chosen[key] == nil {
 		p.chosen[key] = choices
-		p.told(a.Collective, s, choices)
+		p.onChoice(a.Collective, s, choices)
 	}
 	return choices
 }
@@ -230,7 +230,7 @@ func (p *Planner) choose(c *call, posts int, internal bool) (*Algorithm, error) 
 	defer p.mu.Unlock()
 	s := c.shape(p.size)
 	s.Posts = posts
-	if p.told == nil { // the common case, which allocates nothing
+	if p.onChoice == nil { // the common case, which allocates nothing
 		if a, err := p.onlyChoice(c.collective, s, internal); a != nil || err != nil {
 			return a, err
 		}

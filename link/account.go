@@ -17,9 +17,9 @@ const reportEvery = 30 * time.Second
 // account records what was reported of a link. It is owned by the goroutine that watches the mesh,
 // and by the end of Serve after that.
 type account struct {
-	since  time.Time // start of the link
-	looked time.Time // last check for something to report; zero: never
-	said   overlay.Traffic
+	since    time.Time // start of the link
+	looked   time.Time // last check for something to report; zero: never
+	reported overlay.Traffic
 }
 
 // report sends the reporter the traffic of all links.
@@ -54,8 +54,8 @@ func (sv *supervisor) report(now time.Time, over bool) {
 		Lasted: now.Sub(a.since), Over: over,
 	}
 	t.Sent, t.Received = sv.link.stream.Traffic()
-	if over || first || t.Sent != a.said.Sent || t.Received != a.said.Received {
-		a.said = t
+	if over || first || t.Sent != a.reported.Sent || t.Received != a.reported.Received {
+		a.reported = t
 		sv.mesh.reporter.Report(t)
 	}
 }

@@ -152,7 +152,7 @@ type handshake struct {
 	ours, theirs *wire.Hello
 	received     uint64 // by the peer
 	rtt          time.Duration
-	told         bool // the peer has been sent the refusal
+	refusalSent  bool // the peer has been sent the refusal
 	heard        bool // at least one byte arrived
 }
 
@@ -415,10 +415,10 @@ func (r *refused) Unwrap() error { return r.error }
 
 // sendRefusal sends the peer a refusal, at most once.
 func (h *handshake) sendRefusal(found *refusal) {
-	if h.told {
+	if h.refusalSent {
 		return
 	}
-	h.told = true
+	h.refusalSent = true
 	h.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	h.send(h.refuse(found))
 }

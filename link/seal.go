@@ -74,7 +74,7 @@ func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused err
 	peer := overlay.ProcessName{Job: h.theirs.Job, Rank: h.theirs.From}
 	err = h.sealed(sealed.Server(context.WithoutCancel(ctx), h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.unexpectedFrame}))
 	if refused != nil {
-		h.told = true
+		h.refusalSent = true
 		return refused
 	}
 	return err

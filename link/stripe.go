@@ -44,9 +44,9 @@ const (
 	idleAfter = 10 * time.Second / sampleEvery
 )
 
-// toldOf returns the configured number of carriers of a link by a technique, or 0 if the link
+// configuredCarriers returns the configured number of carriers of a link by a technique, or 0 if the link
 // decides: the owner's value, or else one where further carriers would share a tunnel.
-func toldOf(owner int, class overlay.Technique) int {
+func configuredCarriers(owner int, class overlay.Technique) int {
 	if owner == 0 && oneTunnel(class) {
 		return 1
 	}

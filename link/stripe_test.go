@@ -137,7 +137,7 @@ func TestToldOf(t *testing.T) {
 		{0, overlay.Direct, 0}, {0, overlay.SimultaneousOpen, 0}, {0, overlay.Relay, 0}, {0, overlay.HolePunching, 1},
 		{4, overlay.HolePunching, 4}, {4, overlay.Relay, 4},
 	} {
-		if got := toldOf(c.owner, c.class); got != c.want {
+		if got := configuredCarriers(c.owner, c.class); got != c.want {
 			t.Errorf("told %d, by %v: %d, want %d", c.owner, c.class, got, c.want)
 		}
 	}

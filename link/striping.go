@@ -58,7 +58,7 @@ func (sv *supervisor) stripe(now time.Time) {
 		return
 	}
 	v.weighAll(sv.link.stream, used)
-	told := toldOf(sv.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
+	told := configuredCarriers(sv.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
 	switch v.decide(told, sv.link.stream.Load(), time.Now(), used) {
 	case addCarrier:
 		sv.widen(now, used)

@@ -178,7 +178,7 @@ func (s *state) key(buf []byte) []byte {
 		for i := n.s.q.head; i < len(n.s.q.list); i++ {
 			buf = append(buf, byte(n.s.q.list[i].end), number(n.s.q.list[i].owner))
 		}
-		buf = append(buf, byte(n.r.next), truth(n.r.fin), byte(n.r.told), number(n.r.toldOn), byte(len(n.r.stored)))
+		buf = append(buf, byte(n.r.next), truth(n.r.fin), byte(n.r.ackSent), number(n.r.ackSentOn), byte(len(n.r.stored)))
 		for _, p := range n.r.stored {
 			buf = append(buf, byte(p.start), byte(p.end))
 		}

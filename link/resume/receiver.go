@@ -5,15 +5,15 @@ import "fmt"
 // Receiver is the receiving half of a stream: it decides what to do with the frames that arrive on
 // any carrier, and what to acknowledge. It is not safe for concurrent use.
 type Receiver struct {
-	next   uint64 // offset of the next byte to deliver
-	window uint64
-	edge   uint64 // everything below is accepted, even beyond the window
-	stored spans  // above next, never touching it once Advance has returned false
-	fin    bool   // the end is known
-	finAt  uint64 // the end, if known
-	told   uint64 // the latest acknowledgement sent, on carrier toldOn
-	toldOn Carrier
-	ranges int // maximum number of stored ranges
+	next      uint64 // offset of the next byte to deliver
+	window    uint64
+	edge      uint64 // everything below is accepted, even beyond the window
+	stored    spans  // above next, never touching it once Advance has returned false
+	fin       bool   // the end is known
+	finAt     uint64 // the end, if known
+	ackSent   uint64 // the latest acknowledgement sent, on carrier toldOn
+	ackSentOn Carrier
+	ranges    int // maximum number of stored ranges
 
 	granule uint64
 }
@@ -153,18 +153,18 @@ func (r *Receiver) Ack() uint64 {
 // fin as one. The caller decides when that is worth a frame, but anything above 0 must be
 // acknowledged in bounded time. After the carrier died on which the last one was sent, everything
 // is due again, since it may not have arrived.
-func (r *Receiver) Due() uint64 { return r.Ack() - r.told }
+func (r *Receiver) Due() uint64 { return r.Ack() - r.ackSent }
 
 // Tell returns the Ack and records that it is sent to the peer on a carrier, in a frame or in the
 // carrier's handshake (the carrier need not be up for that).
 func (r *Receiver) Tell(id Carrier) uint64 {
-	r.told, r.toldOn = r.Ack(), id
-	return r.told
+	r.ackSent, r.ackSentOn = r.Ack(), id
+	return r.ackSent
 }
 
 // Down records that a carrier has died. See Due.
 func (r *Receiver) Down(id Carrier) {
-	if id == r.toldOn {
-		r.told, r.toldOn = 0, None
+	if id == r.ackSentOn {
+		r.ackSent, r.ackSentOn = 0, None
 	}
 }

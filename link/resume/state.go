@@ -44,6 +44,6 @@ func (r *Receiver) String() string {
 	for _, s := range r.stored {
 		fmt.Fprintf(&b, "; [%d,%d) stored", s.start, s.end)
 	}
-	fmt.Fprintf(&b, "; told %d on %d", r.told, r.toldOn)
+	fmt.Fprintf(&b, "; told %d on %d", r.ackSent, r.ackSentOn)
 	return b.String()
 }

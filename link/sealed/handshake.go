@@ -92,8 +92,8 @@ func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *t
 	if err != nil {
 		h.transport.refuse()
 		h.transport.Close()
-		if h.transport.said != nil {
-			return nil, h.transport.said
+		if h.transport.aroundErr != nil {
+			return nil, h.transport.aroundErr
 		}
 		return nil, h.explain(ctx, err)
 	}

@@ -28,18 +28,18 @@ type transport struct {
 	refusal alert  // of the peer's certificate; 0: none. The next write is that of an alert
 	suite   uint16 // the cipher suite, if refusal is set
 
-	around Around
-	said   error // the error of a function of around
+	around    Around
+	aroundErr error // the error of a function of around
 }
 
 // Read returns at most the rest of the current record, or of its header.
 func (t *transport) Read(p []byte) (int, error) {
-	if between := t.around.Between; between != nil && t.said == nil {
+	if between := t.around.Between; between != nil && t.aroundErr == nil {
 		t.around.Between = nil
-		t.said = between()
+		t.aroundErr = between()
 	}
-	if t.said != nil {
-		return 0, t.said
+	if t.aroundErr != nil {
+		return 0, t.aroundErr
 	}
 	if t.unread > 0 {
 		n, err := t.Conn.Read(p[:min(len(p), t.unread)])
@@ -51,8 +51,8 @@ func (t *transport) Read(p []byte) (int, error) {
 	if t.have == headerLen {
 		t.have, t.unread = 0, int(binary.BigEndian.Uint16(t.header[3:]))
 		if kind := contentType(t.header[0]); t.around.Stray != nil && (kind < typeCipher || kind > typeApplication) {
-			if t.said = t.around.Stray(t.header[:]); t.said != nil {
-				return 0, t.said
+			if t.aroundErr = t.around.Stray(t.header[:]); t.aroundErr != nil {
+				return 0, t.aroundErr
 			}
 		}
 	}

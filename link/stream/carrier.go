@@ -325,7 +325,7 @@ func (c *Carrier) compose() bool {
 	if len(l.iov) == 0 {
 		return false
 	}
-	s.told, s.toldOn = l.ack, c
+	s.ackSent, s.ackSentOn = l.ack, c
 	return true
 }
 
@@ -466,7 +466,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	s.load.peerHeld = h.Flags&wire.Held != 0
 	if h.Flags&wire.AckSoon != 0 {
 		s.soon = true // stays set if everything was acknowledged: the data in question is still in flight
-		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.told {
+		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.ackSent {
 			s.soon = false
 			c.queueSignal(sayAck)
 		}

@@ -65,7 +65,7 @@ func (s *Stream) checkDone() {
 	switch {
 	case s.over || !s.send.Finished():
 	case s.isParted():
-		if on := s.toldOn; on == nil || !on.writing && !on.pending { // otherwise the peer might never receive it
+		if on := s.ackSentOn; on == nil || !on.writing && !on.pending { // otherwise the peer might never receive it
 			s.finish(net.ErrClosed)
 		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
@@ -76,7 +76,7 @@ func (s *Stream) checkDone() {
 // isParted reports whether both ends have all of the other's stream, and this one has acknowledged
 // that, or is about to.
 func (s *Stream) isParted() bool {
-	return s.send.Finished() && s.recv.Ended() && s.waiting() == 0 && s.told == s.ack()
+	return s.send.Finished() && s.recv.Ended() && s.waiting() == 0 && s.ackSent == s.ack()
 }
 
 // Leave ends the stream at once for the given reason, which it sends to the peer if a carrier takes

@@ -87,7 +87,7 @@ func (s *Stream) take(p []byte) (n int) {
 func (s *Stream) afterRead() {
 	s.wrote.read = true
 	ack := s.ack()
-	if ack-s.told >= ackEvery || s.waiting() == 0 && (s.soon || s.recv.Ended()) && ack != s.told {
+	if ack-s.ackSent >= ackEvery || s.waiting() == 0 && (s.soon || s.recv.Ended()) && ack != s.ackSent {
 		s.soon = false
 		if s.lead != nil {
 			s.lead.answer()

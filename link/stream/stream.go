@@ -68,17 +68,17 @@ type Stream struct {
 
 	// mu guards everything below except the carriers' sockets. The goroutine that set a carrier's
 	// writing writes it, and the one that set its reading reads it.
-	mu      sync.Mutex
-	send    *resume.Sender
-	recv    *resume.Receiver
-	out     outbox
-	in      pages    // from took on
-	took    uint64   // bytes that Read has returned, or that will not be read
-	told    uint64   // the latest acknowledgement sent
-	toldOn  *Carrier // the carrier that it was, or is being, written on
-	toldAt  uint64   // value of told at the last tick
-	bounded bool     // the peer has sent the end of its stream
-	soon    bool     // the peer waits for an acknowledgement of what has arrived
+	mu            sync.Mutex
+	send          *resume.Sender
+	recv          *resume.Receiver
+	out           outbox
+	in            pages    // from took on
+	took          uint64   // bytes that Read has returned, or that will not be read
+	ackSent       uint64   // the latest acknowledgement sent
+	ackSentOn     *Carrier // the carrier that it was, or is being, written on
+	ackSentAtTick uint64   // value of told at the last tick
+	bounded       bool     // the peer has sent the end of its stream
+	soon          bool     // the peer waits for an acknowledgement of what has arrived
 	urged
 	windows windows
 
@@ -224,10 +224,10 @@ func (s *Stream) failed(c *Carrier, err error) {
 	c.wake()
 	s.send.Down(c.id)
 	s.reshare()
-	parting := c.writing && s.toldOn == c && s.isParted()
-	s.told = 0 // what was acknowledged on it may not have arrived
-	if s.toldOn == c {
-		s.toldOn = nil
+	parting := c.writing && s.ackSentOn == c && s.isParted()
+	s.ackSent = 0 // what was acknowledged on it may not have arrived
+	if s.ackSentOn == c {
+		s.ackSentOn = nil
 	}
 	for i, other := range s.carriers {
 		if other == c {

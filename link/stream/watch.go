@@ -155,10 +155,10 @@ func (s *Stream) Watch() {
 	if now-s.readAt > 1 {
 		s.readOn() // otherwise the peer's questions would get no answer; a process that reads continually needs no help
 	}
-	if s.ack() != s.told && s.told == s.toldAt {
+	if s.ack() != s.ackSent && s.ackSent == s.ackSentAtTick {
 		s.lead.queueSignal(sayAck) // no other frame has carried it since the last tick
 	}
-	s.toldAt = s.told
+	s.ackSentAtTick = s.ackSent
 	s.resize(time.Now())
 }
 
