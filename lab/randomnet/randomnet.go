@@ -45,7 +45,7 @@ func (out Outcome) print(o Options) error {
 		return json.NewEncoder(o.Out).Encode(out)
 	}
 	if !out.OK {
-		_, err := fmt.Fprintf(o.Out, "%v: FAILED: %s\n  %s\n", out.Network, out.Error, out.said)
+		_, err := fmt.Fprintf(o.Out, "%v: FAILED: %s\n  %s\n", out.Network, out.Error, out.output)
 		return err
 	}
 	var links []string

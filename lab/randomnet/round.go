@@ -37,17 +37,17 @@ type Outcome struct {
 	Messages uint64         `json:"messages"`
 	Bytes    uint64         `json:"bytes"`
 	Paths    map[string]int `json:"links"` // between sites at the end, by technique
-	said     string         // output of daemons and ranks, of a failed one
+	output   string         // output of daemons and ranks, of a failed one
 }
 
 // round is a running network.
 type round struct {
 	Options
-	net   Network
-	grid  *grid.Grid
-	dir   string        // of reports
-	there chan struct{} // closed when all ranks have joined
-	said  said
+	net    Network
+	grid   *grid.Grid
+	dir    string        // of reports
+	there  chan struct{} // closed when all ranks have joined
+	output outputLog
 }
 
 // play builds the network of a seed, runs the job there and judges it.
@@ -56,7 +56,7 @@ func play(ctx context.Context, o Options, seed uint64) Outcome {
 	out := Outcome{Network: r.net, Paths: map[string]int{}}
 	err := r.run(ctx, &out)
 	if out.OK = err == nil; !out.OK {
-		out.Error, out.said = err.Error(), r.said.String()
+		out.Error, out.output = err.Error(), r.output.String()
 	}
 	return out
 }
@@ -87,7 +87,7 @@ func (r *round) run(ctx context.Context, out *Outcome) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			r.said.daemons(r.grid)
+			r.output.daemons(r.grid)
 		}
 		err = errors.Join(err, r.grid.Close())
 	}()
@@ -141,7 +141,7 @@ func (r *round) job(ctx context.Context, out *Outcome) (err error) {
 		if i == 0 {
 			stdout = &announced{w: &first, word: "ranks are there", then: func() { close(r.there) }}
 		}
-		cmd.Stdout, cmd.Stderr = stdout, r.said.of(fmt.Sprintf("ranks at launcher %d", i+1))
+		cmd.Stdout, cmd.Stderr = stdout, r.output.of(fmt.Sprintf("ranks at launcher %d", i+1))
 		work.Go(func() {
 			if err := cmd.Run(); err != nil {
 				fail(fmt.Errorf("launcher %d: %w", i+1, errors.Join(err, context.Cause(ctx))))
@@ -237,17 +237,17 @@ func (a *announced) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said collects output by its source.
-type said struct {
+// outputLog collects output by its source.
+type outputLog struct {
 	mu   sync.Mutex
 	text []string
 }
 
 // of returns a writer for the output of one source.
-func (s *said) of(who string) io.Writer { return speaker{s, who} }
+func (s *outputLog) of(who string) io.Writer { return speaker{s, who} }
 
 type speaker struct {
-	s   *said
+	s   *outputLog
 	who string
 }
 
@@ -262,7 +262,7 @@ func (w speaker) Write(p []byte) (int, error) {
 const lastLines = 20
 
 // daemons adds what daemons logged above level info.
-func (s *said) daemons(g *grid.Grid) {
+func (s *outputLog) daemons(g *grid.Grid) {
 	for _, d := range g.Daemons() {
 		var lines []string
 		for line := range strings.Lines(d.Log()) {
@@ -277,7 +277,7 @@ func (s *said) daemons(g *grid.Grid) {
 }
 
 // String returns all output.
-func (s *said) String() string {
+func (s *outputLog) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(slices.Clone(s.text), "\n  ")

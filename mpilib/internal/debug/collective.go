@@ -62,8 +62,8 @@ type Calling struct {
 
 // judgement is the verdict on whether all ranks are in the same call.
 type judgement struct {
-	told chan struct{} // closed when it is there
-	err  error         // valid then
+	decided chan struct{} // closed when it is there
+	err     error         // valid then
 }
 
 // callKey identifies a call.
@@ -108,13 +108,13 @@ func (c *checks) init() {
 // Entered records that this rank begins a collective call.
 func (w *Watcher) Entered(c *comm.Core, number int32, args []Args) *Calling {
 	w.acts.Add(1)
-	call := &Calling{w: w, comm: c, key: callKey{c.Context, number}, call: Here(), verdict: &judgement{told: make(chan struct{})}}
+	call := &Calling{w: w, comm: c, key: callKey{c.Context, number}, call: Here(), verdict: &judgement{decided: make(chan struct{})}}
 	call.alone = len(args) > 0 && args[0].Alone
 	if w.timeline != nil {
 		w.timeline.entered(call)
 	}
 	if !w.sees(Collectives) || c.Group.Size() == 1 {
-		close(call.verdict.told)
+		close(call.verdict.decided)
 		return call
 	}
 	w.mu.Lock()
@@ -262,7 +262,7 @@ func (w *Watcher) decided(v ruling) {
 	if v.Fault != "" {
 		call.verdict.err = fmt.Errorf("%w: %s", mpi.ErrMismatch, v.Fault)
 	}
-	close(call.verdict.told)
+	close(call.verdict.decided)
 }
 
 // recheck stops waiting for verdicts from ranks that have left.
@@ -291,7 +291,7 @@ func (c *Calling) Call() Callsite { return c.call }
 // Agreed waits for the verdict.
 func (c *Calling) Agreed(ctx context.Context) error {
 	select {
-	case <-c.verdict.told:
+	case <-c.verdict.decided:
 		return c.verdict.err
 	default:
 	}
@@ -301,7 +301,7 @@ func (c *Calling) Agreed(ctx context.Context) error {
 		defer c.w.finish(x)
 	}
 	select {
-	case <-c.verdict.told:
+	case <-c.verdict.decided:
 		return c.verdict.err
 	case <-ctx.Done():
 		return context.Cause(ctx)

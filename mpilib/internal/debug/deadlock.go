@@ -18,20 +18,20 @@ import (
 
 // deadlocks is the Watcher's state about waiting ranks; its mu guards it.
 type deadlocks struct {
-	acts    uint64 // state of the Watcher at the last tick
-	active  time.Time
-	reports map[int]said // at the deciding rank
-	found   []int        // found at the last tick
-	times   int          // in a row
-	told    string       // the last reported deadlock
+	acts       uint64 // state of the Watcher at the last tick
+	active     time.Time
+	reports    map[int]datedReport // at the deciding rank
+	found      []int               // found at the last tick
+	times      int                 // in a row
+	lastReport string              // the last reported deadlock
 }
 
-type said struct {
+type datedReport struct {
 	report waitfor.Report
 	at     time.Time
 }
 
-func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]said{} }
+func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]datedReport{} }
 
 // ticksOfPatience is the number of a Watcher's checks within its patience.
 const ticksOfPatience = 5
@@ -164,7 +164,7 @@ func (w *Watcher) peers(t comm.Transfer) []int {
 func (w *Watcher) collect(r waitfor.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deadlock.reports[r.Rank] = said{r, time.Now()}
+	w.deadlock.reports[r.Rank] = datedReport{r, time.Now()}
 }
 
 // steady is how many times in a row a deadlock must be found: reports may cross data in transit,
@@ -192,11 +192,11 @@ func (w *Watcher) decide(now time.Time, every time.Duration) {
 		return
 	}
 	what := signatureOf(reports, waitfor.Cycle(reports, found)) // others may still begin to wait for these
-	if what == d.told {
+	if what == d.lastReport {
 		w.mu.Unlock()
 		return
 	}
-	d.told = what
+	d.lastReport = what
 	w.mu.Unlock()
 	w.report("deadlock: %s can never go on; nothing has moved for %v\n%s", ranksText(found), w.cfg.Patience, waitfor.Describe(reports, found))
 }

@@ -84,7 +84,7 @@ func (w *Watcher) take(n note) {
 	case n.Kind == noteClock && n.Clock != nil && w.timeline != nil:
 		w.timeline.tellTime(n.From, *n.Clock)
 	case n.Kind == noteTime && n.Clock != nil && w.timeline != nil:
-		w.timeline.timeTold(*n.Clock)
+		w.timeline.onClockNote(*n.Clock)
 	case n.Kind == noteEnd:
 		w.tell(n.From, note{Kind: noteLost, Lost: w.lostFrom(n.From)})
 	case n.Kind == noteLost:

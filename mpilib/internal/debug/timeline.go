@@ -121,7 +121,7 @@ func (t *timeline) tellTime(to int, asked clockNote) {
 	t.w.tell(to, note{Kind: noteTime, Clock: &asked})
 }
 
-func (t *timeline) timeTold(n clockNote) {
+func (t *timeline) onClockNote(n clockNote) {
 	select {
 	case t.times <- n:
 	default: // more than were requested

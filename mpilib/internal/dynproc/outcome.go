@@ -52,14 +52,14 @@ func (v outcome) err(who string) error {
 			break
 		}
 	}
-	return &toldError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
+	return &reportedError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
 }
 
-// toldError is an error that another process reported.
-type toldError struct {
+// reportedError is an error that another process reported.
+type reportedError struct {
 	text  string
 	class error
 }
 
-func (e *toldError) Error() string { return e.text }
-func (e *toldError) Unwrap() error { return e.class }
+func (e *reportedError) Error() string { return e.text }
+func (e *reportedError) Unwrap() error { return e.class }

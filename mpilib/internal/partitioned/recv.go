@@ -16,7 +16,7 @@ import (
 type Recv struct {
 	partitions
 	offered *engine.Handle // of the sender's offer
-	told    []offer        // the only one; the offer is valid once offered is complete
+	offers  []offer        // the only one; the offer is valid once offered is complete
 	staged  []byte         // the packed message, if the Part is not contiguous
 
 	round
@@ -32,12 +32,12 @@ func NewRecv(t Transfer, p buffer.Part, n int) (*Recv, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recv{partitions: parts, told: make([]offer, 1)}
+	r := &Recv{partitions: parts, offers: make([]offer, 1)}
 	if p.Pieces {
 		r.staged = make([]byte, p.Size)
 	}
 	if !r.Null {
-		b, err := buffer.View(r.told)
+		b, err := buffer.View(r.offers)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (r *Recv) post() {
 	if r.fault = r.judge(); r.fault != nil {
 		return
 	}
-	o, to := r.told[0], r.part.Message
+	o, to := r.offers[0], r.part.Message
 	if r.part.Pieces {
 		to = r.staged
 	}
@@ -101,7 +101,7 @@ func (r *Recv) post() {
 // judge returns why the offer does not match, or nil.
 func (r *Recv) judge() error {
 	got, err := r.offered.Result()
-	o := r.told[0]
+	o := r.offers[0]
 	size, _ := buffer.Size[offer]()
 	switch {
 	case err != nil:
@@ -151,8 +151,8 @@ func (r *Recv) Parrived(i int) (bool, error) {
 // overlap returns the sender's partitions that overlap partition i; all of them if i is empty. mu
 // is held.
 func (r *Recv) overlap(i int) (first, last int) {
-	each, low := r.told[0].each(), i*r.each
-	high := min(low+r.each, int(r.told[0].Bytes))
+	each, low := r.offers[0].each(), i*r.each
+	high := min(low+r.each, int(r.offers[0].Bytes))
 	if low >= high {
 		return 0, len(r.moving)
 	}
@@ -162,7 +162,7 @@ func (r *Recv) overlap(i int) (first, last int) {
 // land copies the sender's partition j, which has arrived, to its place. mu is held.
 func (r *Recv) land(j int) error {
 	got, err := r.moving[j].Result()
-	each := r.told[0].each()
+	each := r.offers[0].each()
 	if err == nil && int(got.Bytes) != each {
 		err = fmt.Errorf("%w: it has %d bytes, %d were offered", mpi.ErrCount, got.Bytes, each)
 	}
@@ -238,7 +238,7 @@ func (r *Recv) over() (Status, error) {
 	for j := range r.moving {
 		errs = append(errs, r.land(j))
 	}
-	n := int(r.told[0].Bytes)
+	n := int(r.offers[0].Bytes)
 	count, err := r.part.Counted(n)
 	return Status{Source: r.Source, Tag: r.Tag, Count: count, Bytes: n}, errors.Join(append(errs, err)...)
 }
