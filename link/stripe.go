@@ -44,8 +44,8 @@ const (
 	idleAfter = 10 * time.Second / sampleEvery
 )
 
-// configuredCarriers returns the configured number of carriers of a link by a technique, or 0 if the link
-// decides: the owner's value, or else one where further carriers would share a tunnel.
+// configuredCarriers returns the configured number of carriers of a link by a technique, or 0 if
+// the link decides: the owner's value, or else one where further carriers would share a tunnel.
 func configuredCarriers(owner int, class overlay.Technique) int {
 	if owner == 0 && oneTunnel(class) {
 		return 1

@@ -11,7 +11,7 @@ type Receiver struct {
 	stored    spans  // above next, never touching it once Advance has returned false
 	fin       bool   // the end is known
 	finAt     uint64 // the end, if known
-	ackSent   uint64 // the latest acknowledgement sent, on carrier toldOn
+	ackSent   uint64 // the latest acknowledgement sent, on carrier ackSentOn
 	ackSentOn Carrier
 	ranges    int // maximum number of stored ranges
 

@@ -76,7 +76,7 @@ type Stream struct {
 	took          uint64   // bytes that Read has returned, or that will not be read
 	ackSent       uint64   // the latest acknowledgement sent
 	ackSentOn     *Carrier // the carrier that it was, or is being, written on
-	ackSentAtTick uint64   // value of told at the last tick
+	ackSentAtTick uint64   // value of ackSent at the last tick
 	bounded       bool     // the peer has sent the end of its stream
 	soon          bool     // the peer waits for an acknowledgement of what has arrived
 	urged

@@ -26,7 +26,7 @@ const hushBelow = 64 << 10
 
 // phase is the progress of a read. The name of a phase says what has happened.
 //
-//	fresh --empty--> told --empty--> spinning --empty, budget spent--> parked
+//	fresh --empty--> idleCalled --empty--> spinning --empty, budget spent--> parked
 //	                   '-------- empty, not worth it --------------------^
 type phase uint8
 

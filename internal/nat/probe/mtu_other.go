@@ -12,4 +12,4 @@ func forbidFragments(syscall.RawConn) error {
 	return errors.New("this system's way to forbid fragments is not known; measure on Linux")
 }
 
-func toldMTU(*net.UDPConn, int) int { return 0 }
+func reportedMTU(*net.UDPConn, int) int { return 0 }

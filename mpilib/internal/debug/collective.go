@@ -62,8 +62,8 @@ type Calling struct {
 
 // judgement is the verdict on whether all ranks are in the same call.
 type judgement struct {
-	decided chan struct{} // closed when it is there
-	err     error         // valid then
+	decided chan struct{} // closed when err is valid
+	err     error         // nil: they are
 }
 
 // callKey identifies a call.

@@ -288,7 +288,7 @@ func (w *Watcher) Probing(t comm.Transfer) (over func()) {
 	return func() { w.finish(x) }
 }
 
-// Created records a new communicator of the program, and the call that created it.
+// Created records a new communicator of the program and the call that created it.
 func (w *Watcher) Created(c *comm.Core, at Callsite) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
