@@ -35,17 +35,17 @@ var steps = []step{
 }
 
 // sum counts the messages of a step.
-func (s step) sum(said map[string]int) (n int) {
+func (s step) sum(counts map[string]int) (n int) {
 	for _, m := range s.messages {
-		n += said[m]
+		n += counts[m]
 	}
 	return n
 }
 
 // ledger counts messages by name. Safe for concurrent use.
 type ledger struct {
-	mu   sync.Mutex
-	said map[string]int
+	mu     sync.Mutex
+	counts map[string]int
 }
 
 // note counts one ToNode or ToSubmitter.
@@ -59,7 +59,7 @@ func (l *ledger) note(m any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said[name]++
+	l.counts[name]++
 }
 
 // counted is a stream whose messages are counted.
@@ -112,7 +112,7 @@ func (o StartOptions) count(ctx context.Context, g *grid.Grid, n int) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{said: map[string]int{}}
+	l := &ledger{counts: map[string]int{}}
 	_, err = submit.Run(ctx, submit.NewGrid(countedConn{conn, l}), &submit.Job{
 		Key: key, Argv: []string{"true"}, Place: allocate.Job{Ranks: n, Copies: 1}, Strategy: "spread",
 		Output: ranks.Lines(io.Discard, io.Discard),
@@ -120,7 +120,7 @@ func (o StartOptions) count(ctx context.Context, g *grid.Grid, n int) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("a job of %d ranks to be counted: %w", n, err)
 	}
-	return l.said, nil
+	return l.counts, nil
 }
 
 // fieldSet returns the name of the field of say that is set.

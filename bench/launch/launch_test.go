@@ -76,7 +76,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Each message that can be said belongs to one step, and no step waits for one
+// Each message that can be sent belongs to one step, and no step waits for one
 // that cannot.
 func TestEveryMessageHasAStep(t *testing.T) {
 	belongs := map[string]int{}
@@ -85,7 +85,7 @@ func TestEveryMessageHasAStep(t *testing.T) {
 			belongs[m]++
 		}
 	}
-	l := ledger{said: map[string]int{}}
+	l := ledger{counts: map[string]int{}}
 	for _, m := range []proto.Message{&gatepb.ToNode{}, &gatepb.ToSubmitter{}} {
 		fields := m.ProtoReflect().Descriptor().Oneofs().ByName("say").Fields()
 		for i := range fields.Len() {
@@ -94,8 +94,8 @@ func TestEveryMessageHasAStep(t *testing.T) {
 			one.Set(f, one.NewField(f))
 			l.note(one.Interface())
 			name := string(f.Name())
-			if belongs[name] != 1 || l.said[name] != 1 {
-				t.Errorf("%s belongs to %d steps and was counted %d times", name, belongs[name], l.said[name])
+			if belongs[name] != 1 || l.counts[name] != 1 {
+				t.Errorf("%s belongs to %d steps and was counted %d times", name, belongs[name], l.counts[name])
 			}
 			delete(belongs, name)
 		}

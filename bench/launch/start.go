@@ -118,12 +118,12 @@ func (o StartOptions) size(ctx context.Context, g *grid.Grid, n int) ([]bench.Ro
 		median = median.AtMost(float64(target.Milliseconds()))
 	}
 	rows := []bench.Row{median, o.row(n, "all_running_max", bench.Quantile(times, 1))}
-	said, err := o.count(ctx, g, n)
+	counts, err := o.count(ctx, g, n)
 	if err != nil {
 		return nil, err
 	}
 	for _, step := range steps {
-		row := o.row(n, "messages_"+step.name, float64(step.sum(said)))
+		row := o.row(n, "messages_"+step.name, float64(step.sum(counts)))
 		row.Unit = "messages"
 		rows = append(rows, row)
 	}
@@ -139,7 +139,7 @@ func (o StartOptions) once(ctx context.Context, g *grid.Grid, n int) (time.Durat
 		return 0, err
 	}
 	if len(lines) != n {
-		return 0, fmt.Errorf("%d of %d ranks said anything", len(lines), n)
+		return 0, fmt.Errorf("%d of %d ranks printed a line", len(lines), n)
 	}
 	var last int64
 	for _, l := range lines {

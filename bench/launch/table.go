@@ -125,7 +125,7 @@ func (t *table) size(ctx context.Context, strategy string, n, copies int) error 
 	try := 1
 	for ; ; try++ {
 		if lines, took, err = run(ctx, t.g, t.o.Binary, node, "nancy/peers", words...); err == nil && len(lines) != n*copies {
-			err = fmt.Errorf("%s: %d of %d processes said anything", strategy, len(lines), n*copies)
+			err = fmt.Errorf("%s: %d of %d processes printed a line", strategy, len(lines), n*copies)
 		}
 		if err == nil {
 			break
