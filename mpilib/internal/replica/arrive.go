@@ -134,7 +134,7 @@ func (s *source) flushDue() bool {
 }
 
 // flushBy is a process's wish to have so many messages of its rank acknowledged at once, and as many as there are.
-func (p *Process) flushBy(from int, count uint64) {
+func flushBy(p *Process, from int, count uint64) {
 	rank := p.cfg.Rank(from)
 	s := &p.peers[rank].source
 	s.flush[p.cfg.Replica(from)] = count

@@ -7,7 +7,7 @@ package replica
 // them. It is called before they are counted as acknowledged.
 func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 	next := o.acked[replica] + 1
-	w := claim{replica: p.servedBy(replica), next: next, last: next + uint64(a.Count) - 1, want: a.Digest}
+	w := claim{replica: servedBy(p, replica), next: next, last: next + uint64(a.Count) - 1, want: a.Digest}
 	first := o.sent - uint64(len(o.sends)) + 1 // number of sends[0]
 	for ; w.next <= min(w.last, o.sent); w.next++ {
 		s := o.sends[w.next-first]
@@ -55,13 +55,13 @@ func (w claim) compare(p *Process, last uint64) {
 func (o *outgoing) checkSurplus(p *Process) {
 	for c, n := range o.acked {
 		if n > o.sent {
-			p.diverge(p.servedBy(c), 0, 0, "the other sent more messages")
+			p.diverge(servedBy(p, c), 0, 0, "the other sent more messages")
 			return
 		}
 	}
 }
 
 // servedBy returns which replica of this rank serves a replica of others, as far as is known here.
-func (p *Process) servedBy(replica int) int {
+func servedBy(p *Process, replica int) int {
 	return p.cfg.Table.server(p.cfg.Replicas, replica, p.alive(p.rank))
 }

@@ -48,10 +48,10 @@ func (p *Process) Ended() bool {
 	return all
 }
 
-// rankEnds reports whether a replica of this rank has left: then all of them have drained.
-func (p *Process) rankEnds() bool {
+// within reports whether a replica of this rank has left: then all of them have drained.
+func (e *ended) within(p *Process) bool {
 	for c := range p.cfg.Replicas {
-		if p.ended.left[p.cfg.Layout.Process(p.rank, c)] {
+		if e.left[p.cfg.Layout.Process(p.rank, c)] {
 			return true
 		}
 	}

@@ -55,7 +55,7 @@ func TestEnd(t *testing.T) {
 	if !p.Ended() {
 		t.Error("not ended, and replica 1 has failed")
 	}
-	if f := p.failures(); !slices.Equal(f, []int{2}) {
+	if f := failures(p); !slices.Equal(f, []int{2}) {
 		t.Errorf("reported as failed: %v", f)
 	}
 	p.Effects(nil)

@@ -51,7 +51,7 @@ func (p *Process) expel(process int) {
 }
 
 // failures returns the processes that have failed and not just left, in ascending order.
-func (p *Process) failures() (all []int) {
+func failures(p *Process) (all []int) {
 	for q, failed := range p.failed {
 		if failed && !p.ended.left[q] {
 			all = append(all, q)
@@ -72,7 +72,7 @@ func (p *Process) destinationFailed(rank, replica int) {
 	for k, o := range d.outgoing {
 		d.forget(p, k, o)
 	}
-	p.copyHeld()
+	copyHeld(p)
 	if lowest(p.cfg.Replicas, p.alive(rank)) < 0 && !p.lost[rank] {
 		p.lost[rank] = true
 		p.emit(Effect{Kind: Lost, Rank: rank})
@@ -100,7 +100,7 @@ func (p *Process) takeOver() {
 // ask asks a replica of another rank what it has.
 func (p *Process) ask(rank, replica int) {
 	p.peers[rank].serving[replica] = queries
-	p.tell(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: p.failures()})
+	p.tell(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: failures(p)})
 }
 
 // query is the question of a process that takes over what it serves this one. From now on nothing of those that it

@@ -267,7 +267,7 @@ func (p *Process) lead() {
 	l := &p.log
 	before := l.leader
 	l.leader = p.replica
-	if p.rankEnds() {
+	if p.ended.within(p) {
 		return // nothing is to be decided any more, and others may not know yet who has left
 	}
 	p.fellows(func(c, q int) {
@@ -275,7 +275,7 @@ func (p *Process) lead() {
 		if h := &l.holders[c]; h.leader == before {
 			base = max(base, min(h.position, l.length()))
 		}
-		p.tell(q, Message{Kind: Lead, Failed: p.failures(), Count: base, Entries: l.since(base)})
+		p.tell(q, Message{Kind: Lead, Failed: failures(p), Count: base, Entries: l.since(base)})
 	})
 	p.postAll()
 }

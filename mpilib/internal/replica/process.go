@@ -154,7 +154,7 @@ func (p *Process) Receive(from int, m Message) error {
 	case Query:
 		return p.query(from, m.Failed)
 	case Flush:
-		p.flushBy(from, m.Count)
+		flushBy(p, from, m.Count)
 	case Decisions:
 		return p.decisions(from, m)
 	case Lead:

@@ -155,8 +155,8 @@ func (p *Process) dispatch(s *Send) {
 
 // keep copies s if there is room, or holds it.
 func (p *Process) keep(s *Send) {
-	if !s.Synchronous && len(p.held) == p.awaiting && p.fits(s) {
-		p.copy(s)
+	if !s.Synchronous && len(p.held) == p.awaiting && s.fits(p) {
+		s.copyFor(p)
 		return
 	}
 	if s.Synchronous {
@@ -167,9 +167,9 @@ func (p *Process) keep(s *Send) {
 }
 
 // fits reports whether there is room to copy s.
-func (p *Process) fits(s *Send) bool { return p.kept+s.Bytes+SendCost <= p.cfg.MaxKept }
+func (s *Send) fits(p *Process) bool { return p.kept+s.Bytes+SendCost <= p.cfg.MaxKept }
 
-func (p *Process) copy(s *Send) {
+func (s *Send) copyFor(p *Process) {
 	p.kept += s.Bytes + SendCost
 	s.copied = true
 	p.emit(Effect{Kind: Copy, Send: s})
@@ -218,7 +218,7 @@ func (p *Process) acknowledged(from int, acks []AckEntry) error {
 		}
 		d.forget(p, k, o)
 	}
-	p.copyHeld()
+	copyHeld(p)
 	p.askForAcks()
 	return nil
 }
@@ -259,7 +259,7 @@ func (p *Process) drop(d *destination, s *Send) {
 }
 
 // copyHeld copies what is held, as far as there is room.
-func (p *Process) copyHeld() {
+func copyHeld(p *Process) {
 	if len(p.held) == p.awaiting {
 		return
 	}
@@ -267,13 +267,13 @@ func (p *Process) copyHeld() {
 	full := false
 	for _, s := range p.held {
 		if !s.Synchronous {
-			full = full || !p.fits(s)
+			full = full || !s.fits(p)
 		}
 		if s.Synchronous || full {
 			rest = append(rest, s)
 			continue
 		}
-		p.copy(s)
+		s.copyFor(p)
 	}
 	p.held = rest
 }
