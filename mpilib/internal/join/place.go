@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
 // The environment of a rank; package mpilib describes each variable.
@@ -25,6 +26,10 @@ const (
 	EnvDir      = "ISTHMUS_DIR"
 	EnvCarriers = "ISTHMUS_CARRIERS"
 	EnvShared   = "ISTHMUS_SHARED"
+	EnvCopy     = "ISTHMUS_COPY"
+	EnvCopies   = "ISTHMUS_COPIES"
+	EnvTable    = "ISTHMUS_REPLICA_TABLE"
+	EnvSends    = "ISTHMUS_SEND_DETERMINISTIC"
 )
 
 // Place is what the environment says about this process. The zero Place with size 1 is a world of
@@ -36,6 +41,50 @@ type Place struct {
 	Carriers    int    // of a link; 0: the link chooses
 	Unshared    bool   // no shared memory
 	Grant       []byte // of the job; may be empty
+
+	Replica, Replicas int // of the rank; 0, 0: it has no other process
+	Table             replica.Table
+	SendDeterministic bool
+}
+
+// Process returns this process's number in the job, and Processes how many the job has: that by which links know them.
+func (p *Place) Process() int { return p.Replica*p.Size + p.Rank }
+
+// Processes is described at Process.
+func (p *Place) Processes() int { return p.Size * max(1, p.Replicas) }
+
+// maxReplicas bounds the processes of a rank.
+const maxReplicas = 16
+
+// replicas reads how many processes the rank has, and which this is. Without EnvCopies it is the only one: copies
+// that are independent of each other have EnvCopy alone.
+func (p *Place) replicas(lookup func(string) (string, bool)) error {
+	text, ok := lookup(EnvCopies)
+	if !ok || text == "" || text == "1" {
+		return nil
+	}
+	which, _ := lookup(EnvCopy)
+	copies, err := strconv.Atoi(text)
+	copy, copyErr := strconv.Atoi(which)
+	if err != nil || copyErr != nil || copies < 1 || copies > maxReplicas || copy < 0 || copy >= copies {
+		return fmt.Errorf("mpilib: %w: %s=%q of %s=%q: want a replica from 0 to one less than their number, which is at most %d", mpi.ErrEnv, EnvCopy, which, EnvCopies, text, maxReplicas)
+	}
+	p.Replica, p.Replicas = copy, copies
+	switch table, _ := lookup(EnvTable); table {
+	case "", replica.Parallel.String():
+	case replica.Primary.String():
+		p.Table = replica.Primary
+	default:
+		return fmt.Errorf("mpilib: %w: %s=%q: want %v or %v", mpi.ErrEnv, EnvTable, table, replica.Parallel, replica.Primary)
+	}
+	switch sends, _ := lookup(EnvSends); sends {
+	case "", "0":
+	case "1":
+		p.SendDeterministic = true
+	default:
+		return fmt.Errorf("mpilib: %w: %s=%q: want 0 or 1", mpi.ErrEnv, EnvSends, sends)
+	}
+	return nil
 }
 
 // rankSources lists the launchers that may have numbered the processes, in order of precedence: the
@@ -57,6 +106,9 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
+	if err := p.replicas(lookup); err != nil {
+		return Place{}, err
+	}
 	p.Helper, _ = lookup(EnvHelper)
 	p.Dir, _ = lookup(EnvDir)
 	if p.Helper != "" && p.Dir != "" {
@@ -68,7 +120,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (Place, error) {
 		}
 	}
 	key, ok, keyErr := keyFrom(lookup)
-	if p.Size == 1 {
+	if p.Processes() == 1 {
 		p.Key = key // for the names it publishes
 		return p, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
 const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
@@ -34,6 +35,13 @@ func TestEnvironment(t *testing.T) {
 		{"no switch", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_SHARED=no", 0, 0, "ISTHMUS_SHARED=\"no\": want on or off"},
 		{"no carriers", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_CARRIERS=0", 0, 0, "ISTHMUS_CARRIERS=\"0\": want a number of carriers from 1 to 16"},
 		{"too many carriers", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d ISTHMUS_CARRIERS=17", 0, 0, "ISTHMUS_CARRIERS"},
+		{"a replica", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=1 ISTHMUS_COPIES=2 ISTHMUS_REPLICA_TABLE=primary ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d", 0, 1, ""},
+		{"an independent copy", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=1", 0, 1, ""},
+		{"one replica of one rank needs a key", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=1 ISTHMUS_COPIES=2", 0, 0, "to reach the others it needs"},
+		{"no such replica", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=2 ISTHMUS_COPIES=2", 0, 0, `ISTHMUS_COPY="2" of ISTHMUS_COPIES="2": want a replica from 0`},
+		{"which replica", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPIES=2", 0, 0, `ISTHMUS_COPY=""`},
+		{"no such table", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=1 ISTHMUS_COPIES=2 ISTHMUS_REPLICA_TABLE=x", 0, 0, `ISTHMUS_REPLICA_TABLE="x": want parallel or primary`},
+		{"no switch for sends", "ISTHMUS_RANK=0 ISTHMUS_SIZE=1 ISTHMUS_COPY=1 ISTHMUS_COPIES=2 ISTHMUS_SEND_DETERMINISTIC=yes", 0, 0, `want 0 or 1`},
 		{"bad key", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=demo:x ISTHMUS_DIR=/d", 0, 0, "ISTHMUS_JOB_KEY: job key of demo: the secret is not 32 bytes"},
 	} {
 		env := map[string]string{}
@@ -48,5 +56,14 @@ func TestEnvironment(t *testing.T) {
 		case tc.fault != "" && (!errors.Is(err, mpi.ErrEnv) || !strings.Contains(err.Error(), tc.fault)):
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.fault)
 		}
+	}
+}
+
+// What the environment says of replicas numbers the process.
+func TestReplicas(t *testing.T) {
+	env := map[string]string{EnvRank: "2", EnvSize: "3", EnvCopy: "1", EnvCopies: "2", EnvTable: "primary", EnvSends: "1", EnvDir: "/d", "ISTHMUS_JOB_KEY": testKey}
+	p, err := FromEnvironment(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil || p.Process() != 5 || p.Processes() != 6 || p.Table != replica.Primary || !p.SendDeterministic {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
