@@ -25,6 +25,10 @@ type Config struct {
 	Orders  Orders
 	Explain io.Writer   // receives the choices of algorithms; nil for none
 	Shares  func() bool // whether it makes calls over shared buffers
+
+	// Unmeasured says that links' measurements are not used: replicas of a rank have different links, and must choose the same
+	// algorithms.
+	Unmeasured bool
 }
 
 // Comm is the communicator of a plan.
