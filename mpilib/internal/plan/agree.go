@@ -38,8 +38,7 @@ func agree(ctx context.Context, c Call, p *Plan, before *snapshot, b *SharedBuff
 		}
 	}
 	switch {
-	case err != nil:
-	case o.apart() && comm.Config().Unmeasured:
+	case err != nil || comm.Config().Replicated:
 	case o.apart():
 		o, err = compare(ctx, c, comm, o)
 	case b == nil && (c.Number() > SharedBufferAfter || seeks(comm, o)):

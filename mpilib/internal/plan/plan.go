@@ -26,9 +26,9 @@ type Config struct {
 	Explain io.Writer   // receives the choices of algorithms; nil for none
 	Shares  func() bool // whether it makes calls over shared buffers
 
-	// Unmeasured says that links' measurements are not used: replicas of a rank have different links, and must choose the same
-	// algorithms.
-	Unmeasured bool
+	// Replicated says that ranks have replicas. Those have different links and processors, and must send the same: so ranks
+	// exchange neither measurements nor what a shared buffer needs.
+	Replicated bool
 }
 
 // Comm is the communicator of a plan.
