@@ -79,7 +79,11 @@ func (c *Comm) Ishrink(ctx context.Context) *Pending[*Comm] {
 // startAgreement contributes v to the next agreement of c, and returns a handle that waits for its
 // decision.
 func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value, error), error) {
-	if err := c.core.Usable(); err != nil {
+	err := c.core.Usable()
+	if err == nil {
+		err = c.world.unreplicated(becauseFailures)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.world.comms.agreements.Start(c.core.Context, c.core.Everyone, c.core.Acknowledged, v)

@@ -46,6 +46,9 @@ func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error
 }
 
 func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
+	if err := c.world.unreplicated(becauseJobs); err != nil {
+		return nil, err
+	}
 	call, err := c.core.Next(ctx)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,14 @@ const (
 	// every link determines the best number itself; 1 means a single one.
 	EnvCarriers = join.EnvCarriers // ISTHMUS_CARRIERS
 	// EnvShared is "off" to disable shared memory for messages within a node.
-	EnvShared = join.EnvShared   // ISTHMUS_SHARED
+	EnvShared = join.EnvShared // ISTHMUS_SHARED
+	// EnvCopies is how many processes each rank has (replicas), and EnvCopy which of them this is, from 0. EnvReplicaTable is
+	// which replica sends to which: "parallel" (default) or "primary". EnvSendDeterministic is "1" for a program of which no
+	// message depends on the order in which others arrive.
+	EnvCopies            = join.EnvCopies // ISTHMUS_COPIES
+	EnvCopy              = join.EnvCopy   // ISTHMUS_COPY
+	EnvReplicaTable      = join.EnvTable  // ISTHMUS_REPLICA_TABLE
+	EnvSendDeterministic = join.EnvSends  // ISTHMUS_SEND_DETERMINISTIC
+
 	EnvReport = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
 )

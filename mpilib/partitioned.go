@@ -153,6 +153,9 @@ func (s *PartitionedSend) Wait(ctx context.Context) (Status, error) {
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (s *PartitionedSend) Test() (st Status, done bool, err error) {
+	if err := s.what.comm.world.unreplicated(becausePartitions); err != nil {
+		return Status{}, false, s.what.inPartitioned("Test", err)
+	}
 	got, done, err := s.send.Test()
 	return statusOf(got), done, s.what.inPartitioned("Wait", err)
 }
@@ -204,6 +207,9 @@ func (r *PartitionedRecv) Start() error { return r.what.inPartitioned("Start", r
 // Parrived reports whether the receiver's partition i has arrived: then its elements may be read
 // (MPI_Parrived; MPI-4.1, section 4.2.3). For an inactive request it returns true.
 func (r *PartitionedRecv) Parrived(i int) (bool, error) {
+	if err := r.what.comm.world.unreplicated(becausePartitions); err != nil {
+		return false, r.what.inPartitioned("Parrived", err)
+	}
 	has, err := r.recv.Parrived(i)
 	return has, r.what.inPartitioned("Parrived", err)
 }
@@ -218,6 +224,9 @@ func (r *PartitionedRecv) Wait(ctx context.Context) (Status, error) {
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (r *PartitionedRecv) Test() (st Status, done bool, err error) {
+	if err := r.what.comm.world.unreplicated(becausePartitions); err != nil {
+		return Status{}, false, r.what.inPartitioned("Test", err)
+	}
 	got, done, err := r.recv.Test()
 	return statusOf(got), done, r.what.inPartitioned("Wait", err)
 }

@@ -50,6 +50,21 @@ func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
 
 // Test reports whether the call is complete, and if so Wait's result.
 func (p *Pending[T]) Test() (made T, done bool, err error) {
+	if w := p.comm.world; w.replicated() {
+		found, err := w.indices(context.Background(), pointPending, func() ([]int, error) {
+			select {
+			case <-p.done:
+				return []int{0}, nil
+			default:
+				return nil, nil
+			}
+		})
+		if err != nil || len(found) == 0 {
+			return made, false, err
+		}
+		made, err = p.Wait(context.Background())
+		return made, true, err
+	}
 	select {
 	case <-p.done:
 		made, err = p.Wait(context.Background())

@@ -250,7 +250,13 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	if w := c.world.watch; w != nil {
 		over = w.Probing(transfer{comm: c, peer: src, tag: tag}.watched())
 	}
-	m, err := c.world.engine.Probe(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
+	var m engine.Matched
+	var err error
+	if c.world.replicated() {
+		m, _, err = probeReplicated(ctx, c, c.core.Global(src), tag, take, true)
+	} else {
+		m, err = c.world.engine.Probe(ctx, c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
+	}
 	over()
 	if err != nil {
 		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.core.Rank, call, transfer{comm: c, peer: src, tag: tag}, err))
@@ -265,7 +271,14 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, true, nil
 	}
-	m, ok, err := c.world.engine.Iprobe(c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
+	var m engine.Matched
+	var ok bool
+	var err error
+	if c.world.replicated() {
+		m, ok, err = probeReplicated(context.Background(), c, c.core.Global(src), tag, take, false)
+	} else {
+		m, ok, err = c.world.engine.Iprobe(c.core.Senders(), c.core.Context, c.core.Global(src), tag, take)
+	}
 	if err != nil {
 		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.core.Rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}

@@ -187,6 +187,9 @@ func (r *Request) held(err error) (Status, error) {
 
 // Test reports whether the request is complete, and if so Wait's result (MPI_Test).
 func (r *Request) Test() (st Status, done bool, err error) {
+	if w := replicatedWorld(r); w != nil && !r.never {
+		return w.testReplicated(r)
+	}
 	if !r.never && !r.core.Done() {
 		if err := r.heldUp(); err != nil {
 			st, err = r.held(err)
@@ -205,9 +208,13 @@ func (r *Request) Cancel() error {
 	if r.what().call != "" {
 		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), errNoCancel))
 	}
-	if !r.never {
-		r.core.Cancel()
+	if r.never {
+		return nil
 	}
+	if err := r.what().comm.world.unreplicated(becauseCancel); err != nil {
+		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), err))
+	}
+	r.core.Cancel()
 	return nil
 }
 
@@ -339,6 +346,9 @@ func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) e
 // context's error. nil requests, which the caller has handled, are ignored; if there are no others
 // it returns Undefined at once, without an error.
 func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
+	if w := replicatedWorld(requests...); w != nil {
+		return w.waitanyReplicated(ctx, requests)
+	}
 	i, err := waitAny(ctx, requests)
 	if err != nil || i == Undefined {
 		return Undefined, emptyStatus, err
@@ -353,6 +363,9 @@ func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 // that are, with their statuses and their errors, joined (MPI_Waitsome). Otherwise it is like
 // Waitany.
 func Waitsome(ctx context.Context, requests ...*Request) ([]int, []Status, error) {
+	if w := replicatedWorld(requests...); w != nil {
+		return w.someReplicated(ctx, true, requests)
+	}
 	if i, err := waitAny(ctx, requests); err != nil || i == Undefined {
 		return nil, nil, err
 	}
@@ -361,6 +374,9 @@ func Waitsome(ctx context.Context, requests ...*Request) ([]int, []Status, error
 
 // Testsome is a nonblocking Waitsome (MPI_Testsome).
 func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
+	if w := replicatedWorld(requests...); w != nil {
+		return w.someReplicated(context.Background(), false, requests)
+	}
 	var errs []error
 	for i, r := range requests {
 		if r == nil {
@@ -376,6 +392,9 @@ func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 // Testany reports whether one of the requests is complete, and if so its index, and its Wait's
 // result (MPI_Testany); if all requests are nil the index is Undefined.
 func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
+	if w := replicatedWorld(requests...); w != nil {
+		return w.testanyReplicated(requests)
+	}
 	open := false
 	for i, r := range requests {
 		if r == nil {
@@ -391,6 +410,9 @@ func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 
 // Testall reports whether all the requests are complete, and if so Waitall's result (MPI_Testall).
 func Testall(requests ...*Request) ([]Status, bool, error) {
+	if w := replicatedWorld(requests...); w != nil {
+		return w.testallReplicated(requests)
+	}
 	for _, r := range requests {
 		if r != nil && !r.never && !r.core.Done() && r.heldUp() == nil {
 			return nil, false, nil

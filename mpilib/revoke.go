@@ -16,6 +16,9 @@ func (c *Comm) Revoke() error {
 	if err := c.core.Usable(); err != nil {
 		return c.called("Revoke", err)
 	}
+	if err := c.world.unreplicated(becauseFailures); err != nil {
+		return c.called("Revoke", err)
+	}
 	if c == c.world.comms.self {
 		return c.called("Revoke", fmt.Errorf("%w: it has no other members", ErrArg))
 	}

@@ -46,10 +46,16 @@ func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Conn
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
+	var cfg config
+	for _, opt := range opts {
+		opt(&cfg)
+	}
 	var ranks sync.WaitGroup
-	for rank := range n {
+	for process := range n * max(1, cfg.replicas.Replicas) {
+		rank := process % n
 		ranks.Go(func() {
-			if err := runRank(ctx, connect, key, rank, n, f, opts); err != nil {
+			which := func(cfg *config) { cfg.replicas.Replica = process / n }
+			if err := runRank(ctx, connect, key, process, n, f, append(opts[:len(opts):len(opts)], which)); err != nil {
 				t.Errorf("rank %d of %d: %v", rank, n, err)
 				cancel()
 			}
@@ -58,13 +64,13 @@ func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Conn
 	ranks.Wait()
 }
 
-func runRank(ctx context.Context, connect func(overlay.ProcessName) (overlay.Connector, error), key jobkey.Key, rank, size int, f func(context.Context, *Comm) error, opts []Option) error {
-	conn, err := connect(overlay.ProcessName{Job: key.ID(), Rank: uint32(rank)})
+func runRank(ctx context.Context, connect func(overlay.ProcessName) (overlay.Connector, error), key jobkey.Key, process, size int, f func(context.Context, *Comm) error, opts []Option) error {
+	conn, err := connect(overlay.ProcessName{Job: key.ID(), Rank: uint32(process)})
 	if err != nil {
 		return err
 	}
 	reach := func(cfg *config) { cfg.reach = connect }
-	w, err := Init(ctx, append([]Option{WithConnector(conn, key, rank, size), reach}, opts...)...)
+	w, err := Init(ctx, append([]Option{WithConnector(conn, key, process%size, size), reach}, opts...)...)
 	if err != nil {
 		conn.Close()
 		return err

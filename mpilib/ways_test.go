@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -36,6 +37,8 @@ type way struct {
 	places func(rank int) (site, node string)
 	slow   bool // with delays (slowness)
 	apart  bool // without shared memory
+	copies bool // each rank has two processes,
+	table  replica.Table
 }
 
 var ways = []way{
@@ -50,6 +53,16 @@ var ways = []way{
 	{name: "slow direct", path: alike(overlay.Direct), places: ownNode, slow: true},
 	{name: "slow relay", path: alike(overlay.Relay), places: ownSite, slow: true},
 }
+
+// replicatedWays are ways of which -replicated uses one in turn, instead of the others.
+var replicatedWays = []way{
+	{name: "two replicas, parallel", path: alike(0), apart: true, copies: true, table: replica.Parallel},
+	{name: "two replicas, primary", path: alike(0), apart: true, copies: true, table: replica.Primary},
+	{name: "slow, two replicas, parallel", path: alike(0), apart: true, slow: true, copies: true, table: replica.Parallel},
+	{name: "slow direct, two replicas, primary", path: alike(overlay.Direct), slow: true, copies: true, table: replica.Primary},
+}
+
+var replicated = flag.Bool("replicated", false, "make each world of the tests with two processes for each rank; what such ranks cannot do fails")
 
 func alike(t overlay.Technique) func(int, int) overlay.Technique {
 	return func(int, int) overlay.Technique { return t }
@@ -114,8 +127,12 @@ func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error,
 	case *everyWay:
 		turns = maxTurns
 	}
+	among := ways
+	if *replicated {
+		among = replicatedWays
+	}
 	for range turns {
-		ways[turn(t)%len(ways)].world(t, ranks, f, opts...)
+		among[turn(t)%len(among)].world(t, ranks, f, opts...)
 	}
 }
 
@@ -134,6 +151,9 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	}
 	if w.apart {
 		opts = append([]Option{WithoutSharedMemory()}, opts...)
+	}
+	if w.copies {
+		opts = append([]Option{withReplicas(2, w.table)}, opts...)
 	}
 	failed := t.Failed()
 	testWorld(t, ranks, m.join, f, opts...)

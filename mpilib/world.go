@@ -62,7 +62,8 @@ type config struct {
 	patience       time.Duration // of the debug mode
 	trace          string        // destination of timelines; empty for none
 	orders         plan.Orders
-	explain        io.Writer // destination of the choices of algorithms; nil for none
+	explain        io.Writer  // destination of the choices of algorithms; nil for none
+	replicas       join.Place // of a TestWorld: Replica, Replicas, Table and SendDeterministic
 }
 
 // Option modifies how Init joins the world.
@@ -132,6 +133,9 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		return nil, err
 	}
 	cfg.place.Unshared = cfg.place.Unshared || cfg.unshared
+	if err := cfg.readReplicas(); err != nil {
+		return nil, err
+	}
 	return newWorld(ctx, cfg)
 }
 
@@ -144,7 +148,10 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w.guests.Init(dynproc.Config{
 		Reacher: w.reacher(), Connector: func() overlay.Connector { return w.member.Connector }, Timeout: cfg.connectTimeout, Log: cfg.log,
 	})
-	w.engine = engine.New(engine.Config{Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared, Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told})
+	w.engine = engine.New(engine.Config{
+		Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared,
+		Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told, Replication: replication(cfg.place),
+	})
 	w.calls.Engine, w.comms.agreements.Engine = w.engine, w.engine
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
@@ -152,7 +159,7 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	if err := w.watched(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
-	if cfg.place.Size > 1 || cfg.connector != nil {
+	if cfg.place.Processes() > 1 || cfg.connector != nil {
 		if err := w.join(ctx); err != nil {
 			w.endWatch()
 			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.Rank, cfg.place.Size, err)
@@ -171,28 +178,28 @@ func (w *World) reacher() join.Reacher {
 func (w *World) join(ctx context.Context) error {
 	p := w.config.place
 	err := w.member.Join(ctx, w.reacher(), join.Job{
-		Key: p.Key, Rank: uint32(p.Rank), Size: uint32(p.Size), Carriers: p.Carriers, Given: w.config.connector,
+		Key: p.Key, Rank: uint32(p.Process()), Size: uint32(p.Processes()), Carriers: p.Carriers, Given: w.config.connector,
 		Timeout: w.config.connectTimeout, Log: w.config.log, Up: w.engine.Attach, Dead: w.dead,
 	})
-	if err == nil && w.config.connector == nil && w.config.where == nil {
+	if err == nil && w.config.connector == nil && w.config.where == nil && !w.replicated() { // replicas of a rank are at different places
 		w.comms.here = w.member.Here
 	}
 	return err
 }
 
-// connect returns when there is a link to rank, or an error if there can be none.
-func (w *World) connect(ctx context.Context, rank int) error {
+// connect returns when there is a link to a process, or an error if there can be none.
+func (w *World) connect(ctx context.Context, process int) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	return w.member.Mesh.Connect(ctx, uint32(rank))
+	return w.member.Mesh.Connect(ctx, uint32(process))
 }
 
 // dead handles the helper's notification that processes have died with their node, which may come
 // long before their links are given up.
-func (w *World) dead(ranks []uint32, why string) {
-	for _, rank := range ranks {
-		if int64(rank) < int64(w.engine.Size()) && int(rank) != w.engine.Rank() {
-			w.engine.Fail(int(rank), errors.New(why))
+func (w *World) dead(processes []uint32, why string) {
+	for _, q := range processes {
+		if p := w.config.place; int64(q) < int64(p.Processes()) && int(q) != p.Process() {
+			w.engine.Fail(int(q), errors.New(why))
 		}
 	}
 }
@@ -258,6 +265,6 @@ func (w *World) endBackground() error {
 func (w *World) planning() plan.Config {
 	return plan.Config{
 		Here: func() overlay.NodeID { return w.comms.here }, Orders: w.config.orders, Explain: w.config.explain,
-		Shares: func() bool { return !w.config.place.Unshared && w.watch == nil },
+		Shares: func() bool { return !w.config.place.Unshared && w.watch == nil }, Replicated: w.replicated(),
 	}
 }

@@ -47,6 +47,7 @@ var (
 	ErrService    = errors.New("not this process's name")
 	ErrActive     = errors.New("request is active")
 	ErrInactive   = errors.New("request is not active")
+	ErrReplicated = errors.New("not for ranks with replicas")
 	ErrSignature  = errors.New("the types of send and receive differ")
 )
 

@@ -1,0 +1,372 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
+)
+
+// withReplicas makes TestWorld run replicas of each rank.
+func withReplicas(n int, table replica.Table) Option {
+	return func(cfg *config) {
+		WithReplicas(n)(cfg)
+		cfg.replicas.Table = table
+	}
+}
+
+var tables = []replica.Table{replica.Parallel, replica.Primary}
+
+// errKilled is the error of a process that a test has killed.
+var errKilled = errors.New("killed by the test")
+
+// killing runs a program on ranks with two replicas, of which one process dies at its n-th step; -1: none.
+func killing(t *testing.T, ranks int, table replica.Table, victim, at int, f func(ctx context.Context, c *Comm, step func()) error) {
+	t.Helper()
+	TestWorld(t, ranks, func(ctx context.Context, c *Comm) error {
+		w, steps := c.World(), 0
+		dead := false
+		var dying sync.WaitGroup
+		err := f(ctx, c, func() {
+			if steps++; steps == at && w.Replica()*ranks+c.Rank() == victim {
+				dead = true
+				dying.Go(w.engine.Close) // at any moment of what follows
+			}
+		})
+		dying.Wait()
+		if dead {
+			return nil
+		}
+		return err
+	}, withReplicas(2, table), WithConnectTimeout(3*time.Second)) // what is being dialled when it dies stays silent
+}
+
+// collectiveProgram is a program of collective and other calls, and what it gets.
+func collectiveProgram(ctx context.Context, c *Comm, step func()) error {
+	n, me := c.Size(), c.Rank()
+	for round := range 8 {
+		step()
+		sum, all := []int{0}, make([]int, n)
+		if err := Allreduce(ctx, c, []int{me + round}, sum, Sum[int]); err != nil {
+			return err
+		}
+		if want := n*(n-1)/2 + n*round; sum[0] != want {
+			return fmt.Errorf("round %d: Allreduce: %d, want %d", round, sum[0], want)
+		}
+		step()
+		if err := Alltoall(ctx, c, slices.Repeat([]int{me}, n), all); err != nil {
+			return err
+		}
+		for r := range n {
+			if all[r] != r {
+				return fmt.Errorf("round %d: Alltoall: %v", round, all)
+			}
+		}
+		step()
+		large := make([]byte, 300_000)
+		if me == round%n {
+			for i := range large {
+				large[i] = byte(i + round)
+			}
+		}
+		if err := Bcast(ctx, c, large, round%n); err != nil {
+			return err
+		}
+		for i := range large {
+			if large[i] != byte(i+round) {
+				return fmt.Errorf("round %d: Bcast: byte %d", round, i)
+			}
+		}
+		part, err := c.Split(ctx, me%2, me)
+		if err != nil {
+			return err
+		}
+		if err := Barrier(ctx, part); err != nil {
+			return err
+		}
+		if err := part.Free(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Collective calls and the making of communicators do not notice that a replica dies.
+func TestReplicatedCollectives(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, table := range tables {
+		for i := range 4 {
+			victim, at := random.IntN(8), 4+random.IntN(21)
+			if i == 0 {
+				victim = -1
+			}
+			t.Run(fmt.Sprintf("%v/%d dies at %d", table, victim, at), func(t *testing.T) {
+				killing(t, 4, table, victim, at, collectiveProgram)
+			})
+		}
+	}
+}
+
+// farm is a program whose master receives from any source, tests, probes and takes random numbers; it
+// returns what may differ between runs.
+func farm(ctx context.Context, c *Comm, step func()) (seen []string, err error) {
+	w, n := c.World(), c.Size()
+	const tasks = 20
+	if c.Rank() != 0 {
+		for {
+			step()
+			task := []int{0}
+			if _, err := Recv(ctx, c, task, 0, 1); err != nil || task[0] < 0 {
+				return seen, err
+			}
+			if err := Send(ctx, c, []int{task[0] * task[0]}, 0, 2); err != nil {
+				return seen, err
+			}
+		}
+	}
+	random, err := w.Rand(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := w.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen = append(seen, fmt.Sprint(random.Uint64(), now.UnixNano()))
+	for r := 1; r < n; r++ {
+		if err := Send(ctx, c, []int{r}, r, 1); err != nil {
+			return nil, err
+		}
+	}
+	sent, sum := n-1, 0
+	for range tasks {
+		step()
+		got := []int{0}
+		in := Irecv(c, got, AnySource, 2)
+		tests := 0
+		var st Status
+		for done := false; !done; tests++ {
+			if st, done, err = in.Test(); err != nil {
+				return nil, err
+			}
+			if tests > 1000 {
+				if st, err = in.Wait(ctx); err != nil {
+					return nil, err
+				}
+				done = true
+			}
+		}
+		seen = append(seen, fmt.Sprint(st.Source, got[0], tests))
+		sum += got[0]
+		next := []int{-1}
+		if sent < tasks {
+			sent++
+			next[0] = sent
+		}
+		if err := Send(ctx, c, next, st.Source, 1); err != nil {
+			return nil, err
+		}
+	}
+	if want := tasks * (tasks + 1) * (2*tasks + 1) / 6; sum != want {
+		return nil, fmt.Errorf("the sum is %d, want %d", sum, want)
+	}
+	return seen, nil
+}
+
+// What may differ between replicas does not, and a program that has it ends well though a replica dies.
+func TestReplicatedFarm(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, table := range tables {
+		for i := range 4 {
+			victim, at := random.IntN(8), 2+random.IntN(5)
+			if i == 0 {
+				victim = -1
+			}
+			t.Run(fmt.Sprintf("%v/%d dies at %d", table, victim, at), func(t *testing.T) {
+				var mu sync.Mutex
+				var first []string
+				killing(t, 4, table, victim, at, func(ctx context.Context, c *Comm, step func()) error {
+					seen, err := farm(ctx, c, step)
+					if c.Rank() != 0 || err != nil {
+						return err
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if first == nil {
+						first = seen
+					} else if !slices.Equal(first, seen) {
+						return fmt.Errorf("replicas have\n%v\n%v", first, seen)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// Probes and waits for any of several requests find the same in all replicas.
+func TestReplicatedWaits(t *testing.T) {
+	for _, table := range tables {
+		var mu sync.Mutex
+		var first []string
+		TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+			if c.Rank() != 0 {
+				for tag := range 6 {
+					if err := Send(ctx, c, []int{c.Rank()}, 0, tag); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			var seen []string
+			note := func(what string, args ...any) { seen = append(seen, what+fmt.Sprint(args...)) }
+			for range 3 {
+				st, err := c.Probe(ctx, AnySource, 0)
+				if err != nil {
+					return err
+				}
+				note("probed", st.Source)
+				if _, err := Recv(ctx, c, []int{0}, st.Source, 0); err != nil {
+					return err
+				}
+			}
+			for found := 0; found < 3; {
+				m, ok, err := c.Improbe(AnySource, 1)
+				if err != nil {
+					return err
+				}
+				note("improbed", ok, m.Status.Source)
+				if ok {
+					found++
+					if _, err := MRecv(ctx, m, []int{0}); err != nil {
+						return err
+					}
+				}
+			}
+			for tag := 2; tag < 5; tag++ {
+				var in []*Request
+				for r := 1; r < 4; r++ {
+					in = append(in, Irecv(c, []int{0}, r, tag))
+				}
+				for left := 3; left > 0; {
+					var done []int
+					var err error
+					switch tag {
+					case 2:
+						var i int
+						i, _, err = Waitany(ctx, in...)
+						done = []int{i}
+					case 3:
+						done, _, err = Waitsome(ctx, in...)
+					default:
+						var i int
+						var ok bool
+						if i, _, ok, err = Testany(in...); ok {
+							done = []int{i}
+						}
+					}
+					if err != nil {
+						return err
+					}
+					note("done", tag, done)
+					for _, i := range done {
+						in[i] = nil
+						left--
+					}
+				}
+			}
+			var in []*Request
+			for r := 1; r < 4; r++ {
+				in = append(in, Irecv(c, []int{0}, r, 5))
+			}
+			for {
+				_, done, err := Testall(in...)
+				if err != nil {
+					return err
+				}
+				note("all", done)
+				if done {
+					break
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if first == nil {
+				first = seen
+			} else if !slices.Equal(first, seen) {
+				return fmt.Errorf("replicas have\n%v\n%v", first, seen)
+			}
+			return nil
+		}, withReplicas(2, table))
+	}
+}
+
+// collected is a test whose errors are expected.
+type collected struct {
+	*testing.T
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (c *collected) Errorf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(&c.text, format+"\n", args...)
+}
+
+// A replica that sends something else is found, and the error says where.
+func TestReplicasDiverge(t *testing.T) {
+	c := &collected{T: t}
+	TestWorld(c, 2, func(ctx context.Context, c *Comm) error {
+		for i := range 300 {
+			var err error
+			if c.Rank() == 0 {
+				err = Send(ctx, c, []int{i * (1 + c.World().Replica())}, 1, 0)
+			} else {
+				_, err = Recv(ctx, c, []int{0}, 0, 0)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, withReplicas(2, replica.Parallel))
+	if got := c.text.String(); !strings.Contains(got, "rank 0: replicas ") || !strings.Contains(got, "differ in call 1 to 64: messages of different content (what is sent may depend") {
+		t.Errorf("replicas that send different numbers: %s", got)
+	}
+}
+
+// What ranks with replicas cannot do says so.
+func TestReplicatedRefusals(t *testing.T) {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		var all []error
+		for call, err := range map[string]error{
+			"Agree": second(c.Agree(ctx, 1)), "Shrink": second(c.Shrink(ctx)), "Revoke": c.Revoke(),
+			"Accept": second(c.Accept(ctx, "x", 0)), "Connect": second(c.Connect(ctx, "x", 0)),
+			"OpenPort": second(c.World().OpenPort(ctx)), "LookupName": second(c.World().LookupName(ctx, "x")),
+		} {
+			if !errors.Is(err, ErrReplicated) || !strings.Contains(err.Error(), call) {
+				all = append(all, fmt.Errorf("%s: %v", call, err))
+			}
+		}
+		r := Irecv(c, []int{0}, 1-c.Rank(), 0)
+		if err := r.Cancel(); !errors.Is(err, ErrReplicated) {
+			all = append(all, fmt.Errorf("Cancel: %v", err))
+		}
+		if err := Send(ctx, c, []int{0}, 1-c.Rank(), 0); err != nil {
+			all = append(all, err)
+		}
+		_, err := r.Wait(ctx)
+		if c.World().Replicas() != 2 {
+			all = append(all, errors.New("Replicas is not 2"))
+		}
+		return errors.Join(append(all, err)...)
+	}, withReplicas(2, replica.Parallel))
+}
