@@ -138,3 +138,26 @@ func TestUnknownDigest(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Who waits for an acknowledgement gets it although most of what was sent before has no receive yet.
+func TestAcknowledgedBeforeOthers(t *testing.T) {
+	p := New(Config{Layout: Layout{2, 2}, MaxKept: 1 << 20})
+	for range 9 {
+		p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 9})
+	}
+	p.Send(&Send{Context: 4, To: 1, Tag: 2, Digest: 9, Synchronous: true})
+	q := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
+	a, _ := q.Arrive(0, 4, 2, 0)
+	for _, e := range p.Effects(nil) {
+		if e.Kind == Tell && e.Process == 1 {
+			receive(t, q, 0, e.Message)
+		}
+	}
+	q.Delivered(0, 4, 2, a, 9)
+	for _, e := range q.Effects(nil) {
+		if e.Kind == Tell && e.Process == 0 && e.Message.Kind == Ack {
+			return
+		}
+	}
+	t.Error("what was matched is not acknowledged, though it was asked for")
+}

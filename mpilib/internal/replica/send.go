@@ -191,8 +191,8 @@ func (p *Process) askForAcks() {
 				continue
 			}
 			d.asked[c] = true
-			if !p.draining {
-				n = (n + 1) / 2
+			if !p.draining { // the others may wait for receives that come after what is held
+				n = 1
 			}
 			p.tell(to, Message{Kind: Flush, Count: d.total[c] + n})
 		}
