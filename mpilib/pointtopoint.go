@@ -193,8 +193,11 @@ func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, send
 // both waits for a receive and a send, and returns the status of the receive.
 func both(ctx context.Context, in, out *Request) (Status, error) {
 	if in.err != nil || out.err != nil { // one was not started: the other might wait forever
-		in.Cancel()
-		out.Cancel()
+		for _, r := range []*Request{in, out} {
+			if !r.never {
+				r.core.Cancel()
+			}
+		}
 	}
 	st, inErr := in.waitOver(ctx)
 	_, outErr := out.Wait(ctx)

@@ -125,6 +125,9 @@ func replicatedWorld(requests ...*Request) *World {
 	return nil
 }
 
+// failure begins what a replica decides that has found an error.
+const failure = "error: "
+
 // testReplicated is Test: one replica looks, and where it finds the request complete the others wait for it.
 func (w *World) testReplicated(r *Request) (st Status, done bool, err error) {
 	found, err := w.indices(context.Background(), pointTest, func() ([]int, error) { return complete(r), nil })
@@ -145,12 +148,14 @@ func complete(requests ...*Request) (all []int) {
 	return all
 }
 
-// indices returns which requests one replica has found.
+// indices returns which requests one replica has found, or in all of them the error of that one.
 func (w *World) indices(ctx context.Context, kind uint8, find func() ([]int, error)) (all []int, err error) {
 	var failed error
 	text, err := w.engine.Point(ctx, kind, func() string {
 		var found []int
-		found, failed = find()
+		if found, failed = find(); failed != nil {
+			return failure + failed.Error()
+		}
 		var b strings.Builder
 		for _, i := range found {
 			fmt.Fprintf(&b, "%d ", i)
@@ -159,6 +164,9 @@ func (w *World) indices(ctx context.Context, kind uint8, find func() ([]int, err
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("mpilib: replicas: %w", err)
+	}
+	if why, ok := strings.CutPrefix(text, failure); ok {
+		return nil, fmt.Errorf("mpilib: replicas: another one decides, and found: %s", why)
 	}
 	for _, field := range strings.Fields(text) {
 		i, err := strconv.Atoi(field)
