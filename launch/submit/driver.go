@@ -55,7 +55,7 @@ type driver struct {
 	places    []Placed
 	outcome   *outcome
 	over      map[overlay.NodeID]error // nodes of the plan that will send no more, and why their unreported processes have ended
-	broken    map[overlay.NodeID]bool  // nodes that are tried again
+	broken    map[overlay.NodeID]bool  // nodes that are tried again, or were without success
 	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
 	unreached []string                 // nodes that received no request, and why
 	endedBy   []string                 // why nodes ended processes by themselves
@@ -119,7 +119,7 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	err := d.verdict()
 	d.closeAll()
 	_, sent, _ := d.bytes.read(overlay.NodeID{})
-	r := &Result{Places: d.places, Staged: sent, Hosts: len(d.talks), Sources: d.outcome.sources(d.places)}
+	r := &Result{Places: d.places, Staged: sent, Hosts: len(d.talks), Sources: d.outcome.sources(d.places, d.broken)}
 	d.cancel()
 	d.wg.Wait() // no more files come
 	d.dropFiles(r.Sources)

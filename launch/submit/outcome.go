@@ -122,15 +122,16 @@ func (o *outcome) endedWell(rank int) bool {
 	return false
 }
 
-// sources returns for each rank where its lowest replica ran that exited with status 0, or its lowest
-// if none did.
-func (o *outcome) sources(places []Placed) map[int]overlay.NodeID {
+// sources returns for each rank where its lowest replica ran that exited with status 0, on a host that
+// is not in lost: its files may be incomplete. If there is none, it is where its lowest replica ran.
+func (o *outcome) sources(places []Placed, lost map[overlay.NodeID]bool) map[int]overlay.NodeID {
 	best := map[int]allocate.Process{}
 	nodes := map[int]overlay.NodeID{}
 	for _, h := range places {
 		for _, p := range h.Processes {
 			b, found := best[p.Rank]
-			if !found || o.well[p] && !o.well[b] || o.well[p] == o.well[b] && p.Copy < b.Copy {
+			good, hadGood := o.well[p] && !lost[h.Node], o.well[b] && !lost[nodes[p.Rank]]
+			if !found || good && !hadGood || good == hadGood && p.Copy < b.Copy {
 				best[p.Rank], nodes[p.Rank] = p, h.Node
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -351,4 +352,30 @@ func TestOutputOfNoReplica(t *testing.T) {
 		t.Error(err)
 	}
 	s.ended(processOf(out.Process), true)
+}
+
+// Files come from a host that was heard to its end.
+func TestSources(t *testing.T) {
+	node := func(name string) overlay.NodeID { return overlay.NodeID{Site: "a", Name: name} }
+	one := allocate.Process{Rank: 0, Copy: 1}
+	places := []Placed{{node("n1"), []allocate.Process{one}}, {node("n2"), []allocate.Process{{}}}}
+	for _, c := range []struct {
+		well []allocate.Process
+		lost string
+		want string
+	}{
+		{nil, "", "n2"},
+		{[]allocate.Process{one}, "", "n1"},
+		{[]allocate.Process{one, {}}, "", "n2"},
+		{[]allocate.Process{one, {}}, "n2", "n1"},
+		{[]allocate.Process{{}}, "n2", "n2"},
+	} {
+		o := newOutcome(2, func(int) int { return 2 }, false)
+		for _, p := range c.well {
+			o.well[p] = true
+		}
+		if got := o.sources(places, map[overlay.NodeID]bool{node(c.lost): true}); got[0] != node(c.want) {
+			t.Errorf("%+v: from %v", c, got[0])
+		}
+	}
 }
