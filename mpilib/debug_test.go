@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/internal/testload"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/debug"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -46,9 +47,10 @@ func (n *notes) String() string {
 }
 
 // hasty is for tests of the debug mode, whose default patience is 5 s.
-func hasty(cfg *config) { cfg.patience = hastyPatience }
+func hasty(cfg *config) { cfg.patience = hastyPatience() }
 
-const hastyPatience = 500 * time.Millisecond
+// hastyPatience is longer on a busy machine, where a rank that can go on may do nothing for longer.
+var hastyPatience = sync.OnceValue(func() time.Duration { return testload.Within(500 * time.Millisecond).Round(time.Millisecond) })
 
 // lineHere returns the line offset lines below that of its call, in the format of reports.
 func lineHere(offset int) string {
@@ -259,7 +261,7 @@ func TestDebugDeadlock(t *testing.T) {
 		"two receives": {2, func(ctx context.Context, c *Comm) error {
 			_, err := Recv(ctx, c, make([]int, 1), 1-c.Rank(), 3)
 			return err
-		}, []string{`ranks 0-1 can never go on; nothing has moved for 500ms`, `rank 0 waits for rank 1 waits for rank 0`,
+		}, []string{`ranks 0-1 can never go on; nothing has moved for \d+(\.\d+)?m?s`, `rank 0 waits for rank 1 waits for rank 0`,
 			`rank 0: Recv: receive from rank 1 of world, tag 3 at mpilib/debug_test.go:\d+, for`}},
 		"two synchronous sends": {2, func(ctx context.Context, c *Comm) error {
 			return Ssend(ctx, c, []int{1}, 1-c.Rank(), 3)
@@ -392,14 +394,14 @@ func TestDebugSlowMessage(t *testing.T) {
 		return trickle{c}, err
 	}
 	testWorld(t, 2, join, func(ctx context.Context, c *Comm) error {
-		small, large := []int{0}, make([]byte, 3_000_000)
-		if c.Rank() == 1 { // rank 0 decides, and gets the report while it sends
+		small, large := []int{0}, make([]byte, 6*hastyPatience().Microseconds()) // a microsecond for each byte, see trickling
+		if c.Rank() == 1 {                                                       // rank 0 decides, and gets the report while it sends
 			in := Irecv(c, large, 0, 1)
 			_, err := Recv(ctx, c, small, 0, 2) // follows the large message
 			return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
 		}
 		sends := []*Request{Isend(c, large, 1, 1)}
-		time.Sleep(hastyPatience) // until the link has sent a part of it
+		time.Sleep(hastyPatience()) // until the link has sent a part of it
 		sends = append(sends, Isend(c, small, 1, 2))
 		_, err := Recv(ctx, c, small, 1, 3)
 		_, sendErr := Waitall(ctx, sends...)
@@ -415,8 +417,8 @@ func TestDebugNoDeadlock(t *testing.T) {
 	out := listenFor("")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
-			waits := Ibarrier(c)                // its messages wait, but the program does not
-			time.Sleep(2500 * time.Millisecond) // computes
+			waits := Ibarrier(c)            // its messages wait, but the program does not
+			time.Sleep(5 * hastyPatience()) // computes
 			return errors.Join(Send(ctx, c, []int{1}, 0, 3), second(waits.Wait(ctx)))
 		}
 		_, err := Recv(ctx, c, make([]int, 1), 1, 3)
