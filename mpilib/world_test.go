@@ -237,11 +237,10 @@ func TestLinksLeaveNothing(t *testing.T) {
 			return Alltoall(ctx, c, out, in)
 		})
 	}
-	for range 400 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if g, f := count(); g <= goroutines && f <= files {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	g, f := count()
 	t.Errorf("%d goroutines and %d descriptors before, %d and %d after", goroutines, files, g, f)
@@ -267,11 +266,10 @@ func TestInitFails(t *testing.T) {
 // its end to its owner may not have exited yet.
 func goneDownTo(t *testing.T, before int) {
 	t.Helper()
-	for range 400 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 }

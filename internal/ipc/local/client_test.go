@@ -455,11 +455,10 @@ func TestIncomingQueueIsBounded(t *testing.T) {
 	for _, f := range far {
 		f.Close()
 	}
-	for range 400 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if runtime.NumGoroutine() <= goroutines && openFiles(t) <= files {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Errorf("%d goroutines and %d descriptors before, %d and %d after", goroutines, files, runtime.NumGoroutine(), openFiles(t))
 }
