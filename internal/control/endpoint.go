@@ -25,6 +25,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -359,7 +360,7 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 		if accepted && errors.Is(err, errAddressGone) {
 			continue // not the peer's fault; its other peers have not moved
 		}
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if sleep.For(ctx, wait/2+rand.N(wait)) != nil {
 			return nil
 		}
 	}
@@ -398,18 +399,6 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 func smallNext(small bool, err error) bool {
 	var silent *SilentError
 	return !small && (errors.Is(err, errStalled) || errors.As(err, &silent) && !silent.Alive)
-}
-
-// sleep waits for d and reports whether ctx is still active.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // dialClass classifies why a session cannot be opened; nil if the error has a class already or has

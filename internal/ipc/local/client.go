@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -140,12 +141,7 @@ func (c *Client) Serve(ctx context.Context) error {
 		if final {
 			return err
 		}
-		t := time.NewTimer(backoff)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		sleep.For(ctx, backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // How long accepting pauses during a shortage, and the interval of log lines about it.
@@ -87,10 +89,5 @@ func (w *waiting) pause(ctx context.Context, why error) {
 		w.logged = now
 		w.log.Warn("cannot accept connections for now", "listener", w.at.String(), "error", why)
 	}
-	t := time.NewTimer(shortage)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	sleep.For(ctx, shortage)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pion/stun/v4"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // PathSizes are the sizes of IP packets that pass to a reflector and back, with fragmentation
@@ -141,7 +143,7 @@ func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
 			continue
 		}
 		c.Write(r.Raw) // an error says no more than a missing answer, or belongs to an earlier one
-		if !pause(ctx, sizePause) {
+		if sleep.For(ctx, sizePause) != nil {
 			return false
 		}
 	}
@@ -189,16 +191,4 @@ func (q *sizeQuestions) outcome(sizes []int) (passed, lost []int) {
 		}
 	}
 	return passed, lost
-}
-
-// pause waits for d and reports whether ctx is not done.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pion/stun/v4"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // RateStep is a short run of datagrams to a STUN server at one rate.
@@ -148,7 +150,7 @@ func (r *rateRun) step(ctx context.Context, rate uint64, echoed bool) (RateStep,
 	interval := time.Duration(uint64(size) * 8 * uint64(time.Second) / rate)
 	begin := time.Now()
 	for i := range n {
-		if wait := time.Until(begin.Add(time.Duration(i) * interval)); wait > 0 && !pause(ctx, wait) {
+		if wait := time.Until(begin.Add(time.Duration(i) * interval)); wait > 0 && sleep.For(ctx, wait) != nil {
 			return RateStep{}, false
 		}
 		r.mu.Lock()

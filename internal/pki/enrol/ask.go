@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -73,9 +74,7 @@ func retry(ctx context.Context, addr string, dial func(context.Context, string) 
 		if !asked || !isNone || time.Now().After(end) {
 			return chain, root, err
 		}
-		select {
-		case <-time.After(insistWait):
-		case <-ctx.Done():
+		if sleep.For(ctx, insistWait) != nil {
 			return nil, nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // start is the beginning of the certificate's validity, without the allowance for slow clocks.
@@ -48,11 +49,7 @@ func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask
 	for {
 		// Jitter: daemons that enrolled together do not renew at the same time, but all in time.
 		left := time.Until(creds.Leaf().NotAfter)
-		t := time.NewTimer(max(wait, 0) + rand.N(max(wait/20, min(left/10, time.Second), 1)))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if sleep.For(ctx, max(wait, 0)+rand.N(max(wait/20, min(left/10, time.Second), 1))) != nil {
 			return
 		}
 		creds.Refresh() // it may have been renewed otherwise; an invalid file is reported at the next handshake

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -126,10 +127,7 @@ func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time)
 		if failures == takeTries || ctx.Err() != nil {
 			return nil, fmt.Errorf("the use of the token cannot be kept: %w", err)
 		}
-		select {
-		case <-time.After(rand.N(10 * time.Millisecond)):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, rand.N(10*time.Millisecond))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/internal/store"
 )
 
@@ -156,9 +157,7 @@ func (e *Etcd) Commit(ctx context.Context, tx store.Tx) error {
 func (e *Etcd) Watch(ctx context.Context, prefix string, f func([]store.Change, bool)) {
 	for {
 		e.follow(ctx, prefix, f)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // limitsSegments is true: dialOptions.segment works here.
@@ -133,10 +135,7 @@ func await(ctx context.Context, fd int) error {
 		if _, err := unix.Getpeername(fd); err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(look * time.Millisecond):
-		}
+		sleep.For(ctx, look*time.Millisecond)
 	}
 }
 
@@ -217,10 +216,8 @@ func arrives(ctx context.Context, c *net.TCPConn) (tried, passed bool) {
 		if info.Unacked == 0 && info.Notsent_bytes == 0 {
 			return true, true
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, 10*time.Millisecond) != nil {
 			return true, false
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
