@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -125,14 +126,7 @@ func sleepFor(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
 	if deadline, ok := ctx.Deadline(); next.After(giveUp) || ok && next.After(deadline) {
 		return false
 	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, pause) == nil
 }
 
 // connect races the techniques of a plan, each bounded, and reports to the directory which failed.

@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -131,7 +132,7 @@ func (d *directoryServer) LookupName(ctx context.Context, req *controlpb.LookupN
 		resp, err := d.f.up.LookupName(ctx, req.Name, time.Until(end))
 		passing := errors.Is(err, overlay.ErrUnknownName) || uplink.IsAway(err)
 		// A broker that answers at once instead of waiting must not turn this into a busy loop.
-		if !passing || time.Until(end) <= 0 || !uplink.Pause(ctx, min(50*time.Millisecond, time.Until(end))) {
+		if !passing || time.Until(end) <= 0 || sleep.For(ctx, min(50*time.Millisecond, time.Until(end))) != nil {
 			return resp, control.Status(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -74,11 +75,7 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 		case try == maxDials:
 			return nil, r.err
 		}
-		rest := time.NewTimer(pause)
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			rest.Stop()
+		if sleep.For(ctx, pause) != nil {
 			return nil, r.err
 		}
 		pause = min(4*pause, lastPause)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -299,12 +300,8 @@ func (sv *supervisor) sleepFor(ctx context.Context, d time.Duration) error {
 		if left <= 0 {
 			break
 		}
-		t := time.NewTimer(min(left, stream.Tick))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
+		if err := sleep.For(ctx, min(left, stream.Tick)); err != nil {
+			return err
 		}
 	}
 	return context.Cause(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -99,12 +100,12 @@ func (s *Server) Drain(ctx context.Context) {
 // moveLinks cuts links one by one while a broker knows of other proxies: their ends reconnect
 // through one of these, and lose no data. It ends with ctx.
 func (s *Server) moveLinks(ctx context.Context) {
-	pause(ctx, drainQuiet) // until brokers are notified, and no longer assign this proxy
+	sleep.For(ctx, drainQuiet) // until brokers are notified, and no longer assign this proxy
 	for ctx.Err() == nil {
 		if s.elsewhere.Load() {
 			s.cutOne()
 		}
-		pause(ctx, drainInterval)
+		sleep.For(ctx, drainInterval)
 	}
 }
 

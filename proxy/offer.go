@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // When the broker is notified of the load: at least every offerEvery, and after a change, but not
@@ -53,7 +54,7 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-			pause(ctx, offerPause)
+			sleep.For(ctx, offerPause)
 		case <-every.C:
 			tick = true
 		}

@@ -189,12 +189,3 @@ func (s *Server) accept(ctx context.Context, ln *net.TCPListener) error {
 	}
 	return nil
 }
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

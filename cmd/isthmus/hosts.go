@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 )
@@ -76,10 +77,8 @@ func listHosts(ctx context.Context, helper string, wait time.Duration) ([]*gatep
 		if measured(list.Hosts) || time.Now().After(end) {
 			return list.Hosts, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(hostsAgain):
+		if err := sleep.For(ctx, hostsAgain); err != nil {
+			return nil, err
 		}
 	}
 }

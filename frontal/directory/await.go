@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -96,7 +97,7 @@ func (w *Awaits) run(ctx context.Context, name overlay.ProcessName, one *awaitin
 			break
 		}
 		// A broker that answers at once instead of waiting must not turn this into a busy loop.
-		if !uplink.Pause(ctx, 50*time.Millisecond) {
+		if sleep.For(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}

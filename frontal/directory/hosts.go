@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/frontal/uplink"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -255,6 +256,6 @@ func (h *Hosts) Tell(ctx context.Context) {
 				h.log.Warn("cannot send the list of the site's hosts to the broker; retrying", "every", hostsPeriod.String(), "error", err)
 			}
 		}
-		uplink.Pause(ctx, hostsPause)
+		sleep.For(ctx, hostsPause)
 	}
 }

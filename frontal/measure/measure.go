@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -250,7 +251,7 @@ func (mo *Monitor) tryIdle(ctx context.Context, waits []time.Duration) []probe.F
 		if left == 0 {
 			return nil
 		}
-		pause(ctx, mo.IdleAfter)
+		sleep.For(ctx, mo.IdleAfter)
 	}
 }
 
@@ -366,15 +367,5 @@ func (mo *Monitor) warnOf(differences []probe.Difference, node string) {
 	for _, d := range differences {
 		mo.Log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
 			"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", node)
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -107,14 +107,3 @@ func (u *Set) AwaitProcess(ctx context.Context, name overlay.ProcessName) (*cont
 	})
 	return resp, u.CallError(s, err)
 }
-
-// Pause waits for d before the next call, and reports whether ctx is still active.
-func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
