@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // roundTrips returns the times of n small exchanges, sorted, in milliseconds.
@@ -88,11 +89,11 @@ func (r rig) goodput(ctx context.Context, n int, warm, span time.Duration) (floa
 		}
 		return bytes
 	}
-	if err := runner.Pause(ctx, warm); err != nil {
+	if err := sleep.For(ctx, warm); err != nil {
 		return 0, err
 	}
 	start, before := time.Now(), got()
-	if err := runner.Pause(ctx, span); err != nil {
+	if err := sleep.For(ctx, span); err != nil {
 		return 0, err
 	}
 	bytes, took := got()-before, time.Since(start)
@@ -160,11 +161,11 @@ func sendPaced(ctx context.Context, a *net.UDPConn, to *net.UDPAddr, epoch time.
 	for i := range n + endRepeats {
 		stamp := endStamp
 		if i < n {
-			if err := runner.Pause(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
+			if err := sleep.For(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
 				return err
 			}
 			stamp = uint64(time.Since(epoch))
-		} else if err := runner.Pause(ctx, pace); err != nil {
+		} else if err := sleep.For(ctx, pace); err != nil {
 			return err
 		}
 		binary.BigEndian.PutUint64(msg, stamp)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
@@ -116,7 +116,7 @@ func idle(ctx context.Context) (rows []bench.Row, err error) {
 	const watched = time.Second
 	err = with(&wan.Shape{Delay: oneWay}, func(r rig) error {
 		before := processorTime()
-		if err := runner.Pause(ctx, watched); err != nil {
+		if err := sleep.For(ctx, watched); err != nil {
 			return err
 		}
 		used := processorTime() - before

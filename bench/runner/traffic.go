@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -57,15 +56,3 @@ func (t *Traffic) End() (err error) {
 
 // Mbit returns the Mbit/s of so many bytes in a time.
 func Mbit(bytes uint64, in time.Duration) float64 { return float64(bytes) * 8 / 1e6 / in.Seconds() }
-
-// Pause waits for d or for ctx.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 )
 
 // dials is the number of connections made when all are registered.
@@ -183,10 +184,8 @@ func until(ctx context.Context, ask func(context.Context) (*frontal.Status, erro
 		if ok(s) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %d helpers and %d processes are there", context.Cause(ctx), len(s.Helpers), registered(s))
-		case <-time.After(50 * time.Millisecond):
+		if err := sleep.For(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("%w: %d helpers and %d processes are there", err, len(s.Helpers), registered(s))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -69,13 +70,13 @@ func (o Options) measureProxy(ctx context.Context) (*proxyFigures, error) {
 	for _, l := range links[1:] {
 		flows = append(flows, runner.Pump(l[0], l[1], 16<<10))
 	}
-	runner.Pause(ctx, warmUp)
+	sleep.For(ctx, warmUp)
 	counts := make([]uint64, len(flows))
 	for i, t := range flows {
 		counts[i] = t.Got()
 	}
 	start := time.Now()
-	runner.Pause(ctx, o.For)
+	sleep.For(ctx, o.For)
 	for i, t := range flows {
 		f.linkBytes = append(f.linkBytes, float64(t.Got()-counts[i]))
 	}

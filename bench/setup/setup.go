@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/probe"
@@ -161,7 +161,7 @@ func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 		if near.Path.Technique != w.technique {
 			return fmt.Errorf("linked by %v", near.Path)
 		}
-		if err := runner.Pause(ctx, afterwards); err != nil {
+		if err := sleep.For(ctx, afterwards); err != nil {
 			return err
 		}
 	}

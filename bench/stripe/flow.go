@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench/runner"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -71,7 +72,7 @@ const block = 1 << 20
 // arriving returns the rate at which received bytes grow during a run, unless failed is an error.
 func arriving(ctx context.Context, got func() uint64, failed error) (result, error) {
 	before, start := got(), time.Now()
-	err := errors.Join(failed, runner.Pause(ctx, measuring))
+	err := errors.Join(failed, sleep.For(ctx, measuring))
 	return result{rate: runner.Mbit(got()-before, time.Since(start))}, err
 }
 
@@ -82,21 +83,21 @@ func warm(ctx context.Context, l *link.Link, carriers int) error {
 			if time.Since(start) > joining {
 				return fmt.Errorf("waited %v for a link of %d carriers; it has %d", joining, carriers, describe(l).carriers)
 			}
-			if err := runner.Pause(ctx, 50*time.Millisecond); err != nil {
+			if err := sleep.For(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 		}
 		if carriers > 1 {
-			return runner.Pause(ctx, 2*warming) // the window grows with them
+			return sleep.For(ctx, 2*warming) // the window grows with them
 		}
-		return runner.Pause(ctx, warming)
+		return sleep.For(ctx, warming)
 	}
 	last, since := 0, time.Now()
 	for start := since; time.Since(start) < choosing && time.Since(since) < calm; {
 		if n := describe(l).carriers; n != last {
 			last, since = n, time.Now()
 		}
-		if err := runner.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := sleep.For(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

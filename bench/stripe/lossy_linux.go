@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/bench/runner"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/link"
@@ -148,7 +149,7 @@ func (l *longPath) raw(ctx context.Context, congestion string, connections int) 
 			sum += t.Got()
 		}
 		return sum
-	}, runner.Pause(ctx, warming))
+	}, sleep.For(ctx, warming))
 	r.carriers = connections
 	return r, err
 }
@@ -180,7 +181,7 @@ func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duratio
 	defer done()
 	err = linked(ctx, ends[0], ends[1], 1, func(ctx context.Context, a, b *link.Link) error {
 		t := runner.Pump(a.Conn, b.Conn, block)
-		err := runner.Pause(ctx, onRelay)
+		err := sleep.For(ctx, onRelay)
 		close(direct)
 		var seen []arrived
 		var moved time.Time
@@ -196,7 +197,7 @@ func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duratio
 			case !moved.IsZero() && time.Since(moved) > afterMove:
 				over = true
 			default:
-				err = runner.Pause(ctx, step)
+				err = sleep.For(ctx, step)
 			}
 		}
 		full.carriers = describe(a).carriers

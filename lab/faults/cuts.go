@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -288,15 +289,5 @@ func (s *site) inflict(ctx context.Context, f fault, flows []lab.Flow, d time.Du
 	if err != nil {
 		return err
 	}
-	return errors.Join(pause(ctx, d), lift(all))
-}
-
-// pause waits for d.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
+	return errors.Join(sleep.For(ctx, d), lift(all))
 }

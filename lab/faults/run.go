@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -206,7 +207,7 @@ func (t *trial) breakIt(ctx context.Context) error {
 	if err := s.order(order{Last: t.Size / 2}); err != nil || undo == nil {
 		return err
 	}
-	if err := errors.Join(pause(ctx, t.Away), undo(ctx)); err != nil {
+	if err := errors.Join(sleep.For(ctx, t.Away), undo(ctx)); err != nil {
 		return fmt.Errorf("the path's return: %w", err)
 	}
 	t.returned = time.Now()
@@ -255,7 +256,7 @@ func (t *trial) checkIdle(ctx context.Context) error {
 	for name, pid := range pids {
 		before[name] = grid.ProcessorTime(pid)
 	}
-	if err := pause(ctx, resting); err != nil {
+	if err := sleep.For(ctx, resting); err != nil {
 		return err
 	}
 	for name, pid := range pids {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -75,9 +76,7 @@ type path struct{ from, to string }
 func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 	for {
 		before := w.lab.Traffic()
-		select {
-		case <-time.After(delayedACK + 3*w.RTT):
-		case <-ctx.Done():
+		if sleep.For(ctx, delayedACK+3*w.RTT) != nil {
 			return w.lab.Traffic()
 		}
 		after := w.lab.Traffic()

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -113,7 +114,7 @@ func (r *round) happen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%v: %w", f, err)
 	}
-	pause(ctx, nil, f.For) // undone in any case
+	sleep.For(ctx, f.For) // undone in any case
 	if err := undo(); err != nil {
 		return fmt.Errorf("undoing %v: %w", f, err)
 	}
@@ -129,10 +130,5 @@ func pause(ctx context.Context, begin <-chan struct{}, d time.Duration) error {
 			return context.Cause(ctx)
 		}
 	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return sleep.For(ctx, d)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/sleep"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
@@ -209,7 +210,7 @@ func (r *round) checkIdle(ctx context.Context) error {
 	for _, d := range r.grid.Daemons() {
 		before[d] = grid.ProcessorTime(d.PID())
 	}
-	if err := pause(ctx, nil, idlePeriod); err != nil {
+	if err := sleep.For(ctx, idlePeriod); err != nil {
 		return err
 	}
 	var errs []error
