@@ -170,7 +170,7 @@ func (t Token) Fits(id control.Identity) error {
 // CreatedAt returns when the token was created, and ExpiresAt when it expires.
 func (t Token) CreatedAt() time.Time { return time.UnixMilli(t.Made) }
 
-// ExpiresAt is described at MadeAt.
+// ExpiresAt is described at CreatedAt.
 func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
 
 // Enrolled returns the enrolment time of clients of this token as used for revocations
