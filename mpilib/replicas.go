@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
 
 // This file is for ranks with replicas. Their replicas run the same program, and must see the same: whatever may
@@ -32,6 +33,7 @@ const (
 	pointNow
 	pointRand
 	pointPending
+	pointDecide
 )
 
 // Replicas returns how many processes each rank has, 1 without replication, and Replica which of them this is, from 0. All of
@@ -87,6 +89,27 @@ const (
 	becausePartitions = "which partitions have come differs between replicas"
 	becauseCancel     = "whether it is in time differs between replicas"
 )
+
+// Decide returns what choose returns, at most 65535 bytes; in ranks with replicas what it returns in one of them, so that all have the same:
+// a measured time, or what a file says that others may find changed. All replicas of a rank call it, in the same order among such calls.
+func (w *World) Decide(ctx context.Context, choose func() []byte) ([]byte, error) {
+	text, err := w.engine.Point(ctx, pointDecide, func() string {
+		if b := choose(); len(b) <= maxDecided {
+			return "0" + string(b)
+		}
+		return "1"
+	})
+	if err == nil && text == "1" {
+		err = fmt.Errorf("%w: more than %d bytes", ErrCount, maxDecided)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mpilib: Decide: %w", err)
+	}
+	return []byte(text[1:]), nil
+}
+
+// maxDecided leaves room for what Decide adds.
+const maxDecided = replica.MaxData - 1
 
 // Now returns the time; in ranks with replicas the same one in all of them, which time.Now is not.
 func (w *World) Now(ctx context.Context) (time.Time, error) {

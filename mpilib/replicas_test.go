@@ -139,7 +139,14 @@ func farm(ctx context.Context, c *Comm, step func()) (seen []string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	seen = append(seen, fmt.Sprint(random.Uint64(), now.UnixNano()))
+	own, err := w.Decide(ctx, func() []byte { return fmt.Append(nil, w.Replica(), rand.Uint64()) })
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Decide(ctx, func() []byte { return make([]byte, 1<<16) }); !errors.Is(err, ErrCount) {
+		return nil, fmt.Errorf("too much is decided: %v", err)
+	}
+	seen = append(seen, fmt.Sprint(random.Uint64(), now.UnixNano(), string(own)))
 	for r := 1; r < n; r++ {
 		if err := Send(ctx, c, []int{r}, r, 1); err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -83,8 +84,8 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 		return npb.Result{}, fmt.Errorf("cg: %w", err)
 	}
 	times := []float64{time.Since(start).Seconds(), s.messages.Seconds()}
-	slowest := make([]float64, len(times))
-	if err := mpilib.Allreduce(ctx, comm, times, slowest, mpilib.Max); err != nil {
+	slowest, err := kernel.Slowest(ctx, comm, times...)
+	if err != nil {
 		return npb.Result{}, fmt.Errorf("cg: combining the times: %w", err)
 	}
 	// Rows sum apart and may round apart in the last bit; all report one value.

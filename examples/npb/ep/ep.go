@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/examples/npb/random"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -71,8 +72,8 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 		return npb.Result{}, fmt.Errorf("ep: combining the tallies: %w", err)
 	}
 	times := []float64{time.Since(start).Seconds(), time.Since(computed).Seconds()}
-	slowest := make([]float64, len(times))
-	if err := mpilib.Allreduce(ctx, comm, times, slowest, mpilib.Max); err != nil {
+	slowest, err := kernel.Slowest(ctx, comm, times...)
+	if err != nil {
 		return npb.Result{}, fmt.Errorf("ep: combining the times: %w", err)
 	}
 	return result(c, problem, comm.Size(), total, slowest), nil

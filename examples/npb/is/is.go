@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -49,8 +50,8 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("is: verification: %w", err)
 	}
-	slowest := make([]float64, len(times))
-	if err := mpilib.Allreduce(ctx, comm, times, slowest, mpilib.Max); err != nil {
+	slowest, err := kernel.Slowest(ctx, comm, times...)
+	if err != nil {
 		return npb.Result{}, fmt.Errorf("is: combining the times: %w", err)
 	}
 	r := npb.Result{

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -79,8 +80,8 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 		return npb.Result{}, fmt.Errorf("mg: %w", err)
 	}
 	times := []float64{time.Since(start).Seconds(), s.messages.Seconds()}
-	slowest := make([]float64, len(times))
-	if err := mpilib.Allreduce(ctx, comm, times, slowest, mpilib.Max); err != nil {
+	slowest, err := kernel.Slowest(ctx, comm, times...)
+	if err != nil {
 		return npb.Result{}, fmt.Errorf("mg: combining the times: %w", err)
 	}
 	return result(c, p, comm.Size(), norm, slowest), nil
