@@ -12,11 +12,11 @@ import (
 // incoming is what the bytes are that follow an envelope, beside messages. The holder of the reading
 // token owns it.
 type incoming struct {
-	lent       protocol.Lent // of the RTS that is being handled
-	descriptor bool          // the bytes that follow say how to map the peer's memory
-	note       []byte        // or they are a note of the owner: see failure.go
-	told       []byte        // or a message of package replica
-	context    uint32        // of the note
+	lent        protocol.Lent // of the RTS that is being handled
+	descriptor  bool          // the bytes that follow say how to map the peer's memory
+	note        []byte        // or they are a note of the owner: see failure.go
+	replicaNote []byte        // or a message of package replica
+	context     uint32        // of the note
 }
 
 // digested ends a receive that was given up, sends what reading has queued, and looks where the
@@ -176,9 +176,9 @@ func (p *peer) arrived() error {
 		p.in.descriptor = false
 		return p.descriptorReceived()
 	}
-	if told := p.in.told; told != nil {
-		p.in.told = nil
-		return p.e.replicas.told(p, told)
+	if note := p.in.replicaNote; note != nil {
+		p.in.replicaNote = nil
+		return p.e.replicas.noteArrived(p, note)
 	}
 	if note := p.in.note; note != nil {
 		p.in.note = nil

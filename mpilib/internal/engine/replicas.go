@@ -41,8 +41,8 @@ type sending struct {
 const (
 	// defaultKept is how many bytes of messages are kept for others, if the owner does not say.
 	defaultKept = 64 << 20
-	// maxTold bounds a message of package replica.
-	maxTold = 64 << 20
+	// maxReplicaNote bounds a message of package replica.
+	maxReplicaNote = 64 << 20
 )
 
 func newReplicas(e *Engine) *replicas {
@@ -270,17 +270,17 @@ func (s *replicas) wake() {
 
 // replicaReceived begins a message of package replica.
 func (p *peer) replicaReceived(env wire.Envelope) error {
-	if p.e.replicas == nil || env.Length == 0 || env.Length > maxTold {
+	if p.e.replicas == nil || env.Length == 0 || env.Length > maxReplicaNote {
 		return fmt.Errorf("%w: a message of %d bytes for replicas", wire.ErrMalformed, env.Length)
 	}
-	p.in.told = make([]byte, env.Length)
+	p.in.replicaNote = make([]byte, env.Length)
 	msg := &p.proto.In
-	msg.Size, msg.Left, msg.Into = env.Length, env.Length, p.in.told
+	msg.Size, msg.Left, msg.Into = env.Length, env.Length, p.in.replicaNote
 	return nil
 }
 
-// told takes a message of package replica.
-func (s *replicas) told(p *peer, b []byte) error {
+// noteArrived takes a message of package replica.
+func (s *replicas) noteArrived(p *peer, b []byte) error {
 	m, err := replica.Parse(b, replica.Layout{Ranks: s.e.cfg.Size, Replicas: s.e.cfg.Replicas})
 	if err == nil {
 		err = s.process.Receive(p.process, m)
