@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/comm"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/mpi"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/replica"
 )
@@ -45,12 +45,28 @@ func (w *World) Replica() int { return w.config.place.Replica }
 
 func (w *World) replicated() bool { return w.config.place.Replicas > 1 }
 
-// replication is what the engine is told.
-func replication(p *join.Place) engine.Replication {
+// replication is what the engine is told. A process that has a connector of its own shares its memory with others, in a
+// test: it does not end by itself.
+func (cfg *config) replication() engine.Replication {
+	p := cfg.place
+	var expelled func()
+	if cfg.connector == nil {
+		expelled = endExpelled
+	}
 	return engine.Replication{
-		Replica: p.Replica, Replicas: p.Replicas, Table: p.Table, SendDeterministic: p.SendDeterministic,
+		Expelled: expelled,
+		Replica:  p.Replica, Replicas: p.Replicas, Table: p.Table, SendDeterministic: p.SendDeterministic,
 		InOrder: func(context uint32) bool { return context%comm.ContextsPerComm == comm.PointToPoint },
 	}
+}
+
+// endExpelled ends the process as a signal would, which the launcher takes for the loss of this replica. An exit status
+// would count as the program's own and end the job.
+func endExpelled() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Kill() == nil {
+		select {} // until the signal arrives
+	}
+	os.Exit(128 + 9)
 }
 
 // readReplicas completes the config of a rank with replicas.

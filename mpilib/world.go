@@ -150,7 +150,7 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 	})
 	w.engine = engine.New(engine.Config{
 		Rank: cfg.place.Rank, Size: cfg.place.Size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.Unshared,
-		Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told, Replication: replication(cfg.place),
+		Connect: w.connect, Unmade: w.calls.Contexts.Unmade, OnNews: w.comms.agreements.Told, Replication: cfg.replication(),
 	})
 	w.calls.Engine, w.comms.agreements.Engine = w.engine, w.engine
 	if err := w.firstComms(); err != nil {

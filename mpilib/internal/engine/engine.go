@@ -102,6 +102,11 @@ type Replication struct {
 	SendDeterministic bool
 	MaxKept           int                       // bytes; see replica.Config
 	InOrder           func(context uint32) bool // contexts in which the program itself sends; nil: none
+
+	// Expelled, if not nil, is called once the other processes take this one for failed: it must
+	// end without further output, since another one goes on in its place. It may be called with the
+	// engine's lock held, and need not return. Without it all calls fail.
+	Expelled func()
 }
 
 // process returns the number of the engine's process, and processes how many there are.

@@ -112,6 +112,9 @@ func (s *replicas) carryOut(f *replica.Effect) {
 		s.fail(fmt.Errorf("%w (what is sent may depend on the clock, random numbers, the order of a map, or several goroutines that use one communicator)", f.Divergence))
 	case replica.Expel:
 		s.fail(errExpelled)
+		if s.e.cfg.Expelled != nil {
+			s.e.cfg.Expelled()
+		}
 	}
 }
 

@@ -209,3 +209,37 @@ func TestPoint(t *testing.T) {
 		t.Errorf("%s\n%s", got[1], got[2])
 	}
 }
+
+// A process that the others take for failed is told so when it next hears from them; the others go on without it.
+func TestExpelled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	expelled := make(chan struct{}, 8)
+	engines := replicated(t, 2, Replication{Replicas: 2, Expelled: func() { expelled <- struct{}{} }})
+	for _, e := range engines[1:] {
+		e.Fail(0, errors.New("it is silent"))
+	}
+	select {
+	case <-expelled:
+	case <-ctx.Done():
+		t.Fatal("the process was not expelled")
+	}
+	if err := engines[0].Send(ctx, everyone{}, 0, 1, 5, []byte("hello"), Standard); !errors.Is(err, ErrProcFailed) {
+		t.Errorf("a process that is expelled sends: %v", err)
+	}
+	var all sync.WaitGroup
+	for q := range 2 { // the replicas of rank 1 hear from the other replica of rank 0
+		all.Go(func() {
+			if got, err := engines[1+2*q].Recv(ctx, everyone{}, 0, 0, 5, make([]byte, 9)); err != nil || got.Bytes != 5 {
+				t.Errorf("replica %d received %+v, %v", q, got, err)
+			}
+		})
+	}
+	if err := engines[2].Send(ctx, everyone{}, 0, 1, 5, []byte("hello"), Standard); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if n := len(expelled); n > 0 {
+		t.Errorf("expelled %d times more", n)
+	}
+}
