@@ -72,6 +72,9 @@ func (t *Tunnel) start() {
 	go t.serveMarks()
 	go func() {
 		t.serveStreams()
+		// Streams fail a moment before the context is done, and died must find it done: otherwise it
+		// would keep a dead tunnel for as long as one without users.
+		<-t.quic.Context().Done()
 		t.died()
 	}()
 }
