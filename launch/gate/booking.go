@@ -56,6 +56,7 @@ type booking struct {
 	agentGone chan struct{}           // closed when there was an agent and nothing is left of it
 	gone      chan struct{}           // closed when nothing is left of the booking
 	leave     chan struct{}           // closed when this node service leaves it to the next one
+	forgets   sync.Once               // has deaths forgotten in the end
 	ended     sync.Once               // reports to reserve.Node once that its processes have ended
 	sending   sync.Mutex              // held while a message is sent to the agent
 	starting  sync.Mutex              // held while an agent is started

@@ -325,6 +325,10 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 		}
 	case *gatepb.ToNode_Signal:
 		c.signal(m.Signal)
+	case *gatepb.ToNode_Dead:
+		if err := c.b.reportDead(m.Dead); err != nil {
+			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+		}
 	case *gatepb.ToNode_Ack:
 		c.events().Ack(m.Ack.Event)
 		c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})

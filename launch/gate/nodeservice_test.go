@@ -369,6 +369,54 @@ func TestAbsentReplicas(t *testing.T) {
 	}
 }
 
+// Processes that have died, as the submitter says, are reported to those here, and forgotten in the end;
+// others cannot be reported.
+func TestDeadReplicas(t *testing.T) {
+	said := make(chan string, 2)
+	stop := filepath.Join(t.TempDir(), "stop")
+	h := newHost(t, func(o *Options) {
+		o.Dead = func(_ overlay.JobID, ranks []uint32, why string) { said <- fmt.Sprint(ranks, why) }
+		o.Forget = func(overlay.JobID) { said <- "forget" }
+	})
+	dead := func(processes ...uint32) *gatepb.ToNode {
+		return &gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: processes, Why: "killed"}}}
+	}
+	refused := func(c *talk, processes ...uint32) {
+		t.Helper()
+		c.say(dead(processes...))
+		m := c.hear()
+		for m.GetCommitted() != nil { // the answer to what runs sent
+			m = c.hear()
+		}
+		if f := m.GetFault(); f == nil || f.Code != gatepb.Fault_INVALID {
+			t.Errorf("the death of %v: %v", processes, f)
+		}
+	}
+	c := h.talk().booked()
+	refused(c, 1)
+	c.runs("while [ ! -e "+stop+" ]; do sleep 0.01; done", func(s *gatepb.Start) {
+		s.Size, s.Replicas = 2, 2
+		s.Processes = []*gatepb.Process{{}}
+		s.Nodes = []*gatepb.NodeOfJob{{Node: here.String(), Ranks: []uint32{0, 1}}, {Node: "there/n1", Ranks: []uint32{2, 3}}}
+	})
+	refused(c, 4)
+	refused(c, 0, 1, 2, 3, 0)
+	c.say(dead(3))
+	if got, want := receive(t, "the death", said), "[3]its launcher says: killed"; got != want {
+		t.Errorf("the node service reported %q, want %q", got, want)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.listen()
+	if got := receive(t, "the end", said); got != "forget" {
+		t.Errorf("the node service reported %q", got)
+	}
+	plain := h.talk().booked()
+	plain.runs("sleep 1000", func(s *gatepb.Start) { s.Size, s.Processes = 1, []*gatepb.Process{{}} })
+	refused(plain, 0)
+}
+
 // The end of the node service ends its jobs, and their submitters are told.
 func TestKeeperStops(t *testing.T) {
 	h := newHost(t, nil)

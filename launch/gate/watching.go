@@ -99,9 +99,39 @@ func (b *booking) reportAbsent(p *program) {
 		return
 	}
 	b.k.opts.Dead(b.ask.Job, absent, "the job has no such replica, as rank 0 is pinned")
-	b.k.work.Go(func() {
-		<-b.busy.Done() // no process is left, or this node service is not in charge any more
-		b.k.opts.Forget(b.ask.Job)
+	b.forgetAtEnd()
+}
+
+// reportDead reports processes that have died, as the submitter says. Their own node's helper knows of
+// those only that had joined the job.
+func (b *booking) reportDead(m *gatepb.Dead) error {
+	p := b.begun.Load()
+	switch {
+	case p == nil || p.replicas < 2:
+		return errors.New("deaths, and no process of a job with replicas was started here")
+	case len(m.Processes) > p.size*p.replicas:
+		return fmt.Errorf("the death of %d processes of %d", len(m.Processes), p.size*p.replicas)
+	}
+	for _, n := range m.Processes {
+		if int(n) >= p.size*p.replicas {
+			return fmt.Errorf("the death of process %d of %d", n, p.size*p.replicas)
+		}
+	}
+	if b.k.opts.Dead != nil && b.k.opts.Forget != nil {
+		b.k.opts.Dead(b.ask.Job, m.Processes, fmt.Sprintf("its launcher says: %.200s", m.Why))
+		b.forgetAtEnd()
+	}
+	return nil
+}
+
+// forgetAtEnd has the deaths of the job's processes forgotten once no process is left, or this node
+// service is not in charge any more.
+func (b *booking) forgetAtEnd() {
+	b.forgets.Do(func() {
+		b.k.work.Go(func() {
+			<-b.busy.Done()
+			b.k.opts.Forget(b.ask.Job)
+		})
 	})
 }
 

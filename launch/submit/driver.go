@@ -58,6 +58,7 @@ type driver struct {
 	broken    map[overlay.NodeID]bool  // nodes that are tried again, or were without success
 	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
 	unreached []string                 // nodes that received no request, and why
+	dead      []uint32                 // numbers of the replicas that have died
 	endedBy   []string                 // why nodes ended processes by themselves
 
 	cause  error     // why the job must end early; nil: it need not
@@ -200,7 +201,7 @@ func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
 	for _, p := range d.place.processes(d.sub.Plan()) {
 		n := &gatepb.NodeOfJob{Node: p.Node.String()}
 		for _, q := range p.Processes {
-			n.Ranks = append(n.Ranks, uint32(q.Copy*d.place.job.Ranks+q.Rank))
+			n.Ranks = append(n.Ranks, d.number(q))
 		}
 		slices.Sort(n.Ranks)
 		all = append(all, n)
@@ -245,6 +246,7 @@ func (d *driver) handleEvent(e event) {
 	case e.back:
 		delete(d.broken, node)
 		d.progress(Progress{Step: "back", Who: node.String()})
+		d.sendDeaths(e.from)
 	case e.lost != nil:
 		d.conversationEnded(e.from, e.lost)
 	case e.staged:
@@ -334,8 +336,23 @@ func (d *driver) ended(bad *ranks.ExitError, died *death) {
 	}
 	if died != nil && d.cause == nil {
 		d.progress(Progress{Step: "died", Who: died.String()})
+		d.dead = append(d.dead, d.number(died.process))
+		for _, p := range d.place.processes(d.sub.Plan()) {
+			d.sendDeaths(d.talks[p.Node])
+		}
 	}
 }
+
+// sendDeaths says to a node which replicas have died. A process that looks for one of them learns it so even
+// where that one died before it had joined the job.
+func (d *driver) sendDeaths(c *conversation) {
+	if len(d.dead) > 0 && !d.job.Independent && !c.hasEnded() {
+		c.sendMessage(&gatepb.ToNode{Say: &gatepb.ToNode_Dead{Dead: &gatepb.Dead{Processes: d.dead, Why: "a signal ended it, or its host is lost"}}})
+	}
+}
+
+// number returns the number of a process: replica c of rank k of n ranks has c*n + k.
+func (d *driver) number(p allocate.Process) uint32 { return uint32(p.Copy*d.place.job.Ranks + p.Rank) }
 
 // advance does what the current phase requires.
 func (d *driver) advance() {

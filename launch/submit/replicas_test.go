@@ -99,6 +99,12 @@ func TestAReplicaDies(t *testing.T) {
 	if got := reports("diverged"); got != nil {
 		t.Errorf("reported: %q", got)
 	}
+	n := w.nodes["b/n1"]
+	n.mu.Lock()
+	if !slices.Equal(n.deaths, []uint32{0}) {
+		t.Errorf("the node of the other replicas was told of the deaths of %v, want [0]", n.deaths)
+	}
+	n.mu.Unlock()
 	w.idle()
 }
 

@@ -59,6 +59,7 @@ type node struct {
 	talks    map[reserve.Key]*talk
 	chunks   map[stage.Sum][]byte
 	received int                              // bytes of chunks
+	deaths   []uint32                         // processes that the submitter says have died
 	files    []string                         // those stored, with their contents' length
 	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream instead of handling the message
 }
@@ -294,6 +295,8 @@ func (t *talk) take(m *gatepb.ToNode) bool {
 		for _, p := range t.running {
 			p.Signals <- say.Signal.Name
 		}
+	case *gatepb.ToNode_Dead:
+		t.n.deaths = append(t.n.deaths, say.Dead.Processes...)
 	case *gatepb.ToNode_Ack:
 		return len(t.events) > 0 && t.events[len(t.events)-1].GetOver() != nil && say.Ack.Event == uint64(len(t.events))
 	}

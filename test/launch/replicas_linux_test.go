@@ -201,3 +201,25 @@ func TestReplicasThatDie(t *testing.T) {
 		w.AwaitNoJobs()
 	})
 }
+
+// A program whose ranks exchange messages verifies its results, and prints them once, whichever
+// replica dies at whatever moment.
+func TestReplicatedKernels(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, threeSites())
+	w.AwaitHosts(4)
+	bin := labtest.Program(t, "")
+	for i, kernel := range []string{"is", "cg", "mg", "ft", "ep"} {
+		for _, victim := range []string{"", fmt.Sprintf("%d.%d", i%4, i%2)} {
+			t.Run(kernel+"/"+victim, func(t *testing.T) {
+				program := fmt.Sprintf("[ $ISTHMUS_RANK.$ISTHMUS_COPY != %q ] || (sleep 0.%d; kill -9 $$) & exec %s example %s --class S", victim, i, bin, kernel)
+				out := w.ends(0, "", w.Isthmus("run", "-n", "4", "--replicas", "2", "--strategy", "auto", "sh", "-c", program))
+				if n := strings.Count(out, "SUCCESSFUL"); n != 1 {
+					t.Errorf("SUCCESSFUL is printed %d times:\n%s", n, out)
+				}
+			})
+		}
+	}
+	w.AwaitNoJobs()
+}

@@ -149,7 +149,7 @@ func (x Fault_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Fault_Code.Descriptor instead.
 func (Fault_Code) EnumDescriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{31, 0}
+	return file_gate_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // ToNode is what a submitter says. Exactly one field is set.
@@ -168,6 +168,7 @@ type ToNode struct {
 	//	*ToNode_Input
 	//	*ToNode_Signal
 	//	*ToNode_Ack
+	//	*ToNode_Dead
 	Say           isToNode_Say `protobuf_oneof:"say"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -309,6 +310,15 @@ func (x *ToNode) GetAck() *Ack {
 	return nil
 }
 
+func (x *ToNode) GetDead() *Dead {
+	if x != nil {
+		if x, ok := x.Say.(*ToNode_Dead); ok {
+			return x.Dead
+		}
+	}
+	return nil
+}
+
 type isToNode_Say interface {
 	isToNode_Say()
 }
@@ -357,6 +367,10 @@ type ToNode_Ack struct {
 	Ack *Ack `protobuf:"bytes,11,opt,name=ack,proto3,oneof"`
 }
 
+type ToNode_Dead struct {
+	Dead *Dead `protobuf:"bytes,12,opt,name=dead,proto3,oneof"`
+}
+
 func (*ToNode_Ask) isToNode_Say() {}
 
 func (*ToNode_Attach) isToNode_Say() {}
@@ -378,6 +392,8 @@ func (*ToNode_Input) isToNode_Say() {}
 func (*ToNode_Signal) isToNode_Say() {}
 
 func (*ToNode_Ack) isToNode_Say() {}
+
+func (*ToNode_Dead) isToNode_Say() {}
 
 // ToSubmitter is what a node says. Exactly one field is set.
 type ToSubmitter struct {
@@ -2083,6 +2099,60 @@ func (x *Signal) GetRanks() []uint32 {
 	return nil
 }
 
+// Dead says which processes of a job with replicas have died, anywhere: those here
+// need not look for them. The submitter repeats it with each further death.
+type Dead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processes     []uint32               `protobuf:"varint,1,rep,packed,name=processes,proto3" json:"processes,omitempty"` // replica * ranks + rank
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`                     // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dead) Reset() {
+	*x = Dead{}
+	mi := &file_gate_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dead) ProtoMessage() {}
+
+func (x *Dead) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dead.ProtoReflect.Descriptor instead.
+func (*Dead) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Dead) GetProcesses() []uint32 {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *Dead) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Ack says that all events up to this number came. The node keeps at most 1 MiB
 // of events that were not, and stops reading the processes' output meanwhile;
 // say it every 128 KiB or 100 ms, whichever is first.
@@ -2095,7 +2165,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_gate_proto_msgTypes[26]
+	mi := &file_gate_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2177,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[26]
+	mi := &file_gate_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2190,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{26}
+	return file_gate_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ack) GetEvent() uint64 {
@@ -2143,7 +2213,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_gate_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2225,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[27]
+	mi := &file_gate_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2238,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{27}
+	return file_gate_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Output) GetProcess() *Process {
@@ -2205,7 +2275,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_gate_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2287,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[28]
+	mi := &file_gate_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2300,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{28}
+	return file_gate_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Exited) GetProcess() *Process {
@@ -2277,7 +2347,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_gate_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2359,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[29]
+	mi := &file_gate_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2372,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{29}
+	return file_gate_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileChunk) GetName() string {
@@ -2359,7 +2429,7 @@ type Over struct {
 
 func (x *Over) Reset() {
 	*x = Over{}
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_gate_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2441,7 @@ func (x *Over) String() string {
 func (*Over) ProtoMessage() {}
 
 func (x *Over) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[30]
+	mi := &file_gate_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2454,7 @@ func (x *Over) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Over.ProtoReflect.Descriptor instead.
 func (*Over) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{30}
+	return file_gate_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Over) GetEnded() string {
@@ -2407,7 +2477,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_gate_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2489,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[31]
+	mi := &file_gate_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2502,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{31}
+	return file_gate_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Fault) GetCode() Fault_Code {
@@ -2465,7 +2535,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_gate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2547,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[32]
+	mi := &file_gate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2560,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{32}
+	return file_gate_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PingRequest) GetPayload() []byte {
@@ -2510,7 +2580,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_gate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2592,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[33]
+	mi := &file_gate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2605,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{33}
+	return file_gate_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PingResponse) GetPayload() []byte {
@@ -2562,7 +2632,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2644,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2657,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{34}
+	return file_gate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MeasureRequest) GetNodes() []string {
@@ -2613,7 +2683,7 @@ type MeasureResponse struct {
 
 func (x *MeasureResponse) Reset() {
 	*x = MeasureResponse{}
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2695,7 @@ func (x *MeasureResponse) String() string {
 func (*MeasureResponse) ProtoMessage() {}
 
 func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2708,7 @@ func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureResponse.ProtoReflect.Descriptor instead.
 func (*MeasureResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{35}
+	return file_gate_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MeasureResponse) GetDistances() []*Distance {
@@ -2661,7 +2731,7 @@ type Distance struct {
 
 func (x *Distance) Reset() {
 	*x = Distance{}
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2743,7 @@ func (x *Distance) String() string {
 func (*Distance) ProtoMessage() {}
 
 func (x *Distance) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2756,7 @@ func (x *Distance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distance.ProtoReflect.Descriptor instead.
 func (*Distance) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{36}
+	return file_gate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Distance) GetNode() string {
@@ -2726,7 +2796,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2808,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2821,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{37}
+	return file_gate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Piece) GetData() []byte {
@@ -2772,7 +2842,7 @@ type GossipRequest struct {
 
 func (x *GossipRequest) Reset() {
 	*x = GossipRequest{}
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2854,7 @@ func (x *GossipRequest) String() string {
 func (*GossipRequest) ProtoMessage() {}
 
 func (x *GossipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2867,7 @@ func (x *GossipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
 func (*GossipRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{38}
+	return file_gate_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GossipRequest) GetJob() string {
@@ -2829,7 +2899,7 @@ type GossipResponse struct {
 
 func (x *GossipResponse) Reset() {
 	*x = GossipResponse{}
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2911,7 @@ func (x *GossipResponse) String() string {
 func (*GossipResponse) ProtoMessage() {}
 
 func (x *GossipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2924,7 @@ func (x *GossipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipResponse.ProtoReflect.Descriptor instead.
 func (*GossipResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{39}
+	return file_gate_proto_rawDescGZIP(), []int{40}
 }
 
 type JobsRequest struct {
@@ -2865,7 +2935,7 @@ type JobsRequest struct {
 
 func (x *JobsRequest) Reset() {
 	*x = JobsRequest{}
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2947,7 @@ func (x *JobsRequest) String() string {
 func (*JobsRequest) ProtoMessage() {}
 
 func (x *JobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2960,7 @@ func (x *JobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
 func (*JobsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{40}
+	return file_gate_proto_rawDescGZIP(), []int{41}
 }
 
 type JobsResponse struct {
@@ -2902,7 +2972,7 @@ type JobsResponse struct {
 
 func (x *JobsResponse) Reset() {
 	*x = JobsResponse{}
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +2984,7 @@ func (x *JobsResponse) String() string {
 func (*JobsResponse) ProtoMessage() {}
 
 func (x *JobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +2997,7 @@ func (x *JobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResponse.ProtoReflect.Descriptor instead.
 func (*JobsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{41}
+	return file_gate_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobsResponse) GetJobs() []*JobHere {
@@ -2958,7 +3028,7 @@ type JobHere struct {
 
 func (x *JobHere) Reset() {
 	*x = JobHere{}
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3040,7 @@ func (x *JobHere) String() string {
 func (*JobHere) ProtoMessage() {}
 
 func (x *JobHere) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3053,7 @@ func (x *JobHere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHere.ProtoReflect.Descriptor instead.
 func (*JobHere) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{42}
+	return file_gate_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobHere) GetJob() string {
@@ -3079,7 +3149,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3161,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3174,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{43}
+	return file_gate_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KillRequest) GetJob() string {
@@ -3123,7 +3193,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3205,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3218,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{44}
+	return file_gate_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KillResponse) GetReservations() uint32 {
@@ -3166,7 +3236,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3248,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3261,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{45}
+	return file_gate_proto_rawDescGZIP(), []int{46}
 }
 
 type HostsResponse struct {
@@ -3203,7 +3273,7 @@ type HostsResponse struct {
 
 func (x *HostsResponse) Reset() {
 	*x = HostsResponse{}
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3285,7 @@ func (x *HostsResponse) String() string {
 func (*HostsResponse) ProtoMessage() {}
 
 func (x *HostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3298,7 @@ func (x *HostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsResponse.ProtoReflect.Descriptor instead.
 func (*HostsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{46}
+	return file_gate_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HostsResponse) GetHosts() []*Host {
@@ -3255,7 +3325,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_gate_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3337,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[47]
+	mi := &file_gate_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3350,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{47}
+	return file_gate_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Host) GetNode() string {
@@ -3359,7 +3429,7 @@ type ToAgent struct {
 
 func (x *ToAgent) Reset() {
 	*x = ToAgent{}
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_gate_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3441,7 @@ func (x *ToAgent) String() string {
 func (*ToAgent) ProtoMessage() {}
 
 func (x *ToAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[48]
+	mi := &file_gate_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3454,7 @@ func (x *ToAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToAgent.ProtoReflect.Descriptor instead.
 func (*ToAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{48}
+	return file_gate_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ToAgent) GetSay() isToAgent_Say {
@@ -3536,7 +3606,7 @@ type FromAgent struct {
 
 func (x *FromAgent) Reset() {
 	*x = FromAgent{}
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_gate_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3618,7 @@ func (x *FromAgent) String() string {
 func (*FromAgent) ProtoMessage() {}
 
 func (x *FromAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[49]
+	mi := &file_gate_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3631,7 @@ func (x *FromAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromAgent.ProtoReflect.Descriptor instead.
 func (*FromAgent) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{49}
+	return file_gate_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FromAgent) GetSay() isFromAgent_Say {
@@ -3678,7 +3748,7 @@ type Open struct {
 
 func (x *Open) Reset() {
 	*x = Open{}
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_gate_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3760,7 @@ func (x *Open) String() string {
 func (*Open) ProtoMessage() {}
 
 func (x *Open) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[50]
+	mi := &file_gate_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3773,7 @@ func (x *Open) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Open.ProtoReflect.Descriptor instead.
 func (*Open) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{50}
+	return file_gate_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Open) GetParent() string {
@@ -3748,7 +3818,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_gate_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3830,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[51]
+	mi := &file_gate_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3843,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{51}
+	return file_gate_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Opened) GetFolder() string {
@@ -3826,7 +3896,7 @@ type StagePart struct {
 
 func (x *StagePart) Reset() {
 	*x = StagePart{}
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_gate_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3908,7 @@ func (x *StagePart) String() string {
 func (*StagePart) ProtoMessage() {}
 
 func (x *StagePart) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[52]
+	mi := &file_gate_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3921,7 @@ func (x *StagePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagePart.ProtoReflect.Descriptor instead.
 func (*StagePart) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{52}
+	return file_gate_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StagePart) GetName() string {
@@ -3900,7 +3970,7 @@ type StagedFile struct {
 
 func (x *StagedFile) Reset() {
 	*x = StagedFile{}
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_gate_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +3982,7 @@ func (x *StagedFile) String() string {
 func (*StagedFile) ProtoMessage() {}
 
 func (x *StagedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[53]
+	mi := &file_gate_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +3995,7 @@ func (x *StagedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedFile.ProtoReflect.Descriptor instead.
 func (*StagedFile) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{53}
+	return file_gate_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StagedFile) GetName() string {
@@ -3953,7 +4023,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_gate_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4035,7 @@ func (x *Launch) String() string {
 func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[54]
+	mi := &file_gate_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4048,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{54}
+	return file_gate_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Launch) GetStart() *Start {
@@ -4005,7 +4075,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_gate_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4087,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[55]
+	mi := &file_gate_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4100,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{55}
+	return file_gate_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EndJob) GetWhy() string {
@@ -4050,7 +4120,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_gate_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4132,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[56]
+	mi := &file_gate_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4145,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{56}
+	return file_gate_proto_rawDescGZIP(), []int{57}
 }
 
 // ProcessesEnded says that no process of the job is left.
@@ -4087,7 +4157,7 @@ type ProcessesEnded struct {
 
 func (x *ProcessesEnded) Reset() {
 	*x = ProcessesEnded{}
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_gate_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4169,7 @@ func (x *ProcessesEnded) String() string {
 func (*ProcessesEnded) ProtoMessage() {}
 
 func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[57]
+	mi := &file_gate_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4182,7 @@ func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesEnded.ProtoReflect.Descriptor instead.
 func (*ProcessesEnded) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{57}
+	return file_gate_proto_rawDescGZIP(), []int{58}
 }
 
 var File_gate_proto protoreflect.FileDescriptor
@@ -4120,7 +4190,7 @@ var File_gate_proto protoreflect.FileDescriptor
 const file_gate_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"gate.proto\x12\x0fisthmus.gate.v1\"\xa8\x04\n" +
+	"gate.proto\x12\x0fisthmus.gate.v1\"\xd5\x04\n" +
 	"\x06ToNode\x12(\n" +
 	"\x03ask\x18\x01 \x01(\v2\x14.isthmus.gate.v1.AskH\x00R\x03ask\x121\n" +
 	"\x06attach\x18\x02 \x01(\v2\x17.isthmus.gate.v1.AttachH\x00R\x06attach\x121\n" +
@@ -4133,7 +4203,8 @@ const file_gate_proto_rawDesc = "" +
 	"\x05input\x18\t \x01(\v2\x16.isthmus.gate.v1.InputH\x00R\x05input\x121\n" +
 	"\x06signal\x18\n" +
 	" \x01(\v2\x17.isthmus.gate.v1.SignalH\x00R\x06signal\x12(\n" +
-	"\x03ack\x18\v \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ackB\x05\n" +
+	"\x03ack\x18\v \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ack\x12+\n" +
+	"\x04dead\x18\f \x01(\v2\x15.isthmus.gate.v1.DeadH\x00R\x04deadB\x05\n" +
 	"\x03say\"\xa6\x06\n" +
 	"\vToSubmitter\x12%\n" +
 	"\x02ok\x18\x01 \x01(\v2\x13.isthmus.gate.v1.OKH\x00R\x02ok\x12(\n" +
@@ -4251,7 +4322,10 @@ const file_gate_proto_rawDesc = "" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\"2\n" +
 	"\x06Signal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\x1b\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"6\n" +
+	"\x04Dead\x12\x1c\n" +
+	"\tprocesses\x18\x01 \x03(\rR\tprocesses\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\x1b\n" +
 	"\x03Ack\x12\x14\n" +
 	"\x05event\x18\x01 \x01(\x04R\x05event\"h\n" +
 	"\x06Output\x122\n" +
@@ -4412,7 +4486,7 @@ func file_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_gate_proto_goTypes = []any{
 	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
 	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
@@ -4442,38 +4516,39 @@ var file_gate_proto_goTypes = []any{
 	(*Input)(nil),           // 25: isthmus.gate.v1.Input
 	(*Taken)(nil),           // 26: isthmus.gate.v1.Taken
 	(*Signal)(nil),          // 27: isthmus.gate.v1.Signal
-	(*Ack)(nil),             // 28: isthmus.gate.v1.Ack
-	(*Output)(nil),          // 29: isthmus.gate.v1.Output
-	(*Exited)(nil),          // 30: isthmus.gate.v1.Exited
-	(*FileChunk)(nil),       // 31: isthmus.gate.v1.FileChunk
-	(*Over)(nil),            // 32: isthmus.gate.v1.Over
-	(*Fault)(nil),           // 33: isthmus.gate.v1.Fault
-	(*PingRequest)(nil),     // 34: isthmus.gate.v1.PingRequest
-	(*PingResponse)(nil),    // 35: isthmus.gate.v1.PingResponse
-	(*MeasureRequest)(nil),  // 36: isthmus.gate.v1.MeasureRequest
-	(*MeasureResponse)(nil), // 37: isthmus.gate.v1.MeasureResponse
-	(*Distance)(nil),        // 38: isthmus.gate.v1.Distance
-	(*Piece)(nil),           // 39: isthmus.gate.v1.Piece
-	(*GossipRequest)(nil),   // 40: isthmus.gate.v1.GossipRequest
-	(*GossipResponse)(nil),  // 41: isthmus.gate.v1.GossipResponse
-	(*JobsRequest)(nil),     // 42: isthmus.gate.v1.JobsRequest
-	(*JobsResponse)(nil),    // 43: isthmus.gate.v1.JobsResponse
-	(*JobHere)(nil),         // 44: isthmus.gate.v1.JobHere
-	(*KillRequest)(nil),     // 45: isthmus.gate.v1.KillRequest
-	(*KillResponse)(nil),    // 46: isthmus.gate.v1.KillResponse
-	(*HostsRequest)(nil),    // 47: isthmus.gate.v1.HostsRequest
-	(*HostsResponse)(nil),   // 48: isthmus.gate.v1.HostsResponse
-	(*Host)(nil),            // 49: isthmus.gate.v1.Host
-	(*ToAgent)(nil),         // 50: isthmus.gate.v1.ToAgent
-	(*FromAgent)(nil),       // 51: isthmus.gate.v1.FromAgent
-	(*Open)(nil),            // 52: isthmus.gate.v1.Open
-	(*Opened)(nil),          // 53: isthmus.gate.v1.Opened
-	(*StagePart)(nil),       // 54: isthmus.gate.v1.StagePart
-	(*StagedFile)(nil),      // 55: isthmus.gate.v1.StagedFile
-	(*Launch)(nil),          // 56: isthmus.gate.v1.Launch
-	(*EndJob)(nil),          // 57: isthmus.gate.v1.EndJob
-	(*Release)(nil),         // 58: isthmus.gate.v1.Release
-	(*ProcessesEnded)(nil),  // 59: isthmus.gate.v1.ProcessesEnded
+	(*Dead)(nil),            // 28: isthmus.gate.v1.Dead
+	(*Ack)(nil),             // 29: isthmus.gate.v1.Ack
+	(*Output)(nil),          // 30: isthmus.gate.v1.Output
+	(*Exited)(nil),          // 31: isthmus.gate.v1.Exited
+	(*FileChunk)(nil),       // 32: isthmus.gate.v1.FileChunk
+	(*Over)(nil),            // 33: isthmus.gate.v1.Over
+	(*Fault)(nil),           // 34: isthmus.gate.v1.Fault
+	(*PingRequest)(nil),     // 35: isthmus.gate.v1.PingRequest
+	(*PingResponse)(nil),    // 36: isthmus.gate.v1.PingResponse
+	(*MeasureRequest)(nil),  // 37: isthmus.gate.v1.MeasureRequest
+	(*MeasureResponse)(nil), // 38: isthmus.gate.v1.MeasureResponse
+	(*Distance)(nil),        // 39: isthmus.gate.v1.Distance
+	(*Piece)(nil),           // 40: isthmus.gate.v1.Piece
+	(*GossipRequest)(nil),   // 41: isthmus.gate.v1.GossipRequest
+	(*GossipResponse)(nil),  // 42: isthmus.gate.v1.GossipResponse
+	(*JobsRequest)(nil),     // 43: isthmus.gate.v1.JobsRequest
+	(*JobsResponse)(nil),    // 44: isthmus.gate.v1.JobsResponse
+	(*JobHere)(nil),         // 45: isthmus.gate.v1.JobHere
+	(*KillRequest)(nil),     // 46: isthmus.gate.v1.KillRequest
+	(*KillResponse)(nil),    // 47: isthmus.gate.v1.KillResponse
+	(*HostsRequest)(nil),    // 48: isthmus.gate.v1.HostsRequest
+	(*HostsResponse)(nil),   // 49: isthmus.gate.v1.HostsResponse
+	(*Host)(nil),            // 50: isthmus.gate.v1.Host
+	(*ToAgent)(nil),         // 51: isthmus.gate.v1.ToAgent
+	(*FromAgent)(nil),       // 52: isthmus.gate.v1.FromAgent
+	(*Open)(nil),            // 53: isthmus.gate.v1.Open
+	(*Opened)(nil),          // 54: isthmus.gate.v1.Opened
+	(*StagePart)(nil),       // 55: isthmus.gate.v1.StagePart
+	(*StagedFile)(nil),      // 56: isthmus.gate.v1.StagedFile
+	(*Launch)(nil),          // 57: isthmus.gate.v1.Launch
+	(*EndJob)(nil),          // 58: isthmus.gate.v1.EndJob
+	(*Release)(nil),         // 59: isthmus.gate.v1.Release
+	(*ProcessesEnded)(nil),  // 60: isthmus.gate.v1.ProcessesEnded
 }
 var file_gate_proto_depIdxs = []int32{
 	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
@@ -4486,74 +4561,75 @@ var file_gate_proto_depIdxs = []int32{
 	23, // 7: isthmus.gate.v1.ToNode.commit:type_name -> isthmus.gate.v1.Commit
 	25, // 8: isthmus.gate.v1.ToNode.input:type_name -> isthmus.gate.v1.Input
 	27, // 9: isthmus.gate.v1.ToNode.signal:type_name -> isthmus.gate.v1.Signal
-	28, // 10: isthmus.gate.v1.ToNode.ack:type_name -> isthmus.gate.v1.Ack
-	7,  // 11: isthmus.gate.v1.ToSubmitter.ok:type_name -> isthmus.gate.v1.OK
-	8,  // 12: isthmus.gate.v1.ToSubmitter.nok:type_name -> isthmus.gate.v1.NOK
-	9,  // 13: isthmus.gate.v1.ToSubmitter.refused:type_name -> isthmus.gate.v1.Refused
-	14, // 14: isthmus.gate.v1.ToSubmitter.cancelled:type_name -> isthmus.gate.v1.Cancelled
-	16, // 15: isthmus.gate.v1.ToSubmitter.missing:type_name -> isthmus.gate.v1.Missing
-	18, // 16: isthmus.gate.v1.ToSubmitter.stored:type_name -> isthmus.gate.v1.Stored
-	33, // 17: isthmus.gate.v1.ToSubmitter.fault:type_name -> isthmus.gate.v1.Fault
-	22, // 18: isthmus.gate.v1.ToSubmitter.started:type_name -> isthmus.gate.v1.Started
-	24, // 19: isthmus.gate.v1.ToSubmitter.committed:type_name -> isthmus.gate.v1.Committed
-	12, // 20: isthmus.gate.v1.ToSubmitter.attached:type_name -> isthmus.gate.v1.Attached
-	26, // 21: isthmus.gate.v1.ToSubmitter.taken:type_name -> isthmus.gate.v1.Taken
-	29, // 22: isthmus.gate.v1.ToSubmitter.output:type_name -> isthmus.gate.v1.Output
-	30, // 23: isthmus.gate.v1.ToSubmitter.exited:type_name -> isthmus.gate.v1.Exited
-	31, // 24: isthmus.gate.v1.ToSubmitter.file:type_name -> isthmus.gate.v1.FileChunk
-	32, // 25: isthmus.gate.v1.ToSubmitter.over:type_name -> isthmus.gate.v1.Over
-	4,  // 26: isthmus.gate.v1.OK.hold:type_name -> isthmus.gate.v1.Hold
-	0,  // 27: isthmus.gate.v1.Refused.what:type_name -> isthmus.gate.v1.Refused.What
-	4,  // 28: isthmus.gate.v1.Renew.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 29: isthmus.gate.v1.Attach.hold:type_name -> isthmus.gate.v1.Hold
-	4,  // 30: isthmus.gate.v1.Start.hold:type_name -> isthmus.gate.v1.Hold
-	5,  // 31: isthmus.gate.v1.Start.processes:type_name -> isthmus.gate.v1.Process
-	21, // 32: isthmus.gate.v1.Start.limits:type_name -> isthmus.gate.v1.Limit
-	20, // 33: isthmus.gate.v1.Start.nodes:type_name -> isthmus.gate.v1.NodeOfJob
-	4,  // 34: isthmus.gate.v1.Commit.hold:type_name -> isthmus.gate.v1.Hold
-	5,  // 35: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
-	5,  // 36: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
-	1,  // 37: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
-	38, // 38: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
-	44, // 39: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
-	5,  // 40: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
-	49, // 41: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
-	52, // 42: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
-	54, // 43: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
-	56, // 44: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
-	25, // 45: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
-	27, // 46: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
-	28, // 47: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
-	57, // 48: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
-	58, // 49: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
-	53, // 50: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
-	55, // 51: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
-	26, // 52: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
-	3,  // 53: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
-	59, // 54: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
-	33, // 55: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
-	19, // 56: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
-	2,  // 57: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
-	34, // 58: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
-	36, // 59: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
-	39, // 60: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
-	40, // 61: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	42, // 62: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	45, // 63: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	47, // 64: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	3,  // 65: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
-	35, // 66: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	37, // 67: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
-	39, // 68: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
-	41, // 69: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	43, // 70: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	46, // 71: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	48, // 72: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
-	65, // [65:73] is the sub-list for method output_type
-	57, // [57:65] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	29, // 10: isthmus.gate.v1.ToNode.ack:type_name -> isthmus.gate.v1.Ack
+	28, // 11: isthmus.gate.v1.ToNode.dead:type_name -> isthmus.gate.v1.Dead
+	7,  // 12: isthmus.gate.v1.ToSubmitter.ok:type_name -> isthmus.gate.v1.OK
+	8,  // 13: isthmus.gate.v1.ToSubmitter.nok:type_name -> isthmus.gate.v1.NOK
+	9,  // 14: isthmus.gate.v1.ToSubmitter.refused:type_name -> isthmus.gate.v1.Refused
+	14, // 15: isthmus.gate.v1.ToSubmitter.cancelled:type_name -> isthmus.gate.v1.Cancelled
+	16, // 16: isthmus.gate.v1.ToSubmitter.missing:type_name -> isthmus.gate.v1.Missing
+	18, // 17: isthmus.gate.v1.ToSubmitter.stored:type_name -> isthmus.gate.v1.Stored
+	34, // 18: isthmus.gate.v1.ToSubmitter.fault:type_name -> isthmus.gate.v1.Fault
+	22, // 19: isthmus.gate.v1.ToSubmitter.started:type_name -> isthmus.gate.v1.Started
+	24, // 20: isthmus.gate.v1.ToSubmitter.committed:type_name -> isthmus.gate.v1.Committed
+	12, // 21: isthmus.gate.v1.ToSubmitter.attached:type_name -> isthmus.gate.v1.Attached
+	26, // 22: isthmus.gate.v1.ToSubmitter.taken:type_name -> isthmus.gate.v1.Taken
+	30, // 23: isthmus.gate.v1.ToSubmitter.output:type_name -> isthmus.gate.v1.Output
+	31, // 24: isthmus.gate.v1.ToSubmitter.exited:type_name -> isthmus.gate.v1.Exited
+	32, // 25: isthmus.gate.v1.ToSubmitter.file:type_name -> isthmus.gate.v1.FileChunk
+	33, // 26: isthmus.gate.v1.ToSubmitter.over:type_name -> isthmus.gate.v1.Over
+	4,  // 27: isthmus.gate.v1.OK.hold:type_name -> isthmus.gate.v1.Hold
+	0,  // 28: isthmus.gate.v1.Refused.what:type_name -> isthmus.gate.v1.Refused.What
+	4,  // 29: isthmus.gate.v1.Renew.hold:type_name -> isthmus.gate.v1.Hold
+	4,  // 30: isthmus.gate.v1.Attach.hold:type_name -> isthmus.gate.v1.Hold
+	4,  // 31: isthmus.gate.v1.Start.hold:type_name -> isthmus.gate.v1.Hold
+	5,  // 32: isthmus.gate.v1.Start.processes:type_name -> isthmus.gate.v1.Process
+	21, // 33: isthmus.gate.v1.Start.limits:type_name -> isthmus.gate.v1.Limit
+	20, // 34: isthmus.gate.v1.Start.nodes:type_name -> isthmus.gate.v1.NodeOfJob
+	4,  // 35: isthmus.gate.v1.Commit.hold:type_name -> isthmus.gate.v1.Hold
+	5,  // 36: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
+	5,  // 37: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
+	1,  // 38: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
+	39, // 39: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
+	45, // 40: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
+	5,  // 41: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
+	50, // 42: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
+	53, // 43: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
+	55, // 44: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
+	57, // 45: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
+	25, // 46: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
+	27, // 47: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
+	29, // 48: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
+	58, // 49: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
+	59, // 50: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
+	54, // 51: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
+	56, // 52: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
+	26, // 53: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
+	3,  // 54: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
+	60, // 55: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
+	34, // 56: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
+	19, // 57: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
+	2,  // 58: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
+	35, // 59: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
+	37, // 60: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
+	40, // 61: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
+	41, // 62: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
+	43, // 63: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
+	46, // 64: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
+	48, // 65: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
+	3,  // 66: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
+	36, // 67: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
+	38, // 68: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
+	40, // 69: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
+	42, // 70: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
+	44, // 71: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
+	47, // 72: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
+	49, // 73: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
+	66, // [66:74] is the sub-list for method output_type
+	58, // [58:66] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_gate_proto_init() }
@@ -4573,6 +4649,7 @@ func file_gate_proto_init() {
 		(*ToNode_Input)(nil),
 		(*ToNode_Signal)(nil),
 		(*ToNode_Ack)(nil),
+		(*ToNode_Dead)(nil),
 	}
 	file_gate_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToSubmitter_Ok)(nil),
@@ -4591,7 +4668,7 @@ func file_gate_proto_init() {
 		(*ToSubmitter_File)(nil),
 		(*ToSubmitter_Over)(nil),
 	}
-	file_gate_proto_msgTypes[48].OneofWrappers = []any{
+	file_gate_proto_msgTypes[49].OneofWrappers = []any{
 		(*ToAgent_Open)(nil),
 		(*ToAgent_File)(nil),
 		(*ToAgent_Launch)(nil),
@@ -4601,7 +4678,7 @@ func file_gate_proto_init() {
 		(*ToAgent_End)(nil),
 		(*ToAgent_Release)(nil),
 	}
-	file_gate_proto_msgTypes[49].OneofWrappers = []any{
+	file_gate_proto_msgTypes[50].OneofWrappers = []any{
 		(*FromAgent_Opened)(nil),
 		(*FromAgent_Staged)(nil),
 		(*FromAgent_Taken)(nil),
@@ -4615,7 +4692,7 @@ func file_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
