@@ -375,7 +375,7 @@ func (b *booking) died() {
 	close(b.agentGone)
 	if over || released || b.begun.Load() == nil {
 		b.processesEnded()
-		b.overOnce.Do(func() { close(b.overCame) })
+		b.overKnown.happen(func() {})
 		return
 	}
 	if why == "" {

@@ -19,6 +19,22 @@ import (
 
 type place = allocate.Process
 
+// oneShot is something that happens once: done is closed then.
+type oneShot struct {
+	done chan struct{}
+	once *sync.Once
+}
+
+func newOneShot() oneShot { return oneShot{make(chan struct{}), new(sync.Once)} }
+
+// happen does what belongs to it, unless it has happened already, and closes done.
+func (o oneShot) happen(f func()) {
+	o.once.Do(func() {
+		f()
+		close(o.done)
+	})
+}
+
 // booking is one reservation and its local state.
 //
 //	held --Start--> run: the agent's processes, then output files, then Over
@@ -49,14 +65,12 @@ type booking struct {
 	busy      context.Context         // not done while processes run
 	idle      context.CancelCauseFunc // ends busy
 	since     time.Time               // when it was first committed
-	free      chan struct{}           // closed when its events will not be requested any more
-	once      sync.Once               // guards the close of free
-	overCame  chan struct{}           // closed when the event Over is known, or will not come
-	overOnce  sync.Once               // guards the close of overCame
+	free      oneShot                 // its events will not be requested any more
+	overKnown oneShot                 // the event Over is known, or will not come
+	forgets   sync.Once               // has deaths forgotten in the end
 	agentGone chan struct{}           // closed when there was an agent and nothing is left of it
 	gone      chan struct{}           // closed when nothing is left of the booking
 	leave     chan struct{}           // closed when this node service leaves it to the next one
-	forgets   sync.Once               // has deaths forgotten in the end
 	ended     sync.Once               // reports to reserve.Node once that its processes have ended
 	sending   sync.Mutex              // held while a message is sent to the agent
 	starting  sync.Mutex              // held while an agent is started
@@ -77,7 +91,7 @@ type booking struct {
 func (k *NodeService) newBooking(who Asker, ask reserve.Ask) *booking {
 	b := &booking{
 		k: k, key: ask.Key, name: hex.EncodeToString(ask.Key[:8]), who: who, ask: ask, events: jobagent.NewEvents(),
-		staged: make(chan *gatepb.StagedFile, 1), free: make(chan struct{}), overCame: make(chan struct{}),
+		staged: make(chan *gatepb.StagedFile, 1), free: newOneShot(), overKnown: newOneShot(),
 		agentGone: make(chan struct{}), gone: make(chan struct{}), leave: make(chan struct{}), exited: map[place]bool{},
 	}
 	b.busy, b.idle = context.WithCancelCause(context.Background())
@@ -134,7 +148,7 @@ func (b *booking) launch() {
 
 // run waits until the job is over and its events are not needed any more.
 func (b *booking) run() {
-	for _, next := range []chan struct{}{b.overCame, b.free} {
+	for _, next := range []chan struct{}{b.overKnown.done, b.free.done} {
 		select {
 		case <-next:
 		case <-b.leave:
@@ -157,10 +171,9 @@ func (b *booking) isOver(event uint64, why string) {
 	b.mu.Lock()
 	b.over = event
 	b.mu.Unlock()
-	b.overOnce.Do(func() {
+	b.overKnown.happen(func() {
 		b.k.log.Info("job ended", "job", string(b.ask.Job), "by", b.who.Identity(), "why", why)
 		b.k.auditJob(b, audit.JobEnd, why)
-		close(b.overCame)
 	})
 	if b.heardAll() { // it may have been acknowledged before it was recorded
 		b.release()
@@ -177,12 +190,11 @@ func (b *booking) heardAll() bool {
 // release records that the events will not be requested any more, so that the booking can be
 // removed when the processes have ended.
 func (b *booking) release() {
-	b.once.Do(func() {
+	b.free.happen(func() {
 		b.mu.Lock()
 		b.released = true
 		b.mu.Unlock()
 		b.tellSoon(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
-		close(b.free)
 	})
 }
 

@@ -217,7 +217,7 @@ func (c *conversation) sendFile() error {
 		}
 	case <-b.agentGone:
 		err = jobagent.ErrGone
-	case <-b.free:
+	case <-b.free.done:
 		err = errOver
 	case <-time.After(stageTime):
 		err = fmt.Errorf("%w: the job agent did not write it within %v", overlay.ErrTimeout, stageTime)
