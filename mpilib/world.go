@@ -34,7 +34,8 @@ type World struct {
 	host   *World         // of a world with another job: this job's; otherwise nil
 
 	calls  calls.World
-	member join.Member // empty in a world of one
+	member join.Member   // empty in a world of one
+	joined chan struct{} // closed once member is set, or will not be
 
 	die context.CancelCauseFunc // ends background calls
 
@@ -141,7 +142,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 
 // newWorld joins the world of a complete config.
 func newWorld(ctx context.Context, cfg config) (*World, error) {
-	w := &World{config: cfg}
+	w := &World{config: cfg, joined: make(chan struct{})}
 	w.calls.Life, w.die = context.WithCancelCause(context.Background())
 	w.calls.Plans = w.planning()
 	w.calls.Contexts.Init(cfg.place.Rank, cfg.place.Size)
@@ -176,6 +177,7 @@ func (w *World) reacher() join.Reacher {
 
 // join opens the connector to the other ranks and accepts their links.
 func (w *World) join(ctx context.Context) error {
+	defer close(w.joined)
 	p := w.config.place
 	err := w.member.Join(ctx, w.reacher(), join.Job{
 		Key: p.Key, Rank: uint32(p.Process()), Size: uint32(p.Processes()), Carriers: p.Carriers, Given: w.config.connector,
@@ -187,10 +189,20 @@ func (w *World) join(ctx context.Context) error {
 	return err
 }
 
+var errNotJoined = errors.New("this process has not joined its job")
+
 // connect returns when there is a link to a process, or an error if there can be none.
 func (w *World) connect(ctx context.Context, process int) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
+	select { // the engine may want a link as soon as the helper says who has died, before it has said where this process is
+	case <-w.joined:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if w.member.Mesh == nil {
+		return errNotJoined
+	}
 	return w.member.Mesh.Connect(ctx, uint32(process))
 }
 
