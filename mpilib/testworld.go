@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/join"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -46,7 +47,7 @@ func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Conn
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	var cfg config
+	cfg := config{place: new(join.Place)} // for options that change it
 	for _, opt := range opts {
 		opt(&cfg)
 	}
