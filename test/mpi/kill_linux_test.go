@@ -310,8 +310,11 @@ func TestKill(t *testing.T) {
 		} else {
 			longest = max(longest, took)
 		}
+		// The last process to leave removes everything. If that is the one that was killed, its socket stays,
+		// and what says that the others have left.
 		files, err := os.ReadDir(dir)
-		if len(files) > 1 || err != nil { // the dead rank's socket
+		sockets := slices.DeleteFunc(slices.Clone(files), func(f os.DirEntry) bool { return !strings.HasSuffix(f.Name(), ".sock") })
+		if len(sockets) > 1 || len(sockets) == 0 && len(files) > 0 || err != nil {
 			t.Errorf("%v: left behind: %v, %v", k, files, err)
 		}
 		os.RemoveAll(dir)

@@ -568,7 +568,7 @@ func TestDirectoryLeft(t *testing.T) {
 	}
 }
 
-// Nothing stays in the directory when all have left, in whichever order, and no error comes of it if the
+// Nothing stays in the directory when all have left or were killed, in whichever order, and no error comes of it if the
 // directory is removed first.
 func TestDirectoryLeftByAll(t *testing.T) {
 	dir := shortDir(t)
@@ -578,6 +578,11 @@ func TestDirectoryLeftByAll(t *testing.T) {
 		process.Rank = rank
 		all = append(all, listenIn(t, dir, process))
 	}
+	killed := testConfig(t, "").Process
+	killed.Rank = 20
+	dead := listenIn(t, dir, killed)
+	dead.ln.SetUnlinkOnClose(false)
+	dead.ln.Close()
 	otherJob := testConfig(t, "").Process
 	otherJob.Job = "other-fedcba98"
 	last := listenIn(t, dir, otherJob)

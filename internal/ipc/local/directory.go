@@ -29,7 +29,7 @@ const (
 // socket rank-N-D.sock in a directory that only its owner can enter, where D is the end of the
 // job's name, so that the remains of a dead job are not mistaken for this one's. When it leaves, the
 // empty file rank-N-D.left takes the socket's place, until the rank starts again or the last process of
-// the job leaves. It starts no goroutine.
+// the job leaves, which also removes the sockets of killed ones. It starts no goroutine.
 type Directory struct {
 	dir     string
 	process overlay.ProcessName
@@ -175,7 +175,7 @@ func (d *Directory) Accept(ctx context.Context) (overlay.Carrier, error) {
 }
 
 // Close implements overlay.Connector. It removes the socket and marks the process as one that has left; the
-// last process of the job removes the marks.
+// last process of the job removes the marks, and the sockets of those that were killed.
 func (d *Directory) Close() error {
 	err := d.ln.Close()
 	if errors.Is(err, net.ErrClosed) {
@@ -198,19 +198,30 @@ func (d *Directory) leave() error {
 	if err = errors.Join(err, readErr); err != nil {
 		return err
 	}
-	var marks []string
+	var remains []string
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case strings.HasSuffix(name, d.suffix("sock")):
+		name := filepath.Join(d.dir, e.Name())
+		switch {
+		case strings.HasSuffix(name, d.suffix("sock")) && isServed(name):
 			return nil
-		case strings.HasSuffix(name, d.suffix("left")):
-			marks = append(marks, name)
+		case strings.HasSuffix(name, d.suffix("sock")), strings.HasSuffix(name, d.suffix("left")):
+			remains = append(remains, name)
 		}
 	}
-	for _, name := range marks {
-		if err := os.Remove(filepath.Join(d.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range remains {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// isServed reports whether a live process has a stream socket of this name. It makes no connection to it: for a
+// socket of another type the system says whether there is one, and refuses.
+func isServed(name string) bool {
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err == nil {
+		c.Close()
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }
