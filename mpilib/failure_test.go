@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// die ends this rank as a kill would: its links close without a goodbye.
-func die(c *Comm) { c.world.engine.Close() }
+// die ends this rank as a kill would: its links close without a goodbye, and its connector does not learn that it
+// has finalized.
+func die(c *Comm) {
+	c.world.member.Connector = struct{ overlay.Connector }{c.world.member.Connector}
+	c.world.engine.Close()
+}
 
 // linked sets up a link between every two ranks, so that it is certain which ranks notify which.
 func linked(ctx context.Context, c *Comm) error {

@@ -235,6 +235,15 @@ func (w *World) Finalize(ctx context.Context) error {
 	return w.finalErr
 }
 
+// goodbye says goodbye to the peers, and lets the connector know if that was possible.
+func (w *World) goodbye(ctx context.Context) error {
+	err := w.engine.Goodbye(ctx)
+	if d, ok := w.member.Connector.(interface{ Finalized() }); ok && err == nil {
+		d.Finalized()
+	}
+	return err
+}
+
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
@@ -245,7 +254,7 @@ func (w *World) finalize(ctx context.Context) error {
 	if w.watch != nil {
 		w.watch.Finalize(ctx)
 	}
-	errs := []error{guestErr, w.endBackground(), w.engine.Goodbye(ctx)}
+	errs := []error{guestErr, w.endBackground(), w.goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
 	w.die(ErrFinalized)

@@ -510,6 +510,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := a.Dial(short, absent, overlay.AllWays); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for a process to listen on "+filepath.Join(dir, "rank-6-")) {
 		t.Errorf("Dial: %v", err)
 	}
+	b.Finalized()
 	b.Close()
 	if _, err := b.Accept(ctx); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
@@ -541,6 +542,7 @@ func TestDirectoryLeft(t *testing.T) {
 	me, other, third := testConfig(t, "").Process, testConfig(t, "").Process, testConfig(t, "").Process
 	other.Rank, third.Rank = 5, 7
 	a, b, c := listenIn(t, dir, me), listenIn(t, dir, other), listenIn(t, dir, third)
+	b.Finalized()
 	for range 2 {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -589,6 +591,7 @@ func TestDirectoryLeftByAll(t *testing.T) {
 	var leaving sync.WaitGroup
 	for _, d := range all {
 		leaving.Go(func() {
+			d.Finalized()
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ type Directory struct {
 	// again means that a process of this rank was here before. Those that left may have been of an
 	// earlier job with the same key, and start again in this one.
 	again bool
+
+	finalized atomic.Bool
 }
 
 var _ overlay.Connector = (*Directory)(nil)
@@ -116,7 +119,7 @@ func (d *Directory) hasLeft(rank uint32) bool {
 	return err == nil
 }
 
-// Dial implements overlay.Connector. A process that has closed its Directory is overlay.ErrLeft at once,
+// Dial implements overlay.Connector. A process that has left is overlay.ErrLeft at once,
 // unless one of this process's own rank was here before: then it may start again, and Dial waits for it. A
 // killed process leaves its socket behind, without a listener: that is overlay.ErrEnded after a while.
 func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
@@ -174,9 +177,14 @@ func (d *Directory) Accept(ctx context.Context) (overlay.Carrier, error) {
 	return overlay.Carrier{Conn: conn, Path: d.path(0)}, nil
 }
 
-// Close implements overlay.Connector. It removes the socket and marks the process as one that has left; the
-// last process of the job removes the marks, and the sockets of those that were killed.
+// Finalized says that the process has said goodbye to all that it had links with: Close then marks it as one
+// that has left. Without that its socket stays, and to others it is like one that was killed.
+func (d *Directory) Finalized() { d.finalized.Store(true) }
+
+// Close implements overlay.Connector. If the process is Finalized, it replaces the socket by a mark. The last
+// process of the job removes the marks, and the sockets without a listener.
 func (d *Directory) Close() error {
+	d.ln.SetUnlinkOnClose(d.finalized.Load())
 	err := d.ln.Close()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -190,7 +198,10 @@ func (d *Directory) Close() error {
 // leave writes the mark before it looks for others, so that of processes that leave at once the last one
 // to look finds all marks.
 func (d *Directory) leave() error {
-	err := os.WriteFile(d.mark(d.process.Rank), nil, 0o600)
+	var err error
+	if d.finalized.Load() {
+		err = os.WriteFile(d.mark(d.process.Rank), nil, 0o600)
+	}
 	entries, readErr := os.ReadDir(d.dir)
 	if errors.Is(readErr, fs.ErrNotExist) { // removed with all that was in it
 		return nil

@@ -112,7 +112,8 @@ func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
 	case p.transport.connected() || p.proto.Failed != nil || p.proto.Gone:
-	case errors.Is(err, overlay.ErrLeft): // its goodbye went to those that had links with it
+	case errors.Is(err, overlay.ErrLeft): // its goodbye went to those that had links with it, if it sent one
+		p.unmet = true
 		p.goodbyeReceived()
 		p.fail(err)
 	case ended:
@@ -166,6 +167,9 @@ func (e *Engine) Fail(process int, why error) {
 // markFailed fails a peer whose link may be well. It may even live: then it learns
 // why it is left, so that it does not take the others for failed. mu is held.
 func (p *peer) markFailed(err error) {
+	if p.unmet {
+		p.unmet, p.proto.Gone = false, false
+	}
 	switch {
 	case p.proto.Gone || p.e.core.Closed() != nil && p.e.replicas == nil: // with replicas one waits for others at the end
 		return

@@ -25,6 +25,7 @@ type peer struct {
 	transport  switchTransport
 	shm        sharedMemory
 	connecting bool
+	unmet      bool // it had left when this process looked for it; others may know better that it failed
 	expected   bool // the owner waits for notes of the peer
 	proto      protocol.Peer
 
