@@ -31,7 +31,7 @@ var steps = []step{
 	{"stage", []string{"manifest", "missing", "chunk", "stored"}},
 	{"start", []string{"start", "started"}},
 	{"commit", []string{"commit", "committed"}},
-	{"run", []string{"input", "taken", "signal", "output", "exited", "file", "over", "ack", "attach", "attached", "fault"}},
+	{"run", []string{"input", "taken", "signal", "output", "exited", "file", "over", "ack", "attach", "attached", "fault", "dead"}},
 }
 
 // sum counts the messages of a step.
