@@ -30,20 +30,47 @@ func busily(t *testing.T, a, b *Link) (stop func()) {
 	return sync.OnceFunc(func() { close(over); work.Wait() })
 }
 
-// stays watches a link for a time in which it must not change how it sends.
-func stays(t *testing.T, l *Link, want overlay.Technique, d time.Duration) {
-	t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(stream.Tick) {
-		if p, _ := l.Current(); p.Technique != want {
-			t.Fatalf("it sends by %v, and was to stay with %v", p, want)
+// oneOfSomeLinks runs a test with links of its own until it returns "". Any other result says in
+// what way the link decided by something else than what the test is about, which happens on a busy
+// machine: what comes late counts as silence, and two measurements of one rate differ. On an idle
+// machine there are five links, elsewhere more.
+func oneOfSomeLinks(t *testing.T, test func(t *testing.T) (otherwise string)) {
+	links := int(5 * testload.Slowdown())
+	var results []string
+	for n := range links {
+		var otherwise string
+		if ok := t.Run(fmt.Sprint(n+1), func(t *testing.T) { otherwise = test(t) }); !ok || otherwise == "" {
+			return
+		}
+		results = append(results, otherwise)
+	}
+	t.Errorf("none of %d links decided as it should: %s", links, strings.Join(results, "; "))
+}
+
+// outcomeOf returns the last outcome of a technique of which its connector was notified.
+func outcomeOf(r *roads, technique overlay.Technique) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(r.outcomes[technique])
+}
+
+// comesToOutcome waits until the last outcome of the direct path contains a text, and returns that
+// outcome, or "" when it takes too long.
+func comesToOutcome(r *roads, text string) string {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(stream.Tick) {
+		if outcome := outcomeOf(r, overlay.Direct); strings.Contains(outcome, text) {
+			return outcome
 		}
 	}
+	return ""
 }
 
 // TestLinkLeavesASlowPath: a path of the better kind that suddenly carries next to nothing is left
 // for a relay, in both directions and for good; the path says why, and the connector that made the
-// carrier is notified. Where the relay carries no more the link comes back.
-func TestLinkLeavesASlowPath(t *testing.T) {
+// carrier is notified.
+func TestLinkLeavesASlowPath(t *testing.T) { oneOfSomeLinks(t, leavesASlowPath) }
+
+func leavesASlowPath(t *testing.T) (otherwise string) {
 	r := newRoads(t)
 	r.smallBuffers = true
 	a, b := couple(t, r, 0)
@@ -56,37 +83,38 @@ func TestLinkLeavesASlowPath(t *testing.T) {
 	defer stop()
 	current(t, a, overlay.Relay)
 	current(t, b, overlay.Relay)
-	told := func() string {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return fmt.Sprint(r.outcomes[overlay.Direct])
+	outcome := comesToOutcome(r, "direct carried ")
+	if outcome == "" {
+		return "the last outcome of the path that it left is " + outcomeOf(r, overlay.Direct)
 	}
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(told(), "direct carried "); time.Sleep(stream.Tick) {
-		if time.Now().After(end) {
-			t.Fatalf("nobody was told that the path was given up; the last outcome is %s", told())
-		}
-	}
-	if !strings.Contains(told(), "a relay ") {
-		t.Errorf("told %s", told())
+	if !strings.Contains(outcome, "a relay ") {
+		t.Errorf("the outcome %q does not compare with the relay", outcome)
 	}
 	dialler := a
 	if b.Dialled {
 		dialler = b
 	}
 	if p, _ := dialler.Current(); !strings.Contains(p.Reason, "direct carried ") {
-		t.Errorf("the path's reason is %q", p.Reason)
+		return fmt.Sprintf("the path's reason is %q", p.Reason)
 	}
-	stays(t, a, overlay.Relay, 5*time.Second)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(stream.Tick) {
+		if p, _ := a.Current(); p.Technique != overlay.Relay {
+			return fmt.Sprintf("it left the relay for %v", p)
+		}
+	}
 	if n := r.count(overlay.Relay); n != 1 {
-		t.Errorf("%d relays were dialled", n)
+		return fmt.Sprintf("%d relays were dialled", n)
 	}
 	stop()
 	pump(t, a, b, 16<<20)
+	return ""
 }
 
 // TestDeadPathIsToldOf: the connector that made a carrier is notified that its path carries less
 // than a relay, even if the path died during the measurement.
-func TestDeadPathIsToldOf(t *testing.T) {
+func TestDeadPathIsToldOf(t *testing.T) { oneOfSomeLinks(t, tellsOfADeadPath) }
+
+func tellsOfADeadPath(t *testing.T) (otherwise string) {
 	r := newRoads(t)
 	r.smallBuffers = true
 	a, b := couple(t, r, 0)
@@ -100,35 +128,17 @@ func TestDeadPathIsToldOf(t *testing.T) {
 	current(t, a, overlay.Relay)
 	r.mute(overlay.Direct)
 	r.block(overlay.Direct, overlay.ErrTimeout)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
-		r.mu.Lock()
-		told := r.outcomes[overlay.Direct]
-		r.mu.Unlock()
-		if told != nil && strings.Contains(told.Error(), "direct carried ") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("told %v", told)
-		}
+	if comesToOutcome(r, "direct carried ") == "" {
+		return "the last outcome of the path that died is " + outcomeOf(r, overlay.Direct)
 	}
+	return ""
 }
 
 // TestRelayIsNoBetter: where all paths carry the same little, the link returns to its own path
-// after a trial, and does not try again soon. On a busy machine two measurements of the same rate
-// may differ, and the link then decides otherwise: one of a few links does not.
-func TestRelayIsNoBetter(t *testing.T) {
-	links := int(5 * testload.Slowdown())
-	for n := range links {
-		var done bool
-		t.Run(fmt.Sprint(n+1), func(t *testing.T) { done = relayIsNoBetter(t) })
-		if done || t.Failed() {
-			return
-		}
-	}
-	t.Errorf("none of %d links came back to its own path, and stayed", links)
-}
+// after a trial, and does not try again soon.
+func TestRelayIsNoBetter(t *testing.T) { oneOfSomeLinks(t, relayIsNoBetter) }
 
-func relayIsNoBetter(t *testing.T) bool {
+func relayIsNoBetter(t *testing.T) (otherwise string) {
 	r := newRoads(t)
 	r.smallBuffers = true
 	a, b := couple(t, r, 0)
@@ -138,12 +148,12 @@ func relayIsNoBetter(t *testing.T) bool {
 	stop := busily(t, a, b)
 	defer stop()
 	if !comesTo(a, overlay.Relay, 20*time.Second) || !comesTo(a, overlay.Direct, 20*time.Second) {
-		return false
+		return "it never returned to its own path"
 	}
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(stream.Tick) {
 		if p, _ := a.Current(); p.Technique != overlay.Direct {
-			return false
+			return fmt.Sprintf("it left its own path again for %v", p)
 		}
 	}
-	return true
+	return ""
 }
