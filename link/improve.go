@@ -64,6 +64,7 @@ func (a quality) better(b quality) bool {
 const (
 	firstLook         = 250 * time.Millisecond
 	afterFall         = time.Second // instead, if the link had something better a moment ago
+	lastedFor         = 4           // see fall
 	maxReturnInterval = 16 * time.Second
 	maxInterval       = 5 * time.Minute
 	maxSmallInterval  = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
@@ -78,7 +79,10 @@ type lookout struct {
 	at       time.Time         // of the next look; zero: none is due
 	interval time.Duration     // until the look after that
 
-	hurried bool // see hurry
+	since     time.Time     // when the best class was used again; zero: it is not in use
+	afterFall time.Duration // until the first look after the latest fall from it; see fall
+
+	hurried bool // see checkSoon
 }
 
 // using records which class is used now, and whether with small packets.
@@ -88,15 +92,33 @@ func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 	}
 	if class == l.best && class != overlay.Relay && class != overlay.HolePunching && !small {
 		l.at, l.interval = time.Time{}, 0 // no better path is possible
+		if l.since.IsZero() {
+			l.since = now
+		}
 		return
 	}
 	if l.at.IsZero() {
 		l.interval = firstLook
 		if class > l.best {
-			l.interval = afterFall
+			l.interval = l.fall(now)
 		}
 		l.at = now.Add(l.interval)
 	}
+	l.since = time.Time{}
+}
+
+// fall returns the time until the first look after the link has fallen from its best class. It
+// doubles when that lasted less than lastedFor times as long: a path may connect, and carry nothing.
+func (l *lookout) fall(now time.Time) time.Duration {
+	lasted := now.Sub(l.since)
+	switch {
+	case l.since.IsZero():
+	case l.afterFall > 0 && lasted < lastedFor*l.afterFall:
+		l.afterFall = min(2*l.afterFall, maxReturnInterval)
+	default:
+		l.afterFall = afterFall
+	}
+	return max(l.afterFall, afterFall)
 }
 
 // looked records that a look found nothing better than class; small says whether with small
@@ -217,14 +239,26 @@ var (
 	errWorse  = errors.New("the path is no better than what there is")
 )
 
+// replaces reports whether a new carrier replaces a living one that is in use with used-1 others.
+// Several of one technique are not replaced by another of it, because together they carry more. A
+// class that fell silent a moment ago does not replace a lower one: on a path that is policed, a
+// connection succeeds and then carries next to nothing, so that the link would stand still twice in
+// a row. The next look finds the class again.
+func (q quality) replaces(old quality, used int, fell bool) bool {
+	if q.class == old.class {
+		return used <= 1 && q.better(old)
+	}
+	return q.better(old) && !(fell && q.class < old.class)
+}
+
 // choose moves the link to carrier c, or closes c. If there are several relays, one is kept. A
-// better carrier replaces all others; several used carriers of c's own technique are not replaced,
-// because together they carry more.
+// better carrier replaces all others.
 func (sv *supervisor) choose(c *stream.Carrier) bool {
 	s := sv.link.stream
 	var q quality
 	var others []stream.State
 	relays, used := 0, 0
+	fell := sv.fellLately(pathOf(c).Technique)
 	for _, o := range s.Carriers() {
 		technique := pathOf(o.Carrier).Technique
 		switch {
@@ -232,6 +266,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 			q = sv.qualityOf(o)
 			continue
 		case o.Silent:
+			fell = fell || technique == pathOf(c).Technique
 		case technique == overlay.Relay:
 			relays++
 		}
@@ -242,7 +277,7 @@ func (sv *supervisor) choose(c *stream.Carrier) bool {
 	}
 	for _, o := range others {
 		old := sv.qualityOf(o)
-		if o.Silent || q.better(old) && !(used > 1 && q.class == old.class) {
+		if o.Silent || q.replaces(old, used, fell) {
 			continue
 		}
 		if q.class != overlay.Relay || relays > 0 {

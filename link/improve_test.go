@@ -40,6 +40,32 @@ func TestBetter(t *testing.T) {
 
 // TestLookout: no look is made on the best path, one soon after a fallback, and fewer and fewer
 // where there never was anything better.
+func TestReplaces(t *testing.T) {
+	direct := quality{class: overlay.Direct, rtt: 10 * time.Millisecond}
+	nearer := quality{class: overlay.Direct, rtt: time.Millisecond}
+	relay := quality{class: overlay.Relay, rtt: 30 * time.Millisecond}
+	avoided := quality{avoided: true, class: overlay.Direct}
+	for _, tc := range []struct {
+		q, old quality
+		used   int
+		fell   bool
+		want   bool
+	}{
+		{direct, relay, 1, false, true},
+		{direct, relay, 1, true, false}, // may be policed
+		{relay, direct, 1, false, false},
+		{relay, avoided, 1, true, true}, // another relay fell, the path of the higher class is worse still
+		{nearer, direct, 1, false, true},
+		{nearer, direct, 1, true, true},
+		{nearer, direct, 2, false, false}, // two together carry more
+		{direct, relay, 2, false, true},
+	} {
+		if got := tc.q.replaces(tc.old, tc.used, tc.fell); got != tc.want {
+			t.Errorf("%v replaces %v, one of %d, fell %v: %v", tc.q, tc.old, tc.used, tc.fell, got)
+		}
+	}
+}
+
 func TestLookout(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var l lookout
@@ -66,6 +92,16 @@ func TestLookout(t *testing.T) {
 	run(overlay.SimultaneousOpen, time.Minute)
 	if len(looks) != 0 {
 		t.Errorf("back again: %v", looks)
+	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
+		if run(overlay.Relay, time.Minute); looks[0] != want*time.Second {
+			t.Errorf("the first look after another fall soon after the return came after %v, want %v s", looks[0], int(want))
+		}
+		run(overlay.SimultaneousOpen, 2*time.Second)
+	}
+	run(overlay.SimultaneousOpen, 2*time.Minute)
+	if run(overlay.Relay, time.Minute); looks[0] != afterFall {
+		t.Errorf("the first look after a fall of a path that had lasted came after %v", looks[0])
 	}
 	l = lookout{}
 	run(overlay.Relay, time.Hour)

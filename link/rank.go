@@ -107,7 +107,8 @@ type record struct {
 	triedRate float64
 
 	deaths int
-	died   time.Time
+	died   time.Time // of the last one that counted in deaths
+	fell   time.Time // when a carrier was last lost as silent
 }
 
 // A ranker decides for one link. It judges only the class in use, and tries only a relay instead:
@@ -301,6 +302,7 @@ func (r *record) put(first time.Duration, now time.Time) {
 // reports whether the class is avoided from now on because of it.
 func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.Time) bool {
 	rec := k.recordOf(class)
+	rec.fell = now
 	if class == overlay.Relay || class == 0 || !rec.died.IsZero() && now.Sub(rec.died) < oneDeath {
 		return false
 	}
@@ -314,6 +316,12 @@ func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.T
 	rec.put(deathAvoid, now)
 	rec.why = fmt.Sprintf("%v fell silent %d times, the last after %v", class, rec.deaths, lived.Round(time.Second))
 	return true
+}
+
+// fellLately reports whether a carrier of a class was lost as silent within the given time.
+func (k *ranker) fellLately(class overlay.Technique, within time.Duration, now time.Time) bool {
+	rec := k.kinds[class]
+	return rec != nil && !rec.fell.IsZero() && now.Sub(rec.fell) < within
 }
 
 // avoids reports whether a class is avoided, and why.

@@ -258,3 +258,10 @@ func (sv *supervisor) fellSilent(c *stream.Carrier, err error) {
 		sv.reportOutcome(a.path.Technique, why, a.outcome)
 	}
 }
+
+// fellLately reports whether a carrier of a class fell silent a moment ago.
+func (sv *supervisor) fellLately(class overlay.Technique) bool {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	return sv.ranker.fellLately(class, afterFall, time.Now())
+}
