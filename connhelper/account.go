@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
-	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -20,7 +20,7 @@ const noStarter = "this helper runs as a system account, which launched processe
 
 // setAccounts sets in the gate's options in which accounts jobs run, and whose jobs are taken. It
 // returns why no jobs can be taken, or "".
-func (c Config) setAccounts(o *gate.Options) (why string) {
+func (c Config) setAccounts(o *nodeservice.Options) (why string) {
 	if c.Gate.Starter != "" {
 		o.Starter = byStarter{&starter.Client{Socket: string(c.Gate.Starter)}}
 		return ""
@@ -52,9 +52,9 @@ func (s GateSettings) owners(node overlay.NodeID) []string {
 }
 
 // ownJobs returns a check that refuses jobs not of the user in whose account they would run.
-func ownJobs(uid uint32, owners []string) func(gate.Asker) error {
-	return func(who gate.Asker) error {
-		if who.Here && who.UID == uid || gate.Fits(owners, who.Identity()) {
+func ownJobs(uid uint32, owners []string) func(nodeservice.Asker) error {
+	return func(who nodeservice.Asker) error {
+		if who.Here && who.UID == uid || nodeservice.Fits(owners, who.Identity()) {
 			return nil
 		}
 		return fmt.Errorf("this helper is an ordinary user's, and takes that user's jobs only, of %v; not of %s (gate.owner)", owners, who.Identity())
@@ -64,15 +64,15 @@ func ownJobs(uid uint32, owners []string) func(gate.Asker) error {
 // byStarter starts agents through the starter.
 type byStarter struct{ client *starter.Client }
 
-// Start implements gate.Starter.
-func (b byStarter) Start(who gate.Asker, folder string, s jobagent.Spec) error {
+// Start implements nodeservice.Starter.
+func (b byStarter) Start(who nodeservice.Asker, folder string, s jobagent.Spec) error {
 	client := *b.client
 	client.Folder = folder
 	return client.Start(who.Identity(), s)
 }
 
-// Kill implements gate.Starter.
+// Kill implements nodeservice.Starter.
 func (b byStarter) Kill(name string) error { return b.client.Kill(name) }
 
-// Ended implements gate.Starter.
+// Ended implements nodeservice.Starter.
 func (b byStarter) Ended(name string) error { return b.client.Ended(name) }

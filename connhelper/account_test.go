@@ -3,7 +3,7 @@ package connhelper
 import (
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -11,14 +11,14 @@ import (
 func TestOwnJobs(t *testing.T) {
 	takes := ownJobs(1001, []string{"alice@a/*"})
 	for _, c := range []struct {
-		who  gate.Asker
+		who  nodeservice.Asker
 		want bool
 	}{
-		{gate.Asker{Node: overlay.NodeID{Site: "a", Name: "n7"}, User: "alice", UID: 7}, true},
-		{gate.Asker{Node: overlay.NodeID{Site: "b", Name: "n7"}, User: "alice", UID: 1001}, false},
-		{gate.Asker{Node: overlay.NodeID{Site: "a", Name: "n7"}, User: "bob", UID: 1001}, false},
-		{gate.Asker{Node: overlay.NodeID{Site: "c", Name: "n1"}, User: "alias", UID: 1001, Here: true}, true},
-		{gate.Asker{Node: overlay.NodeID{Site: "c", Name: "n1"}, User: "root", UID: 0, Here: true}, false},
+		{nodeservice.Asker{Node: overlay.NodeID{Site: "a", Name: "n7"}, User: "alice", UID: 7}, true},
+		{nodeservice.Asker{Node: overlay.NodeID{Site: "b", Name: "n7"}, User: "alice", UID: 1001}, false},
+		{nodeservice.Asker{Node: overlay.NodeID{Site: "a", Name: "n7"}, User: "bob", UID: 1001}, false},
+		{nodeservice.Asker{Node: overlay.NodeID{Site: "c", Name: "n1"}, User: "alias", UID: 1001, Here: true}, true},
+		{nodeservice.Asker{Node: overlay.NodeID{Site: "c", Name: "n1"}, User: "root", UID: 0, Here: true}, false},
 	} {
 		if err := takes(c.who); (err == nil) != c.want {
 			t.Errorf("%+v: %v", c.who, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
-	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 )
 
 // Config holds the helper's settings, from its file and flags.
@@ -96,7 +96,7 @@ func Command() *cli.Command { return daemon.Command(spec) }
 func Main() { daemon.Main(spec) }
 
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
-	why, offers := cfg.setAccounts(&gate.Options{}), cfg.Offer.Jobs > 0
+	why, offers := cfg.setAccounts(&nodeservice.Options{}), cfg.Offer.Jobs > 0
 	takeable := func(offered *OfferSettings) {
 		if why != "" && offered.Jobs > 0 {
 			log.Warn("no jobs are taken", "reason", why)

@@ -14,10 +14,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/latency"
 	"github.com/isthmus-grid/isthmus/launch/nearby"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -52,7 +52,7 @@ const nearPings = 16
 
 // gateServices is the gate and its services.
 type gateServices struct {
-	gate   *gate.Gate
+	gate   *nodeservice.Gate
 	nearby *nearby.Nearby
 }
 
@@ -60,30 +60,30 @@ type gateServices struct {
 // be taken or not: a submitter is then told why they are not.
 func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gateServices, error) {
 	var g gateServices
-	g.nearby = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
+	g.nearby = nearby.New(nodeservice.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 		return g.gate.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
 	policy := cfg.Offer.Policy()
 	policy.Lease = cfg.Gate.Orphan
 	var err error
-	options := gate.Options{
+	options := nodeservice.Options{
 		Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
 		EndJobs: cfg.Gate.EndJobs, Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
 		Dead: h.Dead, Forget: h.Forget, Audit: h.opts.Audit,
 	}
 	if why := cfg.setAccounts(&options); why != "" && offers {
-		options.Takes = func(gate.Asker) error { return errors.New(why) }
+		options.Takes = func(nodeservice.Asker) error { return errors.New(why) }
 	}
 	limits := cfg.Limits.orDefault()
-	g.gate, err = gate.New(gate.Settings{
+	g.gate, err = nodeservice.New(nodeservice.Settings{
 		Options: options,
-		Bounds: gate.Bounds{
+		Bounds: nodeservice.Bounds{
 			Door: limits.Door, DoorPerUser: limits.DoorPerUser, DoorCalls: limits.DoorCalls, DoorCallsPerUser: limits.DoorCallsPerUser,
 			DoorBytes: int(limits.DoorBytes), DoorBytesPerUser: int(limits.DoorBytesPerUser),
 			NodeBytes: int(limits.NodeBytes), AllNodesBytes: int(limits.NodeBytesTotal),
 		},
 		Credentials: creds,
-		Hosts:       gate.HostList{List: h.Hosts, Near: g.nearby}.Hosts,
+		Hosts:       nodeservice.HostList{List: h.Hosts, Near: g.nearby}.Hosts,
 	})
 	if err == nil {
 		h.callers.Store(g.gate)
@@ -103,7 +103,7 @@ func (g *gateServices) serve(ctx context.Context, door *net.UnixListener) error 
 // serveAll runs the helper and its gate, whose socket is next to the helper's. The gate ends first,
 // because it still uses the helper while it ends.
 func serveAll(ctx context.Context, h *Helper, g *gateServices, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
-	door, err := local.ListenUnix(ln.Addr().String()+gate.DoorSuffix, mode)
+	door, err := local.ListenUnix(ln.Addr().String()+nodeservice.DoorSuffix, mode)
 	if err != nil {
 		ln.Close()
 		return err

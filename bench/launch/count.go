@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 )
 
@@ -103,7 +103,7 @@ func (c countedConn) NewStream(ctx context.Context, d *grpc.StreamDesc, method s
 func (o StartOptions) count(ctx context.Context, g *grid.Grid, n int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
-	conn, err := gate.Connect(g.Socket("s1/n1"))
+	conn, err := nodeservice.Connect(g.Socket("s1/n1"))
 	if err != nil {
 		return nil, err
 	}

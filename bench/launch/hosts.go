@@ -14,8 +14,8 @@ import (
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/lab/grid"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 // listed waits until the broker lists n hosts. It needs no connections to them.
@@ -56,7 +56,7 @@ func listed(ctx context.Context, g *grid.Grid, n int) error {
 func awaitHosts(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
-	conn, err := gate.Connect(g.Socket(node))
+	conn, err := nodeservice.Connect(g.Socket(node))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 func output(n int) *gatepb.ToSubmitter {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 const (

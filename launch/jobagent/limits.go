@@ -3,7 +3,7 @@ package jobagent
 import (
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 // limit is a resource limit of a process.

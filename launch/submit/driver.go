@@ -13,8 +13,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -219,7 +219,7 @@ func (d *driver) startConversation(node overlay.NodeID, ask reserve.Ask) {
 	c := &conversation{
 		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
 		out: make(chan *gatepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
-		open: func(ctx context.Context) (stream, error) { return d.grid.Gate().Converse(gate.At(ctx, node)) },
+		open: func(ctx context.Context) (stream, error) { return d.grid.Gate().Converse(nodeservice.At(ctx, node)) },
 	}
 	if d.job.Stdin != nil {
 		c.feed = &feeder{in: d.stdin, poke: c.poke}

@@ -4,7 +4,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 )
 
 // Bounds on the input in flight.

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/latency"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -30,7 +30,7 @@ type Grid struct {
 
 // Dial returns the grid behind the helper that listens on a socket. It connects at the first use.
 func Dial(helper string) (*Grid, error) {
-	conn, err := gate.Connect(helper)
+	conn, err := nodeservice.Connect(helper)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func NewGrid(conn grpc.ClientConnInterface) *Grid {
 // Close closes the connection to the helper.
 func (g *Grid) Close() error { return g.close() }
 
-// Gate returns the client of node services; contexts of gate.At select the node.
+// Gate returns the client of node services; contexts of nodeservice.At select the node.
 func (g *Grid) Gate() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
 
 // Host is a host of the grid, with its distance.
@@ -150,7 +150,7 @@ func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
 
 // ping measures a node. The first call may have to set up the path and is not measured.
 func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeoutCause(gate.At(ctx, node), probeTime, errors.New("no answer in time"))
+	ctx, cancel := context.WithTimeoutCause(nodeservice.At(ctx, node), probeTime, errors.New("no answer in time"))
 	defer cancel()
 	var times []time.Duration
 	for i := range probes + 1 {

@@ -13,8 +13,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -69,7 +69,7 @@ type Job struct {
 }
 
 // MaxHang is the longest time that a job may let a silent node count as alive.
-const MaxHang = gate.MaxHang
+const MaxHang = nodeservice.MaxHang
 
 // HostShare is a host and how many ranks to run there; 0: unspecified.
 type HostShare struct {

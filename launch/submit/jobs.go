@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -168,7 +168,7 @@ func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Contex
 		room <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-room }()
-			ctx, cancel := context.WithTimeout(gate.At(ctx, h.Node), askTime)
+			ctx, cancel := context.WithTimeout(nodeservice.At(ctx, h.Node), askTime)
 			defer cancel()
 			if err := f(ctx, i); err != nil {
 				mu.Lock()

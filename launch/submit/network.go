@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/match"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -226,7 +226,7 @@ func (g *Grid) distances(ctx context.Context, q question, bandwidth bool) map[ov
 	for _, n := range q.nodes {
 		m.Nodes = append(m.Nodes, n.String())
 	}
-	r, err := g.Gate().Measure(gate.At(ctx, q.asked), m)
+	r, err := g.Gate().Measure(nodeservice.At(ctx, q.asked), m)
 	if err != nil {
 		return nil
 	}

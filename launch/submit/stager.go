@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 )
 

@@ -27,8 +27,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/lab/grid"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -334,7 +334,7 @@ func TestBudgets(t *testing.T) {
 		b.silent(t, "", "silent-processes", "half_open_per_source", "silent_processes_per_user")
 	})
 	t.Run("silent at the helper's door", func(t *testing.T) {
-		b.silent(t, gate.DoorSuffix, "door", "door_per_user", "door_per_user")
+		b.silent(t, nodeservice.DoorSuffix, "door", "door_per_user", "door_per_user")
 	})
 	t.Run("unfinished messages at the helper's door", b.unfinished)
 	t.Run("dials of one account", func(t *testing.T) {
@@ -559,7 +559,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 		}
 	}()
 	for range 8 {
-		raw, err := dialAs(t, b.Socket("closed/n4")+gate.DoorSuffix)
+		raw, err := dialAs(t, b.Socket("closed/n4")+nodeservice.DoorSuffix)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -571,7 +571,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 			}
 		}
 	}
-	conn, err := gate.Connect(b.Socket("closed/n4"))
+	conn, err := nodeservice.Connect(b.Socket("closed/n4"))
 	if err != nil {
 		t.Fatal(err)
 	}

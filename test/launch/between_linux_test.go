@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
 )
 
 // between interposes between a program and the helper of a node: it returns the socket that the
@@ -25,7 +25,7 @@ import (
 // begun is closed when it does.
 func (w *world) between(t *testing.T, node, moment string, hosts int, happen func()) (socket string, begun <-chan struct{}) {
 	t.Helper()
-	conn, err := gate.Connect(w.Socket(node))
+	conn, err := nodeservice.Connect(w.Socket(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func (w *world) between(t *testing.T, node, moment string, hosts int, happen fun
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", socket+gate.DoorSuffix)
+	ln, err := net.Listen("unix", socket+nodeservice.DoorSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -209,7 +209,7 @@ func (w *world) newSubmission(t *testing.T, node string) *submission {
 	if err := os.WriteFile(s.file, []byte("content for "+t.Name()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := gate.Connect(w.Socket(node))
+	conn, err := nodeservice.Connect(w.Socket(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 // the program of submissions, or of those whose output is given.
 func (w *world) gone(t *testing.T, node string, out string) {
 	t.Helper()
-	conn, err := gate.Connect(w.Socket(node))
+	conn, err := nodeservice.Connect(w.Socket(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func (w *world) gone(t *testing.T, node string, out string) {
 	nodes := w.helpers()
 	w.Until("no reservation to be left", func() bool {
 		for _, n := range nodes {
-			p, err := gatepb.NewGateClient(conn).Ping(gate.At(w.Ctx, n), &gatepb.PingRequest{})
+			p, err := gatepb.NewGateClient(conn).Ping(nodeservice.At(w.Ctx, n), &gatepb.PingRequest{})
 			if err != nil || p.Jobs > 0 {
 				return false
 			}

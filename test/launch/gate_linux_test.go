@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -111,13 +111,13 @@ func TestGateCalls(t *testing.T) {
 	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
 	cfg.Settings["helper closed/n2"] = map[string]any{"offer": map[string]any{"jobs": 0}}
 	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)
-	conn, err := gate.Connect(w.Socket("closed/n2"))
+	conn, err := nodeservice.Connect(w.Socket("closed/n2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	g, desk := gatepb.NewGateClient(conn), gatepb.NewDeskClient(conn)
-	shut := gate.At(w.Ctx, overlay.NodeID{Site: "shut", Name: "n1"})
+	shut := nodeservice.At(w.Ctx, overlay.NodeID{Site: "shut", Name: "n1"})
 	p, err := g.Ping(shut, &gatepb.PingRequest{Payload: []byte("to and fro")})
 	if err != nil || string(p.Payload) != "to and fro" || p.Jobs != 0 {
 		t.Fatalf("%v, %v", p, err)
@@ -129,7 +129,7 @@ func TestGateCalls(t *testing.T) {
 		{overlay.NodeID{Site: "nowhere", Name: "n1"}, "the gate of nowhere/n1"},
 		{overlay.NodeID{Site: "shut", Name: "UPPER/CASE"}, "allowed are"},
 	} {
-		ctx, cancel := context.WithTimeout(gate.At(w.Ctx, c.node), 2*time.Second)
+		ctx, cancel := context.WithTimeout(nodeservice.At(w.Ctx, c.node), 2*time.Second)
 		_, err := g.Ping(ctx, &gatepb.PingRequest{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "DeadlineExceeded") {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/lab"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/mpilib"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
@@ -70,7 +70,7 @@ func mourn() error {
 // pings waits until a program of one node has an answer of another's gate.
 func (w *world) pings(from, to string) {
 	w.T.Helper()
-	conn, err := gate.Connect(w.Socket(from))
+	conn, err := nodeservice.Connect(w.Socket(from))
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (w *world) pings(from, to string) {
 		w.T.Fatal(err)
 	}
 	w.Until(fmt.Sprintf("%s to reach the gate of %s", from, to), func() bool {
-		_, err = gatepb.NewGateClient(conn).Ping(gate.At(w.Ctx, node), &gatepb.PingRequest{})
+		_, err = gatepb.NewGateClient(conn).Ping(nodeservice.At(w.Ctx, node), &gatepb.PingRequest{})
 		return err == nil
 	}, func() string { return err.Error() })
 }

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
-	"github.com/isthmus-grid/isthmus/launch/gate"
-	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -31,7 +31,7 @@ type Talk struct {
 // Talk opens a conversation and sends nothing yet.
 func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
 	w.T.Helper()
-	conn, err := gate.Connect(w.Socket(from))
+	conn, err := nodeservice.Connect(w.Socket(from))
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	ctx, end := context.WithCancel(gate.At(w.Ctx, node))
+	ctx, end := context.WithCancel(nodeservice.At(w.Ctx, node))
 	w.T.Cleanup(end)
 	stream, err := gatepb.NewGateClient(conn).Converse(ctx)
 	if err != nil {

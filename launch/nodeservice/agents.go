@@ -1,0 +1,398 @@
+package nodeservice
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+)
+
+// A Starter starts job agents, each in an account that cannot read the keys of this node. It is
+// safe for concurrent use.
+type Starter interface {
+	// Start starts an agent for who, with s.Listener as its socket and s.Group as its name. The
+	// agent creates the job's folder in folder.
+	Start(who Asker, folder string, s jobagent.Spec) error
+
+	// Kill ends the named agent and everything that it runs, at once.
+	Kill(name string) error
+
+	// Ended returns when nothing is left of the named agent, which has ended; an earlier helper may
+	// have started it.
+	Ended(name string) error
+}
+
+// inherited are the helper's variables that processes of a job get when they run in the helper's
+// own account. The others are withheld: they may contain secrets.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"}
+
+// ownAccount is a Starter that starts agents in the helper's own account.
+type ownAccount struct {
+	mu  sync.Mutex
+	all map[string]*ownAgent // by name
+}
+
+type ownAgent struct {
+	process *jobagent.Process
+	ended   chan struct{} // closed after the wait for it
+}
+
+// Start implements Starter.
+func (o *ownAccount) Start(_ Asker, _ string, s jobagent.Spec) error {
+	for _, name := range inherited {
+		if v, ok := os.LookupEnv(name); ok {
+			s.Env = append(s.Env, name+"="+v)
+		}
+	}
+	s.Log = os.Stderr
+	p, err := jobagent.Spawn(s)
+	if err != nil {
+		return err
+	}
+	a := &ownAgent{p, make(chan struct{})}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[string]*ownAgent{}
+	}
+	o.all[s.Group] = a
+	go func() { // ends with the agent, which may outlive this process
+		p.Wait()
+		close(a.ended)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.all, s.Group)
+	}()
+	return nil
+}
+
+func (o *ownAccount) find(name string) *ownAgent {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[name]
+}
+
+// Kill implements Starter. An agent that another process started is left to its guard.
+func (o *ownAccount) Kill(name string) error {
+	if a := o.find(name); a != nil {
+		a.process.Kill()
+	}
+	jobagent.RemoveGroup(name)
+	return nil
+}
+
+// Ended implements Starter.
+func (o *ownAccount) Ended(name string) error {
+	if a := o.find(name); a != nil {
+		<-a.ended
+		return nil
+	}
+	jobagent.RemoveGroup(name)
+	return nil
+}
+
+// maxSocketPath bounds the length of a Unix socket's path.
+const maxSocketPath = 100
+
+// socketPath returns a path that is short enough for the named socket in a folder, and a function
+// that ends its use.
+func socketPath(folder, name string) (string, func(), error) {
+	path := filepath.Join(folder, name)
+	if len(path) <= maxSocketPath {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(folder)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name), func() { dir.Close() }, nil
+}
+
+// listenAt creates an agent's socket.
+func listenAt(folder, name string) (*os.File, error) {
+	path, done, err := socketPath(folder, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	ln.SetUnlinkOnClose(false)
+	defer ln.Close()
+	return ln.File()
+}
+
+// startAgent starts an agent for the booking and returns the job's folder, which the agent creates.
+// The caller must hold starting.
+func (b *booking) startAgent() (folder string, err error) {
+	ln, err := listenAt(b.k.agents(), b.name)
+	if err != nil {
+		return "", err
+	}
+	err = b.k.starter.Start(b.who, b.k.jobs(), jobagent.Spec{
+		Listener: ln, Group: b.name,
+		Memory: b.ask.Memory * int64(b.ask.Processes), CPU: b.ask.CPU * b.ask.Processes,
+	})
+	ln.Close()
+	if err != nil {
+		b.forget()
+		return "", err
+	}
+	link, err := b.dial()
+	if err != nil {
+		b.k.starter.Kill(b.name)
+		b.k.starter.Ended(b.name)
+		b.forget()
+		return "", err
+	}
+	b.hasAgent = true
+	b.setLink(link)
+	b.note()
+	b.k.work.Go(func() { b.readAgent(link) }) // ends with the agent, or when the node service leaves it
+	return link.Opened.Folder, nil
+}
+
+// dial connects to the agent.
+func (b *booking) dial() (*jobagent.Link, error) {
+	path, done, err := socketPath(b.k.agents(), b.name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	link, err := jobagent.Dial(path, &gatepb.Open{
+		Parent: b.k.jobs(), Name: b.ask.Job.Name(), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkFolder(link.Opened.Folder); err != nil {
+		link.Close()
+		return nil, err
+	}
+	return link, nil
+}
+
+// checkFolder returns an error unless the folder is one that the job's agent may create: the node
+// service finally removes it, in its own account, and does not trust the agent about its place.
+func (b *booking) checkFolder(folder string) error {
+	name, below := strings.CutPrefix(folder, b.k.jobs()+"/")
+	if !below || !strings.HasPrefix(name, b.ask.Job.Name()+"-") || strings.Contains(name, "/") {
+		return fmt.Errorf("the job agent says that the job is in %.200q, which is no folder of its in %s", folder, b.k.jobs())
+	}
+	return nil
+}
+
+// maxDials is how often a node service tries to reach an agent after its connection broke, up to 20
+// s each if it does not answer, before it kills the agent.
+const maxDials = 2
+
+// readAgent handles the agent's messages until the agent ends or the node service leaves it. If the
+// connection breaks, readAgent connects again: when the guard has ended too, the kernel has closed
+// the socket, and nothing is left of the job. A nil link means that a previous node service started
+// the agent.
+func (b *booking) readAgent(link *jobagent.Link) {
+	adopted := link == nil
+	for tries := 0; ; {
+		for link != nil {
+			m, err := link.Receive()
+			if err == nil {
+				err = b.handleAgent(m)
+			}
+			if err != nil {
+				link.Close()
+				link = nil
+				continue
+			}
+			tries = 0
+		}
+		if b.isLeft() {
+			return
+		}
+		var err error
+		link, err = b.dial()
+		switch {
+		case err == nil:
+			if !b.setLink(link) {
+				link.Close()
+				return
+			}
+			if adopted && link.Opened.Waits {
+				b.unlaunched()
+			}
+			adopted = false
+		case errors.Is(err, jobagent.ErrGone):
+			if err := b.k.starter.Ended(b.name); err != nil {
+				b.k.log.Warn("something of a job may be left", "job", string(b.ask.Job), "agent", b.name, "error", err)
+			}
+			b.died()
+			return
+		default:
+			b.k.log.Warn("a job agent does not answer", "job", string(b.ask.Job), "agent", b.name, "error", err)
+			if tries++; tries >= maxDials {
+				b.k.starter.Kill(b.name)
+			}
+			if tries > 2*maxDials { // the agent cannot be ended and stays; its guard waits for it
+				b.died()
+				return
+			}
+		}
+	}
+}
+
+// unlaunched ends a job that the previous node service was about to launch and did not: only that
+// service knew what to run.
+func (b *booking) unlaunched() {
+	b.k.do(func(time.Time) {
+		if b.program != nil && !b.ending {
+			b.kill("the helper of its node ended before it had the processes started")
+		}
+	})
+}
+
+func (b *booking) isLeft() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left
+}
+
+// setLink makes a connection the booking's, unless the node service is leaving.
+func (b *booking) setLink(link *jobagent.Link) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left {
+		return false
+	}
+	b.link, b.folder = link, link.Opened.Folder
+	b.taken.Store(link.Opened.Taken)
+	if b.released {
+		go link.Send(&gatepb.ToAgent{Say: &gatepb.ToAgent_Release{Release: &gatepb.Release{}}})
+	}
+	return true
+}
+
+// sendAgent sends a message to the agent. It ignores a missing connection or a failed write:
+// readAgent notices those.
+func (b *booking) sendAgent(m *gatepb.ToAgent) {
+	b.mu.Lock()
+	link := b.link
+	b.mu.Unlock()
+	if link == nil {
+		return
+	}
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	if err := link.Send(m); err != nil {
+		link.Close()
+	}
+}
+
+// tellSoon is sendAgent for a goroutine that must not block.
+func (b *booking) tellSoon(m *gatepb.ToAgent) {
+	b.k.work.Go(func() { b.sendAgent(m) })
+}
+
+// handleAgent handles a message from the agent. It returns an error for a message that breaks the
+// protocol, and the connection is dropped: the job controls the agent's account.
+func (b *booking) handleAgent(m *gatepb.FromAgent) error {
+	switch m := m.Say.(type) {
+	case *gatepb.FromAgent_Event:
+		return b.report(m.Event)
+	case *gatepb.FromAgent_Ended:
+		b.processesEnded()
+	case *gatepb.FromAgent_Taken:
+		b.taken.Store(m.Taken.Bytes)
+		b.tellStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: m.Taken}})
+	case *gatepb.FromAgent_Staged:
+		select {
+		case b.staged <- m.Staged:
+		default:
+		}
+	case *gatepb.FromAgent_Fault:
+		b.tellStream(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: m.Fault}})
+		b.k.do(func(now time.Time) { b.k.end(b, m.Fault.Text, now) })
+	}
+	return nil
+}
+
+// report handles an event from the agent.
+func (b *booking) report(m *gatepb.ToSubmitter) error {
+	switch m.Say.(type) {
+	case *gatepb.ToSubmitter_Output, *gatepb.ToSubmitter_Exited, *gatepb.ToSubmitter_File, *gatepb.ToSubmitter_Over:
+	default:
+		return fmt.Errorf("the job agent says %T as an event", m.Say)
+	}
+	if err := b.events.Put(m); err != nil {
+		return err
+	}
+	if e := m.GetExited(); e != nil {
+		b.noteExit(place{Rank: int(e.GetProcess().GetRank()), Copy: int(e.GetProcess().GetCopy())})
+	}
+	if over := m.GetOver(); over != nil {
+		b.isOver(m.Event, over.Ended)
+	}
+	return nil
+}
+
+// noteExit records that the exit of a process was reported, for at most as many processes as the
+// job has here.
+func (b *booking) noteExit(at place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.begun.Load(); p != nil && len(b.exited) < len(p.processes) {
+		b.exited[at] = true
+	}
+}
+
+// live returns the processes of a program whose exit was not reported.
+func (b *booking) live(p *program) (all []*gatepb.Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range p.processes {
+		if !b.exited[q] {
+			all = append(all, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
+		}
+	}
+	return all
+}
+
+// died reports to the submitter what an agent that has ended left unreported.
+func (b *booking) died() {
+	why := b.whyEnded()
+	b.mu.Lock()
+	over, released := b.over != 0, b.released
+	b.link = nil
+	b.mu.Unlock()
+	close(b.agentGone)
+	if over || released || b.begun.Load() == nil {
+		b.processesEnded()
+		b.overKnown.happen(func() {})
+		return
+	}
+	if why == "" {
+		why = "its job agent was killed, and all its processes with it"
+	}
+	for _, at := range b.begun.Load().processes {
+		b.mu.Lock()
+		told := b.exited[at]
+		b.mu.Unlock()
+		if !told {
+			b.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
+				Process: &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}, Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: why,
+			}}})
+		}
+	}
+	b.processesEnded()
+	last := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: why}}}
+	b.events.Force(last)
+	b.isOver(last.Event, why)
+}

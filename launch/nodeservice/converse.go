@@ -1,0 +1,409 @@
+package nodeservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Stream is the node's end of a conversation's gRPC stream.
+type Stream interface {
+	Context() context.Context
+	Send(*gatepb.ToSubmitter) error
+	Recv() (*gatepb.ToNode, error)
+}
+
+// conversation is one stream about one booking.
+type conversation struct {
+	k        *NodeService
+	who      Asker
+	b        *booking
+	out      chan *gatepb.ToSubmitter // answers; an answer waits while it is full
+	have     uint64                   // the last event that the submitter had when it attached
+	over     chan struct{}            // closed when the stream ends
+	replaced chan struct{}            // closed by Serve's goroutine when another stream attaches
+	leaving  atomic.Bool              // the submitter has sent Cancel and still needs the answer
+	incoming incoming
+}
+
+// Converse serves one stream of who until the conversation or the stream ends.
+func (k *NodeService) Converse(who Asker, stream Stream) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	c := &conversation{k: k, who: who, out: make(chan *gatepb.ToSubmitter, 16), over: make(chan struct{}), replaced: make(chan struct{})}
+	defer close(c.over)
+	answer, err := c.begin(first)
+	if err != nil {
+		return control.Status(err)
+	}
+	if c.b != nil {
+		defer k.do(func(now time.Time) { c.detach(now) })
+	}
+	if err := stream.Send(answer); err != nil || c.b == nil {
+		return err
+	}
+	heard := make(chan error, 1)
+	go func() { heard <- c.readLoop(stream) }() // ends with the stream, which ends when this returns
+	return c.speak(stream, heard)
+}
+
+// begin handles the first message. Without a booking the answer ends the conversation.
+func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) {
+	switch m := first.GetSay().(type) {
+	case *gatepb.ToNode_Ask:
+		ask, err := askOf(m.Ask)
+		if err != nil {
+			return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(reserve.Invalid), Text: err.Error()}}}, nil
+		}
+		return c.ask(ask)
+	case *gatepb.ToNode_Attach:
+		key, err := keyOf(m.Attach.Key)
+		if err != nil {
+			return refused(gatepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
+		}
+		c.have = m.Attach.Have
+		return c.attachTo(key, holdOf(m.Attach.Hold))
+	case *gatepb.ToNode_Cancel:
+		key, err := keyOf(m.Cancel.Key)
+		if err != nil {
+			return refused(gatepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
+		}
+		return c.cancel(key)
+	}
+	return nil, fmt.Errorf("a conversation begins with ask, attach or cancel, not with %T", first.GetSay())
+}
+
+// ask handles step 4 of the eight.
+func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	err = k.do(func(now time.Time) {
+		if k.stopping {
+			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
+			return
+		}
+		if err := k.admit(c.who); err != nil {
+			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Denied, Text: err.Error()}, 0)
+			k.auditDenied(c.who, ask, err.Error())
+			return
+		}
+		said, actions := k.node.Receive(c.who.requester(), ask, now)
+		k.act(actions, lateStart)
+		answer = toSubmitter(said, 0)
+		if nok, refused := said.(reserve.NOK); refused && nok.Reason == reserve.Denied {
+			k.auditDenied(c.who, ask, nok.Text)
+		}
+		ok, granted := said.(reserve.OK)
+		if !granted {
+			return
+		}
+		b := k.bookings[ask.Key]
+		if b == nil {
+			b = k.newBooking(c.who, ask)
+			b.hold = ok.Hold
+			k.bookings[ask.Key] = b
+			k.log.Info("booked", "job", string(ask.Job), "by", c.who.Identity(), "processes", ok.Processes)
+		}
+		c.attach(b)
+	})
+	return answer, err
+}
+
+// attachTo resumes a booking.
+func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	err = k.do(func(now time.Time) {
+		b := k.bookings[key]
+		if b == nil || b.ending || b.hold != hold || b.who.Identity() != c.who.Identity() {
+			answer = k.missing(c.who, b, key, hold, now)
+			return
+		}
+		c.attach(b)
+		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
+			Started: b.program != nil, Committed: b.committed, Taken: b.taken.Load(),
+		}}}
+	})
+	return answer, err
+}
+
+// missing returns the answer to a key that cannot be attached to. The node remembers for some time
+// what became of its keys; a Renew for a key that is gone has no effect.
+func (k *NodeService) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
+	const gone = "there is no reservation with this key (any more)"
+	if b == nil && !k.node.Has(key) {
+		said, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
+		k.act(actions, lateStart)
+		switch said := said.(type) {
+		case reserve.Started:
+			return refused(gatepb.Refused_ATTACH, reserve.Done, gone)
+		case reserve.Refused:
+			return toSubmitter(said, gatepb.Refused_ATTACH)
+		}
+	}
+	return refused(gatepb.Refused_ATTACH, reserve.Unknown, gone)
+}
+
+// attach makes c the booking's stream. Only Serve's goroutine calls it.
+func (c *conversation) attach(b *booking) {
+	if b.stream != nil {
+		close(b.stream.replaced)
+	}
+	b.stream, b.orphan, c.b = c, time.Time{}, b
+	c.events().Ack(c.have)
+}
+
+func (c *conversation) events() *jobagent.Events { return c.b.events }
+
+// detach leaves the booking for another stream to attach to, for some time.
+func (c *conversation) detach(now time.Time) {
+	if b := c.b; b.stream == c {
+		b.stream, b.orphan = nil, now.Add(c.k.opts.Orphan)
+	}
+}
+
+// cancel ends the booking of a key, and waits until it is gone.
+func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	var b *booking
+	err = k.do(func(now time.Time) {
+		said, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
+		answer = toSubmitter(said, gatepb.Refused_CANCEL)
+		k.act(actions, "its submitter cancelled it")
+		if _, done := said.(reserve.Cancelled); done {
+			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
+				k.end(b, "", now)
+			}
+		}
+	})
+	if b == nil || err != nil {
+		return answer, err
+	}
+	select {
+	case <-b.gone:
+		return answer, nil
+	case <-time.After(goneTime):
+		return nil, fmt.Errorf("%w: the processes of job %s at %v did not end within %v of SIGKILL", overlay.ErrTimeout, b.ask.Job, k.opts.Node, goneTime)
+	}
+}
+
+// speak sends answers and events until the conversation is over.
+func (c *conversation) speak(stream Stream, heard <-chan error) error {
+	at, gone := c.have, c.b.gone
+	for {
+		// Answers first: a job's Started precedes its first event.
+		select {
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil || m.GetCancelled() != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		event, more := c.events().Next(at)
+		if event != nil {
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+			at = event.Event
+			more = closed
+		}
+		select {
+		case <-more:
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil || m.GetCancelled() != nil {
+				return err
+			}
+		case err := <-heard:
+			return err
+		case <-c.replaced:
+			return stream.Send(fault(gatepb.Fault_REPLACED, "", "another stream attached to the reservation"))
+		case <-gone:
+			if c.leaving.Load() {
+				gone = nil
+				continue
+			}
+			return c.finalMessage(stream, at)
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// finalMessage sends the remaining answers and events of a booking that is gone.
+func (c *conversation) finalMessage(stream Stream, at uint64) error {
+	for {
+		select {
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		event, _ := c.events().Next(at)
+		if event == nil {
+			return nil
+		}
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+		at = event.Event
+	}
+}
+
+// closed is a closed channel.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// answer queues a message, unless the stream has ended.
+func (c *conversation) answer(m *gatepb.ToSubmitter) {
+	select {
+	case c.out <- m:
+	case <-c.over:
+	}
+}
+
+// readLoop handles the submitter's messages.
+func (c *conversation) readLoop(stream Stream) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = c.take(m)
+		}
+		if err != nil {
+			return control.Status(err)
+		}
+	}
+}
+
+// take handles one message.
+func (c *conversation) take(m *gatepb.ToNode) error {
+	switch m := m.GetSay().(type) {
+	case *gatepb.ToNode_Renew:
+		return c.refuseWith(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, gatepb.Refused_RENEW)
+	case *gatepb.ToNode_Commit:
+		return c.refuseWith(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, gatepb.Refused_COMMIT)
+	case *gatepb.ToNode_Start:
+		return c.start(m.Start)
+	case *gatepb.ToNode_Cancel:
+		key, err := keyOf(m.Cancel.Key)
+		if err != nil || key != c.b.key {
+			c.answer(refused(gatepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
+			return nil
+		}
+		c.leaving.Store(true)
+		answer, err := c.cancel(key)
+		if err == nil {
+			c.answer(answer)
+		}
+		return err
+	case *gatepb.ToNode_Manifest:
+		c.manifest(m.Manifest)
+	case *gatepb.ToNode_Chunk:
+		c.chunk(m.Chunk)
+	case *gatepb.ToNode_Input:
+		if p := c.b.begun.Load(); p == nil || !p.listens() {
+			c.answer(fault(gatepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
+		} else {
+			c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Input{Input: m.Input}})
+		}
+	case *gatepb.ToNode_Signal:
+		c.signal(m.Signal)
+	case *gatepb.ToNode_Dead:
+		if err := c.b.reportDead(m.Dead); err != nil {
+			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+		}
+	case *gatepb.ToNode_Ack:
+		c.events().Ack(m.Ack.Event)
+		c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
+		if c.b.heardAll() {
+			c.b.release()
+		}
+	default:
+		c.answer(fault(gatepb.Fault_INVALID, "", "a message of type %T in the midst of a conversation", m))
+	}
+	return nil
+}
+
+// refuseWith gives a message to the reservation's state machine and sends its answer.
+func (c *conversation) refuseWith(m reserve.Message, what gatepb.Refused_What) error {
+	k, b := c.k, c.b
+	var answer *gatepb.ToSubmitter
+	err := k.do(func(now time.Time) {
+		said, actions := k.node.Receive(c.who.requester(), m, now)
+		k.act(actions, lateStart)
+		if _, committed := said.(reserve.Committed); committed && !b.committed {
+			b.committed, b.since = true, now
+			b.note()
+			k.watchOver(b) // also if the job is over: then it tells the other watches so
+		}
+		answer = toSubmitter(said, what)
+	})
+	if err == nil {
+		c.answer(answer)
+	}
+	return err
+}
+
+// start handles steps 7 and 8 of the eight.
+func (c *conversation) start(m *gatepb.Start) error {
+	k, b := c.k, c.b
+	program, err := programOf(m, b.ask.Job)
+	if err != nil {
+		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		return nil
+	}
+	folder, err := b.home()
+	if err != nil && !errors.Is(err, errOver) { // otherwise the node knows the reason better
+		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		return nil
+	}
+	var answer *gatepb.ToSubmitter
+	var actions []reserve.Action
+	err = k.do(func(now time.Time) {
+		var said reserve.Message
+		said, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.key, Hold: holdOf(m.Hold), Processes: program.processes}, now)
+		if _, started := said.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
+			b.program = &program
+			b.begun.Store(&program)
+			b.note()
+			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
+			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
+		}
+		answer = toSubmitter(said, gatepb.Refused_START)
+	})
+	if err != nil {
+		return err
+	}
+	if s := answer.GetStarted(); s != nil {
+		s.Folder = folder
+	}
+	c.answer(answer)
+	return k.do(func(time.Time) { k.act(actions, lateStart) })
+}
+
+// signal sends a signal to the running processes.
+func (c *conversation) signal(m *gatepb.Signal) {
+	m.Name = strings.TrimPrefix(m.Name, "SIG")
+	if unix.SignalNum("SIG"+m.Name) == 0 {
+		c.answer(fault(gatepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
+		return
+	}
+	c.b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_Signal{Signal: m}})
+}

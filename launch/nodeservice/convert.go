@@ -1,0 +1,190 @@
+package nodeservice
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gossip"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Bounds on a submitter's messages.
+const (
+	maxText  = 1 << 20 // bytes of arguments, and of the environment
+	maxFiles = 4096    // staged, and fetched
+	maxName  = 4096    // bytes of a file's name
+	maxSums  = 1 << 16 // in one message
+)
+
+func keyOf(b []byte) (reserve.Key, error) {
+	var k reserve.Key
+	if len(b) != len(k) {
+		return k, fmt.Errorf("a key of %d bytes; want %d", len(b), len(k))
+	}
+	return reserve.Key(b), nil
+}
+
+func holdOf(h *gatepb.Hold) reserve.Hold {
+	return reserve.Hold{Boot: h.GetBoot(), Serial: h.GetSerial()}
+}
+
+func askOf(m *gatepb.Ask) (reserve.Ask, error) {
+	key, err := keyOf(m.Key)
+	if err != nil {
+		return reserve.Ask{}, err
+	}
+	if m.Processes > allocate.MaxProcesses || m.Memory > math.MaxInt64/allocate.MaxProcesses || m.Cpu > math.MaxInt32 {
+		return reserve.Ask{}, fmt.Errorf("%d processes of %d bytes and %d/1000 of a core each: no node has as much", m.Processes, m.Memory, m.Cpu)
+	}
+	job := overlay.JobID(m.Job)
+	if err := overlay.CheckJobID(job); err != nil {
+		return reserve.Ask{}, err
+	}
+	return reserve.Ask{Key: key, Job: job, Processes: int(m.Processes), Memory: int64(m.Memory), CPU: int(m.Cpu)}, nil
+}
+
+// toSubmitter converts an answer of reserve.Node to its message; what is the kind of message that a
+// refusal answers.
+func toSubmitter(answer reserve.Message, what gatepb.Refused_What) *gatepb.ToSubmitter {
+	switch a := answer.(type) {
+	case reserve.OK:
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{
+			Hold: &gatepb.Hold{Boot: a.Hold.Boot, Serial: a.Hold.Serial}, Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds()),
+		}}}
+	case reserve.NOK:
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}}
+	case reserve.Started:
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}}
+	case reserve.Committed:
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Committed{Committed: &gatepb.Committed{}}}
+	case reserve.Cancelled:
+		return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Cancelled{Cancelled: &gatepb.Cancelled{}}}
+	case reserve.Refused:
+		return refused(what, a.Reason, a.Text)
+	}
+	panic(fmt.Sprintf("gate: reserve.Node answered %T", answer))
+}
+
+func refused(what gatepb.Refused_What, reason reserve.Reason, text string) *gatepb.ToSubmitter {
+	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(reason), Text: text, What: what}}}
+}
+
+func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToSubmitter {
+	return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Fault{Fault: &gatepb.Fault{Code: code, Name: name, Text: fmt.Sprintf(format, args...)}}}
+}
+
+// program is the validated content of a Start.
+type program struct {
+	start     *gatepb.Start // nil once the agent has it
+	processes []allocate.Process
+	size      int // ranks of the whole job
+	replicas  int // of each rank; 0: 1
+	argv      []string
+	outputs   []string
+	input     bool
+	hosts     []watch.Host // all hosts of the job; empty: they do not watch each other
+	gossip    gossip.Config
+}
+
+// listens reports whether a process here reads the input.
+func (p *program) listens() bool {
+	return p.input && slices.ContainsFunc(p.processes, func(q allocate.Process) bool { return q.Rank == 0 })
+}
+
+func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
+	p := program{start: m, size: int(m.Size), replicas: int(m.Replicas), argv: m.Argv, outputs: m.Outputs, input: m.Input}
+	key, err := jobkey.Parse(m.JobKey)
+	if err != nil {
+		return p, err
+	}
+	switch {
+	case key.ID() != job:
+		return p, fmt.Errorf("the key is that of job %s, the reservation that of %s", key.ID(), job)
+	case m.Size < 1 || m.Size > math.MaxInt32:
+		return p, fmt.Errorf("a job of %d ranks", m.Size)
+	case m.Replicas > 1 && uint64(m.Size)*uint64(m.Replicas) > allocate.MaxProcesses:
+		return p, fmt.Errorf("%d ranks of %d replicas each; at most %d processes", m.Size, m.Replicas, allocate.MaxProcesses)
+	case len(p.argv) == 0 || p.argv[0] == "":
+		return p, errors.New("no program to run")
+	case tooLong(p.argv) || tooLong(m.Environment):
+		return p, fmt.Errorf("arguments or environment have more than %d bytes or a zero byte among them", maxText)
+	case len(p.outputs) > maxFiles:
+		return p, fmt.Errorf("%d output files; at most %d", len(p.outputs), maxFiles)
+	case slices.ContainsFunc(m.Environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
+		return p, errors.New("an environment that is not NAME=VALUE")
+	}
+	seen, readers := map[allocate.Process]bool{}, 0
+	for _, q := range m.Processes {
+		one := allocate.Process{Rank: int(q.Rank), Copy: int(q.Copy)}
+		if one.Rank >= p.size || one.Copy > allocate.MaxProcesses || p.replicas > 1 && one.Copy >= p.replicas || seen[one] {
+			return p, fmt.Errorf("rank %d, replica %d of a job of %d ranks is there twice or not at all", one.Rank, one.Copy, p.size)
+		}
+		seen[one] = true
+		if one.Rank == 0 {
+			readers++
+		}
+		p.processes = append(p.processes, one)
+	}
+	if p.input && readers > 1 {
+		return p, fmt.Errorf("%d replicas of rank 0 on one node: only one can read the input", readers)
+	}
+	for _, name := range p.outputs {
+		if err := checkName(name); err != nil {
+			return p, fmt.Errorf("output file: %w", err)
+		}
+	}
+	if err := jobagent.CheckLimits(m.Limits); err != nil {
+		return p, err
+	}
+	if p.hosts, p.gossip, err = hostsOf(m); err != nil {
+		return p, err
+	}
+	_, err = jobgroups.Parse(m.Groups, p.size)
+	return p, err
+}
+
+// tooLong reports whether words exceed the bounds for starting a process, or contain bytes that are
+// not permitted there.
+func tooLong(words []string) bool {
+	n := 0
+	for _, w := range words {
+		if n += len(w) + 1; n > maxText || strings.Contains(w, "\x00") {
+			return true
+		}
+	}
+	return false
+}
+
+// checkName returns an error if a file of that name cannot be in a job's folder.
+func checkName(name string) error {
+	if len(name) > maxName || strings.Contains(name, "\x00") || !filepath.IsLocal(filepath.FromSlash(name)) || filepath.Clean(name) == "." {
+		return fmt.Errorf("%.100q is no name below the job's folder", name)
+	}
+	return nil
+}
+
+func sumsOf(list [][]byte) ([]stage.Sum, error) {
+	if len(list) > maxSums {
+		return nil, fmt.Errorf("%d sums in one message; at most %d", len(list), maxSums)
+	}
+	sums := make([]stage.Sum, len(list))
+	for i, b := range list {
+		if len(b) != len(sums[i]) {
+			return nil, fmt.Errorf("a sum of %d bytes; want %d", len(b), len(sums[i]))
+		}
+		sums[i] = stage.Sum(b)
+	}
+	return sums, nil
+}

@@ -1,0 +1,244 @@
+package nodeservice
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// maxTries is how often a chunk may arrive corrupt.
+const maxTries = 3
+
+// incoming is the file that a conversation is staging. Its reader owns it.
+type incoming struct {
+	name    string // "" when there is none
+	mode    os.FileMode
+	file    stage.Manifest
+	whole   bool              // all sums have arrived
+	wanted  map[stage.Sum]int // missing chunks, and how often each arrived corrupt
+	store   *stage.Store
+	release []func() // releases the pins
+}
+
+// drop discards the file.
+func (f *incoming) drop() {
+	for _, r := range f.release {
+		r()
+	}
+	*f = incoming{}
+}
+
+// manifest handles a part of a file's manifest.
+func (c *conversation) manifest(m *gatepb.Manifest) {
+	f := &c.incoming
+	if err := c.describe(m); err != nil {
+		name := m.Name
+		f.drop()
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	if !f.whole {
+		return
+	}
+	f.wanted = map[stage.Sum]int{}
+	c.pin()
+	c.askFor(f.store.Missing(f.file))
+}
+
+// pin pins the chunks of the file that the store has now.
+func (c *conversation) pin() {
+	f := &c.incoming
+	f.release = append(f.release, f.store.Pin(f.file))
+}
+
+// describe adds a part to the file's description and validates it.
+func (c *conversation) describe(m *gatepb.Manifest) error {
+	f := &c.incoming
+	sums, err := sumsOf(m.Sums)
+	switch {
+	case err != nil:
+		return err
+	case f.name == "":
+		if err := c.admitFile(m); err != nil {
+			return err
+		}
+		f.name, f.mode, f.file.Size = m.Name, os.FileMode(m.Mode)&0o700|0o400, int64(m.Size)
+	case f.whole:
+		return fmt.Errorf("%s comes while %s is not stored", m.Name, f.name)
+	case f.name != m.Name || f.file.Size != int64(m.Size):
+		return fmt.Errorf("the manifest of %s goes on as that of %s", f.name, m.Name)
+	}
+	f.file.Chunks = append(f.file.Chunks, sums...)
+	if f.whole = !m.More; f.whole || int64(len(f.file.Chunks))*stage.ChunkSize > f.file.Size+stage.ChunkSize {
+		return f.file.Check()
+	}
+	return nil
+}
+
+// admitFile checks that the booking may stage one more file, and creates its folder.
+func (c *conversation) admitFile(m *gatepb.Manifest) error {
+	b := c.b
+	if err := checkName(m.Name); err != nil {
+		return err
+	}
+	if b.begun.Load() != nil {
+		return fmt.Errorf("%s comes after the start of the job", m.Name)
+	}
+	store, err := c.k.openStore()
+	if err != nil {
+		return &diskError{err}
+	}
+	if _, err := b.home(); err != nil {
+		return &diskError{err}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case m.Size > stage.MaxFile:
+		return fmt.Errorf("%s has %d bytes; at most %d", m.Name, m.Size, int64(stage.MaxFile))
+	case b.files >= maxFiles:
+		return fmt.Errorf("%d files are staged; no more are taken", b.files)
+	case b.bytes+int64(m.Size) > c.k.opts.Limit:
+		return fmt.Errorf("%w: the files of this job have %d bytes with %s, but the node accepts %d; ask its owner for a higher limit (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
+	}
+	b.files++
+	b.bytes += int64(m.Size)
+	c.incoming.store = store
+	return nil
+}
+
+// askFor requests chunks, or stores the file when none is missing.
+func (c *conversation) askFor(sums []stage.Sum) {
+	f := &c.incoming
+	if len(sums) == 0 {
+		c.assemble()
+		return
+	}
+	for _, sum := range sums {
+		if _, known := f.wanted[sum]; !known {
+			f.wanted[sum] = 0
+		}
+	}
+	for len(sums) > 0 {
+		n := min(len(sums), maxSums)
+		m := &gatepb.Missing{Name: f.name, More: n < len(sums)}
+		for _, sum := range sums[:n] {
+			m.Sums = append(m.Sums, append([]byte(nil), sum[:]...))
+		}
+		c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Missing{Missing: m}})
+		sums = sums[n:]
+	}
+}
+
+// chunk handles a chunk that was requested.
+func (c *conversation) chunk(m *gatepb.Chunk) {
+	f := &c.incoming
+	if f.name == "" || !f.whole {
+		return // of a file that failed; the fault was reported
+	}
+	sums, err := sumsOf([][]byte{m.Sum})
+	if err == nil {
+		if _, wanted := f.wanted[sums[0]]; !wanted {
+			return // a duplicate
+		}
+		err = f.store.Put(sums[0], m.Data)
+	}
+	switch {
+	case errors.Is(err, stage.ErrCorrupt) && f.wanted[sums[0]]+1 < maxTries:
+		f.wanted[sums[0]]++
+		c.askFor(sums)
+		return
+	case err != nil:
+		name := f.name
+		f.drop()
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	delete(f.wanted, sums[0])
+	f.release = append(f.release, f.store.Pin(stage.Manifest{Chunks: sums}))
+	if len(f.wanted) == 0 {
+		c.assemble()
+	}
+}
+
+// stageTime bounds how long an agent may take to write the last data it was given.
+const stageTime = time.Minute
+
+// assemble makes the agent write the file into the job's folder, and verifies it once more.
+func (c *conversation) assemble() {
+	f := &c.incoming
+	err := c.sendFile()
+	name := f.name
+	switch {
+	case errors.Is(err, stage.ErrMissing):
+		c.askFor(f.store.Missing(f.file)) // corrupted on disk
+		return
+	case errors.Is(err, stage.ErrCorrupt), err == nil:
+	default:
+		err = &diskError{err}
+	}
+	f.drop()
+	if err != nil {
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: name}}})
+}
+
+// sendFile sends the file to the agent, chunk by chunk.
+func (c *conversation) sendFile() error {
+	f, b := &c.incoming, c.b
+	if _, err := b.home(); err != nil {
+		return err
+	}
+	select { // discards the answer about a file of an earlier stream
+	case <-b.staged:
+	default:
+	}
+	part := func(p *gatepb.StagePart) {
+		p.Name, p.Mode = f.name, uint32(f.mode)
+		b.sendAgent(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
+	}
+	err := f.store.Each(f.file, func(chunk []byte) error {
+		part(&gatepb.StagePart{Data: chunk})
+		return nil
+	})
+	part(&gatepb.StagePart{End: err == nil, Drop: err != nil})
+	select {
+	case said := <-b.staged:
+		if err == nil && said.Fault != "" {
+			err = errors.New(said.Fault)
+		}
+	case <-b.agentGone:
+		err = jobagent.ErrGone
+	case <-b.free.done:
+		err = errOver
+	case <-time.After(stageTime):
+		err = fmt.Errorf("%w: the job agent did not write it within %v", overlay.ErrTimeout, stageTime)
+	}
+	return err
+}
+
+// diskError means that a file could not be written.
+type diskError struct{ error }
+
+func (e *diskError) Unwrap() error { return e.error }
+
+func codeOf(err error) gatepb.Fault_Code {
+	var disk *diskError
+	switch {
+	case errors.Is(err, stage.ErrFull):
+		return gatepb.Fault_FULL
+	case errors.Is(err, stage.ErrCorrupt):
+		return gatepb.Fault_CORRUPT
+	case errors.As(err, &disk):
+		return gatepb.Fault_DISK
+	}
+	return gatepb.Fault_INVALID
+}

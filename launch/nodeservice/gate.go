@@ -1,0 +1,133 @@
+package nodeservice
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Settings of a Gate.
+type Settings struct {
+	Options
+	Credentials *control.Credentials // of the helper
+
+	// The Gate sets Reach of the Options itself.
+
+	Bounds
+
+	// Hosts returns the grid's hosts, for Desk.
+	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
+}
+
+// Bounds limit what others may use of a gate; 0 is unlimited.
+type Bounds struct {
+	Door, DoorPerUser           int // connections of local programs, of all accounts and of one
+	DoorCalls, DoorCallsPerUser int // unanswered calls on these
+	DoorBytes, DoorBytesPerUser int // bytes of their unread messages
+	NodeBytes, AllNodesBytes    int // the same for the calls of one other node, and of all
+}
+
+// Gate is the launching part of a helper: the node service of its node, the sessions with other
+// nodes' services, and the door for local programs. Make it with New, run it with Serve.
+type Gate struct {
+	*NodeService
+	settings Settings
+	end      *control.Endpoint
+	sessions *sessions
+	door     *grpc.Server
+	callers  *limit.Counter[account] // connections at the door
+	meter    *control.Meter          // of the door
+}
+
+// New returns a gate; run it with Serve.
+func New(settings Settings) (*Gate, error) {
+	g := &Gate{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
+	settings.Reach = g.Reach
+	nodeService, err := NewNodeService(settings.Options)
+	if err != nil {
+		return nil, err
+	}
+	g.NodeService = nodeService
+	far := newDistances(Pinger(settings.Node, g.Reach), bandwidthBy(settings.Node, g.Reach))
+	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
+		gatepb.RegisterGateServer(r, &service{node: nodeService, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
+	})
+	g.end.SetStreaming()
+	g.end.SetBudget(settings.budget(settings.Policy.Jobs))
+	g.end.OverBudget = g.auditOverBudget
+	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
+	g.meter = g.newDoorMeter()
+	g.door = newDoor(g.meter)
+	gatepb.RegisterGateServer(g.door, &service{
+		node: nodeService, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
+		reach: g.sessions.reach,
+	})
+	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts})
+	return g, nil
+}
+
+// callsBesides is how many calls of one node are served concurrently besides those about jobs, of
+// which there are two for each job.
+const callsBesides = 64
+
+// budget returns what one other node may have in flight here, at a node that accepts this many
+// jobs.
+func (b Bounds) budget(jobs int) control.Budget {
+	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs, Bytes: b.NodeBytes, AllBytes: b.AllNodesBytes}
+}
+
+// SetPolicy is NodeService.SetPolicy.
+func (g *Gate) SetPolicy(policy reserve.Policy) error {
+	err := g.NodeService.SetPolicy(policy)
+	if err == nil {
+		g.end.SetBudget(g.settings.budget(policy.Jobs))
+	}
+	return err
+}
+
+// Reach returns the gate of another node for the helper's own calls, over a session that is opened
+// if needed. Call done when it is no longer needed. Such calls are on behalf of no user: a node
+// answers Ping, Echo and Gossip.
+func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
+	return g.sessions.reach(ctx, node)
+}
+
+// Serve serves local programs on door, and other node services, until ctx ends or the door fails.
+// It closes door. It returns when nothing is left of the local jobs and of the sessions.
+func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
+	keeping, letGo := context.WithCancel(ctx)
+	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' remaining events are still sent
+	cancel := func() { stop(ErrStopping) }
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer g.end.Close()
+	defer g.sessions.wait()
+	defer cancel()
+	defer letGo()
+	g.sessions.open(reaching)
+	kept := make(chan struct{})
+	parts.Go(func() {
+		defer close(kept)
+		g.NodeService.Serve(keeping)
+	})
+	parts.Go(func() { g.sessions.answer(reaching) }) // even without an offer, to answer that there is none
+	parts.Go(func() {
+		<-kept
+		cancel()
+		g.door.Stop()
+	})
+	err := g.serveDoor(ctx, door)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("gate: the door at %v: %w", door.Addr(), err)
+}

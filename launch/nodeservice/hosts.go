@@ -1,0 +1,81 @@
+package nodeservice
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/latency"
+	"github.com/isthmus-grid/isthmus/launch/nearby"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// HostList serves Desk.Hosts: the grid's list of hosts with the distance of each.
+type HostList struct {
+	List func(context.Context) ([]offer.Host, error) // from the frontal; sorted by offer.Compare
+	Near *nearby.Nearby
+}
+
+// Hosts returns the list. From now on it measures nodes that are up and accept jobs, so that a
+// later call has their distances.
+func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+	list, err := l.List(ctx)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	var up []overlay.NodeID
+	for _, h := range list {
+		if h.State == offer.Up && h.Offer.Jobs > 0 { // other hosts have no gate that answers
+			up = append(up, h.Node)
+		}
+	}
+	return hostsToPB(list, l.Near.Order(up)), nil
+}
+
+// hostsToPB puts the hosts in order first, in that order, which a placement then follows; the
+// others keep their order.
+func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
+	rtts := make(map[overlay.NodeID]time.Duration, len(order))
+	places := make(map[overlay.NodeID]int, len(order)) // counted from the end, so that hosts without one sort last
+	for i, e := range order {
+		rtts[e.Node], places[e.Node] = e.RTT, len(order)-i
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b offer.Host) int { return cmp.Compare(places[b.Node], places[a.Node]) })
+	r := &gatepb.HostsResponse{Hosts: make([]*gatepb.Host, len(list))}
+	for i, h := range list {
+		r.Hosts[i] = &gatepb.Host{
+			Node: h.Node.String(), State: h.State.String(), SilentMs: uint64(h.Silent.Milliseconds()),
+			Jobs: uint32(h.Offer.Jobs), Processes: uint32(h.Offer.Processes), Memory: uint64(h.Offer.Memory), Cpu: uint32(h.Offer.CPU),
+			LatencyNs: uint64(rtts[h.Node]),
+		}
+	}
+	return r
+}
+
+// atHome is the distance of a node from itself, which is not measured.
+const atHome = time.Microsecond
+
+// Pinger returns a nearby.Ping from the node self that times Gate.Ping on the client that reach
+// returns, usually (*Gate).Reach.
+func Pinger(self overlay.NodeID, reach func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error)) nearby.Ping {
+	return func(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
+		if node == self {
+			return atHome, nil
+		}
+		there, done, err := reach(ctx, node)
+		if err != nil {
+			return 0, err
+		}
+		defer done()
+		start := time.Now()
+		if _, err := there.Ping(ctx, &gatepb.PingRequest{}); err != nil {
+			return 0, control.FromStatus(err)
+		}
+		return time.Since(start), nil
+	}
+}

@@ -1,0 +1,391 @@
+package nodeservice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// orphanTime is how long a reservation without a conversation is kept.
+const orphanTime = 30 * time.Second
+
+// lateStart is the reason for ending a job whose Commit did not arrive before its lease expired.
+const lateStart = "not all nodes started in time"
+
+// goneTime bounds the wait for killed processes to disappear: they have 2 s to end, and the
+// processes they leave behind as much again.
+const goneTime = 15 * time.Second
+
+// ErrStopping means that the node service is stopping.
+var ErrStopping = fmt.Errorf("%w: the node service ends", overlay.ErrUnreachable)
+
+// Options of a NodeService.
+type Options struct {
+	Node   overlay.NodeID
+	Policy reserve.Policy
+	Store  string // folder for staged files and running jobs; created when needed
+	Limit  int64  // bytes of the staged files, and of those of one job
+	Helper string // socket through which the processes reach other ranks
+	Log    *slog.Logger
+	Audit  *audit.Log // records jobs that start and end here; nil: none
+
+	// Reach returns the gate of another node, for the failure detection of jobs on several nodes;
+	// see Gate.Reach. nil: no failure detection.
+	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
+
+	// Dead is called when the node of these processes of a job is considered dead, with the reason;
+	// Forget, when nothing of the job runs here any more. Each may be nil.
+	Dead   func(job overlay.JobID, ranks []uint32, why string)
+	Forget func(job overlay.JobID)
+
+	// Starter starts the agents of jobs; nil: they run in this process's own account.
+	Starter Starter
+
+	// Takes returns why jobs of an asker are refused, whatever the policy permits; nil: the policy
+	// alone decides.
+	Takes func(who Asker) error
+
+	// EndJobs makes jobs end with Serve. Without it they run on for up to Orphan, and the next node
+	// service with the same Store takes them over.
+	EndJobs bool
+
+	// Orphan is how long a reservation without a conversation is kept; 0: 30 s.
+	Orphan time.Duration
+}
+
+// Asker is the caller: a user's program at a node, as that node's helper reports it.
+type Asker struct {
+	Node    overlay.NodeID
+	UID     uint32
+	User    string     // the user's name; the number for a user without one
+	Address netip.Addr // invalid where the path does not reveal it
+	Here    bool       // the program runs on this node service's own node
+}
+
+// Identity returns USER@SITE/NODE, the form used in owners' rules.
+func (a Asker) Identity() string { return a.User + "@" + a.Node.String() }
+
+func (a Asker) requester() reserve.Requester {
+	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
+}
+
+// NodeService is one node's node service. Make it with NewNodeService, run it with Serve; the other
+// methods are safe for concurrent use and block until Serve runs.
+type NodeService struct {
+	opts Options
+	log  *slog.Logger
+	ops  chan func(time.Time)
+	done chan struct{} // closed when Serve has ended
+	work sync.WaitGroup
+
+	// Used only by Serve's goroutine.
+	node     *reserve.Node
+	bookings map[reserve.Key]*booking
+	stopping bool
+
+	starter Starter
+	offers  atomic.Bool // the owner's policy permits jobs
+
+	mu      sync.Mutex // guards the fields below
+	store   *stage.Store
+	lock    *os.File                       // of the store's folder
+	watches map[overlay.JobID]*watch.Watch // written by Serve's goroutine and those of watches
+}
+
+// NewNodeService returns a node service; run it with Serve.
+func NewNodeService(opts Options) (*NodeService, error) {
+	opts.Orphan = cmp.Or(opts.Orphan, orphanTime)
+	if opts.Starter == nil {
+		opts.Starter = &ownAccount{}
+	}
+	node, err := reserve.NewNode(uint64(time.Now().UnixNano()), opts.Policy)
+	if err != nil {
+		return nil, err
+	}
+	k := &NodeService{
+		opts: opts, log: opts.Log, ops: make(chan func(time.Time)), done: make(chan struct{}),
+		node: node, bookings: map[reserve.Key]*booking{}, watches: map[overlay.JobID]*watch.Watch{}, starter: opts.Starter,
+	}
+	k.offers.Store(opts.Policy.Jobs > 0)
+	return k, nil
+}
+
+// Serve runs the node service until ctx ends. It first takes over the jobs of a previous node
+// service. At the end it ends all reservations, and returns when nothing is left of them; but
+// started jobs run on, unless EndJobs is set.
+func (k *NodeService) Serve(ctx context.Context) error {
+	defer k.closeStore()
+	defer k.work.Wait()
+	defer close(k.done)
+	if _, err := os.Stat(k.opts.Store); err == nil { // a previous node service left something
+		if _, err := k.openStore(); err != nil {
+			k.log.Warn("the node service can take no files for now", "error", err)
+		} else {
+			k.adopt()
+		}
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	end := ctx.Done()
+	for !k.stopping || len(k.bookings) > 0 {
+		timer.Reset(k.wait(time.Now()))
+		select {
+		case op := <-k.ops:
+			op(time.Now())
+		case <-timer.C:
+		case <-end:
+			end, k.stopping = nil, true
+			for _, b := range k.bookings {
+				if k.opts.EndJobs || b.program == nil || b.ending {
+					k.end(b, "the helper of its node was stopped", time.Now())
+				} else {
+					k.leave(b)
+				}
+			}
+		}
+		k.tick(time.Now())
+	}
+	return nil
+}
+
+// leave leaves a job to the next node service.
+func (k *NodeService) leave(b *booking) {
+	b.mu.Lock()
+	b.left = true
+	if b.link != nil {
+		b.link.Close()
+	}
+	b.mu.Unlock()
+	close(b.leave)
+	b.idle(watch.ErrHandedOver)
+	delete(k.bookings, b.key)
+	k.log.Info("job left to the next helper", "job", string(b.ask.Job), "by", b.who.Identity(), "for", k.opts.Orphan)
+}
+
+// wait returns how long it takes until the next deadline.
+func (k *NodeService) wait(now time.Time) time.Duration {
+	next := k.node.Next()
+	for _, b := range k.bookings {
+		if !b.orphan.IsZero() && (next.IsZero() || b.orphan.Before(next)) {
+			next = b.orphan
+		}
+	}
+	if next.IsZero() {
+		return time.Hour
+	}
+	return max(next.Sub(now), 0)
+}
+
+// tick ends reservations that have expired, were not committed in time or have had no conversation
+// for too long.
+func (k *NodeService) tick(now time.Time) {
+	k.act(k.node.Tick(now), lateStart)
+	for _, b := range k.bookings {
+		if !b.orphan.IsZero() && !now.Before(b.orphan) {
+			b.orphan = time.Time{}
+			k.end(b, fmt.Sprintf("its submitter was not heard of for %v", k.opts.Orphan), now)
+		}
+	}
+	for _, b := range k.bookings { // held ones expire without an action
+		if b.program == nil && !k.node.Has(b.key) {
+			b.finish()
+		}
+	}
+}
+
+// end ends a booking in any state. why is the reason that its submitter is told; empty if the
+// submitter itself asked for the end.
+func (k *NodeService) end(b *booking, why string, now time.Time) {
+	if k.node.Has(b.key) {
+		_, actions := k.node.Receive(b.who.requester(), reserve.Cancel{Key: b.key}, now)
+		k.act(actions, why)
+	}
+	if b.stream == nil || why == "" {
+		b.release()
+	} else {
+		time.AfterFunc(lastWords, b.release)
+	}
+	if why != "" {
+		k.log.Info("reservation ended", "job", string(b.ask.Job), "by", b.who.Identity(), "reason", why)
+	}
+}
+
+// act carries out the actions of the reservations' state machine; why is the reason for those that
+// kill.
+func (k *NodeService) act(actions []reserve.Action, why string) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case reserve.Launch:
+			b := k.bookings[a.Key]
+			k.work.Go(b.launch)
+		case reserve.Kill:
+			k.bookings[a.Key].kill(why)
+		}
+	}
+}
+
+// do runs f in Serve's goroutine and waits for it.
+func (k *NodeService) do(f func(now time.Time)) error {
+	over := make(chan struct{})
+	select {
+	case k.ops <- func(now time.Time) { f(now); close(over) }:
+		<-over
+		return nil
+	case <-k.done:
+		return ErrStopping
+	}
+}
+
+// SetPolicy changes the policy for new reservations; existing ones keep what they were granted. It
+// waits for Serve to start, and fails when it has ended.
+func (k *NodeService) SetPolicy(policy reserve.Policy) error {
+	var err error
+	if ended := k.do(func(time.Time) {
+		if err = k.node.SetPolicy(policy); err == nil {
+			k.offers.Store(policy.Jobs > 0)
+		}
+	}); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// openStore returns the store, and opens it at the first call. Only one node service at a time can
+// have it open.
+func (k *NodeService) openStore() (*stage.Store, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store != nil {
+		return k.store, nil
+	}
+	if k.opts.Store == "" {
+		return nil, errors.New("this helper has no folder for the files of jobs; name one in its settings: gate.store")
+	}
+	if err := makeFolder(k.opts.Store, k.mode(0o700, 0o711)); err != nil {
+		return nil, fmt.Errorf("gate.store: %w", err)
+	}
+	lock, err := lockFolder(k.opts.Store)
+	if err != nil {
+		return nil, err
+	}
+	err = os.MkdirAll(k.agents(), 0o700)
+	if err == nil {
+		err = makeFolder(k.jobs(), k.mode(0o700, 0o777|os.ModeSticky))
+	}
+	var store *stage.Store
+	if err == nil {
+		store, err = stage.Open(filepath.Join(k.opts.Store, "chunks"), k.opts.Limit)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("gate.store: %w", err)
+	}
+	k.store, k.lock = store, lock
+	return store, nil
+}
+
+// mode returns the mode of a folder: others if jobs have accounts of their own.
+func (k *NodeService) mode(own, others os.FileMode) os.FileMode {
+	if _, is := k.starter.(*ownAccount); is {
+		return own
+	}
+	return others
+}
+
+// admit returns why an asker's jobs are refused, or nil.
+func (k *NodeService) admit(who Asker) error {
+	if k.opts.Takes == nil {
+		return nil
+	}
+	return k.opts.Takes(who)
+}
+
+// jobs returns the parent of the jobs' folders.
+func (k *NodeService) jobs() string { return filepath.Join(k.opts.Store, "jobs") }
+
+func (k *NodeService) closeStore() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lock != nil {
+		k.lock.Close()
+	}
+	k.store, k.lock = nil, nil
+}
+
+// list returns the node's reservations, the oldest first. It includes the arguments of jobs that
+// who may end.
+func (k *NodeService) list(who Asker) (*gatepb.JobsResponse, error) {
+	all := &gatepb.JobsResponse{}
+	err := k.do(func(now time.Time) {
+		for _, s := range k.node.List() {
+			b := k.bookings[s.Key]
+			if b == nil {
+				continue
+			}
+			j := &gatepb.JobHere{
+				Job: string(s.Job), State: string(s.State), By: b.who.Node.String(), User: b.who.User, Uid: b.who.UID,
+				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
+			}
+			if !s.Until.IsZero() {
+				j.LeaseMs = uint64(max(s.Until.Sub(now), 0).Milliseconds())
+			}
+			if p := b.program; p != nil {
+				j.Ranks, j.Replicas, j.Places = uint32(p.size), uint32(p.replicas), b.live(p)
+				if mayKill(who, b.who) {
+					j.Argv = p.argv
+				}
+			}
+			all.Jobs = append(all.Jobs, j)
+		}
+	})
+	return all, control.Status(err)
+}
+
+// mayKill reports whether who may end a booking of owner.
+func mayKill(who, owner Asker) bool {
+	return who.Identity() == owner.Identity() || who.Here && (who.UID == 0 || int(who.UID) == os.Getuid())
+}
+
+// killJob ends all reservations of a job here that who may end.
+func (k *NodeService) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
+	r := &gatepb.KillResponse{}
+	denied := ""
+	err := k.do(func(now time.Time) {
+		for _, b := range k.bookings {
+			switch {
+			case b.ask.Job != job:
+			case !mayKill(who, b.who):
+				denied = b.who.Identity()
+			default:
+				r.Reservations++
+				k.end(b, "ended by "+who.Identity(), now)
+			}
+		}
+	})
+	if err == nil && denied != "" && r.Reservations == 0 {
+		err = fmt.Errorf("%w: job %s at %v is %s's", overlay.ErrForbidden, job, k.opts.Node, denied)
+	}
+	return r, control.Status(err)
+}
+
+// count returns the number of reservations.
+func (k *NodeService) count() (n int, err error) {
+	err = k.do(func(time.Time) { n = len(k.node.List()) })
+	return n, err
+}

@@ -1,0 +1,114 @@
+package nodeservice
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/nodeservice/gatepb"
+)
+
+// Two hundred submitters, some concurrent, each of which does a random part of what a submitter
+// does, cancels, disconnects, or continues after disconnecting: at the end no reservation, process
+// or folder is left.
+func TestRandomRuns(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	h := newHost(t, func(o *Options) {
+		o.Policy.Jobs, o.Policy.Lease = 6, 300*time.Millisecond
+		o.Orphan = 20 * time.Millisecond
+	})
+	pids := filepath.Join(t.TempDir(), "pids")
+	script := fmt.Sprintf("echo $$ >>%s; cat in; sleep 1000 & echo $! >>%[1]s; [ $ISTHMUS_RANK = 0 ] || exit 3; read word; kill $!; echo $word >out", pids)
+	var all sync.WaitGroup
+	for worker := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, worker))
+		all.Go(func() {
+			for range 25 {
+				randomRun(h, rng, script)
+			}
+		})
+	}
+	all.Wait()
+	h.empty()
+	list, _ := os.ReadFile(pids) // it does not exist if no run came that far
+	for _, pid := range strings.Fields(string(list)) {
+		h.until("process "+pid+" to end", func() bool {
+			stat, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ") // another process's to wait for
+		})
+	}
+	if n, err := h.count(); n != 0 || err != nil {
+		t.Errorf("%d reservations are left: %v", n, err)
+	}
+}
+
+// randomRun simulates one submitter.
+func randomRun(h *host, rng *rand.Rand, script string) {
+	c := h.talk()
+	say := func(m *gatepb.ToNode) func() { return func() { c.say(m) } }
+	start := func() {
+		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: &gatepb.Start{
+			Hold: c.hold, JobKey: c.job.String(), Size: 2, Argv: []string{"sh", "-c", script}, Input: true, Outputs: []string{"out"},
+			Processes: []*gatepb.Process{{Rank: 0}, {Rank: 1}},
+		}}})
+	}
+	if c.ask(1+rng.IntN(4)).GetOk() == nil {
+		c.hang()
+		return // all places are taken
+	}
+	// Answers are received in the background, and acknowledged or not.
+	lazy := rng.IntN(3) == 0
+	var listeners sync.WaitGroup
+	listening := func() {
+		stream := *c
+		listeners.Go(func() { // ends with the stream
+			for m := stream.hear(); m != nil; m = stream.hear() {
+				if m.Event != 0 && !lazy {
+					stream.ack(m.Event)
+				}
+			}
+		})
+	}
+	listening()
+	defer func() {
+		c.hang()
+		listeners.Wait()
+	}()
+	whole := !lazy
+	for _, step := range []func(){
+		func() { c.manifest("in", []byte("input")) },
+		say(&gatepb.ToNode{Say: &gatepb.ToNode_Renew{Renew: &gatepb.Renew{Hold: c.hold}}}),
+		start, start,
+		c.commit,
+		say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("word\n"), End: true}}}),
+	} {
+		switch rng.IntN(12) {
+		case 0:
+			return
+		case 1:
+			c.cancel()
+			<-c.pipe.ctx.Done()
+			return
+		case 2:
+			c.hang()
+			c.open()
+			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.id, Hold: c.hold}}})
+			listening()
+		case 3: // it omits something
+			whole = false
+			continue
+		case 4:
+			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: "HUP"}}})
+		}
+		step()
+	}
+	if whole && rng.IntN(2) == 0 {
+		<-c.pipe.ctx.Done() // until the stream ends
+	}
+}

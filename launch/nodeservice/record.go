@@ -1,0 +1,137 @@
+package nodeservice
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gossip"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+)
+
+// record is what a node service stores on disk about a booking that has an agent, for the next node
+// service. The file belongs to the node service, since an agent runs in its job's account and could
+// claim any owner. The job's key is not in it.
+type record struct {
+	Who       Asker
+	Ask       reserve.Ask
+	Hold      reserve.Hold
+	Folder    string // "" before the agent has reported it
+	Started   bool
+	Committed bool
+	Since     time.Time // when it was
+
+	// Of the program, once it was started.
+	Processes []place
+	Size      int
+	Replicas  int
+	Argv      []string
+	Outputs   []string
+	Input     bool
+	Hosts     []watch.Host
+	Gossip    gossip.Config
+}
+
+// agents returns the folder of the agents' sockets and the bookings' records.
+func (k *NodeService) agents() string { return filepath.Join(k.opts.Store, "agents") }
+
+const recordSuffix = ".json"
+
+func (k *NodeService) recordFile(name string) string {
+	return filepath.Join(k.agents(), name+recordSuffix)
+}
+
+// note writes the booking's record. A job whose record cannot be written ends with this helper.
+// Calls must not overlap.
+func (b *booking) note() {
+	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since}
+	if p := b.begun.Load(); p != nil {
+		r.Started, r.Processes, r.Size, r.Replicas, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.replicas, p.argv, p.outputs, p.input, p.hosts, p.gossip
+	}
+	text, err := json.Marshal(r)
+	file := b.k.recordFile(b.name)
+	if err == nil {
+		err = os.WriteFile(file+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		b.k.log.Warn("a job will not outlive this helper", "job", string(b.ask.Job), "error", err)
+	}
+}
+
+// adopt takes over the bookings of the previous node service, which may have been killed, and
+// removes files that belong to no booking. Serve's goroutine calls it first.
+func (k *NodeService) adopt() {
+	owned := map[string]bool{} // folders
+	files, _ := os.ReadDir(k.agents())
+	for _, f := range files {
+		name, is := strings.CutSuffix(f.Name(), recordSuffix)
+		if !is {
+			continue
+		}
+		var r record
+		text, err := os.ReadFile(k.recordFile(name))
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil { // its agent ends by itself
+			k.log.Warn("a job cannot be taken over", "record", f.Name(), "error", err)
+			os.Remove(k.recordFile(name))
+			continue
+		}
+		owned[filepath.Base(r.Folder)] = true
+		k.adoptOne(name, r)
+	}
+	folders, _ := os.ReadDir(k.jobs())
+	for _, f := range folders {
+		if !owned[f.Name()] {
+			jobagent.RemoveAll(filepath.Join(k.jobs(), f.Name())) // fails for the files of another account, which its starter removes
+		}
+	}
+	for _, f := range files { // sockets without a booking
+		if b := k.named(strings.TrimSuffix(strings.TrimSuffix(f.Name(), ".new"), recordSuffix)); b == nil {
+			os.Remove(filepath.Join(k.agents(), f.Name()))
+		}
+	}
+}
+
+func (k *NodeService) named(name string) *booking {
+	for _, b := range k.bookings {
+		if b.name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// adoptOne takes over a booking. It ends a booking that had not started.
+func (k *NodeService) adoptOne(name string, r record) {
+	b := k.newBooking(r.Who, r.Ask)
+	b.name, b.hold, b.committed, b.since, b.folder = name, r.Hold, r.Committed, r.Since, r.Folder
+	now := time.Now()
+	k.bookings[b.key] = b
+	b.hasAgent = true
+	k.work.Go(func() { b.readAgent(nil) })
+	if !r.Started {
+		b.closed = true
+		b.finish()
+		return
+	}
+	p := &program{processes: r.Processes, size: r.Size, replicas: r.Replicas, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
+	b.program = p
+	b.begun.Store(p)
+	b.orphan = now.Add(k.opts.Orphan)
+	k.node.Adopt(b.hold, b.who.requester(), b.ask, p.processes, b.committed, now)
+	b.reportAbsent(p)
+	if b.committed {
+		k.watchOver(b)
+	}
+	k.work.Go(b.run)
+	k.log.Info("job taken over", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(p.processes))
+}
