@@ -81,7 +81,7 @@ func (c *Comm) Ishrink(ctx context.Context) *Pending[*Comm] {
 func (c *Comm) startAgreement(v agree.Value) (func(context.Context) (agree.Value, error), error) {
 	err := c.core.Usable()
 	if err == nil {
-		err = c.world.unreplicated(becauseFailures)
+		err = c.world.unreplicated(reasonFailures)
 	}
 	if err != nil {
 		return nil, err

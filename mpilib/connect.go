@@ -46,7 +46,7 @@ func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error
 }
 
 func (c *Comm) meet(ctx context.Context, kind settle.Kind, port string, root int) (*Comm, error) {
-	if err := c.world.unreplicated(becauseJobs); err != nil {
+	if err := c.world.unreplicated(reasonJobs); err != nil {
 		return nil, err
 	}
 	call, err := c.core.Next(ctx)

@@ -153,7 +153,7 @@ func (s *PartitionedSend) Wait(ctx context.Context) (Status, error) {
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (s *PartitionedSend) Test() (st Status, done bool, err error) {
-	if err := s.what.comm.world.unreplicated(becausePartitions); err != nil {
+	if err := s.what.comm.world.unreplicated(reasonPartitions); err != nil {
 		return Status{}, false, s.what.inPartitioned("Test", err)
 	}
 	got, done, err := s.send.Test()
@@ -207,7 +207,7 @@ func (r *PartitionedRecv) Start() error { return r.what.inPartitioned("Start", r
 // Parrived reports whether the receiver's partition i has arrived: then its elements may be read
 // (MPI_Parrived; MPI-4.1, section 4.2.3). For an inactive request it returns true.
 func (r *PartitionedRecv) Parrived(i int) (bool, error) {
-	if err := r.what.comm.world.unreplicated(becausePartitions); err != nil {
+	if err := r.what.comm.world.unreplicated(reasonPartitions); err != nil {
 		return false, r.what.inPartitioned("Parrived", err)
 	}
 	has, err := r.recv.Parrived(i)
@@ -224,7 +224,7 @@ func (r *PartitionedRecv) Wait(ctx context.Context) (Status, error) {
 
 // Test reports whether Wait would return at once, and if so its result (MPI_Test).
 func (r *PartitionedRecv) Test() (st Status, done bool, err error) {
-	if err := r.what.comm.world.unreplicated(becausePartitions); err != nil {
+	if err := r.what.comm.world.unreplicated(reasonPartitions); err != nil {
 		return Status{}, false, r.what.inPartitioned("Test", err)
 	}
 	got, done, err := r.recv.Test()

@@ -12,7 +12,7 @@ import (
 // frontals see it. It is local; the port stays open until ClosePort or Finalize. ctx bounds the
 // opening.
 func (w *World) OpenPort(ctx context.Context) (string, error) {
-	port, err := "", w.unreplicated(becauseJobs)
+	port, err := "", w.unreplicated(reasonJobs)
 	if err == nil {
 		port, err = w.guests.OpenPort(ctx)
 	}
@@ -41,7 +41,7 @@ func (w *World) ClosePort(port string) error {
 // Published ports are not secret: broker and frontals see the port, and every process of the grid
 // can look it up and connect. If that is too public, pass on the port's text by other means.
 func (w *World) PublishName(ctx context.Context, service, port string) error {
-	if err := w.unreplicated(becauseJobs); err != nil {
+	if err := w.unreplicated(reasonJobs); err != nil {
 		return w.aboutName("PublishName", service, err)
 	}
 	return w.aboutName("PublishName", service, w.guests.Publish(ctx, service, port))
@@ -56,7 +56,7 @@ func (w *World) UnpublishName(ctx context.Context, service string) error {
 // LookupName returns the port that was published under a name; ErrName at once if there is none
 // (MPI_Lookup_name; MPI-4.1, section 11.9.4). The error says so if the publishing process has died.
 func (w *World) LookupName(ctx context.Context, service string) (port string, err error) {
-	if err = w.unreplicated(becauseJobs); err == nil {
+	if err = w.unreplicated(reasonJobs); err == nil {
 		port, err = w.guests.Lookup(ctx, service)
 	}
 	return port, w.aboutName("LookupName", service, err)
@@ -65,7 +65,7 @@ func (w *World) LookupName(ctx context.Context, service string) (port string, er
 // AwaitName is LookupName that waits until the name is published or ctx is done:
 // then it fails with ErrName.
 func (w *World) AwaitName(ctx context.Context, service string) (port string, err error) {
-	if err = w.unreplicated(becauseJobs); err == nil {
+	if err = w.unreplicated(reasonJobs); err == nil {
 		port, err = w.guests.Await(ctx, service)
 	}
 	return port, w.aboutName("AwaitName", service, err)

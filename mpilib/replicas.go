@@ -45,7 +45,7 @@ func (w *World) Replica() int { return w.config.place.Replica }
 
 func (w *World) replicated() bool { return w.config.place.Replicas > 1 }
 
-// replication is what the engine is told. A process that has a connector of its own shares its memory with others, in a
+// replication returns the engine's settings for replicas. A process that has a connector of its own shares its memory with others, in a
 // test: it does not end by itself.
 func (cfg *config) replication() engine.Replication {
 	p := cfg.place
@@ -98,12 +98,12 @@ func (w *World) unreplicated(why string) error {
 // environment says how many there are.
 func WithReplicas(n int) Option { return func(cfg *config) { cfg.replicas.Replicas = n } }
 
-// Why calls are refused.
+// The reasons why calls are refused.
 const (
-	becauseFailures   = "replicas learn of the loss of a rank at different times"
-	becauseJobs       = "another job would connect with each replica"
-	becausePartitions = "which partitions have come differs between replicas"
-	becauseCancel     = "whether it is in time differs between replicas"
+	reasonFailures   = "replicas learn of the loss of a rank at different times"
+	reasonJobs       = "another job would connect with each replica"
+	reasonPartitions = "which partitions have arrived differs between replicas"
+	reasonCancel     = "whether it is in time differs between replicas"
 )
 
 // Decide returns what choose returns, at most 65535 bytes; in ranks with replicas what it returns in one of them, so that all have the same:

@@ -211,7 +211,7 @@ func (r *Request) Cancel() error {
 	if r.never {
 		return nil
 	}
-	if err := r.what().comm.world.unreplicated(becauseCancel); err != nil {
+	if err := r.what().comm.world.unreplicated(reasonCancel); err != nil {
 		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), err))
 	}
 	r.core.Cancel()

@@ -16,7 +16,7 @@ func (c *Comm) Revoke() error {
 	if err := c.core.Usable(); err != nil {
 		return c.called("Revoke", err)
 	}
-	if err := c.world.unreplicated(becauseFailures); err != nil {
+	if err := c.world.unreplicated(reasonFailures); err != nil {
 		return c.called("Revoke", err)
 	}
 	if c == c.world.comms.self {

@@ -78,7 +78,7 @@ func (e *Engine) carryOutOne(f *protocol.Effect) {
 			p.proto.Clear(f.Transfer)
 		}
 	case protocol.Matched:
-		e.replicas.matched(owner(f.Request))
+		e.replicas.receiveMatched(owner(f.Request))
 	case protocol.Probe:
 		e.wakeProbes()
 	case protocol.Dispatch:

@@ -46,7 +46,7 @@ func (e *Engine) announceFailure(p *peer) {
 		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.process)})
 	}
 	if e.replicas != nil {
-		e.replicas.failed(p)
+		e.replicas.processFailed(p)
 	} else {
 		e.rankFailed(p.rank, p.proto.Failed)
 	}

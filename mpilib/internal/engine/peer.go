@@ -63,7 +63,7 @@ func (p *peer) String() string {
 // attach gives the peer its link. mu is held.
 func (p *peer) attach(l *link.Link) {
 	p.transport.link.attach(l)
-	p.e.replicas.want(p.rank)
+	p.e.replicas.requestLinks(p.rank)
 	p.resize()
 	p.giveCredit(true)
 	p.sendHistory()
@@ -142,7 +142,7 @@ func (p *peer) goodbyeReceived() {
 	p.proto.Goodbye()
 	p.e.carryOut()
 	if p.e.replicas != nil {
-		p.e.replicas.left(p)
+		p.e.replicas.processLeft(p)
 		return
 	}
 	p.e.news.lost(p.rank)
@@ -196,7 +196,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Lock()
 	if e.core.Closed() != nil {
 		defer e.mu.Unlock()
-		return e.replicas.ended()
+		return e.replicas.endError()
 	}
 	e.core.Close(fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized))
 	e.carryOut()

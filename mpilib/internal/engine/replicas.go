@@ -14,7 +14,7 @@ import (
 // carries it out. A nil *replicas is an engine of ranks with one process each. The engine's lock guards all of it.
 //
 // A send of the program is copied, and complete as package replica says; what goes to a process is a send of its own
-// (an orphan: nobody waits for it). A receive is posted when package replica says so. Links carry
+// (an orphan: no caller waits for it). A receive is posted when package replica says so. Links carry
 // everything, and are read by their own goroutines.
 type replicas struct {
 	e        *Engine
@@ -26,7 +26,7 @@ type replicas struct {
 	unposted map[*Request]bool // receives
 	ending   bool              // the program is over
 	over     bool              // and no other process needs this one
-	why      error             // this process goes on no more
+	failure  error             // why this process cannot go on; nil: it can
 	woken    chan struct{}     // closed when points may be ready, or the process may have come to its end
 }
 
@@ -86,9 +86,9 @@ func (s *replicas) carryOut(f *replica.Effect) {
 	switch f.Kind {
 	case replica.Transmit:
 		s.transmit(f.Process, f.Send.Owner.(*sending))
-	case replica.Tell:
+	case replica.SendControl:
 		b := f.Message.Append(nil)
-		s.say(f.Process, func(p *peer) {
+		s.sendTo(f.Process, func(p *peer) {
 			p.transport.send(wire.Envelope{Kind: wire.EnvelopeReplica, Length: uint64(len(b))}, b)
 		})
 	case replica.Copy, replica.Complete:
@@ -107,7 +107,7 @@ func (s *replicas) carryOut(f *replica.Effect) {
 		p := s.e.peers[f.Process]
 		p.markFailed(fmt.Errorf("%v: %w: others take it for failed", p, ErrProcFailed))
 	case replica.Lost:
-		s.lost(f.Rank)
+		s.rankLost(f.Rank)
 	case replica.Diverge:
 		s.fail(fmt.Errorf("%w (what is sent may depend on the clock, random numbers, the order of a map, or several goroutines that use one communicator)", f.Divergence))
 	case replica.Expel:
@@ -120,20 +120,20 @@ func (s *replicas) carryOut(f *replica.Effect) {
 
 var errExpelled = fmt.Errorf("the other processes take this one for failed, and go on without it: %w", ErrProcFailed)
 
-// say has something said to a process, unless it is lost.
-func (s *replicas) say(process int, what func(p *peer)) {
+// sendTo calls send with the peer of a process and wakes its writer, unless the process has failed or left.
+func (s *replicas) sendTo(process int, send func(p *peer)) {
 	p := s.e.peers[process]
 	if p == nil || p.proto.Failed != nil || p.proto.Gone {
 		return
 	}
-	what(p)
+	send(p)
 	p.wantLink()
 	s.e.dispatches = append(s.e.dispatches, p)
 }
 
-// want has links made to all processes of a rank: each is to be told what was delivered, or may be the next
+// requestLinks requests a link to each process of a rank: each gets acknowledgements of what was delivered, or may be the next
 // to send.
-func (s *replicas) want(rank int) {
+func (s *replicas) requestLinks(rank int) {
 	if s == nil || s.e.cfg.Connect == nil {
 		return
 	}
@@ -157,7 +157,7 @@ func (s *replicas) send(r *Request) {
 		Context: r.Context, To: r.Peer, Tag: r.Tag, Bytes: len(x.buf), Digest: replica.Digest(x.buf), Call: s.calls,
 		InOrder: s.e.cfg.InOrder != nil && s.e.cfg.InOrder(r.Context), Synchronous: r.Mode == Synchronous, Owner: x,
 	}
-	s.want(r.Peer)
+	s.requestLinks(r.Peer)
 	s.open[x] = true
 	s.process.Send(&x.Send)
 	if r.Mode == Buffered {
@@ -177,7 +177,7 @@ func (s *replicas) complete(x *sending, err error) {
 
 // transmit sends a message to a process.
 func (s *replicas) transmit(process int, x *sending) {
-	s.say(process, func(p *peer) {
+	s.sendTo(process, func(p *peer) {
 		own := &Request{e: s.e, group: x.group, orphan: true}
 		own.Begin(own, x.Context, process, x.Tag, x.buf)
 		own.IsSend, own.ByRTS, own.Got = true, x.Synchronous, Result{Source: s.e.cfg.Rank, Tag: x.Tag, Bytes: uint64(len(x.buf))}
@@ -212,8 +212,8 @@ func (s *replicas) post(f *replica.Receive) {
 	}
 }
 
-// matched says that a message has matched r, of which this process decides what it gets.
-func (s *replicas) matched(r *Request) {
+// receiveMatched says that a message has matched r, of which this process decides what it gets.
+func (s *replicas) receiveMatched(r *Request) {
 	at := r.Point
 	r.Point = 0
 	s.process.Decide(at, replica.Outcome{Source: r.Got.Source, Tag: r.Got.Tag})
@@ -265,7 +265,7 @@ func (s *replicas) withdraw(r *Request) {
 // isOver reports whether no other process needs this one, once its program is over.
 func (s *replicas) isOver() bool { return s == nil || s.over }
 
-// wake has those look again who wait for an outcome, or for the end.
+// wake wakes the goroutines that wait for an outcome, or for the end.
 func (s *replicas) wake() {
 	close(s.woken)
 	s.woken = make(chan struct{})
@@ -291,33 +291,33 @@ func (s *replicas) noteArrived(p *peer, b []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
 	}
-	s.changed()
+	s.peerChanged()
 	return nil
 }
 
-// changed carries out what follows from what another process told, or from its end.
-func (s *replicas) changed() {
+// peerChanged carries out what follows from a message of another process, or from its end.
+func (s *replicas) peerChanged() {
 	s.e.carryOut()
 	if s.ending {
 		s.wake()
 	}
 }
 
-// failed says that a process has failed.
-func (s *replicas) failed(p *peer) {
-	s.want(p.rank) // whoever serves in its place may not know yet
+// processFailed says that a process has failed.
+func (s *replicas) processFailed(p *peer) {
+	s.requestLinks(p.rank) // the process that serves in its place may not know yet
 	s.process.Fail(p.process)
-	s.changed()
+	s.peerChanged()
 }
 
-// left says that a process has said goodbye.
-func (s *replicas) left(p *peer) {
+// processLeft says that a process has said goodbye.
+func (s *replicas) processLeft(p *peer) {
 	s.process.Leave(p.process)
-	s.changed()
+	s.peerChanged()
 }
 
-// lost says that all processes of a rank have failed or left.
-func (s *replicas) lost(rank int) {
+// rankLost says that all processes of a rank have failed or left.
+func (s *replicas) rankLost(rank int) {
 	if err := s.e.core.SourceError(rank); !errors.Is(err, ErrFinalized) && s.e.core.Closed() == nil {
 		s.e.rankFailed(rank, err)
 	}
@@ -329,19 +329,19 @@ func (s *replicas) expelled(p *peer) { s.process.Fail(s.e.cfg.process()) }
 
 // fail ends all that the program does, and will do, with err.
 func (s *replicas) fail(err error) {
-	if s.why == nil {
-		s.why = err
+	if s.failure == nil {
+		s.failure = err
 	}
 	s.e.core.Close(err)
 	s.close(err)
 }
 
-// ended says why this process goes on no more, or returns nil.
-func (s *replicas) ended() error {
+// endError returns why this process cannot go on, or nil.
+func (s *replicas) endError() error {
 	if s == nil {
 		return nil
 	}
-	return s.why
+	return s.failure
 }
 
 // close fails what waits for others.
@@ -369,8 +369,8 @@ func (s *replicas) end(ctx context.Context) error {
 		ended := s.process.Ended()
 		s.e.carryOut()
 		switch {
-		case s.why != nil:
-			return s.why
+		case s.failure != nil:
+			return s.failure
 		case ended:
 			s.over = true
 			return nil

@@ -76,7 +76,7 @@ func (p *Process) Arrive(process int, context uint32, tag, bytes int) (*Arrival,
 }
 
 // Delivered notes that all bytes of a message of a process are here, in the program's buffer or kept, so that it
-// can no more be lost but with this process; or that nobody wants them. The digest is that of Send; 0: not known, for it did not come whole.
+// can no more be lost but with this process; or that they are not needed. The digest is that of Send; 0: unknown, since the message did not arrive whole.
 func (p *Process) Delivered(process int, context uint32, tag int, a *Arrival, digest uint64) {
 	a.delivered, a.digest = true, digest
 	k := streamOf(context, tag)
@@ -91,7 +91,7 @@ func (p *Process) advance(process int, k key, in *incoming) {
 	rank := p.cfg.Rank(process)
 	s := &p.peers[rank].source
 	for in.sent > 0 && in.begun[0].delivered {
-		s.due(k, in.begun[0])
+		s.addDue(k, in.begun[0])
 		in.begun[0] = nil
 		in.begun = in.begun[1:]
 		in.sent--
@@ -104,8 +104,8 @@ func (p *Process) advance(process int, k key, in *incoming) {
 	}
 }
 
-// due adds a message to the acknowledgements that are due.
-func (s *source) due(k key, a *Arrival) {
+// addDue adds a message to the acknowledgements that are due.
+func (s *source) addDue(k key, a *Arrival) {
 	i, ok := s.index[k]
 	if !ok {
 		i = len(s.acks)
@@ -123,7 +123,7 @@ func (s *source) due(k key, a *Arrival) {
 	s.delivered++
 }
 
-// flushDue reports whether somebody asked for acknowledgements that are due now.
+// flushDue reports whether a process asked for acknowledgements that are due now.
 func (s *source) flushDue() bool {
 	for _, n := range s.flush {
 		if n > 0 && s.delivered >= n && s.messages > 0 {
@@ -156,7 +156,7 @@ func (p *Process) acknowledge(rank, server int) {
 		} else if len(acks) == 0 {
 			continue
 		}
-		p.tell(to, Message{Kind: kind, Acks: acks})
+		p.sendControl(to, Message{Kind: kind, Acks: acks})
 		if s.flush[c] <= s.delivered {
 			s.flush[c] = 0
 		}

@@ -1,7 +1,7 @@
 package replica
 
-// This file compares what this process sent with what others of its rank did: an acknowledgement tells the digest
-// of the messages that came from whoever served the replica that acknowledges.
+// This file compares what this process sent with what others of its rank did: an acknowledgement has the digest
+// of the messages of the process that served the replica that acknowledges.
 
 // claim compares an acknowledgement's digest with that of the messages of this process, as far as it has sent
 // them. It is called before they are counted as acknowledged.
@@ -26,7 +26,7 @@ func (p *Process) claim(o *outgoing, rank, replica int, a AckEntry) {
 
 // settleClaims compares the claims about s, which is being sent.
 func (o *outgoing) settleClaims(p *Process, s *Send) {
-	rest := o.claims[:0]
+	remaining := o.claims[:0]
 	for _, w := range o.claims {
 		if w.next == s.nth {
 			if w.first == 0 {
@@ -39,9 +39,9 @@ func (o *outgoing) settleClaims(p *Process, s *Send) {
 			w.compare(p, s.Call)
 			continue
 		}
-		rest = append(rest, w)
+		remaining = append(remaining, w)
 	}
-	o.claims = rest
+	o.claims = remaining
 }
 
 // compare reports a difference, in calls up to last.

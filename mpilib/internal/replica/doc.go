@@ -1,8 +1,8 @@
 // Package replica decides how the processes of a job act when each rank has several replicas,
 // so that a program does not notice that some of them die. A [Process] is one process's part.
 // Above it are ranks, which the program sees; below it are processes, which links connect. It
-// knows no sockets, clocks, locks or goroutines: its owner, the engine, tells it what the program
-// does, what arrives and who has failed, and carries out the [Effect] values that result. All state
+// knows no sockets, clocks, locks or goroutines: its owner, the engine, reports to it what the program
+// does, what arrives and which processes have failed, and carries out the [Effect] values that result. All state
 // is in the Process and belongs to its caller, one call at a time.
 //
 // # Guarantees
@@ -15,7 +15,7 @@
 //
 // # Requirements
 //
-// What a process tells or transmits to another arrives in that order, or the link fails. Every
+// What a process sends to another arrives in that order, or the link fails. Every
 // failure is reported to every survivor at some time. A report may be wrong: the process is then
 // treated as failed for good, and ends when it hears of it. Of two replicas of a rank, at most one
 // is reported to the other: whoever reports failures decides which. The program, given the outcomes of its points,

@@ -6,11 +6,11 @@ import "fmt"
 // their order.
 type Effect struct {
 	Kind       EffectKind
-	Process    int // Transmit, Tell, Condemn
+	Process    int // Transmit, SendControl, Condemn
 	Rank       int // Lost
 	Send       *Send
 	Receive    *Receive
-	Message    Message // Tell
+	Message    Message // SendControl
 	Divergence Divergence
 }
 
@@ -21,13 +21,13 @@ type EffectKind uint8
 const (
 	// Transmit: send the message Send to Process, behind whatever was sent to it.
 	Transmit EffectKind = iota
-	// Tell: send Message to Process, behind whatever was sent to it.
-	Tell
+	// SendControl: send Message to Process, behind whatever was sent to it.
+	SendControl
 	// Copy: copy the bytes of Send; the send is complete for the program.
 	Copy
-	// Complete: the send is complete for the program. It was not copied, and nobody needs its bytes any more.
+	// Complete: the send is complete for the program. It was not copied, and its bytes are no longer needed.
 	Complete
-	// Release: nobody needs the copy of Send any more.
+	// Release: the copy of Send is no longer needed.
 	Release
 	// Post: post Receive, with the source and tag that it has now.
 	Post
@@ -71,10 +71,10 @@ func (p *Process) HasEffects() bool { return len(p.effects) > 0 }
 
 func (p *Process) emit(e Effect) { p.effects = append(p.effects, e) }
 
-// tell sends m to a process that has not failed.
-func (p *Process) tell(process int, m Message) {
+// sendControl sends m to a process that has not failed.
+func (p *Process) sendControl(process int, m Message) {
 	if !p.failed[process] {
-		p.emit(Effect{Kind: Tell, Process: process, Message: m})
+		p.emit(Effect{Kind: SendControl, Process: process, Message: m})
 	}
 }
 

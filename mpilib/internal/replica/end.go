@@ -2,11 +2,11 @@ package replica
 
 // This file is the end of a process whose program is over.
 
-// ended is who has come to its end.
+// ended holds which processes have come to their end.
 type ended struct {
-	told    bool   // the others of this rank know that this process has
-	fellows []bool // replicas of this rank that have said so
-	left    []bool // processes that have ended: they count as failed, but nobody is told that
+	doneSent bool   // Done was sent to the other replicas of this rank
+	done     []bool // replicas of this rank that have sent Done
+	left     []bool // processes that have ended: they count as failed, but are not reported as such
 }
 
 // Drain asks for all acknowledgements, since the program sends nothing more. A process must not end
@@ -34,17 +34,17 @@ func (p *Process) Drained() bool {
 }
 
 // Ended reports whether all live replicas of this rank have drained, so that none of them needs another any more.
-// It has effects: the others are told, once, that this one has.
+// It has effects: Done is sent to the others, once.
 func (p *Process) Ended() bool {
 	if !p.Drained() {
 		return false
 	}
-	if !p.ended.told {
-		p.ended.told = true
-		p.fellows(func(_, q int) { p.tell(q, Message{Kind: Done}) })
+	if !p.ended.doneSent {
+		p.ended.doneSent = true
+		p.eachReplica(func(_, q int) { p.sendControl(q, Message{Kind: Done}) })
 	}
 	all := true
-	p.fellows(func(c, _ int) { all = all && p.ended.fellows[c] })
+	p.eachReplica(func(c, _ int) { all = all && p.ended.done[c] })
 	return all
 }
 
@@ -63,5 +63,5 @@ func (p *Process) Leave(processes ...int) {
 	for _, q := range processes {
 		p.ended.left[q] = true
 	}
-	p.learn(processes, false)
+	p.recordFailures(processes, false)
 }

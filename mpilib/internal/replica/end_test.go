@@ -9,7 +9,7 @@ import (
 func kinds(p *Process) (all []EffectKind, done []int) {
 	for _, e := range p.Effects(nil) {
 		all = append(all, e.Kind)
-		if e.Kind == Tell && e.Message.Kind == Done {
+		if e.Kind == SendControl && e.Message.Kind == Done {
 			done = append(done, e.Process)
 		}
 	}
@@ -26,7 +26,7 @@ func receive(t *testing.T, p *Process, from int, m Message) {
 // A process ends when all live replicas of its rank have drained; who has left needs nothing, is not
 // reported as failed, and makes a rank lost only with the last of its replicas.
 func TestEnd(t *testing.T) {
-	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20}) // replica 0 of rank 0: fellows 2 and 4, the other rank is 1, 3, 5
+	p := New(Config{Layout: Layout{2, 3}, MaxKept: 1 << 20}) // replica 0 of rank 0: the others are 2 and 4, the other rank is 1, 3, 5
 	p.Send(&Send{Context: 4, To: 1, Digest: 9})
 	p.Drain()
 	p.Effects(nil)
@@ -79,8 +79,8 @@ func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 			p.Fail(0)
 		}
 		all, _ := kinds(p)
-		if slices.Contains(all, Tell) == left || !p.Leads() {
-			t.Errorf("left %v: %v, leads: %v", left, all, p.Leads())
+		if slices.Contains(all, SendControl) == left || !p.IsLeader() {
+			t.Errorf("left %v: %v, leads: %v", left, all, p.IsLeader())
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestNobodyLeadsAfterTheEnd(t *testing.T) {
 func TestSynchronous(t *testing.T) {
 	p := New(Config{Layout: Layout{2, 2}, MaxKept: 2 * SendCost})
 	p.Send(&Send{Context: 4, To: 1, Tag: 1, Digest: 9, Synchronous: true})
-	if all, _ := kinds(p); slices.Contains(all, Copy) || !slices.Contains(all, Tell) {
+	if all, _ := kinds(p); slices.Contains(all, Copy) || !slices.Contains(all, SendControl) {
 		t.Errorf("a synchronous send: %v", all)
 	}
 	for i := range 3 { // the third finds no room
@@ -126,7 +126,7 @@ func TestUnknownDigest(t *testing.T) {
 			continue
 		}
 		for _, e := range p.Effects(nil) {
-			if e.Kind != Tell || e.Message.Acks[0].Count != 3 || e.Message.Acks[0].Digest != 0 {
+			if e.Kind != SendControl || e.Message.Acks[0].Count != 3 || e.Message.Acks[0].Digest != 0 {
 				t.Errorf("%+v", e)
 			}
 		}
@@ -149,13 +149,13 @@ func TestAcknowledgedBeforeOthers(t *testing.T) {
 	q := New(Config{Layout: Layout{2, 2}, Process: 1, MaxKept: 1 << 20})
 	a, _ := q.Arrive(0, 4, 2, 0)
 	for _, e := range p.Effects(nil) {
-		if e.Kind == Tell && e.Process == 1 {
+		if e.Kind == SendControl && e.Process == 1 {
 			receive(t, q, 0, e.Message)
 		}
 	}
 	q.Delivered(0, 4, 2, a, 9)
 	for _, e := range q.Effects(nil) {
-		if e.Kind == Tell && e.Process == 0 && e.Message.Kind == Ack {
+		if e.Kind == SendControl && e.Process == 0 && e.Message.Kind == Ack {
 			return
 		}
 	}

@@ -240,8 +240,8 @@ func (w *world) effect(n *node, e Effect) error {
 			w.rests = append(slices.Clip(w.rests), rest)
 		}
 		w.push(p)
-	case Tell:
-		w.told(e.Message.Kind)
+	case SendControl:
+		w.controlSent(e.Message.Kind)
 		w.push(packet{from: n.me, to: e.Process, kind: control, bytes: string(e.Message.Append(nil))})
 	case Copy:
 		e.Send.Owner.(*sending).complete = true

@@ -7,10 +7,10 @@ import (
 
 // Fail reports that processes have failed, or are to be treated so for good. Reporting one
 // again does nothing.
-func (p *Process) Fail(processes ...int) { p.learn(processes, false) }
+func (p *Process) Fail(processes ...int) { p.recordFailures(processes, false) }
 
-// learn takes note of failures; others says that another process reported them.
-func (p *Process) learn(processes []int, others bool) {
+// recordFailures takes note of failures; others says that another process reported them.
+func (p *Process) recordFailures(processes []int, others bool) {
 	var fresh []int
 	for _, q := range processes {
 		if p.failed[q] {
@@ -42,11 +42,11 @@ func (p *Process) learn(processes []int, others bool) {
 	}
 }
 
-// expel tells a process that is treated as failed, once.
+// expel sends Failures to a process that is treated as failed, once.
 func (p *Process) expel(process int) {
-	if p.failed[process] && !p.told[process] && !p.expelled {
-		p.told[process] = true
-		p.emit(Effect{Kind: Tell, Process: process, Message: Message{Kind: Failures, Failed: []int{process}}})
+	if p.failed[process] && !p.expelSent[process] && !p.expelled {
+		p.expelSent[process] = true
+		p.emit(Effect{Kind: SendControl, Process: process, Message: Message{Kind: Failures, Failed: []int{process}}})
 	}
 }
 
@@ -91,23 +91,23 @@ func (p *Process) takeOver() {
 			}
 			d.serving[c] = takesOver
 			if d.unsettled[c] > 0 {
-				p.ask(rank, c)
+				p.sendQuery(rank, c)
 			}
 		}
 	}
 }
 
-// ask asks a replica of another rank what it has.
-func (p *Process) ask(rank, replica int) {
+// sendQuery asks a replica of another rank what it has.
+func (p *Process) sendQuery(rank, replica int) {
 	p.peers[rank].serving[replica] = queries
-	p.tell(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: failures(p)})
+	p.sendControl(p.cfg.Layout.Process(rank, replica), Message{Kind: Query, Failed: failures(p)})
 }
 
 // query is the question of a process that takes over what it serves this one. From now on nothing of those that it
 // reports failed is accepted.
 func (p *Process) query(from int, failed []int) error {
 	rank := p.cfg.Rank(from)
-	p.learn(failed, true)
+	p.recordFailures(failed, true)
 	if p.expelled {
 		return nil
 	}

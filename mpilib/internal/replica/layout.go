@@ -22,7 +22,7 @@ func (l Layout) Rank(process int) int { return process % l.Ranks }
 func (l Layout) Replica(process int) int { return process / l.Ranks }
 
 // A Table says which replica of a rank serves a replica of another: sends it its messages. It is a function
-// of who lives.
+// of which replicas live.
 type Table uint8
 
 // The tables.
@@ -44,7 +44,7 @@ func (t Table) String() string {
 	return fmt.Sprintf("Table(%d)", uint8(t))
 }
 
-// server returns which replica serves the given one of another rank, if alive says who lives, or -1.
+// server returns which replica serves the given one of another rank, if alive says which live, or -1.
 func (t Table) server(replicas, to int, alive func(replica int) bool) int {
 	if t == Parallel && alive(to) {
 		return to

@@ -68,15 +68,15 @@ func (l *log) trim(n int) {
 // since returns the entries after a position, which are not forgotten.
 func (l *log) since(position uint64) []Entry { return slices.Clone(l.entries[position-l.base:]) }
 
-// Leads reports whether this process decides.
-func (p *Process) Leads() bool { return p.log.leader == p.replica }
+// IsLeader reports whether this process decides.
+func (p *Process) IsLeader() bool { return p.log.leader == p.replica }
 
 // gate returns the position on which what is sent now may depend.
 func (p *Process) gate() uint64 {
 	switch {
 	case p.cfg.SendDeterministic:
 		return 0
-	case p.Leads():
+	case p.IsLeader():
 		return p.log.length()
 	}
 	return p.log.last
@@ -108,9 +108,9 @@ func (p *Process) Answer(at uint64) Answer {
 	l := &p.log
 	position := l.positions[at]
 	switch {
-	case position > 0 && (position <= l.committed || p.Leads()):
+	case position > 0 && (position <= l.committed || p.IsLeader()):
 		return Replay
-	case position == 0 && p.Leads() && !p.tooFarAhead():
+	case position == 0 && p.IsLeader() && !p.tooFarAhead():
 		return Choose
 	}
 	return Wait
@@ -129,34 +129,34 @@ func (p *Process) Outcome(at uint64) (Outcome, Answer) {
 	if o := l.open[at]; e.Kind != o.kind || e.Sent != o.sent {
 		p.diverge(l.leader, at, at, fmt.Sprintf("a point of kind %d, another of kind %d, or other messages before", o.kind, e.Kind))
 	}
-	p.took(at, position)
+	p.markUsed(at, position)
 	return e.Outcome, Replay
 }
 
 // tooFarAhead reports whether this process leads, and a replica has yet to use too many of the outcomes.
 func (p *Process) tooFarAhead() bool {
 	least := p.log.length()
-	p.fellows(func(c, _ int) { least = min(least, p.log.holders[c].used) })
-	return p.Leads() && p.log.length()-least >= uint64(p.cfg.MaxAhead)
+	p.eachReplica(func(c, _ int) { least = min(least, p.log.holders[c].used) })
+	return p.IsLeader() && p.log.length()-least >= uint64(p.cfg.MaxAhead)
 }
 
 // Decide decides the outcome of a point, which only the leader may do.
 func (p *Process) Decide(at uint64, o Outcome) {
 	l := &p.log
 	begun, ok := l.open[at]
-	if !ok || !p.Leads() || l.positions[at] != 0 {
+	if !ok || !p.IsLeader() || l.positions[at] != 0 {
 		panic(fmt.Sprintf("replica: point %d is decided, which replica %d is not to do", at, p.replica))
 	}
 	e := Entry{Point: at, Kind: begun.kind, Sent: begun.sent, Outcome: o}
 	base := l.length()
 	l.add([]Entry{e})
-	p.fellows(func(_, q int) { p.tell(q, Message{Kind: Decisions, Count: base, Entries: []Entry{e}}) })
-	p.took(at, l.length())
+	p.eachReplica(func(_, q int) { p.sendControl(q, Message{Kind: Decisions, Count: base, Entries: []Entry{e}}) })
+	p.markUsed(at, l.length())
 	p.commit()
 }
 
-// took notes that the program has got an outcome.
-func (p *Process) took(at, position uint64) {
+// markUsed notes that the program has got an outcome.
+func (p *Process) markUsed(at, position uint64) {
 	l := &p.log
 	delete(l.open, at)
 	l.last = max(l.last, position)
@@ -176,7 +176,7 @@ func (p *Process) prune() {
 	}
 	l.trim(n)
 	l.used = l.base
-	if l.used-l.announced >= uint64(p.cfg.MaxAhead+3)/4 && !p.Leads() {
+	if l.used-l.announced >= uint64(p.cfg.MaxAhead+3)/4 && !p.IsLeader() {
 		p.announce()
 	}
 }
@@ -185,8 +185,8 @@ func (p *Process) prune() {
 func (p *Process) announce() {
 	l := &p.log
 	l.announced = l.used
-	p.fellows(func(_, q int) {
-		p.tell(q, Message{Kind: Committed, Leader: l.leader, Count: l.length(), Used: l.used})
+	p.eachReplica(func(_, q int) {
+		p.sendControl(q, Message{Kind: Committed, Leader: l.leader, Count: l.length(), Used: l.used})
 	})
 }
 
@@ -197,22 +197,22 @@ func (p *Process) decisions(from int, m Message) error {
 		return fmt.Errorf("%w: process %d decides after %d outcomes, of %d of replica %d", ErrProtocol, from, m.Count, l.length(), l.leader)
 	}
 	l.add(m.Entries)
-	p.got()
+	p.logGrown()
 	return nil
 }
 
-// got is called when the leader's log has grown here.
-func (p *Process) got() {
+// logGrown is called when the leader's log has grown here.
+func (p *Process) logGrown() {
 	l := &p.log
 	l.holders[l.leader].leader, l.holders[l.leader].position = l.leader, l.length()
 	p.announce()
 	p.commit()
 }
 
-// holds notes what another replica has of the log.
-func (p *Process) holds(from int, m Message) error {
+// handleCommitted notes what another replica has of the log.
+func (p *Process) handleCommitted(from int, m Message) error {
 	l := &p.log
-	if m.Leader >= p.cfg.Replicas || m.Used > m.Count || m.Leader == l.leader && p.Leads() && m.Count > l.length() {
+	if m.Leader >= p.cfg.Replicas || m.Used > m.Count || m.Leader == l.leader && p.IsLeader() && m.Count > l.length() {
 		return fmt.Errorf("%w: process %d has %d outcomes, of %d of replica %d, and used %d", ErrProtocol, from, m.Count, l.length(), m.Leader, m.Used)
 	}
 	ahead := p.tooFarAhead()
@@ -228,7 +228,7 @@ func (p *Process) holds(from int, m Message) error {
 func (p *Process) commit() {
 	l := &p.log
 	all := l.length()
-	p.fellows(func(c, _ int) {
+	p.eachReplica(func(c, _ int) {
 		if h := l.holders[c]; h.leader == l.leader {
 			all = min(all, h.position)
 		} else {
@@ -239,7 +239,7 @@ func (p *Process) commit() {
 		return
 	}
 	l.committed = all
-	if !p.Leads() {
+	if !p.IsLeader() {
 		p.emit(Effect{Kind: Wake})
 		p.postAll()
 	}
@@ -255,27 +255,27 @@ func (p *Process) commit() {
 // is needed to commit.
 func (l *log) failure(p *Process) {
 	if lowest(p.cfg.Replicas, p.alive(p.rank)) == p.replica && l.leader != p.replica {
-		p.lead()
+		p.becomeLeader()
 	}
 	p.commit()
 	p.emit(Effect{Kind: Wake}) // a slow replica may have been waited for
 }
 
-// lead begins with what this process has of the log. The other replicas replace by that what they
+// becomeLeader begins with what this process has of the log. The other replicas replace by that what they
 // have beyond what this one knows them to have.
-func (p *Process) lead() {
+func (p *Process) becomeLeader() {
 	l := &p.log
 	before := l.leader
 	l.leader = p.replica
 	if p.ended.within(p) {
-		return // nothing is to be decided any more, and others may not know yet who has left
+		return // nothing is to be decided any more, and others may not know yet which replicas have left
 	}
-	p.fellows(func(c, q int) {
+	p.eachReplica(func(c, q int) {
 		base := l.committed
 		if h := &l.holders[c]; h.leader == before {
 			base = max(base, min(h.position, l.length()))
 		}
-		p.tell(q, Message{Kind: Lead, Failed: failures(p), Count: base, Entries: l.since(base)})
+		p.sendControl(q, Message{Kind: Lead, Failed: failures(p), Count: base, Entries: l.since(base)})
 	})
 	p.postAll()
 }
@@ -287,7 +287,7 @@ func (p *Process) newLeader(from int, m Message) error {
 	if c <= l.leader || c > p.replica || m.Count > l.length() || m.Count+uint64(len(m.Entries)) < l.committed {
 		return fmt.Errorf("%w: process %d leads after %d outcomes, of %d of replica %d", ErrProtocol, from, m.Count, l.length(), l.leader)
 	}
-	p.learn(m.Failed, true)
+	p.recordFailures(m.Failed, true)
 	if p.expelled {
 		return nil
 	}
@@ -298,6 +298,6 @@ func (p *Process) newLeader(from int, m Message) error {
 	l.leader = c
 	l.truncate(keep)
 	l.add(m.Entries[keep-m.Count:])
-	p.got()
+	p.logGrown()
 	return nil
 }

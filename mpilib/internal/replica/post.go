@@ -44,7 +44,7 @@ func (p *Process) post(r *Receive) bool {
 	}
 	o, answer := p.Outcome(r.point)
 	switch {
-	case answer == Wait && !p.Leads():
+	case answer == Wait && !p.IsLeader():
 		return false
 	case answer == Replay && o.Source == Cancelled:
 		p.emit(Effect{Kind: Cancel, Receive: r})
@@ -80,10 +80,10 @@ func (p *Process) Withdraw(r *Receive) {
 		delete(p.receives, r.Context)
 	}
 	if _, open := l.open[r.point]; open {
-		if position := l.positions[r.point]; position == 0 && p.Leads() {
+		if position := l.positions[r.point]; position == 0 && p.IsLeader() {
 			p.Decide(r.point, Outcome{Source: Cancelled})
 		} else {
-			p.took(r.point, position)
+			p.markUsed(r.point, position)
 		}
 	}
 	p.postAll()

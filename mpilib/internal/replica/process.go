@@ -44,7 +44,7 @@ type Process struct {
 	rank, replica int
 	failed        []bool // by process
 	expelled      bool
-	told          []bool // by process: it was told that it is treated as failed
+	expelSent     []bool // by process: Failures was sent to it, so that it learns that it is treated as failed
 	lost          []bool // by rank
 	effects       []Effect
 
@@ -77,7 +77,7 @@ func New(cfg Config) *Process {
 	}
 	p := &Process{
 		cfg: cfg, rank: cfg.Rank(cfg.Process), replica: cfg.Replica(cfg.Process),
-		failed: make([]bool, cfg.Size()), told: make([]bool, cfg.Size()), lost: make([]bool, cfg.Ranks),
+		failed: make([]bool, cfg.Size()), expelSent: make([]bool, cfg.Size()), lost: make([]bool, cfg.Ranks),
 		peers: make([]peer, cfg.Ranks), receives: map[uint32][]*Receive{},
 	}
 	for rank := range p.peers {
@@ -90,7 +90,7 @@ func New(cfg Config) *Process {
 			}
 		}
 	}
-	p.ended = ended{left: make([]bool, cfg.Size()), fellows: make([]bool, cfg.Replicas)}
+	p.ended = ended{left: make([]bool, cfg.Size()), done: make([]bool, cfg.Replicas)}
 	p.log.init(cfg.Replicas)
 	return p
 }
@@ -121,8 +121,8 @@ func (p *Process) serverOf(rank, to int) int {
 	return p.cfg.Layout.Process(rank, c)
 }
 
-// fellows calls f with each other live replica of this process's rank.
-func (p *Process) fellows(f func(replica, process int)) {
+// eachReplica calls f with each other live replica of this process's rank.
+func (p *Process) eachReplica(f func(replica, process int)) {
 	for c := range p.cfg.Replicas {
 		if q := p.cfg.Layout.Process(p.rank, c); q != p.cfg.Process && !p.failed[q] {
 			f(c, q)
@@ -130,7 +130,7 @@ func (p *Process) fellows(f func(replica, process int)) {
 	}
 }
 
-// Receive takes a message that another process told, as Parse returned it. An error means that the
+// Receive takes a message of another process, as Parse returned it. An error means that the
 // process broke the protocol; nothing is changed then.
 func (p *Process) Receive(from int, m Message) error {
 	switch {
@@ -160,11 +160,11 @@ func (p *Process) Receive(from int, m Message) error {
 	case Lead:
 		return p.newLeader(from, m)
 	case Committed:
-		return p.holds(from, m)
+		return p.handleCommitted(from, m)
 	case Failures:
-		p.learn(m.Failed, true)
+		p.recordFailures(m.Failed, true)
 	case Done:
-		p.ended.fellows[p.cfg.Replica(from)] = true
+		p.ended.done[p.cfg.Replica(from)] = true
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestSendsDiverge(t *testing.T) {
 	follower.Send(&Send{Context: 4, To: 1, Tag: 6, InOrder: true})
 	leader.Decide(leader.Begin(3), Outcome{Data: "x"})
 	for _, e := range leader.Effects(nil) {
-		if e.Kind == Tell && e.Process == 2 {
+		if e.Kind == SendControl && e.Process == 2 {
 			if err := follower.Receive(0, e.Message); err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +204,7 @@ func TestCondemned(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := p.Effects(nil)
-	if len(list) != 2 || list[0].Kind != Condemn || list[0].Process != 0 || list[1].Kind != Tell || list[1].Process != 2 || list[1].Message.Kind != Have {
+	if len(list) != 2 || list[0].Kind != Condemn || list[0].Process != 0 || list[1].Kind != SendControl || list[1].Process != 2 || list[1].Message.Kind != Have {
 		t.Fatalf("%+v", list)
 	}
 	for i := range 2 {
@@ -275,7 +275,7 @@ func FuzzReceive(f *testing.F) {
 		for range 200 {
 			disturb(p, r)
 			for _, e := range p.Effects(nil) {
-				if e.Kind == Tell && (e.Process == p.cfg.Process || e.Process < 0 || e.Process >= l.Size()) {
+				if e.Kind == SendControl && (e.Process == p.cfg.Process || e.Process < 0 || e.Process >= l.Size()) {
 					t.Fatalf("%+v", e)
 				}
 			}

@@ -148,7 +148,7 @@ func (p *Process) dispatch(s *Send) {
 		case serves:
 			p.emit(Effect{Kind: Transmit, Process: to, Send: s})
 		case takesOver:
-			p.ask(s.To, c)
+			p.sendQuery(s.To, c)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (p *Process) askForAcks() {
 			if !p.draining { // the others may wait for receives that come after what is held
 				n = 1
 			}
-			p.tell(to, Message{Kind: Flush, Count: d.total[c] + n})
+			p.sendControl(to, Message{Kind: Flush, Count: d.total[c] + n})
 		}
 	}
 }
@@ -263,19 +263,19 @@ func copyHeld(p *Process) {
 	if len(p.held) == p.awaiting {
 		return
 	}
-	rest := make([]*Send, 0, len(p.held))
+	remaining := make([]*Send, 0, len(p.held))
 	full := false
 	for _, s := range p.held {
 		if !s.Synchronous {
 			full = full || !s.fits(p)
 		}
 		if s.Synchronous || full {
-			rest = append(rest, s)
+			remaining = append(remaining, s)
 			continue
 		}
 		s.copyFor(p)
 	}
-	p.held = rest
+	p.held = remaining
 }
 
 // forget deletes a stream of which nothing is known that the beginning of another would not be.

@@ -110,7 +110,7 @@ func (w *world) state() uint64 {
 	return h
 }
 
-func (w *world) told(k Kind) { w.controls[k]++ }
+func (w *world) controlSent(k Kind) { w.controls[k]++ }
 
 func (w *world) link(from, to int) *[]packet { return &w.links[from*len(w.nodes)+to] }
 
