@@ -409,8 +409,8 @@ func finishAnyhow(ctx context.Context, requests []*Request, seed uint64) error {
 			if requests[i] == nil {
 				continue
 			}
-			if st, err := requests[i].Wait(ctx); err != nil || requests[i].what().call != "" && st != emptyStatus {
-				return fmt.Errorf("%v: %+v, %w", requests[i].what(), st, err)
+			if st, err := requests[i].Wait(ctx); err != nil || requests[i].transfer().call != "" && st != emptyStatus {
+				return fmt.Errorf("%v: %+v, %w", requests[i].transfer(), st, err)
 			}
 			requests[i] = nil
 			left--

@@ -128,9 +128,9 @@ func (w *World) watchedLinks() []debug.LinkState {
 type watchedRequest Request
 
 func (r *watchedRequest) Handle() *engine.Handle    { return &r.core }
-func (r *watchedRequest) Transfer() comm.Transfer   { return (*Request)(r).what().watched() }
+func (r *watchedRequest) Transfer() comm.Transfer   { return (*Request)(r).transfer().watched() }
 func (r *watchedRequest) Sighting() *debug.Sighting { return r.seen }
-func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).own().seen = s }
+func (r *watchedRequest) See(s *debug.Sighting)     { (*Request)(r).ownExtra().seen = s }
 
 // watched describes t for a watcher, and in errors.
 func (t transfer) watched() comm.Transfer {

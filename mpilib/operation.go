@@ -45,7 +45,7 @@ func persistent(c *Comm, o *calls.Operation) *Persistent {
 
 // failed returns the error of a request that is complete.
 func (r *Request) failed() error {
-	if r.never {
+	if r.unstarted {
 		return r.err
 	}
 	_, err := r.core.Result()

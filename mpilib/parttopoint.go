@@ -99,7 +99,7 @@ func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	}
 	into := buffer.ArrivalAt(p.p, c.head())
 	r := c.irecv(what, c.core.Context, into.Buf)
-	r.own().into = into
+	r.ownExtra().into = into
 	return r
 }
 
@@ -117,7 +117,7 @@ func (m Message) Irecv(p Part) *Request {
 		return nullRequest(what)
 	}
 	r := newRequest(what)
-	r.own().into = buffer.ArrivalAt(p.p, c.head())
+	r.ownExtra().into = buffer.ArrivalAt(p.p, c.head())
 	if w := c.world.watch; w != nil {
 		w.Started((*watchedRequest)(r), c.core.Context, len(r.into.Buf))
 	}

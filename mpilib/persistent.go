@@ -60,7 +60,7 @@ func RecvInit[T Elem](comm *Comm, buf []T, src, tag int) *Persistent {
 // Start starts the transfer (MPI_Start): the request owns the buffer until it is complete. It
 // returns ErrActive if the previous transfer is not complete.
 func (p *Persistent) Start() error {
-	if r := p.current; r != nil && !r.never && !r.core.Done() {
+	if r := p.current; r != nil && !r.unstarted && !r.core.Done() {
 		return p.what.comm.raise(fmt.Errorf("mpilib: Start of %v: %w; wait for it first", p.what, ErrActive))
 	}
 	p.current = p.again()

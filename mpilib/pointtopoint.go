@@ -194,7 +194,7 @@ func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, send
 func both(ctx context.Context, in, out *Request) (Status, error) {
 	if in.err != nil || out.err != nil { // one was not started: the other might wait forever
 		for _, r := range []*Request{in, out} {
-			if !r.never {
+			if !r.unstarted {
 				r.core.Cancel()
 			}
 		}

@@ -155,7 +155,7 @@ func (w *World) Rand(ctx context.Context) (*rand.Rand, error) {
 func replicatedWorld(requests ...*Request) *World {
 	for _, r := range requests {
 		if r != nil {
-			if w := r.what().comm.world; w.replicated() {
+			if w := r.transfer().comm.world; w.replicated() {
 				return w
 			}
 			return nil
@@ -180,7 +180,7 @@ func (w *World) testReplicated(r *Request) (st Status, done bool, err error) {
 // complete returns the indices of the requests that are complete, or held up.
 func complete(requests ...*Request) (all []int) {
 	for i, r := range requests {
-		if r != nil && (r.never || r.core.Done() || r.heldUp() != nil) {
+		if r != nil && (r.unstarted || r.core.Done() || r.heldUp() != nil) {
 			all = append(all, i)
 		}
 	}

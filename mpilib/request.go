@@ -18,47 +18,47 @@ type Request struct {
 
 	// What it is about, see transfer. An ordinary request fits one cache line.
 	comm         *Comm
-	*more               // ordinary, or a separate one
-	peer, tag    int32  // unused if more has a transfer
+	*extra              // ordinary, or a separate one
+	peer, tag    int32  // unused if extra has a transfer
 	elem         uint32 // likewise
 	send, signed bool
 }
 
-// more holds what only some requests have.
-type more struct {
-	never bool // it was not started, because of err, or because there is nothing to do
-	err   error
-	whole *transfer       // if the Request has no space for it; otherwise nil
-	into  *buffer.Arrival // of a receive into a Part; otherwise nil
-	seen  *debug.Sighting // in debug mode; otherwise nil
+// extra holds the state that only some requests need.
+type extra struct {
+	unstarted bool // the operation was not started, because of err, or because there is nothing to do
+	err       error
+	whole     *transfer       // if the Request has no space for it; otherwise nil
+	into      *buffer.Arrival // of a receive into a Part; otherwise nil
+	seen      *debug.Sighting // in debug mode; otherwise nil
 }
 
 // ordinary is shared by all other requests and immutable.
-var ordinary more
+var ordinary extra
 
-// own returns a more that belongs to the request, to be modified before the request is shared.
-func (r *Request) own() *more {
-	if r.more == &ordinary {
-		r.more = new(more)
+// ownExtra returns an extra that belongs to the request, to be modified before the request is shared.
+func (r *Request) ownExtra() *extra {
+	if r.extra == &ordinary {
+		r.extra = new(extra)
 	}
-	return r.more
+	return r.extra
 }
 
-// what describes the request.
-func (r *Request) what() transfer {
+// transfer describes the request in terms of its communicator.
+func (r *Request) transfer() transfer {
 	if r.whole != nil {
 		return *r.whole
 	}
 	return transfer{comm: r.comm, send: r.send, signed: r.signed, peer: int(r.peer), tag: int(r.tag), elem: int(r.elem)}
 }
 
-// about sets what the request is about.
-func (r *Request) about(t transfer) {
-	r.comm, r.more, r.send, r.signed = t.comm, &ordinary, t.send, t.signed
+// setTransfer sets what the request is about.
+func (r *Request) setTransfer(t transfer) {
+	r.comm, r.extra, r.send, r.signed = t.comm, &ordinary, t.send, t.signed
 	r.peer, r.tag, r.elem = int32(t.peer), int32(t.tag), uint32(t.elem)
-	if r.what() != t {
+	if r.transfer() != t {
 		whole := t // not t, which would then need an allocation per call
-		r.own().whole = &whole
+		r.ownExtra().whole = &whole
 	}
 }
 
@@ -96,7 +96,7 @@ const slabRequests = 63
 // newRequest returns a request that is not started.
 func newRequest(what transfer) *Request {
 	r := what.comm.memory()
-	r.about(what)
+	r.setTransfer(what)
 	return r
 }
 
@@ -129,8 +129,8 @@ func (c *Comm) completed(last *atomic.Pointer[Request], elem int, got engine.Res
 // failedRequest is one that never starts.
 func failedRequest(what transfer, err error) *Request {
 	r := new(Request)
-	r.about(what)
-	r.own().never, r.own().err = true, err
+	r.setTransfer(what)
+	r.ownExtra().unstarted, r.ownExtra().err = true, err
 	return r
 }
 
@@ -148,7 +148,7 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // cancelled collective call fails here, and other ranks may wait for it forever. Its status is
 // empty.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
-	if r.more == &ordinary {
+	if r.extra == &ordinary {
 		if got, ok := r.core.Settled(); ok && !got.Cancelled {
 			return r.success(got)
 		}
@@ -162,7 +162,7 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 
 // heldUp returns why a pending receive from any source cannot be waited for, or nil.
 func (r *Request) heldUp() error {
-	if r.peer != AnySource || r.send || r.never {
+	if r.peer != AnySource || r.send || r.unstarted {
 		return nil
 	}
 	return r.core.Held()
@@ -171,7 +171,7 @@ func (r *Request) heldUp() error {
 // await returns when the request is complete, cancelled or blocked.
 func (r *Request) await(ctx context.Context) {
 	switch {
-	case r.never:
+	case r.unstarted:
 	case r.seen != nil:
 		r.seen.Await(ctx, (*watchedRequest)(r)) // fails for parts of collective calls only
 	default:
@@ -182,15 +182,15 @@ func (r *Request) await(ctx context.Context) {
 // held is the result of Wait and Test for a request that stays pending but cannot be waited for
 // because of err.
 func (r *Request) held(err error) (Status, error) {
-	return emptyStatus, r.what().failed(r.line(), err)
+	return emptyStatus, r.transfer().failed(r.line(), err)
 }
 
 // Test reports whether the request is complete, and if so Wait's result (MPI_Test).
 func (r *Request) Test() (st Status, done bool, err error) {
-	if w := replicatedWorld(r); w != nil && !r.never {
+	if w := replicatedWorld(r); w != nil && !r.unstarted {
 		return w.testReplicated(r)
 	}
-	if !r.never && !r.core.Done() {
+	if !r.unstarted && !r.core.Done() {
 		if err := r.heldUp(); err != nil {
 			st, err = r.held(err)
 			return st, false, err
@@ -205,14 +205,14 @@ func (r *Request) Test() (st Status, done bool, err error) {
 // case, either as if it had never been made, which Status.Cancelled then reports, or as if it had
 // not been cancelled. A collective call cannot be cancelled (MPI-4.1, section 6.12).
 func (r *Request) Cancel() error {
-	if r.what().call != "" {
-		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), errNoCancel))
+	if r.transfer().call != "" {
+		return r.transfer().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.transfer(), r.transfer().comm.core.Rank, r.line(), errNoCancel))
 	}
-	if r.never {
+	if r.unstarted {
 		return nil
 	}
-	if err := r.what().comm.world.unreplicated(reasonCancel); err != nil {
-		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), err))
+	if err := r.transfer().comm.world.unreplicated(reasonCancel); err != nil {
+		return r.transfer().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.transfer(), r.transfer().comm.core.Rank, r.line(), err))
 	}
 	r.core.Cancel()
 	return nil
@@ -220,7 +220,7 @@ func (r *Request) Cancel() error {
 
 // result is Wait's result for a completed request.
 func (r *Request) result() (Status, error) {
-	if r.more == &ordinary {
+	if r.extra == &ordinary {
 		if got, ok := r.core.Settled(); ok && !got.Cancelled {
 			return r.success(got)
 		}
@@ -228,15 +228,15 @@ func (r *Request) result() (Status, error) {
 	if r.seen != nil {
 		r.seen.Told((*watchedRequest)(r))
 	}
-	if r.what().call != "" {
+	if r.transfer().call != "" {
 		return emptyStatus, r.named(r.failed())
 	}
 	st, err := r.status()
 	if err == nil {
-		err = buffer.WholeError(st.Bytes, r.what().elem)
+		err = buffer.WholeError(st.Bytes, r.transfer().elem)
 	}
 	if err != nil {
-		return st, r.what().failed(r.line(), err)
+		return st, r.transfer().failed(r.line(), err)
 	}
 	return st, nil
 }
@@ -257,7 +257,7 @@ func (r *Request) success(got engine.Result) (Status, error) {
 	}
 	st := r.comm.status(got, int(r.elem), 0)
 	if st.Count*int(r.elem) != st.Bytes {
-		return st, r.what().failed("", buffer.WholeError(st.Bytes, int(r.elem)))
+		return st, r.transfer().failed("", buffer.WholeError(st.Bytes, int(r.elem)))
 	}
 	return st, nil
 }
@@ -267,13 +267,13 @@ func (r *Request) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return r.what().comm.raise(fmt.Errorf("mpilib: %v, rank %d%s: %w", r.what(), r.what().comm.core.Rank, r.line(), err))
+	return r.transfer().comm.raise(fmt.Errorf("mpilib: %v, rank %d%s: %w", r.transfer(), r.transfer().comm.core.Rank, r.line(), err))
 }
 
 // status is result without the request's name in the error.
 func (r *Request) status() (Status, error) {
-	what, got, err := r.what(), engine.Result{}, r.err
-	if !r.never {
+	what, got, err := r.transfer(), engine.Result{}, r.err
+	if !r.unstarted {
 		got, err = r.core.Result()
 	}
 	switch {
@@ -414,7 +414,7 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 		return w.testallReplicated(requests)
 	}
 	for _, r := range requests {
-		if r != nil && !r.never && !r.core.Done() && r.heldUp() == nil {
+		if r != nil && !r.unstarted && !r.core.Done() && r.heldUp() == nil {
 			return nil, false, nil
 		}
 	}
@@ -428,10 +428,10 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 	for i, r := range requests {
 		switch {
 		case r == nil:
-		case r.never:
+		case r.unstarted:
 			return i, nil
 		default:
-			cores, at, waited = append(cores, &r.core), append(at, i), r.what().comm.world.watch
+			cores, at, waited = append(cores, &r.core), append(at, i), r.transfer().comm.world.watch
 		}
 	}
 	if len(cores) == 0 {
@@ -454,7 +454,7 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 func watchedRequests(requests []*Request) []debug.Request {
 	var watched []debug.Request
 	for _, r := range requests {
-		if r != nil && !r.never {
+		if r != nil && !r.unstarted {
 			watched = append(watched, (*watchedRequest)(r))
 		}
 	}

@@ -262,7 +262,7 @@ func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
 				select {
 				case <-r.core.Finished():
 				case <-ctx.Done():
-					return fmt.Errorf("%v: %w", r.what(), ctx.Err())
+					return fmt.Errorf("%v: %w", r.transfer(), ctx.Err())
 				}
 			}
 			if _, err := Waitall(ctx, append(in, out...)...); err != nil { // only then may the buffers be read
